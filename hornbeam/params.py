@@ -1,0 +1,462 @@
+"""The learning parameters: one table of names, types, ranges, defaults and help.
+
+Whatever else lists parameters (documentation, command line, estimators) reads it here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from hornbeam.errors import ParameterError
+
+__all__ = ["ParameterRow", "Parameters", "ParameterSource", "parameter_table"]
+
+ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What one parameter means and which values it takes."""
+
+    help: str
+    aliases: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+    choices: tuple[Any, ...] = ()
+    later: tuple[str, ...] = ()
+
+    @property
+    def range(self) -> str:
+        """The allowed values in words; empty where every value of the type will do."""
+        if self.choices:
+            return " or ".join(map(repr, self.choices))
+        if self.low is None:
+            return ""
+        if self.high is None:
+            return f"above {self.low:g}" if self.low_open else f"{self.low:g} or more"
+        if self.low_open:
+            return f"above {self.low:g} and at most {self.high:g}"
+        return f"from {self.low:g} to {self.high:g}"
+
+    def allows(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        above = self.low is None or (
+            value > self.low if self.low_open else value >= self.low
+        )
+        return above and (self.high is None or value <= self.high)
+
+    def check(self, name: str, value: Any) -> None:
+        if self.allows(value):
+            return
+        if isinstance(value, str) and value.partition(":")[0] in self.later:
+            raise ParameterError(
+                f"{name}={value!r} of XGBoost is not in Hornbeam yet; "
+                f"it must be {self.range}"
+            )
+        raise ParameterError(
+            f"{name} must be {self.range}, not {value!r} ({name}: {self.help})"
+        )
+
+
+def parameter(
+    default: Any,
+    *,
+    help: str,
+    aliases: tuple[str, ...] = (),
+    low: float | None = None,
+    high: float | None = None,
+    low_open: bool = False,
+    choices: tuple[Any, ...] = (),
+    later: tuple[str, ...] = (),
+) -> Any:
+    """Return a field of `Parameters` that carries its own rule.
+
+    `later` names values that XGBoost takes and Hornbeam does not take yet.
+    """
+    rule = _Rule(help, aliases, low, high, low_open, choices, later)
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Every parameter of training, checked, under its one canonical name.
+
+    Make one with `Parameters.resolve`, which takes XGBoost's names, aliases and
+    spellings of values; the constructor itself checks nothing.
+    """
+
+    booster: str = parameter(
+        "gbtree",
+        choices=("gbtree",),
+        later=("dart", "gblinear"),
+        help="what a round adds to the model",
+    )
+    device: str = parameter(
+        "cpu",
+        choices=("cpu",),
+        later=("cuda", "gpu", "sycl"),
+        help="where to train and predict",
+    )
+    nthread: int = parameter(
+        0,
+        aliases=("n_jobs",),
+        help="threads; 0 or less takes all cores; never changes the model",
+    )
+    seed: int = parameter(
+        0,
+        aliases=("random_state",),
+        low=-(2**63),
+        high=2**63 - 1,
+        help="key of every random draw",
+    )
+    verbosity: int = parameter(
+        1, low=0, high=3, help="0 silent, 1 warnings, 2 information, 3 everything"
+    )
+    validate_parameters: bool = parameter(
+        True, choices=(True,), help="an unknown parameter is always an error"
+    )
+    objective: str = parameter("reg:squarederror", help="the loss to make small")
+    num_class: int = parameter(0, low=0, help="classes of the multi:* objectives")
+    num_target: int = parameter(1, low=1, help="columns of the label")
+    base_score: float | tuple[float, ...] | None = parameter(
+        None,
+        help="prediction before the first tree, one for all or one an output; "
+        "estimated from the labels if not given",
+    )
+    scale_pos_weight: float = parameter(
+        1.0, low=0, help="weight of rows with label 1, times their own"
+    )
+    eval_metric: tuple[str, ...] = parameter(
+        (), help="metrics to report; the objective's own if not given"
+    )
+    disable_default_eval_metric: bool = parameter(
+        False, help="report no metric where none is named"
+    )
+    tree_method: str = parameter(
+        "auto",
+        choices=("auto", "hist"),
+        later=("approx", "exact", "gpu_hist"),
+        help="how splits are found; auto is hist",
+    )
+    grow_policy: str = parameter(
+        "depthwise",
+        choices=("depthwise", "lossguide"),
+        help="grow level by level, or the best leaf first",
+    )
+    learning_rate: float = parameter(
+        0.3, aliases=("eta",), low=0, help="factor on the leaf values of a new tree"
+    )
+    gamma: float = parameter(
+        0.0, aliases=("min_split_loss",), low=0, help="least gain of a split"
+    )
+    max_depth: int = parameter(6, low=0, help="deepest leaf; 0 is no limit")
+    max_leaves: int = parameter(0, low=0, help="most leaves of a tree; 0 is no limit")
+    max_bin: int = parameter(256, low=2, high=65535, help="most bins of a feature")
+    min_child_weight: float = parameter(
+        1.0, low=0, help="least sum of hessians on each side of a split"
+    )
+    reg_lambda: float = parameter(
+        1.0, aliases=("lambda",), low=0, help="L2 penalty on leaf values"
+    )
+    reg_alpha: float = parameter(
+        0.0, aliases=("alpha",), low=0, help="L1 penalty on leaf values"
+    )
+    max_delta_step: float = parameter(
+        0.0, low=0, help="largest leaf value before the learning rate; 0 is no limit"
+    )
+    subsample: float = parameter(
+        1.0, low=0, high=1, low_open=True, help="share of the rows that a tree sees"
+    )
+    sampling_method: str = parameter(
+        "uniform",
+        choices=("uniform",),
+        later=("gradient_based",),
+        help="how the rows of a tree are drawn",
+    )
+    colsample_bytree: float = parameter(
+        1.0, low=0, high=1, low_open=True, help="share of the features that a tree sees"
+    )
+    colsample_bylevel: float = parameter(
+        1.0, low=0, high=1, low_open=True, help="share of those that a level sees"
+    )
+    colsample_bynode: float = parameter(
+        1.0, low=0, high=1, low_open=True, help="share of those that a node sees"
+    )
+    num_parallel_tree: int = parameter(
+        1, low=1, help="trees that share one round and output"
+    )
+    multi_strategy: str = parameter(
+        "one_output_per_tree",
+        choices=("one_output_per_tree",),
+        later=("multi_output_tree",),
+        help="how trees share several outputs",
+    )
+    process_type: str = parameter(
+        "default", choices=("default",), later=("update",), help="grow new trees"
+    )
+    max_cached_hist_node: int | None = parameter(
+        None, low=1, help="most nodes whose histograms are kept"
+    )
+
+    @classmethod
+    def resolve(cls, params: ParameterSource | None = None) -> Parameters:
+        """Return the defaults, changed by `params`.
+
+        Parameters
+        ----------
+        params
+            Names or aliases with values. Values may be strings as XGBoost takes them;
+            those that are None are left out.
+        """
+        return cls().updated(params)
+
+    def updated(self, params: ParameterSource | None) -> Parameters:
+        """Return a copy changed by `params`."""
+        if params is None:
+            return self
+        given: dict[str, tuple[str, Any]] = {}
+        for name, raw in _pairs(params):
+            if raw is None:
+                continue
+            canonical = _CANONICAL.get(name)
+            if canonical is None:
+                raise ParameterError(_unknown(name))
+            value = _parse(name, _TABLE[canonical], raw)
+            if canonical in given:
+                first_name, first = given[canonical]
+                if canonical == "eval_metric":
+                    value = first + tuple(v for v in value if v not in first)
+                elif value != first:
+                    raise ParameterError(
+                        f"{first_name}={first!r} and {name}={value!r} set the same "
+                        "parameter to different values; keep one of them"
+                    )
+            given[canonical] = (name, value)
+        return dataclasses.replace(
+            self, **{canonical: value for canonical, (_, value) in given.items()}
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all parameters under their canonical names, as plain values."""
+        return {name: _plain(getattr(self, name)) for name in _TABLE}
+
+    def changed(self) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults, as plain values."""
+        return {
+            name: _plain(value)
+            for name, entry in _TABLE.items()
+            if (value := getattr(self, name)) != entry.default
+        }
+
+
+class ParameterRow(NamedTuple):
+    """One line of the table, in words."""
+
+    name: str
+    aliases: tuple[str, ...]
+    type: str
+    default: Any
+    range: str
+    help: str
+
+
+def parameter_table() -> list[ParameterRow]:
+    """Return the whole table, for documentation and ``hornbeam train --help``."""
+    return [
+        ParameterRow(
+            entry.name,
+            _rule(entry).aliases,
+            str(entry.type),
+            _plain(entry.default),
+            _rule(entry).range,
+            _rule(entry).help,
+        )
+        for entry in _TABLE.values()
+    ]
+
+
+def _rule(entry: dataclasses.Field[Any]) -> _Rule:
+    rule: _Rule = entry.metadata["rule"]
+    return rule
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _pairs(params: ParameterSource) -> Iterator[tuple[str, Any]]:
+    if isinstance(params, Mapping):
+        pairs = list(params.items())
+    else:
+        try:
+            pairs = [(name, value) for name, value in params]
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "params must be a dict, or a list of (name, value) pairs, "
+                f"not {type(params).__name__}"
+            ) from None
+    for name, value in pairs:
+        if not isinstance(name, str):
+            raise ParameterError(
+                f"a parameter's name must be a string, not {name!r}; "
+                "params must be a dict, or a list of (name, value) pairs"
+            )
+        yield name, value
+
+
+# --- Values ---------------------------------------------------------------------------
+
+
+def _parse(name: str, entry: dataclasses.Field[Any], raw: Any) -> Any:
+    """Return `raw` in the type of the field, checked against its rule."""
+    if getattr(raw, "ndim", None) == 0 and hasattr(raw, "item"):
+        raw = raw.item()
+    rule = _rule(entry)
+    value = _READERS[str(entry.type)](name, raw)
+    rule.check(name, value)
+    return value
+
+
+def _boolean(name: str, raw: Any) -> bool:
+    if isinstance(raw, str | int):
+        text = str(raw).strip().lower()
+        if text in ("true", "1"):
+            return True
+        if text in ("false", "0"):
+            return False
+    raise ParameterError(f"{name} must be true or false, not {raw!r}")
+
+
+def _integer(name: str, raw: Any) -> int:
+    number = _finite(raw)
+    if number is None or number != int(number):
+        raise ParameterError(f"{name} must be a whole number, not {raw!r}")
+    return int(number)
+
+
+def _number(name: str, raw: Any) -> float:
+    number = _finite(raw)
+    if number is None:
+        raise ParameterError(f"{name} must be a finite number, not {raw!r}")
+    return float(number)
+
+
+def _finite(raw: Any) -> int | float | None:
+    """Return `raw` as a number; None if it is none, is NaN or is infinite."""
+    if isinstance(raw, str):
+        for read in (int, float):
+            try:
+                number = read(raw)
+            except ValueError:
+                continue
+            return number if math.isfinite(number) else None
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, numbers.Real):
+        return None
+    if isinstance(raw, numbers.Integral):
+        return int(raw)
+    number = float(raw)
+    return number if math.isfinite(number) else None
+
+
+def _text(name: str, raw: Any) -> str:
+    if not isinstance(raw, str) or not raw.strip():
+        raise ParameterError(f"{name} must be a name in a string, not {raw!r}")
+    return raw.strip()
+
+
+def _texts(name: str, raw: Any) -> tuple[str, ...]:
+    if isinstance(raw, str):
+        return (_text(name, raw),)
+    if not isinstance(raw, Sequence):
+        raise ParameterError(
+            f"{name} must be a name or a list of names, not {raw!r}; "
+            "a function goes to custom_metric"
+        )
+    return tuple(dict.fromkeys(_text(name, item) for item in raw))
+
+
+def _intercept(name: str, raw: Any) -> float | tuple[float, ...]:
+    """Return one number or several; a string may be a list, as in XGBoost's files."""
+    if isinstance(raw, str) and raw.strip().startswith("["):
+        try:
+            raw = json.loads(raw)
+        except json.JSONDecodeError:
+            raise ParameterError(
+                f"{name} must be a number or a list of numbers, not {raw!r}"
+            ) from None
+    if hasattr(raw, "tolist"):
+        raw = raw.tolist()
+    if isinstance(raw, list | tuple):
+        if not raw:
+            raise ParameterError(f"{name} is an empty list; leave it out, or give one")
+        return tuple(_number(name, item) for item in raw)
+    return _number(name, raw)
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "bool": _boolean,
+    "int": _integer,
+    "int | None": _integer,
+    "float": _number,
+    "str": _text,
+    "tuple[str, ...]": _texts,
+    "float | tuple[float, ...] | None": _intercept,
+}
+
+# --- Names ----------------------------------------------------------------------------
+
+_TABLE = {entry.name: entry for entry in dataclasses.fields(Parameters)}
+_CANONICAL = {
+    name: entry.name
+    for entry in _TABLE.values()
+    for name in (entry.name, *_rule(entry).aliases)
+}
+
+# What XGBoost 3.2 knows and Hornbeam has not learned yet.
+_LATER = frozenset(
+    """
+    seed_per_iteration fail_on_invalid_gpu_id boost_from_average updater updater_seq
+    refresh_leaf monotone_constraints interaction_constraints max_cat_to_onehot
+    max_cat_threshold debug_synchronize sparse_threshold opt_dense_col
+    default_direction sample_type normalize_type rate_drop one_drop skip_drop
+    feature_selector top_k tolerance max_row_perbatch huber_slope quantile_alpha
+    tweedie_variance_power aft_loss_distribution aft_loss_distribution_scale
+    lambdarank_pair_method lambdarank_num_pair_per_sample lambdarank_normalization
+    lambdarank_score_normalization lambdarank_unbiased lambdarank_bias_norm
+    ndcg_exp_gain
+    """.split()
+)
+
+# Arguments that people look for among the parameters.
+_ELSEWHERE = {
+    "n_estimators": "pass num_boost_round to train",
+    "num_round": "pass num_boost_round to train",
+    "num_boost_round": "pass it to train itself",
+    "early_stopping_rounds": "pass it to train itself",
+    "evals": "pass it to train itself",
+    "callbacks": "pass it to train itself",
+    "missing": "pass it to DMatrix",
+    "enable_categorical": "pass it to DMatrix",
+    "importance_type": "pass it to get_score",
+}
+
+
+def _unknown(name: str) -> str:
+    if name in _LATER:
+        return f"parameter {name!r} of XGBoost is not in Hornbeam yet; leave it out"
+    if name in _ELSEWHERE:
+        return f"{name!r} is not a parameter of the learner; {_ELSEWHERE[name]}"
+    near = difflib.get_close_matches(name.lower(), [*_CANONICAL, *_LATER], n=1)
+    if near:
+        return f"unknown parameter {name!r}; did you mean {near[0]!r}?"
+    return f"unknown parameter {name!r}; parameter_table() lists the known ones"
