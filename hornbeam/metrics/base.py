@@ -1,0 +1,148 @@
+"""The contract of a metric, and the table of those there are."""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from typing import ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.errors import DataError, ParameterError
+
+__all__ = ["Floats", "Metric", "create", "names", "register"]
+
+Floats = npt.NDArray[np.float64]
+
+#: The kernels take an empty array where rows have no weights.
+UNWEIGHTED: Floats = np.empty(0)
+
+
+class Metric(ABC):
+    """A number that says how good predictions are.
+
+    Parameters
+    ----------
+    parameter
+        What follows the ``@`` in the metric's name, None without one.
+    n_outputs
+        Outputs of a prediction: 1, or the number of classes.
+
+    Attributes
+    ----------
+    name
+        The name under which values are reported.
+    maximize
+        Whether higher is better.
+    """
+
+    #: The name before an ``@``.
+    base_name: ClassVar[str]
+    maximize: ClassVar[bool] = False
+
+    def __init__(self, parameter: str | None = None, n_outputs: int = 1) -> None:
+        if parameter is not None:
+            raise ParameterError(
+                f"the metric {self.base_name!r} takes no parameter; "
+                f"drop the '@{parameter}'"
+            )
+        self.name: str = self.base_name
+        self.n_outputs = n_outputs
+
+    def __call__(
+        self, predictions: Floats, labels: Floats, weights: Floats | None = None
+    ) -> float:
+        """Return the metric of predictions that the objective has transformed.
+
+        Parameters
+        ----------
+        predictions
+            One value a row, or one row of values, contiguous.
+        labels
+            One label a row.
+        weights
+            One weight a row; None counts every row once.
+        """
+        n_rows = len(labels)
+        if n_rows == 0:
+            raise DataError(f"{self.name} of no rows is not defined; give it rows")
+        if len(predictions) != n_rows:
+            raise DataError(
+                f"{self.name} got {len(predictions)} predictions for {n_rows} labels; "
+                f"give one prediction a label"
+            )
+        if weights is None:
+            weights = UNWEIGHTED
+        elif len(weights) != n_rows:
+            raise DataError(
+                f"{self.name} got {len(weights)} weights for {n_rows} labels; "
+                f"give one weight a label"
+            )
+        return float(self.measure(predictions, labels, weights))
+
+    @abstractmethod
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        """Return the metric; `weights` is empty where every row counts once."""
+
+
+_METRICS: dict[str, type[Metric]] = {}
+
+# Metrics of XGBoost 3.2 to come, so that an error can tell "not yet" from a typo.
+_LATER = frozenset(
+    {
+        "aft-nloglik",
+        "ams",
+        "cox-nloglik",
+        "gamma-deviance",
+        "gamma-nloglik",
+        "interval-regression-accuracy",
+        "map",
+        "mape",
+        "mphe",
+        "ndcg",
+        "poisson-nloglik",
+        "pre",
+        "quantile",
+        "rmsle",
+        "tweedie-nloglik",
+    }
+)
+
+AnyMetric = TypeVar("AnyMetric", bound=type[Metric])
+
+
+def register(metric: AnyMetric) -> AnyMetric:
+    """Return `metric`, after entering it in the table under its `base_name`."""
+    _METRICS[metric.base_name] = metric
+    return metric
+
+
+def names() -> list[str]:
+    """Return the names of all metrics, in alphabetical order."""
+    return sorted(_METRICS)
+
+
+def create(name: str, n_outputs: int = 1) -> Metric:
+    """Return the metric that XGBoost would give for `name`, such as ``"error@0.7"``.
+
+    Parameters
+    ----------
+    name
+        A name of `names`, with ``@`` and a number where the metric takes one.
+    n_outputs
+        Outputs of a prediction: 1, or the number of classes.
+    """
+    base_name, at, parameter = name.partition("@")
+    if base_name in _METRICS:
+        return _METRICS[base_name](parameter if at else None, n_outputs)
+    if base_name.removesuffix("-") in _LATER:
+        raise ParameterError(
+            f"eval_metric {name!r} is a metric of XGBoost that Hornbeam does not have "
+            f"yet; there are {', '.join(names())}"
+        )
+    nearest = difflib.get_close_matches(base_name, names(), n=1)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    raise ParameterError(
+        f"eval_metric {name!r} is unknown; {hint}there are {', '.join(names())}"
+    )

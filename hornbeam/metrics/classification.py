@@ -1,0 +1,221 @@
+"""Metrics of classes: of two, of many, and areas under curves for both."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels import metrics as kernels
+from hornbeam.metrics.base import Floats, Metric, register
+from hornbeam.metrics.regression import MeanLoss
+
+__all__ = [
+    "Error",
+    "LogLoss",
+    "MulticlassError",
+    "MulticlassLogLoss",
+    "PrecisionRecallArea",
+    "RocArea",
+]
+
+Rows = npt.NDArray[np.intp]
+
+
+def _check_unit_interval(name: str, labels: Floats) -> None:
+    """Raise an error unless all labels are from 0 to 1."""
+    if labels.min() >= 0.0 and labels.max() <= 1.0:
+        return
+    row = int(np.argmin((labels >= 0.0) & (labels <= 1.0)))
+    raise DataError(
+        f"{name} needs labels from 0 to 1, but the label of row {row} is "
+        f"{labels.flat[row]:g}; use 0 and 1 for the two classes"
+    )
+
+
+def _check_classes(name: str, labels: Floats, n_classes: int) -> None:
+    """Raise an error unless all labels are numbers of classes."""
+    fine = (labels >= 0.0) & (labels < n_classes) & (labels == np.floor(labels))
+    if fine.all():
+        return
+    row = int(np.argmin(fine))
+    raise DataError(
+        f"{name} needs whole-number labels from 0 to {n_classes - 1}, but the label "
+        f"of row {row} is {labels[row]:g}; number the classes from 0 and set num_class"
+    )
+
+
+@register
+class LogLoss(MeanLoss):
+    """``logloss``: minus the mean log likelihood of two classes."""
+
+    base_name = "logloss"
+    loss = kernels.LOG
+
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        _check_unit_interval(self.name, labels)
+        return super().measure(predictions, labels, weights)
+
+
+@register
+class Error(MeanLoss):
+    """``error`` or ``error@t``: the share of rows on the wrong side of t, 0.5."""
+
+    base_name = "error"
+    loss = kernels.ERROR
+
+    def __init__(self, parameter: str | None = None, n_outputs: int = 1) -> None:
+        super().__init__(None, n_outputs)
+        self.threshold = 0.5
+        if parameter is not None:
+            self.threshold = self._parse(parameter)
+        if self.threshold != 0.5:
+            self.name = f"error@{self.threshold:g}"
+
+    @staticmethod
+    def _parse(parameter: str) -> float:
+        try:
+            threshold = float(parameter)
+        except ValueError:
+            threshold = math.nan
+        if not math.isfinite(threshold):
+            raise ParameterError(
+                f"eval_metric 'error@{parameter}' needs a number after the '@', "
+                f"such as 'error@0.7'"
+            )
+        return threshold
+
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        _check_unit_interval(self.name, labels)
+        return super().measure(predictions, labels, weights)
+
+
+class _Multiclass(Metric):
+    """A metric of predictions with a column a class."""
+
+    def __init__(self, parameter: str | None = None, n_outputs: int = 1) -> None:
+        super().__init__(parameter, n_outputs)
+        if n_outputs < 2:
+            raise ParameterError(
+                f"eval_metric {self.name!r} is for objectives with num_class of 2 or "
+                f"more; use 'error' or 'logloss' with a single output"
+            )
+
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        _check_classes(self.name, labels, predictions.shape[1])
+        return self.mean(predictions, labels, weights)
+
+    @abstractmethod
+    def mean(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        """Return the metric of labels that are numbers of classes."""
+
+
+@register
+class MulticlassLogLoss(_Multiclass):
+    """``mlogloss``: minus the mean log likelihood of each row's class."""
+
+    base_name = "mlogloss"
+
+    def mean(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        return kernels.class_log_loss(predictions, labels, weights)
+
+
+@register
+class MulticlassError(_Multiclass):
+    """``merror``: the share of rows whose likeliest class is not theirs."""
+
+    base_name = "merror"
+
+    def mean(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        return kernels.class_error(predictions, labels, weights)
+
+
+class _Area(Metric):
+    """An area under a curve over all thresholds; of many classes, each vs the rest.
+
+    It is NaN, with a warning, where all rows are of one class, or where one of many
+    classes has no rows.
+    """
+
+    maximize = True
+
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        if predictions.ndim == 1 or predictions.shape[1] == 1:
+            _check_unit_interval(self.name, labels)
+            area, _ = self._area(predictions.ravel(), labels, weights)
+        else:
+            _check_classes(self.name, labels, predictions.shape[1])
+            area = self._mean_over_classes(predictions, labels, weights)
+        if math.isnan(area):
+            warnings.warn(
+                f"{self.name} is nan: a class has no rows, or a prediction is nan",
+                UserWarning,
+                stacklevel=2,
+            )
+        return area
+
+    def _mean_over_classes(
+        self, predictions: Floats, labels: Floats, weights: Floats
+    ) -> float:
+        total = importance_total = 0.0
+        for k in range(predictions.shape[1]):
+            belongs = (labels == k).astype(np.float64)
+            scores = np.ascontiguousarray(predictions[:, k])
+            area, positive = self._area(scores, belongs, weights)
+            importance = self.importance(positive)
+            total += importance * area
+            importance_total += importance
+        return total / importance_total if importance_total > 0.0 else math.nan
+
+    def _area(
+        self, scores: Floats, labels: Floats, weights: Floats
+    ) -> tuple[float, float]:
+        # A stable sort leaves ties in the order of the rows, and NaNs last.
+        order = np.argsort(-scores, kind="stable")
+        if math.isnan(scores[order[-1]]):
+            return math.nan, 0.0
+        return self.curve(order, scores, labels, weights)
+
+    @abstractmethod
+    def curve(
+        self, order: Rows, scores: Floats, labels: Floats, weights: Floats
+    ) -> tuple[float, float]:
+        """Return the area, NaN of one class, and the weight of positive rows."""
+
+    @abstractmethod
+    def importance(self, positive: float) -> float:
+        """Return how much a class of that weight counts in the mean over classes."""
+
+
+@register
+class RocArea(_Area):
+    """``auc``: the area under the ROC curve; classes count by their weight."""
+
+    base_name = "auc"
+
+    def curve(
+        self, order: Rows, scores: Floats, labels: Floats, weights: Floats
+    ) -> tuple[float, float]:
+        return kernels.area_under_roc(order, scores, labels, weights)
+
+    def importance(self, positive: float) -> float:
+        return positive
+
+
+@register
+class PrecisionRecallArea(_Area):
+    """``aucpr``: the area under precision over recall; all classes count the same."""
+
+    base_name = "aucpr"
+
+    def curve(
+        self, order: Rows, scores: Floats, labels: Floats, weights: Floats
+    ) -> tuple[float, float]:
+        return kernels.area_under_precision_recall(order, scores, labels, weights)
+
+    def importance(self, positive: float) -> float:
+        return 1.0

@@ -1,0 +1,289 @@
+"""Metrics against those of XGBoost and scikit-learn, and by hand."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import xgboost
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.metrics import create, names
+
+ONE_OUTPUT = ["rmse", "mae", "logloss", "error", "error@0.7", "auc", "aucpr"]
+CLASSES = ["merror", "mlogloss", "auc", "aucpr"]
+
+
+def xgboost_metric(name, margins, labels, weights=None):
+    """Return what XGBoost calls the metric, its value, and the predictions it saw."""
+    n_outputs = 1 if margins.ndim == 1 else margins.shape[1]
+    objective = (
+        {"objective": "reg:squarederror"}
+        if n_outputs == 1
+        else {"objective": "multi:softprob", "num_class": n_outputs}
+    )
+    data = xgboost.DMatrix(
+        np.zeros((len(labels), 1)),
+        label=labels,
+        weight=weights,
+        base_margin=margins.astype(np.float32),
+    )
+    booster = xgboost.Booster(
+        {**objective, "eval_metric": name, "base_score": 0.5, "nthread": 1}, [data]
+    )
+    printed = booster.eval_set([(data, "d")]).partition("\td-")[2]
+    printed_name, _, value = printed.rpartition(":")
+    return printed_name, float(value), booster.predict(data).astype(np.float64)
+
+
+def check_like_xgboost(name, margins, labels, weights=None):
+    with warnings.catch_warnings(record=True) as of_xgboost:
+        warnings.simplefilter("always")
+        theirs = xgboost_metric(name, margins, labels, weights)
+    printed_name, value, predictions = theirs
+    metric = create(name, 1 if predictions.ndim == 1 else predictions.shape[1])
+    assert metric.name == printed_name
+    with warnings.catch_warnings(record=True) as of_hornbeam:
+        warnings.simplefilter("always")
+        ours = metric(predictions, labels, weights)
+    assert type(ours) is float
+    assert ours == pytest.approx(value, rel=1e-6, abs=1e-7, nan_ok=True)
+    assert [w.category for w in of_hornbeam] == [w.category for w in of_xgboost]
+
+
+def draw(rng, n_rows, n_outputs, *, ties, weighted):
+    shape = n_rows if n_outputs == 1 else (n_rows, n_outputs)
+    margins = rng.random(shape)
+    if ties:
+        margins = np.round(margins * 8) / 8
+    labels = rng.integers(0, max(2, n_outputs), n_rows).astype(np.float64)
+    # Weights that float32 holds, as XGBoost does.
+    weights = rng.integers(0, 9, n_rows) / 8.0 if weighted else None
+    return margins, labels, weights
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("name", ONE_OUTPUT)
+def test_one_output_is_like_xgboost(name, ties, weighted):
+    rng = np.random.default_rng(3)
+    for n_rows in (7, 500):
+        margins, labels, weights = draw(rng, n_rows, 1, ties=ties, weighted=weighted)
+        check_like_xgboost(name, margins, labels, weights)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("n_classes", [3, 5])
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_are_like_xgboost(name, n_classes, ties, weighted):
+    rng = np.random.default_rng(4)
+    for n_rows in (9, 400):
+        drawn = draw(rng, n_rows, n_classes, ties=ties, weighted=weighted)
+        check_like_xgboost(name, *drawn)
+
+
+@pytest.mark.parametrize("name", ["rmse", "mae"])
+def test_numbers_of_any_size_are_like_xgboost(name):
+    rng = np.random.default_rng(5)
+    labels = np.ldexp(
+        rng.integers(-99, 99, 300).astype(float), rng.integers(-9, 9, 300)
+    )
+    check_like_xgboost(name, labels[::-1].copy(), labels)
+
+
+@pytest.mark.parametrize("name", ["auc", "aucpr"])
+@pytest.mark.parametrize("labels", [[0, 0, 0], [1, 1, 1]])
+def test_area_of_one_class_is_nan_with_a_warning(name, labels):
+    check_like_xgboost(name, np.array([0.1, 0.2, 0.3]), np.array(labels, float))
+
+
+@pytest.mark.parametrize("name", ["auc", "aucpr"])
+def test_area_without_a_row_of_some_class_is_nan_with_a_warning(name):
+    margins = np.random.default_rng(6).random((20, 3))
+    check_like_xgboost(name, margins, np.arange(20.0) % 2)
+
+
+@pytest.mark.parametrize("name", ["auc", "aucpr"])
+def test_area_of_labels_between_classes_is_like_xgboost(name):
+    rng = np.random.default_rng(7)
+    check_like_xgboost(name, rng.random(60), rng.integers(0, 5, 60) / 4.0)
+
+
+@pytest.mark.parametrize("name", ONE_OUTPUT)
+def test_constant_predictions_are_like_xgboost(name):
+    labels = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
+    for constant in (0.0, 0.5, 1.0):
+        check_like_xgboost(name, np.full(5, constant), labels)
+
+
+def test_logloss_of_margins_is_like_xgboost():
+    margins = np.array([-3.0, 0.25, 1.5, 7.0])
+    check_like_xgboost("logloss", margins, np.array([0.0, 1.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("error@0.5", "error"),
+        ("error@1e-3", "error@0.001"),
+        ("error@0.3333333333", "error@0.333333"),
+        ("error@10000000", "error@1e+07"),
+    ],
+)
+def test_error_prints_its_threshold_as_xgboost(name, printed):
+    assert create(name).name == printed
+    check_like_xgboost(name, np.array([0.25, 0.75]), np.array([0.0, 1.0]))
+
+
+def test_error_counts_a_prediction_at_the_threshold_as_negative():
+    assert create("error@0.7")(np.array([0.7]), np.array([0.0])) == 0.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_areas_agree_with_scikit_learn(data):
+    n_rows = data.draw(st.integers(2, 40))
+    unit = st.integers(0, 6).map(lambda x: x / 6)
+    scores = data.draw(arrays.arrays(np.float64, n_rows, elements=unit))
+    labels = data.draw(
+        arrays.arrays(np.float64, n_rows, elements=st.sampled_from([0, 1]))
+    )
+    weights = data.draw(
+        st.none() | arrays.arrays(np.float64, n_rows, elements=st.floats(0.125, 8))
+    )
+    if len(set(labels)) < 2:
+        return
+    expected = sklearn.metrics.roc_auc_score(labels, scores, sample_weight=weights)
+    assert create("auc")(scores, labels, weights) == pytest.approx(expected, abs=1e-12)
+    # The curve of aucpr is not scikit-learn's steps, but lies in the same bounds.
+    area = create("aucpr")(scores, labels, weights)
+    assert 0.0 < area <= 1.0 + 1e-12
+    order = data.draw(st.permutations(range(n_rows)))
+    shuffled = None if weights is None else weights[order]
+    for name, before in (
+        ("auc", create("auc")(scores, labels, weights)),
+        ("aucpr", area),
+    ):
+        after = create(name)(scores[order], labels[order], shuffled)
+        assert after == pytest.approx(before, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_means_agree_with_scikit_learn(data):
+    n_rows = data.draw(st.integers(1, 40))
+    inside = st.floats(0.01, 0.99)
+    predictions = data.draw(arrays.arrays(np.float64, n_rows, elements=inside))
+    labels = data.draw(
+        arrays.arrays(np.float64, n_rows, elements=st.sampled_from([0, 1]))
+    )
+    weights = data.draw(
+        st.none() | arrays.arrays(np.float64, n_rows, elements=st.floats(0.125, 8))
+    )
+    options = {"sample_weight": weights}
+    expected = {
+        "rmse": sklearn.metrics.root_mean_squared_error(labels, predictions, **options),
+        "mae": sklearn.metrics.mean_absolute_error(labels, predictions, **options),
+        "logloss": sklearn.metrics.log_loss(
+            labels, predictions, labels=[0, 1], **options
+        ),
+        "error": sklearn.metrics.zero_one_loss(labels, predictions > 0.5, **options),
+    }
+    for name, value in expected.items():
+        ours = create(name)(predictions, labels, weights)
+        assert ours == pytest.approx(value, rel=1e-12, abs=1e-12), name
+
+
+def test_means_of_classes_agree_with_scikit_learn():
+    rng = np.random.default_rng(8)
+    predictions = rng.dirichlet(np.ones(4), 200)
+    labels = rng.integers(0, 4, 200).astype(float)
+    weights = rng.random(200)
+    options = {"sample_weight": weights}
+    expected = sklearn.metrics.log_loss(labels, predictions, **options)
+    assert create("mlogloss", 4)(predictions, labels, weights) == pytest.approx(
+        expected
+    )
+    expected = sklearn.metrics.zero_one_loss(labels, predictions.argmax(1), **options)
+    assert create("merror", 4)(predictions, labels, weights) == pytest.approx(expected)
+
+
+def test_higher_is_better_for_areas_alone():
+    assert [n for n in names() if create(n, 3).maximize] == ["auc", "aucpr"]
+
+
+def test_weights_of_one_change_nothing():
+    rng = np.random.default_rng(9)
+    margins, labels, _ = draw(rng, 50, 1, ties=True, weighted=False)
+    for name in ONE_OUTPUT:
+        metric = create(name)
+        assert metric(margins, labels) == metric(margins, labels, np.ones(50))
+
+
+@pytest.mark.parametrize("name", ["rmse", "mae", "logloss", "error"])
+def test_rows_may_all_weigh_nothing(name):
+    assert create(name)(np.array([0.5]), np.array([1.0]), np.array([0.0])) == 0.0
+
+
+@pytest.mark.parametrize("name", ONE_OUTPUT)
+def test_nan_predictions_show(name):
+    predictions = np.array([0.2, math.nan, 0.7])
+    labels = np.array([0.0, 1.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert math.isnan(create(name)(predictions, labels))
+
+
+def test_nan_predictions_of_classes_show():
+    predictions = np.array([[0.9, 0.1], [math.nan, math.nan]])
+    labels = np.array([0.0, 0.0])
+    assert create("merror", 2)(predictions, labels) == 0.5
+    assert math.isnan(create("mlogloss", 2)(predictions, labels))
+
+
+@pytest.mark.parametrize(
+    ("name", "n_outputs", "message"),
+    [
+        ("logless", 1, "did you mean 'logloss'"),
+        ("ndcg@5", 1, "does not have yet"),
+        ("ndcg@5-", 1, "does not have yet"),
+        ("rmse@3", 1, "takes no parameter"),
+        ("error@", 1, "a number after the '@'"),
+        ("error@much", 1, "a number after the '@'"),
+        ("error@nan", 1, "a number after the '@'"),
+        ("merror", 1, "use 'error' or 'logloss'"),
+        ("", 1, "unknown"),
+    ],
+)
+def test_wrong_names_are_told_apart(name, n_outputs, message):
+    with pytest.raises(ParameterError, match=message):
+        create(name, n_outputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "labels", "weights", "message"),
+    [
+        ("rmse", (3,), [0.0, 1.0], None, "3 predictions for 2 labels"),
+        ("rmse", (2,), [0.0, 1.0], [1.0], "1 weights for 2 labels"),
+        ("rmse", (0,), [], None, "no rows"),
+        ("rmse", (2, 3), [0.0, 1.0], None, "use 'merror' or 'mlogloss'"),
+        ("logloss", (2,), [0.0, 2.0], None, "label of row 1 is 2"),
+        ("error", (2,), [-1.0, 1.0], None, "label of row 0 is -1"),
+        ("auc", (2,), [0.0, 7.0], None, "label of row 1 is 7"),
+        ("auc", (2, 3), [0.0, 3.0], None, "whole-number labels from 0 to 2"),
+        ("mlogloss", (2, 3), [0.0, 1.5], None, "label of row 1 is 1.5"),
+        ("merror", (2, 3), [-1.0, 1.0], None, "label of row 0 is -1"),
+    ],
+)
+def test_wrong_data_is_named(name, shape, labels, weights, message):
+    metric = create(name, 1 if len(shape) == 1 else shape[1])
+    weights = None if weights is None else np.array(weights)
+    with pytest.raises(DataError, match=message):
+        metric(np.full(shape, 0.5), np.array(labels), weights)
