@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hornbeam.errors import ParameterError
 
-__all__ = ["ParameterRow", "Parameters", "ParameterSource", "parameter_table"]
+__all__ = ["ParameterRow", "ParameterSource", "Parameters", "parameter_table"]
 
 ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 

@@ -1,0 +1,74 @@
+# Each target sets up .venv by itself when it has to; `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.installed-bench
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' \
+		$(MAKEFILE_LIST)
+
+.PHONY: install
+install: $(INSTALLED)  ## make .venv with the pinned packages and hornbeam itself
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+		|| { echo "Hornbeam needs Python 3.11 to 3.14; name one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+.PHONY: demo
+demo: $(INSTALLED)  ## train on 336,776 flights, predict, save, draw the learning curve
+	$(BIN)/python examples/flights.py
+
+.PHONY: test
+test: $(INSTALLED)  ## run the tests
+	$(PYTEST) --quiet
+
+.PHONY: test-slow
+test-slow: $(INSTALLED)  ## run the tests that take minutes
+	$(PYTEST) --quiet -m slow
+
+.PHONY: imports
+imports: $(INSTALLED)  ## check that every import goes in the one direction
+	$(PYTEST) --quiet tests/test_imports.py
+
+.PHONY: pure
+pure: $(INSTALLED)  ## run the tests of the kernels as plain Python
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet tests/kernels
+
+.PHONY: lint
+lint: $(INSTALLED)  ## look for mistakes and for files that are not formatted
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: format
+format: $(INSTALLED)  ## format every file, and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: types
+types: $(INSTALLED)  ## check the types
+	$(BIN)/mypy
+
+.PHONY: bench
+bench: $(BENCH_INSTALLED)  ## compare with XGBoost, LightGBM and others (many minutes)
+	$(BIN)/python benchmarks/compare.py
+
+.PHONY: clean
+clean:  ## remove .venv, caches and everything else that was made here
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

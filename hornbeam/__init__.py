@@ -1,0 +1,86 @@
+"""Hornbeam: gradient boosted trees, the same model on any number of threads.
+
+Names are loaded when first used, so that ``import hornbeam`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hornbeam.errors import (
+    DataError,
+    HornbeamError,
+    MissingExtraError,
+    ModelFileError,
+    NotTrainedError,
+    ParameterError,
+)
+
+if TYPE_CHECKING:
+    from hornbeam.boosting.booster import Booster
+    from hornbeam.callbacks import (
+        EarlyStopping,
+        EvaluationMonitor,
+        LearningRateScheduler,
+        ProgressBar,
+        TrainingCallback,
+        TrainingCheckPoint,
+    )
+    from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+    from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
+    from hornbeam.training import train
+    from hornbeam.warm import warmup
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Booster",
+    "DMatrix",
+    "DataError",
+    "EarlyStopping",
+    "EvaluationMonitor",
+    "HornbeamClassifier",
+    "HornbeamError",
+    "HornbeamRegressor",
+    "LearningRateScheduler",
+    "MissingExtraError",
+    "ModelFileError",
+    "NotTrainedError",
+    "ParameterError",
+    "ProgressBar",
+    "QuantileDMatrix",
+    "TrainingCallback",
+    "TrainingCheckPoint",
+    "train",
+    "warmup",
+]
+
+_HOMES = {
+    "Booster": "hornbeam.boosting.booster",
+    "DMatrix": "hornbeam.data.dmatrix",
+    "EarlyStopping": "hornbeam.callbacks",
+    "EvaluationMonitor": "hornbeam.callbacks",
+    "HornbeamClassifier": "hornbeam.sklearn",
+    "HornbeamRegressor": "hornbeam.sklearn",
+    "LearningRateScheduler": "hornbeam.callbacks",
+    "ProgressBar": "hornbeam.callbacks",
+    "QuantileDMatrix": "hornbeam.data.dmatrix",
+    "TrainingCallback": "hornbeam.callbacks",
+    "TrainingCheckPoint": "hornbeam.callbacks",
+    "train": "hornbeam.training",
+    "warmup": "hornbeam.warm",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hornbeam' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,127 @@
+"""The direction of imports: from the public faces down to the kernels, never back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hornbeam
+
+PACKAGE = Path(hornbeam.__file__).parent
+
+# From the top down; a module may import from its own line and from those below it.
+ROOMS = [
+    ["sklearn", "xgboost", "forests", "cli", "warm", "explain.report", "__main__"],
+    ["training", "callbacks", "explain"],
+    ["boosting"],
+    ["growth", "objectives", "metrics", "forest", "binning", "data"],
+    ["backends"],
+    ["backends.base"],
+    ["kernels"],
+    ["kernels.maths"],
+    ["kernels.jit", "kernels.layout"],
+    ["params"],
+    ["errors"],
+]
+LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+
+SOURCES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+MODULES = {name.removesuffix("__init__").rstrip("."): name for name in SOURCES}
+
+
+def level(module: str) -> int:
+    """Return how far down `module` lies, by the longest room that holds it."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        room = ".".join(parts[:length])
+        if room in LEVEL:
+            return LEVEL[room]
+    raise AssertionError(f"hornbeam.{module} is in no room; add it to ROOMS")
+
+
+def imports(module: str, *, at_run_time: bool = False) -> Iterator[str]:
+    """Yield the modules of ours that `module` imports, without the leading package.
+
+    `at_run_time` leaves out what only a type checker reads and what a function
+    imports when it is called.
+    """
+    tree = ast.parse(SOURCES[MODULES[module]].read_text())
+    for node in _top_level(tree) if at_run_time else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for target in targets:
+            if target.split(".")[0] == "hornbeam":
+                yield _module_of(target)
+
+
+def _top_level(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from _top_level(node)
+
+
+def _module_of(target: str) -> str:
+    parts = target.split(".")[1:]
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        if name in MODULES:
+            return name
+    return ""
+
+
+INNER = sorted(set(MODULES) - {""})
+
+
+@pytest.mark.parametrize("module", INNER)
+def test_imports_go_down(module):
+    for target in imports(module):
+        if target == "":
+            # The version is all that the inside may know of the public face.
+            source = SOURCES[MODULES[module]].read_text()
+            assert "from hornbeam import __version__" in source, module
+            continue
+        assert level(target) >= level(module), f"{module} imports {target}"
+
+
+@pytest.mark.parametrize("module", INNER)
+def test_only_backends_know_a_concrete_backend(module):
+    if module.split(".")[0] == "backends":
+        return
+    concrete = {
+        target
+        for target in imports(module)
+        if target.startswith("backends.") and target != "backends.base"
+    }
+    assert not concrete
+
+
+def test_no_module_imports_itself_by_a_detour():
+    graph = {module: set(imports(module, at_run_time=True)) for module in INNER}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path, module))
+        if module in done or not module:
+            return
+        for target in graph[module]:
+            if target != module:
+                visit(target, (*path, module))
+        done.add(module)
+
+    for module in INNER:
+        visit(module, ())
