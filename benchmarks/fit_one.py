@@ -1,0 +1,56 @@
+"""Train one library once, in a process of its own, and print what it took as JSON.
+
+`benchmarks.fit` starts it. Arguments: library, folder of arrays, classes, rounds,
+threads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.libraries import LIBRARIES, Task
+from benchmarks.machine import clock, memory
+
+#: Enough rows and rounds that every kernel and every cache is loaded before the clock.
+WARM_ROWS = 2_000
+WARM_ROUNDS = 3
+
+
+def held_out_loss(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Return the log loss, of two classes or of more."""
+    predictions = np.asarray(predictions, np.float64)
+    if predictions.ndim == 1:
+        predictions = np.column_stack([1.0 - predictions, predictions])
+    chosen = predictions[np.arange(len(labels)), labels.astype(int)]
+    return float(-np.log(np.maximum(chosen, 1e-16)).mean())
+
+
+def main() -> None:
+    """Warm, fit under the clock, judge, print."""
+    name, folder, *numbers = sys.argv[1:]
+    n_classes, rounds, threads = map(int, numbers)
+    fit = LIBRARIES[name]
+    x_train, y_train = (np.load(Path(folder) / f"{part}_train.npy") for part in "xy")
+    fit(x_train[:WARM_ROWS], y_train[:WARM_ROWS], Task(n_classes, WARM_ROUNDS, threads))
+
+    with memory() as megabytes, clock() as seconds:
+        predict = fit(x_train, y_train, Task(n_classes, rounds, threads))
+
+    x_test, y_test = (np.load(Path(folder) / f"{part}_test.npy") for part in "xy")
+    loss = held_out_loss(predict(x_test), y_test)
+    result = {
+        "cpu_seconds": seconds.cpu,
+        "wall_seconds": seconds.wall,
+        "megabytes_peak": megabytes.peak,
+        "megabytes_added": megabytes.peak - megabytes.before,
+        "loss": loss,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""One way to train with each library, at the same depth, bins, rate and penalty.
+
+Each function prepares the data, trains, and returns how to predict on other rows.
+Libraries are imported only where they are used, so that a process loads one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LIBRARIES", "PACKAGES", "Task"]
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+DEPTH = 6
+BINS = 256
+LEARNING_RATE = 0.1
+PENALTY = 1.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to train: classes, rounds, and on how many threads."""
+
+    n_classes: int
+    rounds: int
+    threads: int
+
+    def xgboost_parameters(self) -> dict[str, Any]:
+        """Return the parameters by the names that three of the libraries share."""
+        many = {"objective": "multi:softprob", "num_class": self.n_classes}
+        return {
+            **({"objective": "binary:logistic"} if self.n_classes == 2 else many),
+            "tree_method": "hist",
+            "max_depth": DEPTH,
+            "max_bin": BINS,
+            "learning_rate": LEARNING_RATE,
+            "reg_lambda": PENALTY,
+            "min_child_weight": 1.0,
+            "nthread": self.threads,
+            "seed": 0,
+        }
+
+
+def fit_hornbeam(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
+    import hornbeam
+
+    data = hornbeam.QuantileDMatrix(x, y, max_bin=BINS, nthread=task.threads)
+    booster = hornbeam.train(
+        task.xgboost_parameters(), data, task.rounds, verbose_eval=False
+    )
+    return booster.inplace_predict
+
+
+def fit_xgboost(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
+    import xgboost
+
+    data = xgboost.QuantileDMatrix(x, y, max_bin=BINS, nthread=task.threads)
+    booster = xgboost.train(
+        task.xgboost_parameters(), data, task.rounds, verbose_eval=False
+    )
+    return booster.inplace_predict
+
+
+def fit_hessboost(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
+    import hessboost
+
+    data = hessboost.DMatrix(x, y)
+    booster = hessboost.train(
+        task.xgboost_parameters(), data, task.rounds, verbose_eval=False
+    )
+    return booster.predict
+
+
+def fit_lightgbm(
+    x: np.ndarray, y: np.ndarray, task: Task, *, quantised: bool = False
+) -> Predict:
+    import lightgbm
+
+    many = {"objective": "multiclass", "num_class": task.n_classes}
+    parameters = {
+        **({"objective": "binary"} if task.n_classes == 2 else many),
+        "max_depth": DEPTH,
+        "num_leaves": 2**DEPTH,
+        # LightGBM counts missing as one of its 256 bins, as codes of one byte need.
+        "max_bin": BINS - 1,
+        "learning_rate": LEARNING_RATE,
+        "lambda_l2": PENALTY,
+        "min_sum_hessian_in_leaf": 1.0,
+        "min_data_in_leaf": 1,
+        "num_threads": task.threads,
+        "use_quantized_grad": quantised,
+        "seed": 0,
+        "verbosity": -1,
+    }
+    data = lightgbm.Dataset(x, y, params=parameters)
+    booster = lightgbm.train(parameters, data, task.rounds)
+    return booster.predict
+
+
+def fit_lightgbm_quantised(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
+    return fit_lightgbm(x, y, task, quantised=True)
+
+
+def fit_sklearn(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
+    """Train HistGradientBoosting; its threads come from OMP_NUM_THREADS."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(
+        max_iter=task.rounds,
+        max_depth=DEPTH,
+        max_leaf_nodes=None,
+        max_bins=BINS - 1,
+        learning_rate=LEARNING_RATE,
+        l2_regularization=PENALTY,
+        min_samples_leaf=1,
+        early_stopping=False,
+        random_state=0,
+    ).fit(x, y)
+    if task.n_classes > 2:
+        return model.predict_proba
+    return lambda rows: model.predict_proba(rows)[:, 1]
+
+
+LIBRARIES: dict[str, Callable[[np.ndarray, np.ndarray, Task], Predict]] = {
+    "hornbeam": fit_hornbeam,
+    "xgboost": fit_xgboost,
+    "hessboost": fit_hessboost,
+    "lightgbm": fit_lightgbm,
+    "lightgbm-quantised": fit_lightgbm_quantised,
+    "sklearn": fit_sklearn,
+}
+
+#: Packages whose versions belong beside a result.
+PACKAGES = [
+    *("hornbeam", "xgboost-cpu", "xgboost", "hessboost", "lightgbm"),
+    *("scikit-learn", "numpy", "numba", "llvmlite"),
+]
