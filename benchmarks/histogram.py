@@ -1,0 +1,62 @@
+"""Cells a second of the histogram kernel, for nodes of all rows and of few.
+
+python -m benchmarks.histogram
+
+A cell is one feature of one row: one add.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
+from hornbeam.kernels.histogram import build_histograms
+from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
+from hornbeam.kernels.team import lease
+
+#: A node of one row in each of these.
+THINNING = (1, 2, 4, 16, 64, 256)
+
+
+def main() -> None:
+    """Measure and report."""
+    arguments = parse_arguments("Time the histograms of nodes of many sizes.")
+    report = Report("histogram", "cells", arguments)
+    matrix = binned(arguments.rows, arguments.columns)
+    codes, offsets = matrix.by_row(), matrix.offsets
+    n_rows, n_features = matrix.n_rows, matrix.n_features
+    rng = np.random.default_rng(0)
+    gradients = rng.integers(
+        -(1 << COARSE_GRADIENT_BITS), 1 << COARSE_GRADIENT_BITS, n_rows
+    )
+    hessians = rng.integers(0, 1 << COARSE_HESSIAN_BITS, n_rows)
+    packed = (gradients << 32) + hessians
+    columns = np.arange(n_features, dtype=np.uint64)
+    stride = int(np.diff(offsets).max())
+    wide = np.empty((2, 0), np.int64)
+    for threads in arguments.threads:
+        scratch = np.zeros((threads, n_features * stride), np.int64)
+        histograms = np.zeros((threads, 2, int(offsets[-1])), np.int64)
+        for thin in THINNING:
+            # As after splits: some of the rows, in ascending order.
+            node = np.flatnonzero(rng.random(n_rows) < 1 / thin).astype(np.uint32)
+            rows = np.zeros((2, n_rows), np.uint32)
+            rows[0, : node.size] = node
+            tasks = np.zeros((threads, 6), np.int64)
+            tasks[:, 0] = np.arange(threads)
+            tasks[:, 2:4] = shares(0, node.size, threads)
+            tasks[:, 5] = n_features
+            joins = np.array([[0, 1, threads, -1, 0, offsets[-1]]], np.int64)
+            inputs = (tasks, joins, codes, columns, offsets, rows, packed, wide)
+            inputs += (scratch, stride, histograms)
+            with lease(threads) as team:
+                seconds = seconds_of(
+                    arguments.repeats, team.run, build_histograms, threads, *inputs
+                )
+            what = "all rows" if thin == 1 else f"one row in {thin}"
+            report.add(what, threads, node.size * n_features, seconds)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Bins a second of the split kernel, over the histograms of a level.
+
+python -m benchmarks.split
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.libraries import BINS
+from benchmarks.stage import Report, parse_arguments, seconds_of
+from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.split import find_splits
+from hornbeam.kernels.team import lease
+
+NODES = 64
+
+
+def main() -> None:
+    """Measure and report."""
+    arguments = parse_arguments("Time the search for the best splits of a level.")
+    report = Report("split", "bins", arguments)
+    rng = np.random.default_rng(0)
+    n_features = arguments.columns
+    rules = np.array([1.0, 0.0, 0.0, 1.0])
+    steps = np.array([2.0**-17, 2.0**-18])
+    no_limits = np.empty((0, 0), np.uint8)
+    columns = np.arange(n_features, dtype=np.uint64)
+    bins = np.full(n_features, BINS, np.int64)
+    slots = np.arange(NODES)
+    for what, missing in (("no missing", 0), ("missing in every feature", 1)):
+        offsets = np.arange(n_features + 1) * (BINS + missing)
+        one_feature = np.empty((NODES, 2, 1, BINS + missing), np.int64)
+        one_feature[:, 0] = rng.integers(-(1 << 20), 1 << 20, one_feature[:, 0].shape)
+        one_feature[:, 1] = rng.integers(1 << 18, 1 << 20, one_feature[:, 1].shape)
+        # All features of a node have the same sum, as those of real rows have.
+        histograms = rng.permuted(one_feature.repeat(n_features, axis=2), axis=3)
+        histograms = histograms.reshape(NODES, 2, -1)
+        for threads in arguments.threads:
+            scratch = np.empty((threads, 4, BINS + 1))
+            splits = np.zeros((NODES, 1), SPLIT_DTYPE)
+            where = (slots, histograms, columns, no_limits, offsets, bins)
+            inputs = (*where, steps, rules, scratch, n_features, splits)
+            with lease(threads) as team:
+                seconds = seconds_of(
+                    arguments.repeats, team.run, find_splits, threads, *inputs
+                )
+            # With missing rows every bin is tried twice, from below and from above.
+            units = NODES * n_features * BINS * (1 + missing)
+            report.add(what, threads, units, seconds)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()
