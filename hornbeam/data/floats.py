@@ -1,0 +1,210 @@
+"""The one way from stored numbers to the floats that the learner reads.
+
+Every conversion is exact. A column is read as float32 where its type fits into it
+whole, else as float64; a 64-bit integer that float64 cannot hold is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hornbeam.errors import DataError
+
+__all__ = [
+    "EXACT",
+    "NOT_NUMBERS",
+    "Locate",
+    "as_floats",
+    "beyond_exact",
+    "check_finite",
+    "check_missing",
+    "common_float",
+    "feature_type",
+    "float_type",
+    "shared",
+    "write_floats",
+]
+
+# The largest integer up to which float64 holds every one.
+EXACT = 2**53
+# Values looked at in one step: small enough that temporaries stay in the cache.
+STEP = 1 << 16
+NOT_NUMBERS = (
+    "only integers, booleans and floats of up to 64 bits are; leave the others out or "
+    "turn them into such (text and categories into codes, dates into days)"
+)
+
+Locate = Callable[[tuple[int, ...]], str]
+
+
+def float_type(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return the smaller float that holds every value of `dtype`; None for no number.
+
+    64-bit integers count as float64 here; `write_floats` looks at each value.
+    """
+    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
+    if dtype.kind == "b":
+        return narrow
+    if dtype.kind in "iu":
+        return narrow if dtype.itemsize <= 2 else wide
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        return narrow if dtype.itemsize <= 4 else wide
+    return None
+
+
+def common_float(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return float32 if every column fits into it, else float64."""
+    wide = np.dtype(np.float64)
+    return wide if wide in map(float_type, dtypes) else np.dtype(np.float32)
+
+
+def feature_type(dtype: np.dtype[Any]) -> str:
+    """Return XGBoost's word for a column of this type."""
+    return {"b": "i", "i": "int", "u": "int", "f": "float"}[dtype.kind]
+
+
+def check_missing(missing: Any) -> float:
+    """Return the value that means missing, NaN by default."""
+    if missing is None:
+        return math.nan
+    if isinstance(missing, (bool, str, bytes)) or not np.isscalar(missing):
+        raise DataError(
+            f"missing must be one number, not {missing!r}; "
+            "pass NaN (the default) or the number that stands for missing"
+        )
+    if isinstance(missing, (complex, np.complexfloating)):
+        raise DataError(f"missing must be a real number, not {missing!r}")
+    # An int stays one: a float would round a marker such as 2**63 - 1.
+    whole = isinstance(missing, (int, np.integer))
+    return int(missing) if whole else float(missing)
+
+
+def _marker(dtype: np.dtype[Any], missing: float) -> Any:
+    """Return the value of `dtype` that means missing, None where there is none."""
+    if missing != missing:
+        return None
+    if dtype.kind == "f":
+        # float32(0.1) is what a float32 column holds where 0.1 is meant.
+        with np.errstate(over="ignore"):
+            held = dtype.type(missing)
+        return None if math.isinf(held) and not math.isinf(missing) else held
+    if math.isinf(missing) or missing != int(missing):
+        return None
+    if dtype.kind == "b":
+        return bool(missing) if missing in (0, 1) else None
+    limits = np.iinfo(dtype)
+    return int(missing) if limits.min <= missing <= limits.max else None
+
+
+def write_floats(
+    values: np.ndarray,
+    out: np.ndarray,
+    missing: float,
+    locate: Locate,
+    nulls: np.ndarray | None = None,
+) -> None:
+    """Write the values into `out` as floats, with NaN where they are missing.
+
+    `locate` turns an index of `values` into words; `nulls` marks what is missing
+    besides the value `missing`. Both arrays may have any number of axes.
+    """
+    # "safe" holds the promise: NumPy itself refuses a float64 for a float32 array.
+    np.copyto(out, values, casting="safe")
+    absent = nulls
+    marker = _marker(values.dtype, missing)
+    if marker is not None:
+        equal = values == marker
+        absent = equal if nulls is None else nulls | equal
+    wide = values.dtype.kind in "iu" and values.dtype.itemsize == 8
+    # Rounding never leads below 2**53. The floats are looked at because they lie
+    # together in memory where the integers may not.
+    if wide and values.size and max(out.max(), -out.min()) >= EXACT:
+        _check_exact(values, absent, locate)
+    if absent is not None:
+        out[absent] = np.nan
+
+
+def _check_exact(values: np.ndarray, absent: np.ndarray | None, locate: Locate) -> None:
+    beyond = values > EXACT
+    if values.dtype.kind == "i":
+        beyond |= values < -EXACT
+    if absent is not None:
+        beyond &= ~absent
+    if beyond.any():
+        index = _first(beyond)
+        raise DataError(beyond_exact(values[index], locate(index)))
+
+
+def beyond_exact(value: Any, where: str) -> str:
+    """Return what to say of an integer that float64 may not hold."""
+    return (
+        f"the integer {value} in {where} is beyond 2**53, where floats no longer hold "
+        "every integer; subtract an offset, split it into two columns, or cast it to "
+        "float64 if rounding does no harm"
+    )
+
+
+def _first(flags: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
+
+
+def as_floats(
+    values: np.ndarray,
+    missing: float,
+    locate: Locate,
+    nulls: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the values as contiguous floats: the same memory where they are already.
+
+    `values` must hold numbers (`float_type` says so).
+    """
+    if nulls is None and _is_plain(values) and _marker(values.dtype, missing) is None:
+        return shared(values)
+    out = np.empty(values.shape, float_type(values.dtype))
+    write_floats(values, out, missing, locate, nulls)
+    return out
+
+
+def _is_plain(values: np.ndarray) -> bool:
+    """Whether the array is what kernels read: native floats, in C order, aligned."""
+    return (
+        values.dtype in (np.float32, np.float64)
+        and values.flags.c_contiguous
+        and values.flags.aligned
+    )
+
+
+class _Memory:
+    """The memory of an array, offered once more and not marked read-only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array  # keeps the memory alive
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+
+
+def shared(array: np.ndarray) -> np.ndarray:
+    """Return a view without the read-only mark; to be read, never written.
+
+    Frames hand out read-only memory, and Numba compiles a kernel a second time for
+    arrays marked so.
+    """
+    return array if array.flags.writeable else np.asarray(_Memory(array))
+
+
+def check_finite(column: np.ndarray, label: str) -> None:
+    """Raise a `DataError` that names the first infinite value of a column, if any."""
+    for start in range(0, len(column), STEP):
+        infinite = np.isinf(column[start : start + STEP])
+        if infinite.any():
+            row = start + int(infinite.argmax())
+            raise DataError(
+                f"{label} holds {column[row]} in row {row}; replace "
+                "infinite values by a number or NaN, or pass missing=inf where inf "
+                "stands for missing"
+            )

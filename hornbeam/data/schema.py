@@ -1,0 +1,151 @@
+"""Names and types of the columns, and whether two tables have the same ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hornbeam.errors import DataError
+
+__all__ = ["Schema", "check_names", "check_schema", "check_types", "column_label"]
+
+FEATURE_TYPES = {
+    "float": "a number",
+    "int": "a whole number",
+    "q": "a quantity",
+    "i": "true or false",
+}
+FORBIDDEN_IN_NAMES = "[]<"
+LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a table or of a model, as far as they are known."""
+
+    n_features: int
+    names: list[str] | None = None
+    types: list[str] | None = None
+
+
+def column_label(names: Sequence[str] | None, feature: int) -> str:
+    """Return how a message calls the column: by its name, else by its number."""
+    return f"column {names[feature]!r}" if names else f"column {feature}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the names quoted, with commas, and only a count beyond the tenth."""
+    quoted = [repr(name) for name in names]
+    more = len(quoted) - LISTED
+    if more > 0:
+        return f"{', '.join(quoted[:LISTED])} and {more} more"
+    return ", ".join(quoted)
+
+
+def check_names(names: Sequence[str] | None, n_features: int) -> list[str] | None:
+    """Return the names as a list, or raise a `DataError` that says what is wrong."""
+    if names is None:
+        return None
+    names = _as_list(names, n_features, "feature_names")
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(
+                f"feature_names must be strings, but {name!r} is "
+                f"{type(name).__name__}; pass [str(name) for name in names]"
+            )
+        if any(mark in name for mark in FORBIDDEN_IN_NAMES):
+            raise DataError(
+                f"the feature name {name!r} holds one of the characters [ ] <, "
+                "which XGBoost refuses and cannot read back; rename the column"
+            )
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise DataError(
+            f"feature names must differ, but these come more than once: "
+            f"{listed(duplicates)}; rename or drop the repeated columns"
+        )
+    return names
+
+
+def check_types(types: Sequence[str] | None, n_features: int) -> list[str] | None:
+    """Return the types as a list, or raise a `DataError` that says what is wrong."""
+    if types is None:
+        return None
+    types = _as_list(types, n_features, "feature_types")
+    for feature, kind in enumerate(types):
+        if kind == "c":
+            raise DataError(
+                f"feature_types calls column {feature} categorical ('c'); Hornbeam "
+                "does not have categorical features yet: encode them as numbers"
+            )
+        if kind not in FEATURE_TYPES:
+            raise DataError(
+                f"feature_types has {kind!r} for column {feature}; "
+                f"a type is one of {listed(FEATURE_TYPES)}"
+            )
+    return types
+
+
+def _as_list(values: Sequence[str], n_features: int, what: str) -> list[str]:
+    as_list = [values] if isinstance(values, str) else list(values)
+    if len(as_list) != n_features:
+        raise DataError(
+            f"{what} has {len(as_list)} entries for {n_features} columns; "
+            "give one for each column"
+        )
+    return as_list
+
+
+def check_schema(
+    expected: Schema, given: Schema, *, unnamed_allowed: bool = False
+) -> None:
+    """Raise a `DataError` unless the data given has the columns that are expected.
+
+    Numbers, order and names count; whether a column holds ints or floats does not.
+
+    Parameters
+    ----------
+    expected
+        What the model was trained on.
+    given
+        What it shall read now.
+    unnamed_allowed
+        Take columns without names for the expected ones, in the same order.
+    """
+    if expected.names and given.names:
+        _check_same_names(expected.names, given.names)
+    elif given.n_features != expected.n_features:
+        raise DataError(
+            f"the model was trained on {expected.n_features} columns, but this data "
+            f"has {given.n_features}; pass the same columns in the same order"
+        )
+    elif expected.names and not unnamed_allowed:
+        raise DataError(
+            f"the model was trained on named columns ({listed(expected.names)}), but "
+            "this data has no names; pass a frame with these columns, give "
+            "feature_names, or switch the check off with validate_features=False"
+        )
+
+
+def _check_same_names(expected: Sequence[str], given: Sequence[str]) -> None:
+    if list(expected) == list(given):
+        return
+    known, present = set(expected), set(given)
+    absent = [name for name in expected if name not in present]
+    extra = [name for name in given if name not in known]
+    faults = []
+    if absent:
+        faults.append(f"missing: {listed(absent)}")
+    if extra:
+        faults.append(f"not in the model: {listed(extra)}")
+    if faults:
+        raise DataError(
+            "the columns are not those that the model was trained on; "
+            f"{'; '.join(faults)}; pass exactly the model's feature_names"
+        )
+    moved = [name for name, other in zip(given, expected, strict=True) if name != other]
+    raise DataError(
+        "the columns are in another order than in training: "
+        f"{listed(moved)} moved; reorder them to the model's feature_names"
+    )

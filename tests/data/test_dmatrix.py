@@ -1,0 +1,224 @@
+"""DMatrix: what goes in comes out, and nothing of the caller's is held by surprise."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import xgboost
+
+from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.errors import DataError
+
+NAN = float("nan")
+X = np.array([[1.0, NAN, 3.0], [0.0, 5.0, 6.0], [7.0, 8.0, NAN], [2.0, 2.0, 2.0]])
+Y = [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["DMatrix", "QuantileDMatrix"])
+def test_signatures_are_those_of_xgboost(name):
+    ours = inspect.signature(
+        {"DMatrix": DMatrix, "QuantileDMatrix": QuantileDMatrix}[name]
+    )
+    theirs = inspect.signature(getattr(xgboost, name))
+    assert list(ours.parameters) == list(theirs.parameters)
+    for own, other in zip(
+        ours.parameters.values(), theirs.parameters.values(), strict=True
+    ):
+        assert own.kind == other.kind
+        assert own.default == other.default
+
+
+LABELS = {
+    "list": list,
+    "tuple": tuple,
+    "int array": np.array,
+    "float32": lambda y: np.array(y, np.float32),
+    "big-endian": lambda y: np.array(y, ">f8"),
+    "strided": lambda y: np.repeat(np.array(y, float), 2)[::2],
+    "bool": lambda y: np.array(y, bool),
+    "column": lambda y: np.array(y)[:, None],
+    "pandas": pd.Series,
+    "pandas odd index": lambda y: pd.Series(y, index=[3, 3, 1, 0]),
+    "pandas nullable": lambda y: pd.Series(y, dtype="Int64"),
+    "pandas arrow": lambda y: pd.Series(y, dtype="int64[pyarrow]"),
+    "pandas frame": lambda y: pd.DataFrame({"y": y}),
+    "polars": pl.Series,
+    "polars frame": lambda y: pl.DataFrame({"y": y}),
+    "arrow": pa.array,
+    "arrow chunks": lambda y: pa.chunked_array([y[:1], y[1:]]),
+    "arrow table": lambda y: pa.table({"y": y}),
+}
+
+
+@pytest.mark.parametrize("container", LABELS)
+def test_labels_and_weights_from_every_container(container):
+    matrix = DMatrix(X, LABELS[container](Y), weight=LABELS[container](Y))
+    for held in (matrix.labels, matrix.weights):
+        assert held.dtype == np.float64 and held.flags.c_contiguous
+        assert held.flags.writeable
+        np.testing.assert_array_equal(held, Y)
+
+
+def test_labels_keep_float64():
+    labels = [1e9, 1e9 + 10, 0.1, 1e38]
+    assert DMatrix(X, labels).get_label().tolist() == labels
+
+
+def test_labels_are_copied_and_the_getters_only_read():
+    own = np.array([1.0, 2.0, 3.0, 4.0])
+    matrix = DMatrix(X, own, weight=own, base_margin=own)
+    own[:] = 9
+    for field in ("label", "weight", "base_margin"):
+        held = matrix.get_float_info(field)
+        assert held.tolist() == [1, 2, 3, 4]
+        assert not np.shares_memory(held, own)
+        with pytest.raises(ValueError, match="read-only"):
+            held[0] = 5
+    matrix.labels[0] = 7  # the learner's own view is not locked
+    assert matrix.get_label()[0] == 7
+
+
+def test_set_info():
+    matrix = DMatrix(X)
+    assert matrix.labels is None and matrix.get_label().shape == (0,)
+    assert matrix.get_weight().size == matrix.get_base_margin().size == 0
+    matrix.set_label(Y)
+    matrix.set_weight([1, 2, 3, 4])
+    matrix.set_base_margin(np.ones((4, 2), np.float32, order="F"))
+    assert matrix.get_label().tolist() == Y
+    assert matrix.get_weight().tolist() == [1, 2, 3, 4]
+    assert matrix.get_base_margin().shape == (4, 2)
+    assert matrix.base_margin.flags.c_contiguous
+    matrix.set_float_info("weight", [4, 3, 2, 1])
+    matrix.set_info(label=[1, 1, 0, 0], feature_names=["a", "b", "c"])
+    assert matrix.get_weight().tolist() == [4, 3, 2, 1]
+    assert matrix.get_label().tolist() == [1, 1, 0, 0]
+    assert matrix.feature_names == ["a", "b", "c"]
+    with pytest.raises(
+        DataError, match=r"no field 'lable'.*label, weight, base_margin"
+    ):
+        matrix.get_float_info("lable")
+    with pytest.raises(DataError, match="feature_weights yet"):
+        matrix.set_float_info("feature_weights", [1, 1, 1])
+
+
+def test_a_bad_value_leaves_the_old_one():
+    matrix = DMatrix(X, Y)
+    with pytest.raises(DataError):
+        matrix.set_label([1, 2, 3, NAN])
+    assert matrix.get_label().tolist() == Y
+
+
+def test_names_and_types():
+    frame = pd.DataFrame({"a": [1, 2], "b": [True, False], "c": [0.5, NAN]})
+    matrix = DMatrix(frame)
+    assert matrix.feature_names == ["a", "b", "c"]
+    assert matrix.feature_types == ["int", "i", "float"]
+    theirs = xgboost.DMatrix(frame)
+    assert matrix.feature_names == theirs.feature_names
+    assert matrix.feature_types == theirs.feature_types
+    matrix.feature_names = ["x", "y", "z"]
+    assert matrix.schema.names == matrix.table.names == ["x", "y", "z"]
+    matrix.feature_types = ["q", "q", "q"]
+    assert matrix.feature_types == ["q", "q", "q"]
+    matrix.feature_names = matrix.feature_types = None
+    assert matrix.feature_names is None and matrix.feature_types is None
+    with pytest.raises(DataError, match="2 entries for 3"):
+        matrix.feature_names = ["a", "b"]
+    given = DMatrix(frame, feature_names=["p", "q", "r"], feature_types=["q"] * 3)
+    assert given.feature_names == ["p", "q", "r"] and given.feature_types == ["q"] * 3
+
+
+def test_shape_and_cells():
+    matrix = DMatrix(X)
+    assert (matrix.num_row(), matrix.num_col()) == (4, 3)
+    assert matrix.num_nonmissing() == xgboost.DMatrix(X).num_nonmissing() == 10
+    assert matrix.dtype == np.float64 and matrix.table is not None
+    np.testing.assert_array_equal(matrix.rows(1, 3), X[1:3])
+    assert np.shares_memory(matrix.rows(0, 4), X)
+    empty = DMatrix(np.empty((0, 3)), label=[])
+    assert empty.num_row() == empty.num_nonmissing() == 0
+    assert empty.get_data().shape == (0, 3)
+
+
+@pytest.mark.parametrize("missing", [None, 2.0])
+def test_get_data_is_xgboosts(missing):
+    ours, theirs = (
+        kind(X, missing=missing).get_data() for kind in (DMatrix, xgboost.DMatrix)
+    )
+    assert isinstance(ours, sp.csr_matrix)
+    np.testing.assert_array_equal(ours.indptr, theirs.indptr)
+    np.testing.assert_array_equal(ours.indices, theirs.indices)
+    np.testing.assert_array_equal(ours.data, theirs.data)
+    tall = sp.random_array((40_000, 3), density=0.1, format="csr", rng=0)
+    assert abs(DMatrix(tall).get_data() - tall).nnz == 0
+
+
+def test_slice():
+    matrix = DMatrix(
+        pd.DataFrame(X, columns=list("abc")),
+        Y,
+        weight=[1, 2, 3, 4],
+        base_margin=np.arange(8).reshape(4, 2),
+        missing=2.0,
+        feature_types=["q", "int", "float"],
+    )
+    part = matrix.slice([3, 1, 3])
+    assert type(part) is DMatrix and part.num_row() == 3
+    expected = np.where(X == 2, NAN, X)[[3, 1, 3]]
+    np.testing.assert_array_equal(part.rows(0, 3), expected)
+    assert part.get_label().tolist() == [0, 1, 0]
+    assert part.get_weight().tolist() == [4, 2, 4]
+    assert part.get_base_margin().tolist() == [[6, 7], [2, 3], [6, 7]]
+    assert part.feature_names == list("abc")
+    assert part.feature_types == ["q", "int", "float"]
+    assert matrix.slice(np.array([], np.int64)).num_row() == 0
+    assert matrix.slice([0, 1]).get_label().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "needed"),
+    [
+        ([0, 4], "no row 4; rows are numbered 0 to 3"),
+        ([-1], "no row -1"),
+        ([True, False, True, True], "flatnonzero"),
+        ([0.5], "row numbers, not float64"),
+        ([[0, 1]], "shape"),
+    ],
+)
+def test_slice_of_rows_that_are_not_there(rows, needed):
+    with pytest.raises(DataError, match=needed):
+        DMatrix(X, Y).slice(rows)
+
+
+@pytest.mark.parametrize("make_other", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_matrix_cannot_be_pickled(make_other):
+    with pytest.raises(ValueError, match="DMatrix cannot be pickled"):
+        make_other(DMatrix(X, Y))
+
+
+def test_features_are_held_by_reference():
+    data = X.copy()
+    matrix = DMatrix(data)
+    data[0, 0] = 99
+    assert matrix.rows(0, 1)[0, 0] == 99
+
+
+def test_no_cuts_before_training():
+    with pytest.raises(DataError, match="no cuts before"):
+        DMatrix(X).get_quantile_cut()
+
+
+def test_docstrings_name_every_argument():
+    for kind in (DMatrix, QuantileDMatrix):
+        text = inspect.getdoc(kind)
+        for name in inspect.signature(kind).parameters:
+            assert name in text
