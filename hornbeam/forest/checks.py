@@ -1,0 +1,249 @@
+"""What must hold of a model before a kernel may read it or a file may hold it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import ModelFileError
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree, climb
+
+__all__ = [
+    "MAX_FEATURES",
+    "MAX_OUTPUTS",
+    "OBJECTIVES",
+    "UnsupportedModelError",
+    "check_model",
+    "normal_form",
+    "number_in_text",
+]
+
+# Far above what growth reaches, and still little to walk for one row.
+MAX_DEPTH = 65_535
+# Arrays with an entry for each output are made before any tree is seen.
+MAX_OUTPUTS = 1 << 20
+# Features are numbered in int32, and 2**31 - 1 marks a node that was cut off.
+MAX_FEATURES = (1 << 31) - 2
+
+# The parameters of each objective, as (XGBoost's name of their group, parameter).
+OBJECTIVES = {
+    "reg:squarederror": ("reg_loss_param", "scale_pos_weight"),
+    "reg:logistic": ("reg_loss_param", "scale_pos_weight"),
+    "binary:logistic": ("reg_loss_param", "scale_pos_weight"),
+    "binary:logitraw": ("reg_loss_param", "scale_pos_weight"),
+    "multi:softmax": ("softmax_multiclass_param", "num_class"),
+    "multi:softprob": ("softmax_multiclass_param", "num_class"),
+}
+_OBJECTIVES_OF_XGBOOST = (
+    "binary:",
+    "count:",
+    "multi:",
+    "rank:",
+    "reg:",
+    "survival:",
+)
+_FEATURE_TYPES = {"float", "int", "i", "q"}
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+
+
+class UnsupportedModelError(ModelFileError):
+    """A sound model holds something that Hornbeam does not have yet."""
+
+
+def number_in_text(text: str) -> float:
+    """Return the finite number that `text` spells, or NaN if it does not spell one."""
+    if len(text) > 400 or _NUMBER.fullmatch(text) is None:
+        return math.nan
+    number = float(text)
+    return number if math.isfinite(number) else math.nan
+
+
+def check_model(model: Model) -> None:
+    """Raise an error unless everything about `model` but its nodes is in order."""
+    n_outputs = model.n_outputs
+    _require(0 <= model.num_feature <= MAX_FEATURES, "num_feature", model.num_feature)
+    _require(model.num_class >= 0, "num_class", model.num_class)
+    _require(model.num_target >= 1, "num_target", model.num_target)
+    _require(n_outputs <= MAX_OUTPUTS, "the number of outputs", n_outputs)
+    if model.num_class > 1 and model.num_target > 1:
+        raise ModelFileError(
+            f"there are {model.num_class} classes and {model.num_target} targets; "
+            "a model has several of one of them at most"
+        )
+    scores = model.base_score
+    if scores.shape != (n_outputs,) or not np.isfinite(scores).all():
+        raise ModelFileError(
+            f"base_score is not {n_outputs} finite numbers, one for each output"
+        )
+    _check_objective(model)
+    _check_rounds(model)
+    for what, labels in (
+        ("feature_names", model.feature_names),
+        ("feature_types", model.feature_types),
+    ):
+        if labels and len(labels) != model.num_feature:
+            raise ModelFileError(
+                f"{what} has {len(labels)} entries for {model.num_feature} features"
+            )
+    if len(set(model.feature_names)) < len(model.feature_names):
+        raise ModelFileError("feature_names gives two features the same name")
+    for text in (*model.feature_names, *model.attributes, *model.attributes.values()):
+        if not _is_unicode(text):
+            raise ModelFileError(f"the text {text!r:.60} is not Unicode")
+    for kind in set(model.feature_types) - _FEATURE_TYPES:
+        if kind == "c":
+            raise UnsupportedModelError(
+                "feature_types has 'c': Hornbeam has no categorical features yet"
+            )
+        raise ModelFileError(f"feature_types has the unknown type {kind!r}")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require(holds: bool, what: str, number: int) -> None:
+    if not holds:
+        raise ModelFileError(f"{what} is {number}, which is out of range")
+
+
+def _check_objective(model: Model) -> None:
+    if model.objective not in OBJECTIVES:
+        if model.objective.startswith(_OBJECTIVES_OF_XGBOOST):
+            raise UnsupportedModelError(
+                f"the objective {model.objective!r} is not in Hornbeam yet; "
+                f"it has {', '.join(OBJECTIVES)}"
+            )
+        raise ModelFileError(f"the objective {model.objective!r} is unknown")
+    group, name = OBJECTIVES[model.objective]
+    config: Mapping[str, Mapping[str, str]] = model.objective_config
+    if set(config) != {group} or set(config[group]) != {name}:
+        raise ModelFileError(
+            f"the parameters of {model.objective} are {dict(config)}, "
+            f"where {{{group!r}: {{{name!r}: ...}}}} is expected"
+        )
+    if math.isnan(number_in_text(config[group][name])):
+        raise ModelFileError(f"{name} is {config[group][name]!r}, not a finite number")
+    if name != "num_class":
+        return
+    if model.num_class < 1 or config[group][name] != str(model.num_class):
+        raise ModelFileError(
+            f"num_class is {config[group][name]!r} for the objective and "
+            f"{model.num_class} for the model"
+        )
+
+
+def _check_rounds(model: Model) -> None:
+    n_trees = len(model.trees)
+    _require(model.num_parallel_tree >= 1, "num_parallel_tree", model.num_parallel_tree)
+    if len(model.tree_output) != n_trees:
+        raise ModelFileError(
+            f"tree_info has {len(model.tree_output)} entries for {n_trees} trees"
+        )
+    outputs = range(model.n_outputs)
+    for number, output in enumerate(model.tree_output):
+        if output not in outputs:
+            raise ModelFileError(
+                f"tree_info[{number}] is {output}; "
+                f"the outputs count from 0 to {model.n_outputs - 1}"
+            )
+    starts = model.round_starts
+    rising = all(a < b for a, b in pairwise(starts))
+    if not starts or starts[0] != 0 or starts[-1] != n_trees or not rising:
+        raise ModelFileError(
+            f"iteration_indptr does not rise from 0 to the {n_trees} trees"
+        )
+
+
+def normal_form(nodes: Tree, starts: NDArray[np.int64], num_feature: int) -> Tree:
+    """Return the checked nodes of joined trees, with what does not count set to zero.
+
+    What does not count are splits of leaves, values of internal nodes and all of the
+    nodes that no way from their root leads to.
+    """
+    sizes = np.diff(starts)
+    tree = np.repeat(np.arange(sizes.size), sizes)
+    root = starts[tree]
+    left = nodes.left.astype(np.int64)
+    leaf = left == -1
+
+    def refuse(
+        wrong: NDArray[np.bool_], what: str, values: NDArray[np.generic]
+    ) -> None:
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise ModelFileError(
+                f"trees[{tree[i]}], node {i - root[i]}: {what.format(values[i])}"
+            )
+
+    refuse(leaf & (nodes.right != -1), "it has only a right child, {}", nodes.right)
+    refuse(
+        ~leaf & ((left < 1) | (left + 1 >= sizes[tree])),
+        "its left child is {}, which leaves no room for two children in the tree",
+        left,
+    )
+    refuse(
+        ~leaf & (nodes.right != left + 1),
+        "its right child is {}, not the one after its left child",
+        nodes.right,
+    )
+    above = np.flatnonzero(~leaf)
+    below = (root + left)[above]
+    times = np.bincount(np.concatenate([below, below + 1]), minlength=left.size)
+    refuse(times > 1, "it is the child of {} nodes", times)
+
+    parent = np.full(left.size, -1)
+    parent[below] = parent[below + 1] = above
+    top, depth = climb(parent)
+    reached = top == root
+    parent = np.where(parent < 0, -1, parent - root)
+    refuse(reached & (depth > MAX_DEPTH), f"it is deeper than {MAX_DEPTH}: {{}}", depth)
+    refuse(
+        reached & (nodes.parent != parent),
+        "its parent is given as {}, and is another node",
+        nodes.parent,
+    )
+
+    internal, leaf = reached & ~leaf, reached & leaf
+    refuse(
+        internal & ((nodes.feature < 0) | (nodes.feature >= num_feature)),
+        f"it splits on feature {{}} of {num_feature}",
+        nodes.feature,
+    )
+    refuse(
+        internal & (nodes.default_left > 1),
+        "default_left is {}, not 0 or 1",
+        nodes.default_left,
+    )
+    for where, what, values in (
+        (internal, "threshold", nodes.threshold),
+        (leaf, "value", nodes.value),
+        (internal, "gain", nodes.gain),
+        (reached, "cover", nodes.cover),
+        (reached, "weight", nodes.weight),
+    ):
+        refuse(where & ~np.isfinite(values), f"its {what} is {{}}", values)
+
+    return Tree(
+        left=np.where(internal, nodes.left, np.int32(-1)),
+        right=np.where(internal, nodes.right, np.int32(-1)),
+        parent=np.where(reached, nodes.parent, np.int32(-1)),
+        feature=np.where(internal, nodes.feature, np.int32(0)),
+        threshold=np.where(internal, nodes.threshold, np.nan),
+        default_left=np.where(internal, nodes.default_left, np.uint8(0)),
+        value=np.where(leaf, nodes.value, np.float32(0)),
+        gain=np.where(internal, nodes.gain, np.float32(0)),
+        cover=np.where(reached, nodes.cover, np.float32(0)),
+        weight=np.where(reached, nodes.weight, np.float32(0)),
+    )

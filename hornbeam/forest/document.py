@@ -1,0 +1,134 @@
+"""A model as the document that XGBoost's model files spell.
+
+The document is XGBoost's own (3.2), with two additions that XGBoost does not read:
+a block ``hornbeam`` beside ``learner``, and the key ``hornbeam_thresholds`` in trees
+whose thresholds float32 cannot hold.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.forest.checks import check_model, normal_form
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree, cut_off, join
+
+__all__ = [
+    "FORMAT",
+    "NO_CATEGORIES",
+    "ROOT_PARENT",
+    "smallest_float32_from",
+    "write_document",
+]
+
+FORMAT = 1
+_XGBOOST_VERSION = [3, 2, 0]
+# XGBoost writes these where a root has no parent and a cut off node no feature.
+ROOT_PARENT = 2**31 - 1
+_CUT_OFF_FEATURE = 2**31 - 1
+
+_EMPTY_INT32 = np.empty(0, np.int32)
+_EMPTY_INT64 = np.empty(0, np.int64)
+NO_CATEGORIES = {
+    "categories": _EMPTY_INT32,
+    "categories_nodes": _EMPTY_INT32,
+    "categories_segments": _EMPTY_INT64,
+    "categories_sizes": _EMPTY_INT64,
+}
+
+
+def write_document(model: Model) -> dict[str, Any]:
+    """Return the checked `model` as a document."""
+    check_model(model)
+    features = model.num_feature
+    return {
+        "hornbeam": {"exact_features": model.exact_features, "format": FORMAT},
+        "learner": {
+            "attributes": model.attributes,
+            "feature_names": model.feature_names,
+            "feature_types": model.feature_types,
+            "gradient_booster": {
+                "model": {
+                    "cats": {
+                        "enc": [],
+                        "feature_segments": _EMPTY_INT32,
+                        "sorted_idx": _EMPTY_INT32,
+                    },
+                    "gbtree_model_param": {
+                        "num_parallel_tree": str(model.num_parallel_tree),
+                        "num_trees": str(len(model.trees)),
+                    },
+                    "iteration_indptr": model.round_starts,
+                    "tree_info": model.tree_output,
+                    "trees": _write_trees(model.trees, features),
+                },
+                "name": "gbtree",
+            },
+            "learner_model_param": {
+                "base_score": f"[{','.join(map(repr, model.base_score.tolist()))}]",
+                "boost_from_average": str(int(model.boost_from_average)),
+                "num_class": str(model.num_class),
+                "num_feature": str(features),
+                "num_target": str(model.num_target),
+            },
+            "objective": {"name": model.objective, **model.objective_config},
+        },
+        "version": _XGBOOST_VERSION,
+    }
+
+
+def _write_trees(trees: list[Tree], num_feature: int) -> list[dict[str, Any]]:
+    nodes, starts = join(trees)
+    nodes = normal_form(nodes, starts, num_feature)
+    internal = nodes.left >= 0
+    rounded = smallest_float32_from(nodes.threshold)
+    pruned = cut_off(nodes, starts[:-1])
+    # XGBoost looks up the parent of every node but the root, cut off or not.
+    parent = np.where(pruned, np.int32(0), nodes.parent)
+    parent[starts[:-1]] = ROOT_PARENT
+    columns = {
+        "base_weights": nodes.weight,
+        "default_left": np.where(pruned, np.uint8(1), nodes.default_left),
+        "left_children": nodes.left,
+        "loss_changes": nodes.gain,
+        "parents": parent,
+        "right_children": nodes.right,
+        "split_conditions": np.where(internal, rounded, nodes.value),
+        "split_indices": np.where(pruned, np.int32(_CUT_OFF_FEATURE), nodes.feature),
+        "split_type": np.zeros(internal.size, np.uint8),
+        "sum_hessian": nodes.cover,
+    }
+    inexact = internal & (nodes.threshold != rounded)
+    documents = []
+    for number, (start, stop) in enumerate(pairwise(starts.tolist())):
+        document: dict[str, Any] = {
+            name: column[start:stop] for name, column in columns.items()
+        }
+        document |= NO_CATEGORIES
+        document["id"] = number
+        document["tree_param"] = {
+            "num_deleted": str(np.count_nonzero(pruned[start:stop])),
+            "num_feature": str(num_feature),
+            "num_nodes": str(stop - start),
+            "size_leaf_vector": "1",
+        }
+        if inexact[start:stop].any():
+            thresholds = nodes.threshold[start:stop]
+            document["hornbeam_thresholds"] = thresholds[internal[start:stop]]
+        documents.append(document)
+    return documents
+
+
+def smallest_float32_from(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the finite float32 numbers that part float32 as `thresholds` do."""
+    with np.errstate(over="ignore"):
+        nearest = thresholds.astype(np.float32)
+        above = np.nextafter(nearest, np.float32(np.inf))
+    finite = np.finfo(np.float32)
+    return np.clip(
+        np.where(nearest < thresholds, above, nearest), finite.min, finite.max
+    )

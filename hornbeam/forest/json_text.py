@@ -1,0 +1,101 @@
+"""JSON in the spelling that XGBoost's strictly typed reader takes.
+
+That reader tells 1 from 1.0, and knows few escapes: it takes ``\\u`` literally and
+refuses ``\\b``, ``\\f`` and ``\\/``. So text is written as it is, in UTF-8, and only
+what JSON requires is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hornbeam.errors import ModelFileError
+
+__all__ = ["dumps", "loads"]
+
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(32)}
+_ESCAPES |= {
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+}
+
+
+def dumps(document: Mapping[str, Any]) -> bytes:
+    """Return the bytes of `document`, with sorted keys and no spaces.
+
+    Its values may be mappings, lists, strings, booleans, integers and arrays of
+    numbers; each number is spelled with the fewest digits that tell it from others
+    of its type.
+    """
+    parts: list[str] = []
+    _write(document, parts)
+    return "".join(parts).encode()
+
+
+def _write(value: Any, parts: list[str]) -> None:
+    if isinstance(value, np.ndarray):
+        parts += "[", ",".join(value.astype(np.str_).tolist()), "]"
+    elif isinstance(value, str):
+        parts.append(_text(value))
+    elif isinstance(value, bool):
+        parts.append("true" if value else "false")
+    elif isinstance(value, int):
+        parts.append(str(value))
+    elif isinstance(value, list):
+        separator = "["
+        for element in value:
+            parts.append(separator)
+            _write(element, parts)
+            separator = ","
+        parts.append("]" if value else "[]")
+    else:
+        separator = "{"
+        for key in sorted(value):
+            parts += separator, _text(key), ":"
+            _write(value[key], parts)
+            separator = ","
+        parts.append("}" if value else "{}")
+
+
+def _text(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def loads(data: bytes) -> Any:
+    """Return the document that `data` spells; arrays become lists."""
+    try:
+        return json.loads(
+            data.decode(), object_pairs_hook=_members, parse_constant=_refuse_constant
+        )
+    except ModelFileError:
+        raise
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"byte {error.start}: the text is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ModelFileError(f"character {error.pos}: {error.msg}") from None
+    except ValueError:
+        raise ModelFileError("a number has thousands of digits") from None
+    except RecursionError:
+        raise ModelFileError("values are nested too deep") from None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ModelFileError(f"the key {key!r:.60} comes twice")
+            seen.add(key)
+    return members
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ModelFileError(f"{name} is not a number that a model may hold")

@@ -1,0 +1,124 @@
+"""A trained model: trees, and what turns their sums into predictions."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.forest.tree import Tree
+
+__all__ = ["Model"]
+
+# Which round was best is not known of a part of the rounds.
+_ATTRIBUTES_OF_ALL_ROUNDS = ("best_iteration", "best_score")
+
+
+def _half() -> NDArray[np.float64]:
+    return np.array([0.5])
+
+
+def _plain_loss() -> dict[str, dict[str, str]]:
+    return {"reg_loss_param": {"scale_pos_weight": "1"}}
+
+
+@dataclass(slots=True, eq=False)
+class Model:
+    """Trees in the order in which they were grown, and how to read their sums.
+
+    A tree never changes once it is part of a model, so models share trees.
+
+    Parameters
+    ----------
+    trees
+        All trees, round after round.
+    tree_output
+        The output to which each tree adds (XGBoost's `tree_info`).
+    round_starts
+        The first tree of each round, then the number of trees.
+    num_parallel_tree
+        Trees for each output in a round.
+    base_score
+        One number for each output: a prediction, or for ``multi:*`` a margin.
+    boost_from_average
+        Whether `base_score` was estimated from the labels.
+    objective
+        Name of the objective.
+    objective_config
+        The objective's parameters as XGBoost groups and writes them.
+    num_class, num_target
+        0 and 1 unless there are several classes or several targets.
+    num_feature
+        Number of columns that the trees were trained on.
+    feature_names, feature_types
+        One for each feature, or none.
+    attributes
+        What callers have attached, such as ``best_iteration``.
+    exact_features
+        Whether features are compared with thresholds as they are. If not, they are
+        rounded to float32 first: the trees of XGBoost's files need that.
+    """
+
+    trees: list[Tree] = field(default_factory=list)
+    tree_output: list[int] = field(default_factory=list)
+    round_starts: list[int] = field(default_factory=lambda: [0])
+    num_parallel_tree: int = 1
+    base_score: NDArray[np.float64] = field(default_factory=_half)
+    boost_from_average: bool = True
+    objective: str = "reg:squarederror"
+    objective_config: dict[str, dict[str, str]] = field(default_factory=_plain_loss)
+    num_class: int = 0
+    num_target: int = 1
+    num_feature: int = 0
+    feature_names: list[str] = field(default_factory=list)
+    feature_types: list[str] = field(default_factory=list)
+    attributes: dict[str, str] = field(default_factory=dict)
+    exact_features: bool = True
+
+    @property
+    def n_rounds(self) -> int:
+        return len(self.round_starts) - 1
+
+    @property
+    def n_outputs(self) -> int:
+        return max(self.num_class, self.num_target, 1)
+
+    def copy(self) -> Model:
+        """Return a model that can be changed without a change of this one."""
+        return replace(
+            self,
+            trees=list(self.trees),
+            tree_output=list(self.tree_output),
+            round_starts=list(self.round_starts),
+            base_score=self.base_score.copy(),
+            objective_config=copy.deepcopy(self.objective_config),
+            feature_names=list(self.feature_names),
+            feature_types=list(self.feature_types),
+            attributes=dict(self.attributes),
+        )
+
+    def slice(self, begin: int, end: int, step: int = 1) -> Model:
+        """Return a model of every `step`-th round from `begin` up to before `end`.
+
+        The attributes that speak of all rounds, such as ``best_iteration``, are left
+        out.
+        """
+        if not 0 <= begin < end <= self.n_rounds:
+            raise IndexError(
+                f"rounds {begin} up to {end} are not a part of this model, which has "
+                f"{self.n_rounds} rounds; give 0 <= begin < end <= {self.n_rounds}"
+            )
+        if step < 1:
+            raise ValueError(f"the step is {step}; give 1 or more")
+        part = self.copy()
+        part.trees, part.tree_output, part.round_starts = [], [], [0]
+        for number in range(begin, end, step):
+            start, stop = self.round_starts[number : number + 2]
+            part.trees += self.trees[start:stop]
+            part.tree_output += self.tree_output[start:stop]
+            part.round_starts.append(len(part.trees))
+        for name in _ATTRIBUTES_OF_ALL_ROUNDS:
+            part.attributes.pop(name, None)
+        return part

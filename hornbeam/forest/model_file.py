@@ -1,0 +1,123 @@
+"""Model files: XGBoost's JSON and UBJSON, with a checksum of our own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from hornbeam.errors import ModelFileError, ParameterError
+from hornbeam.forest import json_text, ubjson
+from hornbeam.forest.checks import UnsupportedModelError
+from hornbeam.forest.document import write_document
+from hornbeam.forest.model import Model
+from hornbeam.forest.reader import read_document
+
+__all__ = ["decode", "digest", "encode", "load", "save"]
+
+_SPELLINGS = {"json": json_text.dumps, "ubj": ubjson.dumps}
+
+
+def encode(model: Model, format: str) -> bytes:
+    """Return `model` as a file of the format "json" or "ubj", checksum included."""
+    if format not in _SPELLINGS:
+        raise ParameterError(f"the format {format!r} is unknown; give 'json' or 'ubj'")
+    document = write_document(model)
+    document["hornbeam"]["digest"] = _digest(document)
+    return _SPELLINGS[format](document)
+
+
+def decode(data: bytes | bytearray | memoryview) -> Model:
+    """Return the model in the bytes of a model file, whichever format it has.
+
+    Raises
+    ------
+    ModelFileError
+        If the bytes are anything but a whole, unchanged and possible model.
+    """
+    data = bytes(data)
+    try:
+        document = _loads(data)
+        model = read_document(document)
+        if "hornbeam" in document:
+            said, found = document["hornbeam"]["digest"], digest(model)
+            if said != found:
+                raise ModelFileError(
+                    f"the checksum is {found}, and {said!r:.80} is stored"
+                )
+    except UnsupportedModelError:
+        raise
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"this is not a sound model file: {error}. It was damaged or edited; "
+            "restore it from a copy, or save the model again"
+        ) from None
+    return model
+
+
+def digest(model: Model) -> str:
+    """Return the SHA-256 of everything in `model`, as 64 hexadecimal digits."""
+    return _digest(write_document(model))
+
+
+def _digest(document: dict[str, Any]) -> str:
+    # The version says only which XGBoost's files these are like.
+    model = {key: document[key] for key in ("hornbeam", "learner")}
+    return hashlib.sha256(ubjson.dumps(model)).hexdigest()
+
+
+def _loads(data: bytes) -> Any:
+    start = data[:64].lstrip(b" \t\r\n")[:2]
+    if not data:
+        raise ModelFileError("it is empty")
+    if not start.startswith(b"{"):
+        raise ModelFileError("it begins like neither JSON nor UBJSON")
+    return json_text.loads(data) if start[1:] in b'" \t\r\n' else ubjson.loads(data)
+
+
+def save(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write `model` to the file `path`, as its suffix .json or .ubj says.
+
+    The file is replaced as a whole: whatever happens on the way, `path` holds either
+    what it held before or the whole new model.
+    """
+    format = Path(path).suffix.lower().removeprefix(".")
+    if format not in _SPELLINGS:
+        raise ParameterError(
+            f"{os.fspath(path)}: the suffix names no format of model files; "
+            "give the file the suffix .json or .ubj"
+        )
+    _replace(Path(os.path.realpath(path)), encode(model, format))
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Return the model in the file `path`, whichever format it has."""
+    data = Path(path).read_bytes()
+    try:
+        return decode(data)
+    except ModelFileError as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put a file with `data` in the place of `path` in one step."""
+    temporary = path.with_name(f".hornbeam-{os.urandom(8).hex()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            if path.exists():
+                os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,373 @@
+"""The model that a document holds. Nothing in the document is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import ModelFileError
+from hornbeam.forest.checks import (
+    MAX_FEATURES,
+    MAX_OUTPUTS,
+    OBJECTIVES,
+    UnsupportedModelError,
+    check_model,
+    normal_form,
+    number_in_text,
+)
+from hornbeam.forest.document import (
+    FORMAT,
+    NO_CATEGORIES,
+    ROOT_PARENT,
+    smallest_float32_from,
+)
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree, cut_off, split
+
+__all__ = ["read_document"]
+
+_MAX_COUNT = 2**31 - 1
+_Number: TypeAlias = type[np.float64 | np.float32 | np.int32 | np.uint8]
+_TREE_COLUMNS: dict[str, _Number] = {
+    "base_weights": np.float32,
+    "default_left": np.uint8,
+    "left_children": np.int32,
+    "loss_changes": np.float32,
+    "parents": np.int32,
+    "right_children": np.int32,
+    "split_conditions": np.float32,
+    "split_indices": np.int32,
+    "sum_hessian": np.float32,
+}
+
+
+def read_document(document: Any) -> Model:
+    """Return the model that a document holds, after every part of it is checked."""
+    top = _object(document, "the file", ["learner"], ["hornbeam", "version"])
+    _integers(top.get("version", []), "version")
+    learner = _object(
+        top["learner"],
+        "learner",
+        ["attributes", "gradient_booster", "learner_model_param", "objective"],
+        ["feature_names", "feature_types"],
+    )
+    model = Model(exact_features=False)
+    if "hornbeam" in top:
+        _read_own_block(model, top["hornbeam"])
+    _read_shape(model, learner["learner_model_param"], exact="hornbeam" in top)
+    _read_objective(model, learner["objective"])
+    model.attributes = _texts_by_name(learner["attributes"], "learner.attributes")
+    for key in ("feature_names", "feature_types"):
+        setattr(model, key, _texts(learner.get(key, []), f"learner.{key}"))
+    _read_booster(model, learner["gradient_booster"])
+    check_model(model)
+    return model
+
+
+def _read_own_block(model: Model, value: Any) -> None:
+    block = _object(value, "hornbeam", ["digest", "exact_features", "format"])
+    written = block["format"]
+    if type(written) is not int or written < FORMAT:
+        raise ModelFileError(f"hornbeam.format is {written!r}, not {FORMAT}")
+    if written > FORMAT:
+        raise UnsupportedModelError(
+            f"hornbeam.format is {written}: a later Hornbeam wrote this file; "
+            "upgrade Hornbeam to read it"
+        )
+    if type(block["exact_features"]) is not bool:
+        raise ModelFileError("hornbeam.exact_features is not true or false")
+    model.exact_features = block["exact_features"]
+
+
+def _read_shape(model: Model, value: Any, exact: bool) -> None:
+    where = "learner.learner_model_param"
+    param = _object(
+        value,
+        where,
+        ["base_score", "num_class", "num_feature"],
+        ["boost_from_average", "num_target"],
+    )
+    model.num_feature = _count(param, "num_feature", where, high=MAX_FEATURES)
+    model.num_class = _count(param, "num_class", where, high=MAX_OUTPUTS)
+    if "num_target" in param:
+        model.num_target = _count(param, "num_target", where, 1, MAX_OUTPUTS)
+    if "boost_from_average" in param:
+        model.boost_from_average = (
+            _count(param, "boost_from_average", where, high=1) > 0
+        )
+    text = _text(param["base_score"], f"{where}.base_score")
+    inside = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    scores = np.array([number_in_text(number) for number in inside.split(",")])
+    if not exact:
+        # XGBoost keeps float32, and writes no more digits than float32 needs.
+        with np.errstate(over="ignore"):
+            scores = scores.astype(np.float32).astype(np.float64)
+    # Before 3.1, XGBoost wrote one number for all outputs.
+    model.base_score = np.repeat(scores, model.n_outputs if scores.size == 1 else 1)
+
+
+def _read_objective(model: Model, value: Any) -> None:
+    where = "learner.objective"
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{where} is not an object")
+    model.objective = _text(value.get("name"), f"{where}.name")
+    if model.objective not in OBJECTIVES:
+        return  # check_model says more
+    group, name = OBJECTIVES[model.objective]
+    objective = _object(value, where, ["name"], [group])
+    default = str(model.num_class) if name == "num_class" else "1"
+    config = objective.get(group, {name: default})
+    model.objective_config = {group: _texts_by_name(config, f"{where}.{group}")}
+
+
+def _read_booster(model: Model, value: Any) -> None:
+    where = "learner.gradient_booster"
+    if isinstance(value, dict) and value.get("name") in ("dart", "gblinear"):
+        raise UnsupportedModelError(
+            f"the booster {value['name']!r} is not in Hornbeam yet; it has 'gbtree'"
+        )
+    booster = _object(value, where, ["model", "name"])
+    if _text(booster["name"], f"{where}.name") != "gbtree":
+        raise ModelFileError(f"the booster {booster['name']!r} is unknown")
+    where += ".model"
+    forest = _object(
+        booster["model"],
+        where,
+        ["gbtree_model_param", "tree_info", "trees"],
+        ["cats", "iteration_indptr", "weight_drop"],
+    )
+    if "weight_drop" in forest:
+        raise UnsupportedModelError("the booster 'dart' is not in Hornbeam yet")
+    _refuse_categories(forest.get("cats", {}), f"{where}.cats")
+    param_where = f"{where}.gbtree_model_param"
+    param = _object(
+        forest["gbtree_model_param"],
+        param_where,
+        ["num_trees"],
+        ["num_parallel_tree", "size_leaf_vector"],
+    )
+    if "num_parallel_tree" in param:
+        model.num_parallel_tree = _count(param, "num_parallel_tree", param_where, 1)
+    trees = forest["trees"]
+    n_trees = _count(param, "num_trees", param_where)
+    if not isinstance(trees, list) or len(trees) != n_trees:
+        raise ModelFileError(f"{where}.trees is not an array of {n_trees} trees")
+    model.trees = _read_trees(trees, model.num_feature)
+    model.tree_output = _integers(forest["tree_info"], f"{where}.tree_info")
+    if "iteration_indptr" in forest:
+        starts = _integers(forest["iteration_indptr"], f"{where}.iteration_indptr")
+        model.round_starts = starts
+        return
+    size = model.num_parallel_tree * model.n_outputs
+    if n_trees % size:
+        raise ModelFileError(f"{where}: {n_trees} trees are not rounds of {size}")
+    model.round_starts = list(range(0, n_trees + 1, size))
+
+
+def _refuse_categories(value: Any, where: str) -> None:
+    cats = _object(value, where, [], ["enc", "feature_segments", "sorted_idx"])
+    for key, values in cats.items():
+        if _array_size(values, f"{where}.{key}") > 0:
+            raise UnsupportedModelError(
+                f"{where}.{key}: Hornbeam has no categorical features yet"
+            )
+
+
+def _read_trees(values: list[Any], num_feature: int) -> list[Tree]:
+    params = [
+        _read_tree_param(value, f"trees[{number}]")
+        for number, value in enumerate(values)
+    ]
+    sizes = [size for size, _ in params]
+    columns = {
+        key: _column(values, key, sizes, dtype) for key, dtype in _TREE_COLUMNS.items()
+    }
+    starts = np.cumsum([0, *sizes])
+    condition = columns["split_conditions"]
+    parent = columns["parents"]
+    parent[starts[:-1][parent[starts[:-1]] == ROOT_PARENT]] = -1
+    nodes = normal_form(
+        Tree(
+            left=columns["left_children"],
+            right=columns["right_children"],
+            parent=parent,
+            feature=columns["split_indices"],
+            threshold=condition.astype(np.float64),
+            default_left=columns["default_left"],
+            value=condition,
+            gain=columns["loss_changes"],
+            cover=columns["sum_hessian"],
+            weight=columns["base_weights"],
+        ),
+        starts,
+        num_feature,
+    )
+    said = [deleted for _, deleted in params]
+    _check_cut_off(cut_off(nodes, starts[:-1]), starts, said)
+    trees = split(nodes, starts)
+    for number, (tree, value) in enumerate(zip(trees, values, strict=True)):
+        if "hornbeam_thresholds" in value:
+            where = f"trees[{number}].hornbeam_thresholds"
+            _refine_thresholds(tree, value["hornbeam_thresholds"], where)
+    return trees
+
+
+def _read_tree_param(value: Any, where: str) -> tuple[int, int]:
+    """Return how many nodes a tree has, and how many of them were cut off."""
+    tree = _object(
+        value,
+        where,
+        [*_TREE_COLUMNS, "tree_param"],
+        [*NO_CATEGORIES, "hornbeam_thresholds", "id", "leaf_weights", "split_type"],
+    )
+    param_where = f"{where}.tree_param"
+    param = _object(
+        tree["tree_param"],
+        param_where,
+        ["num_nodes"],
+        ["num_deleted", "num_feature", "size_leaf_vector"],
+    )
+    param = {"num_deleted": "0", "size_leaf_vector": "1"} | param
+    # XGBoost before 2.0 wrote 0 for leaves of one number.
+    if _count(param, "size_leaf_vector", param_where) > 1 or "leaf_weights" in tree:
+        raise UnsupportedModelError(f"{where}: Hornbeam has no vector leaves yet")
+    for key in NO_CATEGORIES:
+        if key in tree and _array_size(tree[key], f"{where}.{key}") > 0:
+            raise UnsupportedModelError(
+                f"{where}.{key}: Hornbeam has no categorical splits yet"
+            )
+    size = _count(param, "num_nodes", param_where, 1)
+    if "split_type" in tree:
+        kinds = _array(tree["split_type"], np.uint8)
+        if kinds is None or kinds.size != size or kinds.any():
+            raise ModelFileError(f"{where}.split_type is not {size} zeros")
+    if "id" in tree and type(tree["id"]) is not int:
+        raise ModelFileError(f"{where}.id is not an integer")
+    return size, _count(param, "num_deleted", param_where)
+
+
+def _column(
+    trees: list[Any], key: str, sizes: list[int], dtype: _Number
+) -> NDArray[Any]:
+    """Return the numbers that all trees have under `key`, end to end."""
+    parts: list[NDArray[Any]] = [np.empty(0, dtype)]
+    for number, (tree, size) in enumerate(zip(trees, sizes, strict=True)):
+        part = _array(tree[key], dtype)
+        if part is None or part.size != size:
+            what = "floating-point numbers" if dtype is np.float32 else "integers"
+            raise ModelFileError(
+                f"trees[{number}].{key} is not an array of {size} {what}"
+            )
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def _array(value: Any, dtype: _Number) -> NDArray[Any] | None:
+    """Return the numbers of an array that hold in `dtype`, or None if some do not."""
+    kinds = "f" if dtype in (np.float32, np.float64) else "iu"
+    if isinstance(value, list):
+        # XGBoost before 1.6 wrote booleans for default_left.
+        integers = {int, bool} if dtype is np.uint8 else {int}
+        if not set(map(type, value)) <= ({float} if kinds == "f" else integers):
+            return None
+        try:
+            value = np.array(value, np.float64 if kinds == "f" else np.int64)
+        except OverflowError:
+            return None
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+        return None
+    if value.dtype == dtype:
+        return value
+    with np.errstate(over="ignore"):
+        numbers = value.astype(dtype)
+    return numbers if kinds == "f" or np.array_equal(numbers, value) else None
+
+
+def _check_cut_off(
+    mask: NDArray[np.bool_], starts: NDArray[np.int64], said: list[int]
+) -> None:
+    for number, (start, stop) in enumerate(pairwise(starts.tolist())):
+        found = np.count_nonzero(mask[start:stop])
+        if found != said[number]:
+            raise ModelFileError(
+                f"trees[{number}]: no way from the root leads to {found} nodes, "
+                f"and tree_param.num_deleted says {said[number]}"
+            )
+
+
+def _refine_thresholds(tree: Tree, value: Any, where: str) -> None:
+    internal = tree.left >= 0
+    thresholds = _array(value, np.float64)
+    if thresholds is None or thresholds.size != np.count_nonzero(internal):
+        raise ModelFileError(f"{where} is not one number for each internal node")
+    rounded = smallest_float32_from(thresholds)
+    agree = np.isfinite(thresholds) & (rounded == tree.threshold[internal])
+    if not agree.all():
+        raise ModelFileError(f"{where} does not agree with split_conditions")
+    tree.threshold[internal] = thresholds
+
+
+def _object(
+    value: Any, where: str, required: Collection[str], optional: Collection[str] = ()
+) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{where} is not an object")
+    for key in required:
+        if key not in value:
+            raise ModelFileError(f"{where} has no key {key!r}")
+    if len(value) > len(required):
+        for key in value:
+            if key not in required and key not in optional:
+                raise ModelFileError(f"{where} has the unknown key {key!r:.60}")
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise ModelFileError(f"{where} is not text")
+    return value
+
+
+def _texts(value: Any, where: str) -> list[str]:
+    if not isinstance(value, list):
+        raise ModelFileError(f"{where} is not an array of texts")
+    return [_text(text, f"{where}[{number}]") for number, text in enumerate(value)]
+
+
+def _texts_by_name(value: Any, where: str) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{where} is not an object")
+    return {
+        _text(name, where): _text(text, f"{where}[{name!r:.60}]")
+        for name, text in value.items()
+    }
+
+
+def _integers(value: Any, where: str) -> list[int]:
+    numbers = _array(value, np.int32)
+    if numbers is None:
+        raise ModelFileError(f"{where} is not an array of integers")
+    integers: list[int] = numbers.tolist()
+    return integers
+
+
+def _array_size(value: Any, where: str) -> int:
+    if not isinstance(value, list | np.ndarray):
+        raise ModelFileError(f"{where} is not an array")
+    return len(value)
+
+
+def _count(
+    param: dict[str, Any], key: str, where: str, low: int = 0, high: int = _MAX_COUNT
+) -> int:
+    """Return an integer that is written as text, as XGBoost writes parameters."""
+    text = _text(param[key], f"{where}.{key}")
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise ModelFileError(f"{where}.{key} is {text!r:.40}, not a whole number")
+    if not low <= int(text) <= high:
+        raise ModelFileError(f"{where}.{key} is {text}, not from {low} to {high}")
+    return int(text)

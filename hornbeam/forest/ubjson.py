@@ -1,0 +1,212 @@
+"""Universal Binary JSON, draft 12, in the shapes that XGBoost reads and writes.
+
+Everything is big-endian. Keys and strings carry an int64 length, arrays of numbers
+one type for all of them, and other arrays their length:
+
+    {  L<length><key> <value> ...  }
+    S  L<length><bytes>
+    [  $<type> #L<count>  <numbers>
+    [  #L<count>  <value> ...
+
+The reader also takes lengths of the smaller integer types, and arrays that end with
+a bracket instead of saying their length.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import ModelFileError
+
+__all__ = ["dumps", "loads"]
+
+# A model nests 7 deep.
+_MAX_DEPTH = 32
+
+_INTEGERS = {
+    b"i": struct.Struct(">b"),
+    b"U": struct.Struct(">B"),
+    b"I": struct.Struct(">h"),
+    b"l": struct.Struct(">i"),
+    b"L": struct.Struct(">q"),
+}
+_NUMBERS = _INTEGERS | {b"d": struct.Struct(">f"), b"D": struct.Struct(">d")}
+_CONSTANTS = {b"Z": None, b"T": True, b"F": False}
+_DTYPES: dict[bytes, np.dtype[Any]] = {
+    b"i": np.dtype(np.int8),
+    b"U": np.dtype(np.uint8),
+    b"I": np.dtype(np.int16),
+    b"l": np.dtype(np.int32),
+    b"L": np.dtype(np.int64),
+    b"d": np.dtype(np.float32),
+    b"D": np.dtype(np.float64),
+}
+_MARKERS = {dtype: marker for marker, dtype in _DTYPES.items()}
+
+
+def dumps(document: Mapping[str, Any]) -> bytes:
+    """Return the bytes of `document`, with sorted keys.
+
+    Its values may be mappings, lists, strings, booleans, integers and arrays of
+    numbers. One document has one spelling.
+    """
+    parts: list[bytes] = []
+    _write(document, parts)
+    return b"".join(parts)
+
+
+def _write(value: Any, parts: list[bytes]) -> None:
+    if isinstance(value, np.ndarray):
+        parts.append(b"[$" + _MARKERS[value.dtype] + b"#" + _length(value.size))
+        parts.append(value.astype(value.dtype.newbyteorder(">")).tobytes())
+    elif isinstance(value, str):
+        parts.append(b"S" + _text(value))
+    elif isinstance(value, bool):
+        parts.append(b"T" if value else b"F")
+    elif isinstance(value, int):
+        parts.append(_integer(value))
+    elif isinstance(value, list):
+        parts.append(b"[#" + _length(len(value)))
+        for element in value:
+            _write(element, parts)
+    else:
+        parts.append(b"{")
+        for key in sorted(value):
+            parts.append(_key(key))
+            _write(value[key], parts)
+        parts.append(b"}")
+
+
+def _length(count: int) -> bytes:
+    return b"L" + count.to_bytes(8, "big")
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _length(len(encoded)) + encoded
+
+
+_key = lru_cache(maxsize=256)(_text)
+
+
+def _integer(value: int) -> bytes:
+    for marker in (b"i", b"I", b"l"):
+        layout = _INTEGERS[marker]
+        bound = 1 << (8 * layout.size - 1)
+        if -bound <= value < bound:
+            return marker + layout.pack(value)
+    return b"L" + _INTEGERS[b"L"].pack(value)
+
+
+def loads(data: bytes) -> Any:
+    """Return the document that `data` spells; arrays of numbers become NumPy's.
+
+    Memory grows with the bytes that are there, never with the sizes that they claim.
+    """
+    reader = _Reader(data)
+    document = reader.value(reader.take(1), depth=0)
+    if reader.at != len(data):
+        raise ModelFileError(
+            f"the document ends at byte {reader.at}, "
+            f"and {len(data) - reader.at} bytes follow it"
+        )
+    return document
+
+
+class _Reader:
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def error(self, what: str) -> ModelFileError:
+        return ModelFileError(f"byte {self.at}: {what}")
+
+    def take(self, size: int) -> bytes:
+        end = self.at + size
+        if end > len(self.data):
+            raise self.error(
+                f"{size} bytes should follow, and only {len(self.data) - self.at} do"
+            )
+        taken = self.data[self.at : end]
+        self.at = end
+        return taken
+
+    def length(self) -> int:
+        marker = self.take(1)
+        layout = _INTEGERS.get(marker)
+        if layout is None:
+            raise self.error(f"a length cannot have the type {marker!r}")
+        (count,) = layout.unpack(self.take(layout.size))
+        if count < 0:
+            raise self.error(f"the length {count} is negative")
+        return int(count)
+
+    def text(self) -> str:
+        encoded = self.take(self.length())
+        try:
+            return encoded.decode()
+        except UnicodeDecodeError:
+            raise self.error("the text before it is not UTF-8") from None
+
+    def value(self, marker: bytes, depth: int) -> Any:
+        if marker == b"S":
+            return self.text()
+        if marker == b"[":
+            return self.array(depth + 1)
+        if marker == b"{":
+            return self.object(depth + 1)
+        layout = _NUMBERS.get(marker)
+        if layout is not None:
+            return layout.unpack(self.take(layout.size))[0]
+        if marker in _CONSTANTS:
+            return _CONSTANTS[marker]
+        raise self.error(f"no value begins with {marker!r}")
+
+    def object(self, depth: int) -> dict[str, Any]:
+        self.descend(depth)
+        members: dict[str, Any] = {}
+        while self.data[self.at : self.at + 1] != b"}":
+            key = self.text()
+            if key in members:
+                raise self.error(f"the key {key!r:.60} comes twice")
+            members[key] = self.value(self.take(1), depth)
+        self.at += 1
+        return members
+
+    def array(self, depth: int) -> list[Any] | NDArray[Any]:
+        self.descend(depth)
+        marker = self.take(1)
+        if marker == b"$":
+            return self.numbers()
+        if marker == b"#":
+            count = self.length()
+            if count > len(self.data) - self.at:
+                raise self.error(f"{count} values cannot follow, the file is too short")
+            return [self.value(self.take(1), depth) for _ in range(count)]
+        values = []
+        while marker != b"]":
+            values.append(self.value(marker, depth))
+            marker = self.take(1)
+        return values
+
+    def numbers(self) -> NDArray[Any]:
+        marker = self.take(1)
+        dtype = _DTYPES.get(marker)
+        if dtype is None:
+            raise self.error(f"an array of numbers cannot have the type {marker!r}")
+        if self.take(1) != b"#":
+            raise self.error("an array of numbers needs its length")
+        stored = self.take(self.length() * dtype.itemsize)
+        return np.frombuffer(stored, dtype.newbyteorder(">")).astype(dtype)
+
+    def descend(self, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            raise self.error(f"values are nested more than {_MAX_DEPTH} deep")

@@ -1,0 +1,353 @@
+"""Whatever is wrong with a model, in a file or in memory, is found and named."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from forest_models import hand_made
+
+from hornbeam.errors import HornbeamError, ModelFileError
+from hornbeam.forest import decode, digest, encode, ubjson
+
+
+def sound_document():
+    """Return the document of two trees of 5 and 9 nodes, as XGBoost would write it."""
+    model = hand_made(
+        n_trees=2, attributes={"note": "x"}, feature_names=["a", "b", "c"]
+    )
+    document = json.loads(encode(model, "json"))
+    del document["hornbeam"]
+    return document
+
+
+SOUND = sound_document()
+SHAPE = SOUND["learner"]["learner_model_param"]
+ROOT = 2**31 - 1
+
+
+def edited(edit):
+    document = copy.deepcopy(SOUND)
+    learner = document["learner"]
+    forest = learner["gradient_booster"]["model"]
+    edit(document, learner, forest, forest["trees"][1])
+    return document
+
+
+def put(where, key, value):
+    """Return an edit that puts `value` under a key of the learner, forest, tree, ..."""
+
+    def edit(document, learner, forest, tree):
+        places = {
+            "document": document,
+            "learner": learner,
+            "booster": learner["gradient_booster"],
+            "forest": forest,
+            "tree": tree,
+            "shape": learner["learner_model_param"],
+            "objective": learner["objective"],
+            "tree_param": tree["tree_param"],
+            "forest_param": forest["gbtree_model_param"],
+            "cats": forest["cats"],
+        }
+        target = places.get(where)
+        (tree[where] if target is None else target)[key] = value
+
+    return edit
+
+
+def drop(where, key):
+    def edit(*places):
+        del places[["document", "learner", "forest", "tree"].index(where)][key]
+
+    return edit
+
+
+def link(**children):
+    """Return an edit that gives nodes of the second tree other left children."""
+
+    def edit(document, learner, forest, tree):
+        for name, left in children.items():
+            node = int(name[1:])
+            tree["left_children"][node] = left
+            tree["right_children"][node] = -1 if left < 0 else left + 1
+
+    return edit
+
+
+def cycle(document, learner, forest, tree):
+    """The last two nodes lose their parent, and the first of them becomes it."""
+    tree.update(json.loads(json.dumps(forest["trees"][0])))
+    above = tree["parents"][-1]
+    tree["left_children"][above] = tree["right_children"][above] = -1
+    last = len(tree["parents"]) - 2
+    tree["left_children"][last], tree["right_children"][last] = last, last + 1
+
+
+LEAF, INNER = 8, 0
+EDITS = {
+    # what is not there, and what should not be
+    "no learner": (drop("document", "learner"), "no key 'learner'"),
+    "another key": (put("document", "hornbean", {}), "unknown key 'hornbean'"),
+    "no attributes": (drop("learner", "attributes"), "no key 'attributes'"),
+    "no trees": (drop("forest", "trees"), "no key 'trees'"),
+    "no tree_info": (drop("forest", "tree_info"), "no key 'tree_info'"),
+    "no parents": (drop("tree", "parents"), r"trees\[1\] has no key 'parents'"),
+    "other tree key": (put("tree", "colour", 1), "unknown key 'colour'"),
+    "other learner key": (put("learner", "colour", 1), "unknown key 'colour'"),
+    "other objective key": (put("objective", "colour", {}), "unknown key 'colour'"),
+    # what is of another type
+    "learner is a list": (put("document", "learner", []), "learner is not an object"),
+    "version is text": (put("document", "version", "3.2"), "version is not an array"),
+    "attributes are numbers": (put("learner", "attributes", {"a": 1}), "is not text"),
+    "names are numbers": (put("learner", "feature_names", [1, 2, 3]), "is not text"),
+    "names are text": (put("learner", "feature_names", "abc"), "array of texts"),
+    "half a character": (put("learner", "attributes", {"a": "\ud800"}), "not Unicode"),
+    "trees is an object": (put("forest", "trees", {}), "not an array of 2 trees"),
+    "a tree is a number": (
+        put("forest", "trees", [1, 2]),
+        r"trees\[0\] is not an object",
+    ),
+    "ids are text": (put("tree", "id", "1"), r"trees\[1\].id is not an integer"),
+    "a number for text": (put("shape", "num_class", 0), "num_class is not text"),
+    "an integer weight": (
+        put("base_weights", 3, 1),
+        "not an array of 9 floating-point",
+    ),
+    "a child with a fraction": (put("left_children", 3, 1.0), "array of 9 integers"),
+    "a true child": (put("left_children", INNER, True), "array of 9 integers"),
+    "a child in text": (put("left_children", INNER, "1"), "array of 9 integers"),
+    "a child of 70 bits": (put("left_children", INNER, 2**70), "array of 9 integers"),
+    "a child of 40 bits": (put("left_children", INNER, 2**40), "array of 9 integers"),
+    "a column of no numbers": (put("tree", "parents", {}), "array of 9 integers"),
+    # numbers that are none
+    "infinite threshold": (
+        put("split_conditions", INNER, 1e60),
+        "node 0: its threshold",
+    ),
+    "infinite leaf": (
+        put("split_conditions", LEAF, -1e60),
+        "node 8: its value is -inf",
+    ),
+    "infinite gain": (put("loss_changes", INNER, 1e60), "its gain is inf"),
+    "infinite cover": (put("sum_hessian", LEAF, 1e60), "node 8: its cover is inf"),
+    "infinite weight": (put("base_weights", LEAF, 1e60), "its weight is inf"),
+    # sizes
+    "a short column": (put("tree", "sum_hessian", [1.0]), "array of 9 floating-point"),
+    "more nodes": (put("tree_param", "num_nodes", "10"), "is not 10 zeros"),
+    "huge tree": (
+        put("tree_param", "num_nodes", "2147483647"),
+        "is not 2147483647 zeros",
+    ),
+    "no nodes": (put("tree_param", "num_nodes", "0"), "num_nodes is 0, not from 1"),
+    "nodes below zero": (put("tree_param", "num_nodes", "-1"), "not a whole number"),
+    "nodes in words": (put("tree_param", "num_nodes", "nine"), "not a whole number"),
+    "long count": (put("tree_param", "num_nodes", "9" * 5000), "not a whole number"),
+    "deleted nodes": (put("tree_param", "num_deleted", "2"), "num_deleted says 2"),
+    "more trees": (put("forest_param", "num_trees", "3"), "not an array of 3 trees"),
+    "no parallel trees": (put("forest_param", "num_parallel_tree", "0"), "not from 1"),
+    "short tree_info": (put("forest", "tree_info", [0]), "1 entries for 2 trees"),
+    "output 1": (put("forest", "tree_info", [0, 1]), r"tree_info\[1\] is 1"),
+    "output -1": (put("forest", "tree_info", [0, -1]), r"tree_info\[1\] is -1"),
+    "rounds too short": (put("forest", "iteration_indptr", [0, 1]), "does not rise"),
+    "rounds too long": (put("forest", "iteration_indptr", [0, 1, 3]), "does not rise"),
+    "rounds fall": (put("forest", "iteration_indptr", [0, 3, 2]), "does not rise"),
+    "no rounds": (put("forest", "iteration_indptr", []), "does not rise"),
+    "too few names": (
+        put("learner", "feature_names", ["a"]),
+        "1 entries for 3 features",
+    ),
+    "equal names": (put("learner", "feature_names", ["a", "a", "b"]), "the same name"),
+    "odd types": (put("learner", "feature_types", ["q", "w", "q"]), "unknown type 'w'"),
+    "many classes": (
+        put("shape", "num_class", "2147483647"),
+        "num_class is 2147483647",
+    ),
+    "classes and targets": (
+        put(
+            "learner",
+            "learner_model_param",
+            {**SHAPE, "num_class": "2", "num_target": "2"},
+        ),
+        "2 classes and 2 targets",
+    ),
+    "two base scores": (put("shape", "base_score", "[0.5,0.5]"), "1 finite numbers"),
+    "no base score": (put("shape", "base_score", "[]"), "1 finite numbers"),
+    "NaN base score": (put("shape", "base_score", "[nan]"), "1 finite numbers"),
+    "infinite base score": (put("shape", "base_score", "[1e39]"), "1 finite numbers"),
+    "half a bracket": (put("shape", "base_score", "[0.5"), "1 finite numbers"),
+    "undecided": (put("shape", "boost_from_average", "2"), "not from 0 to 1"),
+    "no objective": (put("learner", "objective", {}), "no key 'name'|is not text"),
+    "unknown objective": (put("objective", "name", "sausage"), "'sausage' is unknown"),
+    "other parameters": (put("objective", "reg_loss_param", {"a": "1"}), "is expected"),
+    "odd parameter": (
+        put("objective", "reg_loss_param", {"scale_pos_weight": "nan"}),
+        "scale_pos_weight is 'nan', not a finite number",
+    ),
+    "softmax without classes": (
+        put("objective", "name", "multi:softmax"),
+        "unknown key",
+    ),
+    "unknown booster": (put("booster", "name", "gbforest"), "'gbforest' is unknown"),
+    "categories": (put("cats", "enc", [{}]), "no categorical features yet"),
+    "categorical split": (put("split_type", INNER, 1), "is not 9 zeros"),
+    "categorical nodes": (put("tree", "categories", [1]), "no categorical splits yet"),
+    # the shape of trees
+    "left child beyond": (link(n0=9), "node 0: its left child is 9"),
+    "left child at the end": (link(n0=8), "node 0: its left child is 8"),
+    "left child huge": (
+        put("left_children", INNER, ROOT),
+        "its left child is 2147483647",
+    ),
+    "left child -2": (put("left_children", INNER, -2), "its left child is -2"),
+    "the root as child": (link(n0=0), "its left child is 0"),
+    "apart children": (put("right_children", INNER, 5), "not the one after"),
+    "one child": (put("left_children", INNER, -1), "only a right child"),
+    "a shared child": (link(n0=7), "is the child of 2 nodes"),
+    "cycle": (cycle, "no way from the root leads to 2 nodes"),
+    "lost nodes": (link(n0=-1), "no way from the root leads to 8 nodes"),
+    "another parent": (put("parents", 1, 5), "node 1: its parent is given as 5"),
+    "a parent of the root": (put("parents", 0, 1), "node 0: its parent is given as 1"),
+    "feature 3": (put("split_indices", INNER, 3), "splits on feature 3 of 3"),
+    "feature -1": (put("split_indices", INNER, -1), "splits on feature -1"),
+    "no features": (put("shape", "num_feature", "0"), "of 0"),
+    "direction 2": (put("default_left", INNER, 2), "default_left is 2"),
+}
+
+
+def test_the_document_is_sound_before_it_is_edited():
+    assert digest(decode(json.dumps(SOUND).encode())) != ""
+
+
+@pytest.mark.parametrize(("edit", "message"), EDITS.values(), ids=EDITS.keys())
+def test_an_edited_file_is_refused(edit, message):
+    data = json.dumps(edited(edit)).encode()
+    tracemalloc.start()
+    began = time.perf_counter()
+    try:
+        with pytest.raises(ModelFileError, match=message):
+            decode(data)
+        assert time.perf_counter() - began < 1
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def typed(document):
+    """Return a document with arrays where UBJSON has arrays."""
+    again = ubjson.loads(encode(decode(json.dumps(document).encode()), "ubj"))
+    del again["hornbeam"]
+    return again
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "message"),
+    [
+        ("split_conditions", np.full(9, np.nan, np.float32), "its threshold is nan"),
+        ("split_conditions", np.full(9, np.inf), "its threshold is inf"),
+        ("sum_hessian", np.full(9, -np.inf, np.float32), "its cover is -inf"),
+        ("sum_hessian", np.ones(9, np.int32), "not an array of 9 floating-point"),
+        ("parents", np.ones(9, np.float32), "not an array of 9 integers"),
+        ("parents", np.full(9, 2**40), "not an array of 9 integers"),
+        ("default_left", np.full(9, -1, np.int8), "not an array of 9 integers"),
+        ("left_children", np.zeros(8, np.int32), "not an array of 9 integers"),
+    ],
+)
+def test_an_edited_array_is_refused(key, values, message):
+    document = typed(SOUND)
+    document["learner"]["gradient_booster"]["model"]["trees"][1][key] = values
+    with pytest.raises(ModelFileError, match=message):
+        decode(ubjson.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "message"),
+    [
+        ([0.1], "one number for each internal node"),
+        ([1, 2, 3, 4], "one number for each internal node"),
+        ([0.1] * 4, "does not agree with split_conditions"),
+    ],
+)
+def test_exact_thresholds_must_fit_the_rounded_ones(thresholds, message):
+    document = edited(put("tree", "hornbeam_thresholds", thresholds))
+    with pytest.raises(ModelFileError, match=message):
+        decode(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("digest", "0" * 64, "the checksum is"),
+        ("digest", 1, "the checksum is"),
+        ("format", 2, "a later Hornbeam wrote this file; upgrade"),
+        ("format", 0, "hornbeam.format is 0"),
+        ("format", True, "hornbeam.format is True"),
+        ("exact_features", "yes", "not true or false"),
+        ("colour", 1, "unknown key 'colour'"),
+    ],
+)
+def test_our_own_block_is_checked(key, value, message):
+    document = json.loads(encode(hand_made(), "json"))
+    document["hornbeam"][key] = value
+    with pytest.raises(ModelFileError, match=message):
+        decode(json.dumps(document).encode())
+
+
+def chain(n_splits):
+    """Return the document of a tree in which each right child is split again."""
+    document = copy.deepcopy(SOUND)
+    n_nodes = 2 * n_splits + 1
+    numbers = list(range(n_nodes))
+    inner = [node == 0 or (node % 2 == 0 and node < n_nodes - 1) for node in numbers]
+    tree = document["learner"]["gradient_booster"]["model"]["trees"][0]
+    tree.update(
+        left_children=[n + 1 if i else -1 for n, i in zip(numbers, inner, strict=True)],
+        right_children=[
+            n + 2 if i else -1 for n, i in zip(numbers, inner, strict=True)
+        ],
+        parents=[ROOT] + [(n - 1) // 2 * 2 for n in numbers[1:]],
+    )
+    for key in ("default_left", "split_indices", "split_type"):
+        tree[key] = [0] * n_nodes
+    for key in ("base_weights", "loss_changes", "split_conditions", "sum_hessian"):
+        tree[key] = [0.5] * n_nodes
+    tree["tree_param"]["num_nodes"] = str(n_nodes)
+    return json.dumps(document).encode()
+
+
+def test_a_deep_tree_is_read_and_a_bottomless_one_refused():
+    model = decode(chain(5_000))
+    assert model.trees[0].depth() == 5_000
+    assert digest(decode(encode(model, "ubj"))) == digest(model)
+    with pytest.raises(ModelFileError, match="deeper than 65535"):
+        decode(chain(70_000))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda model: model.tree_output.pop(), "1 entries for 2 trees"),
+        (lambda model: model.round_starts.append(2), "does not rise"),
+        (lambda model: setattr(model, "num_feature", 0), "splits on feature"),
+        (lambda model: setattr(model, "num_feature", -1), "num_feature is -1"),
+        (lambda model: setattr(model, "objective", "own"), "'own' is unknown"),
+        (lambda model: setattr(model, "objective_config", {}), "is expected"),
+        (lambda model: setattr(model, "base_score", np.array([np.nan])), "finite"),
+        (lambda model: model.attributes.update(a="\udc80"), "not Unicode"),
+        (lambda model: model.trees[1].value.fill(np.nan), "its value is nan"),
+        (
+            lambda model: model.trees[1].left.fill(1),
+            "the child of|only|leaves no room|not the one",
+        ),
+    ],
+)
+def test_a_broken_model_in_memory_is_never_written(spoil, message):
+    model = hand_made()
+    spoil(model)
+    for write in (digest, lambda model: encode(model, "json")):
+        with pytest.raises(HornbeamError, match=message):
+            write(model)

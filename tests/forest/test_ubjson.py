@@ -1,0 +1,114 @@
+"""UBJSON: what is written, what is read, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hornbeam.errors import ModelFileError
+from hornbeam.forest import ubjson
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+DOCUMENTS = st.dictionaries(
+    TEXT,
+    st.recursive(
+        TEXT | st.booleans() | INTEGERS,
+        lambda inner: (
+            st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4)
+        ),
+        max_leaves=12,
+    ),
+    max_size=4,
+)
+
+
+def length(count):
+    return b"L" + struct.pack(">q", count)
+
+
+def key(name):
+    return length(len(name)) + name
+
+
+@given(DOCUMENTS)
+def test_what_is_written_is_read_again(document):
+    assert ubjson.loads(ubjson.dumps(document)) == document
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "i8", "f4", "f8"])
+def test_arrays_of_numbers_keep_type_and_bits(dtype):
+    numbers = np.frombuffer(np.random.default_rng(0).bytes(80), dtype)
+    data = ubjson.dumps({"numbers": numbers})
+    again = ubjson.loads(data)["numbers"]
+    assert again.dtype == numbers.dtype
+    assert again.tobytes() == numbers.tobytes()
+    assert data.endswith(numbers.byteswap().tobytes() + b"}")
+
+
+def test_the_bytes_are_those_of_the_format():
+    document = {"b": [1, 300, -70_000, 2**40], "a": True, "c": np.array([1.5], "f4")}
+    assert ubjson.dumps(document) == (
+        b"{" + key(b"a") + b"T"
+        + key(b"b") + b"[#" + length(4)
+        + b"i\x01I\x01\x2cl\xff\xfe\xee\x90L" + struct.pack(">q", 2**40)
+        + key(b"c") + b"[$d#" + length(1) + struct.pack(">f", 1.5)
+        + b"}"
+    )  # fmt: skip
+
+
+def test_other_writers_shapes_are_read():
+    data = (
+        b"{U\x01a[i\x01Z]i\x01bSU\x02hil\x00\x00\x00\x01cD"
+        + struct.pack(">d", 0.1)
+        + b"}"
+    )
+    assert ubjson.loads(data) == {"a": [1, None], "b": "hi", "c": 0.1}
+
+
+HUGE = length(2**62)
+BROKEN = {
+    "nothing": (b"", "1 bytes should follow, and only 0 do"),
+    "no end": (b"{", "1 bytes should follow"),
+    "more after the end": (b"{}}", "1 bytes follow it"),
+    "a key without length": (b"{S", "a length cannot have the type b'S'"),
+    "a negative length": (b"{" + length(-1), "the length -1 is negative"),
+    "a huge key": (b"{" + HUGE + b"a", "bytes should follow"),
+    "a huge text": (b"S" + HUGE + b"a", "bytes should follow"),
+    "a huge array of numbers": (b"[$D#" + HUGE + bytes(8), "bytes should follow"),
+    "a huge array": (b"[#" + HUGE + b"ZZ", "the file is too short"),
+    "an array of nothing": (b"[$Z#" + HUGE, "cannot have the type b'Z'"),
+    "an array of texts of one type": (b"[$S#" + length(1), "cannot have the type"),
+    "numbers without length": (b"[$di", "needs its length"),
+    "an array without end": (b"[i\x01", "1 bytes should follow"),
+    "an unknown value": (b"?", r"no value begins with b'\?'"),
+    "text that is not UTF-8": (b"S" + length(1) + b"\xff", "not UTF-8"),
+    "a key twice": (b"{" + (key(b"a") + b"Z") * 2 + b"}", "the key 'a' comes twice"),
+    "deep arrays": (b"[" * 100_000, "more than 32 deep"),
+    "deep objects": ((b"{" + key(b"a")) * 100_000, "more than 32 deep"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_broken_data_is_refused_quickly_in_little_memory(data, message):
+    tracemalloc.start()
+    began = time.perf_counter()
+    try:
+        with pytest.raises(ModelFileError, match=message):
+            ubjson.loads(data)
+        assert time.perf_counter() - began < 1
+        assert tracemalloc.get_traced_memory()[1] < 2**20 + 4 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(data):
+    with pytest.raises(ModelFileError):
+        ubjson.loads(b"{" + data + b"\xff")
