@@ -100,7 +100,10 @@ def _fetch_covtype(path: Path) -> None:
         rows = csv.reader(TextIOWrapper(file))
         next(rows)
         table = np.array([[float(cell) for cell in row] for row in rows], np.float32)
-    np.save(path, table)
+    # Renamed when whole, so that an interrupted run leaves no half of it.
+    unfinished = path.with_suffix(".part.npy")
+    np.save(unfinished, table)
+    unfinished.replace(path)
 
 
 def _cache_folder() -> Path:

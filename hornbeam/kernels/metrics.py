@@ -123,7 +123,7 @@ def class_error(
 @kernel
 def area_under_roc(
     order,  # (rows,) int64, rows from the highest prediction down
-    predictions,  # (rows,) float64
+    ordered,  # (rows,) float64, a number for each of them, equal where they are tied
     labels,  # (rows,) float64 in [0, 1]
     weights,  # (rows,) float64, or empty
 ) -> tuple[float, float]:
@@ -137,7 +137,7 @@ def area_under_roc(
     negative_before = positive_before = 0.0
     for r in range(order.size):
         i = order[r]
-        if r > 0 and predictions[i] != predictions[order[r - 1]]:
+        if r > 0 and ordered[r] != ordered[r - 1]:
             width = negative - negative_before
             area += width * (positive_before + positive) * 0.5
             negative_before = negative
@@ -178,7 +178,7 @@ def precision_recall_step(
 @kernel
 def area_under_precision_recall(
     order,  # (rows,) int64, rows from the highest prediction down
-    predictions,  # (rows,) float64
+    ordered,  # (rows,) float64, a number for each of them, equal where they are tied
     labels,  # (rows,) float64 in [0, 1]
     weights,  # (rows,) float64, or empty
 ) -> tuple[float, float]:
@@ -195,7 +195,7 @@ def area_under_precision_recall(
     negative_before = positive_before = 0.0
     for r in range(order.size):
         i = order[r]
-        if r > 0 and predictions[i] != predictions[order[r - 1]]:
+        if r > 0 and ordered[r] != ordered[r - 1]:
             area += precision_recall_step(
                 negative_before, negative, positive_before, positive, positive_total
             )

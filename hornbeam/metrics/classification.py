@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels import metrics as kernels
+from hornbeam.kernels.sort import sort_floats
 from hornbeam.metrics.base import Floats, Metric, register
 from hornbeam.metrics.regression import MeanLoss
 
@@ -23,7 +24,7 @@ __all__ = [
     "RocArea",
 ]
 
-Rows = npt.NDArray[np.intp]
+Rows = npt.NDArray[np.int64]
 
 
 def _check_unit_interval(name: str, labels: Floats) -> None:
@@ -174,15 +175,16 @@ class _Area(Metric):
     def _area(
         self, scores: Floats, labels: Floats, weights: Floats
     ) -> tuple[float, float]:
-        # A stable sort leaves ties in the order of the rows, and NaNs last.
-        order = np.argsort(-scores, kind="stable")
-        if math.isnan(scores[order[-1]]):
+        # Ties keep the order of the rows, and NaNs come last.
+        ordered, order = sort_floats(-scores, np.arange(scores.size))
+        assert order is not None
+        if math.isnan(ordered[-1]):
             return math.nan, 0.0
-        return self.curve(order, scores, labels, weights)
+        return self.curve(order, ordered, labels, weights)
 
     @abstractmethod
     def curve(
-        self, order: Rows, scores: Floats, labels: Floats, weights: Floats
+        self, order: Rows, ordered: Floats, labels: Floats, weights: Floats
     ) -> tuple[float, float]:
         """Return the area, NaN of one class, and the weight of positive rows."""
 
@@ -198,9 +200,9 @@ class RocArea(_Area):
     base_name = "auc"
 
     def curve(
-        self, order: Rows, scores: Floats, labels: Floats, weights: Floats
+        self, order: Rows, ordered: Floats, labels: Floats, weights: Floats
     ) -> tuple[float, float]:
-        return kernels.area_under_roc(order, scores, labels, weights)
+        return kernels.area_under_roc(order, ordered, labels, weights)
 
     def importance(self, positive: float) -> float:
         return positive
@@ -213,9 +215,9 @@ class PrecisionRecallArea(_Area):
     base_name = "aucpr"
 
     def curve(
-        self, order: Rows, scores: Floats, labels: Floats, weights: Floats
+        self, order: Rows, ordered: Floats, labels: Floats, weights: Floats
     ) -> tuple[float, float]:
-        return kernels.area_under_precision_recall(order, scores, labels, weights)
+        return kernels.area_under_precision_recall(order, ordered, labels, weights)
 
     def importance(self, positive: float) -> float:
         return 1.0
