@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.forest.checks import check_model, normal_form
+from hornbeam.forest.layout import round_up
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, cut_off, join
 
@@ -125,10 +126,6 @@ def _write_trees(trees: list[Tree], num_feature: int) -> list[dict[str, Any]]:
 
 def smallest_float32_from(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return the finite float32 numbers that part float32 as `thresholds` do."""
-    with np.errstate(over="ignore"):
-        nearest = thresholds.astype(np.float32)
-        above = np.nextafter(nearest, np.float32(np.inf))
     finite = np.finfo(np.float32)
-    return np.clip(
-        np.where(nearest < thresholds, above, nearest), finite.min, finite.max
-    )
+    rounded: NDArray[np.float32] = round_up(thresholds, np.float32)
+    return rounded.clip(finite.min, finite.max)

@@ -108,6 +108,9 @@ EDITS = {
     "names are text": (put("learner", "feature_names", "abc"), "array of texts"),
     "half a character": (put("learner", "attributes", {"a": "\ud800"}), "not Unicode"),
     "trees is an object": (put("forest", "trees", {}), "not an array of 2 trees"),
+    "the objective is text": (put("learner", "objective", "x"), "is not an object"),
+    "parameters are text": (put("objective", "reg_loss_param", "x"), "not an object"),
+    "categories are text": (put("cats", "enc", "x"), "cats.enc is not an array"),
     "a tree is a number": (
         put("forest", "trees", [1, 2]),
         r"trees\[0\] is not an object",
@@ -156,6 +159,13 @@ EDITS = {
     "rounds too short": (put("forest", "iteration_indptr", [0, 1]), "does not rise"),
     "rounds too long": (put("forest", "iteration_indptr", [0, 1, 3]), "does not rise"),
     "rounds fall": (put("forest", "iteration_indptr", [0, 3, 2]), "does not rise"),
+    "no whole rounds": (
+        lambda *places: (
+            drop("forest", "iteration_indptr")(*places),
+            put("forest_param", "num_parallel_tree", "3")(*places),
+        ),
+        "2 trees are not rounds of 3",
+    ),
     "no rounds": (put("forest", "iteration_indptr", []), "does not rise"),
     "too few names": (
         put("learner", "feature_names", ["a"]),
@@ -191,6 +201,22 @@ EDITS = {
     "softmax without classes": (
         put("objective", "name", "multi:softmax"),
         "unknown key",
+    ),
+    "softmax of other classes": (
+        put(
+            "learner",
+            "objective",
+            {
+                "name": "multi:softmax",
+                "softmax_multiclass_param": {"num_class": "3"},
+            },
+        ),
+        "num_class is '3' for the objective and 0 for the model",
+    ),
+    "dropped trees": (put("forest", "weight_drop", [1.0, 1.0]), "'dart' is not in"),
+    "categorical feature": (
+        put("learner", "feature_types", ["q", "c", "q"]),
+        "no categorical features yet",
     ),
     "unknown booster": (put("booster", "name", "gbforest"), "'gbforest' is unknown"),
     "categories": (put("cats", "enc", [{}]), "no categorical features yet"),
