@@ -47,7 +47,11 @@ def write_document(model: Model) -> dict[str, Any]:
     check_model(model)
     features = model.num_feature
     return {
-        "hornbeam": {"exact_features": model.exact_features, "format": FORMAT},
+        "hornbeam": {
+            "double_scores": model.double_scores,
+            "exact_features": model.exact_features,
+            "format": FORMAT,
+        },
         "learner": {
             "attributes": model.attributes,
             "feature_names": model.feature_names,

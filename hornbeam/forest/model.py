@@ -59,6 +59,9 @@ class Model:
     exact_features
         Whether features are compared with thresholds as they are. If not, they are
         rounded to float32 first: the trees of XGBoost's files need that.
+    double_scores
+        Whether leaf values are summed in float64: float32 could not tell the labels
+        of training apart.
     """
 
     trees: list[Tree] = field(default_factory=list)
@@ -76,6 +79,7 @@ class Model:
     feature_types: list[str] = field(default_factory=list)
     attributes: dict[str, str] = field(default_factory=dict)
     exact_features: bool = True
+    double_scores: bool = False
 
     @property
     def n_rounds(self) -> int:

@@ -69,7 +69,8 @@ def read_document(document: Any) -> Model:
 
 
 def _read_own_block(model: Model, value: Any) -> None:
-    block = _object(value, "hornbeam", ["digest", "exact_features", "format"])
+    flags = ["double_scores", "exact_features"]
+    block = _object(value, "hornbeam", ["digest", "format", *flags])
     written = block["format"]
     if type(written) is not int or written < FORMAT:
         raise ModelFileError(f"hornbeam.format is {written!r}, not {FORMAT}")
@@ -78,9 +79,10 @@ def _read_own_block(model: Model, value: Any) -> None:
             f"hornbeam.format is {written}: a later Hornbeam wrote this file; "
             "upgrade Hornbeam to read it"
         )
-    if type(block["exact_features"]) is not bool:
-        raise ModelFileError("hornbeam.exact_features is not true or false")
-    model.exact_features = block["exact_features"]
+    for flag in flags:
+        if type(block[flag]) is not bool:
+            raise ModelFileError(f"hornbeam.{flag} is not true or false")
+        setattr(model, flag, block[flag])
 
 
 def _read_shape(model: Model, value: Any, exact: bool) -> None:

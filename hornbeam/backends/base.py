@@ -1,0 +1,133 @@
+"""The contract between the growers and whatever holds the rows.
+
+A backend holds codes, labels, scores and gradients, and knows which node each row is
+in. A grower knows trees. Between them pass node numbers, splits and sums, never rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Backend", "GradientSource", "Growth", "RowSample"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSample:
+    """Which rows grow a tree: each with probability `rate`, drawn by its number."""
+
+    rate: float
+    seed: int
+    tree: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The numbers of the objective that the search for splits needs."""
+
+    reg_lambda: float
+    reg_alpha: float
+    max_delta_step: float
+    min_child_weight: float
+
+    @property
+    def rules(self) -> NDArray[np.float64]:
+        """As kernels take them, (4,) float64."""
+        return np.array(
+            [
+                self.reg_lambda,
+                self.reg_alpha,
+                self.max_delta_step,
+                self.min_child_weight,
+            ]
+        )
+
+
+class GradientSource(Protocol):
+    """What fills in gradients from scores: an objective."""
+
+    def write_gradients(
+        self,
+        team: Any,
+        scores: NDArray[np.float64],
+        labels: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        gradients: NDArray[np.float32],
+        hessians: NDArray[np.float32],
+    ) -> None:
+        """Write one gradient and hessian for each output and row."""
+
+
+class Backend(ABC):
+    """Rows in bins, and the verbs by which trees are grown on them.
+
+    In one round come `compute_gradients` or `set_gradients`; then for each tree
+    `begin_tree`, any number of `find_splits` and `apply_splits`, `sum_leaves` and
+    `add_leaf_values`. Node 0 is the root; the children of a split are neighbours, the
+    left one first.
+    """
+
+    #: The margins, (outputs, rows) float64.
+    scores: NDArray[np.float64]
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Columns of the data."""
+
+    @abstractmethod
+    def compute_gradients(self, objective: GradientSource) -> None:
+        """Take new gradients from the objective at the present scores."""
+
+    @abstractmethod
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        """Take these gradients, both of shape (outputs, rows)."""
+
+    @abstractmethod
+    def begin_tree(
+        self,
+        output: int,
+        growth: Growth,
+        columns: NDArray[np.uint64],
+        sample: RowSample | None,
+    ) -> None:
+        """Put all rows, or a sample, into the root of a new tree for one output.
+
+        `columns` are the only features that the tree may split on, ascending.
+        """
+
+    @abstractmethod
+    def find_splits(
+        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+    ) -> NDArray[Any]:
+        """Return the best split of each node as (nodes,) `SPLIT_DTYPE`.
+
+        `nodes` is the root alone or whole pairs of siblings. `allowed`, of shape
+        (nodes, features), says which features each node may use; None: all.
+        """
+
+    @abstractmethod
+    def apply_splits(
+        self, nodes: NDArray[np.intp], splits: NDArray[Any], left: NDArray[np.intp]
+    ) -> None:
+        """Send the rows of each node to its children ``left`` and ``left + 1``."""
+
+    @abstractmethod
+    def sum_leaves(self, leaves: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the sums of gradients and hessians, (leaves, 2), in fine steps."""
+
+    @abstractmethod
+    def add_leaf_values(
+        self, leaves: NDArray[np.intp], values: NDArray[np.float32]
+    ) -> None:
+        """Add to the score of every row, sampled or not, the value of its leaf."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back threads and memory."""

@@ -1,0 +1,1 @@
+"""Cuts and codes: each value is replaced by the number of its bin."""

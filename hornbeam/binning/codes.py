@@ -1,0 +1,205 @@
+"""A table as bin numbers, the form that growth works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.binning.cuts import ColumnCuts, Cuts, cut_column, integer_weights
+from hornbeam.kernels.binning import bin_column, interleave
+
+if TYPE_CHECKING:
+    from hornbeam.data.adapters import Table
+
+__all__ = ["BinnedMatrix", "bin_table", "bin_with_cuts"]
+
+Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+#: Columns taken from a table at once: a few, so that little of it is held twice, but
+#: enough to use most of each cache line of a row-major array.
+_COLUMNS_AT_ONCE = 8
+_ROWS_OF_A_TASK = 1 << 16
+
+
+@dataclass(slots=True)
+class BinnedMatrix:
+    """Bin numbers of all cells. A missing cell has the number after the last bin.
+
+    Attributes
+    ----------
+    cuts
+        Where the bins end.
+    by_feature
+        (features, rows) uint8, or uint16 where a feature has more than 256 codes.
+    has_missing
+        (features,) bool: whether any cell of a feature is missing.
+    """
+
+    cuts: Cuts
+    by_feature: Codes
+    has_missing: npt.NDArray[np.bool_]
+    _by_row: Codes | None = field(default=None, repr=False)
+
+    @property
+    def n_features(self) -> int:
+        return self.by_feature.shape[0]
+
+    @property
+    def n_rows(self) -> int:
+        return self.by_feature.shape[1]
+
+    @property
+    def dtype(self) -> npt.DTypeLike:
+        """The type of decoded values: float32 where that loses nothing."""
+        values = np.concatenate([self.cuts.values, self.cuts.minimums])
+        with np.errstate(over="ignore"):
+            exact = np.array_equal(values.astype(np.float32), values)
+        return np.float32 if exact else np.float64
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """First cell of each feature in a histogram, (features + 1,) int64."""
+        cells = self.cuts.bins + self.has_missing
+        return np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
+
+    def by_row(self, n_threads: int = 1) -> Codes:
+        """Return the codes row after row, (rows * features,), made on first use."""
+        if self._by_row is None:
+            by_row = np.empty(self.by_feature.size, self.by_feature.dtype)
+            _in_threads(
+                lambda begin: interleave(
+                    self.by_feature,
+                    begin,
+                    min(begin + _ROWS_OF_A_TASK, self.n_rows),
+                    by_row,
+                ),
+                range(0, self.n_rows, _ROWS_OF_A_TASK),
+                n_threads,
+            )
+            self._by_row = by_row
+        return self._by_row
+
+    def decode(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Return rows `start` to `stop` as one value of each cell's bin.
+
+        That is the lower end of the bin, so that a decoded value lies on the same
+        side of every cut as the value it stands for; NaN where missing.
+        """
+        out = np.empty((stop - start, self.n_features), self.dtype)
+        for f in range(self.n_features):
+            lower = np.concatenate(
+                [[self.cuts.minimums[f]], self.cuts.of(f)[:-1], [np.nan]]
+            )
+            out[:, f] = lower[self.by_feature[f, start:stop]]
+        return out
+
+
+def bin_table(
+    table: Table,
+    max_bin: int,
+    weights: npt.NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+) -> BinnedMatrix:
+    """Return `table` in bins cut at its own (weighted) quantiles.
+
+    Parameters
+    ----------
+    table
+        The features.
+    max_bin
+        The most bins of a feature, 2 or more.
+    weights
+        (rows,) float64, or None.
+    n_threads
+        Threads that share the columns; they do not change the result.
+    """
+    fixed = integer_weights(weights)
+
+    def cut(feature: int, values: npt.NDArray[Any]) -> ColumnCuts:
+        return cut_column(values, max_bin, fixed)
+
+    return _bin(table, cut, max_bin, n_threads)
+
+
+def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> BinnedMatrix:
+    """Return `table` in the bins of another one, as a validation set needs it."""
+
+    def known(feature: int, values: npt.NDArray[Any]) -> ColumnCuts:
+        has_missing = bool(np.isnan(values).any())
+        minimum = float(cuts.minimums[feature])
+        return ColumnCuts(cuts.of(feature), minimum, has_missing)
+
+    return _bin(table, known, int(cuts.bins.max()), n_threads)
+
+
+def _bin(
+    table: Table,
+    cut: Callable[[int, npt.NDArray[Any]], ColumnCuts],
+    max_bin: int,
+    n_threads: int,
+) -> BinnedMatrix:
+    """Cut and code the columns, a few at a time, each read once."""
+    small = max_bin <= 256
+    shape = (table.n_features, table.n_rows)
+    codes: Codes = np.empty(shape, np.uint8 if small else np.uint16)
+    columns: list[ColumnCuts | None] = [None] * table.n_features
+    # A column of 256 bins and missing cells does not fit in a byte.
+    large: dict[int, npt.NDArray[np.uint16]] = {}
+
+    def work(start: int) -> None:
+        stop = min(start + _COLUMNS_AT_ONCE, table.n_features)
+        for f, values in enumerate(table.columns(start, stop), start):
+            column = cut(f, values)
+            columns[f] = column
+            out: Codes = codes[f]
+            if small and column.upper.size + column.has_missing > 256:
+                out = large[f] = np.empty(table.n_rows, np.uint16)
+            _code(values, column, out)
+
+    _in_threads(work, range(0, table.n_features, _COLUMNS_AT_ONCE), n_threads)
+    if large:
+        codes = codes.astype(np.uint16)
+        for f, column_codes in large.items():
+            codes[f] = column_codes
+    done = [column for column in columns if column is not None]
+    return BinnedMatrix(
+        Cuts.join(done), codes, np.array([column.has_missing for column in done])
+    )
+
+
+def _code(values: npt.NDArray[Any], column: ColumnCuts, out: Codes) -> None:
+    inner = column.upper[:-1]
+    depth = int(inner.size).bit_length()
+    cuts = np.full(1 << depth, np.inf, values.dtype)
+    # A cut of another table may not be a float32: rounding it up keeps every float32
+    # on its side.
+    cuts[: inner.size] = _round_up(inner, values.dtype)
+    position = np.empty(1024, np.int32)
+    bin_column(values, cuts, depth, column.upper.size, position, out)
+
+
+def _round_up(values: npt.NDArray[np.float64], dtype: Any) -> npt.NDArray[Any]:
+    with np.errstate(over="ignore"):
+        rounded = values.astype(dtype)
+    short = rounded < values
+    rounded[short] = np.nextafter(rounded[short], np.asarray(np.inf, dtype))
+    return rounded
+
+
+def _in_threads(
+    work: Callable[[int], None], tasks: Iterable[int], n_threads: int
+) -> None:
+    """Do all tasks, each alone, with numpy and kernels releasing the GIL."""
+    tasks = list(tasks)
+    if n_threads == 1 or len(tasks) == 1:
+        for task in tasks:
+            work(task)
+        return
+    with ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
+        for _ in pool.map(work, tasks):
+            pass

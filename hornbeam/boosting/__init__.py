@@ -1,0 +1,1 @@
+"""Rounds of boosting, and the model that grows by them."""

@@ -1,0 +1,739 @@
+"""The model as a user holds it: it trains, predicts, is saved and loaded."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.boosting.gbtree import boost_round
+from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
+from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
+from hornbeam.data.adapters import as_table
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.labels import as_base_margin
+from hornbeam.data.schema import Schema, check_schema
+from hornbeam.errors import DataError, NotTrainedError, ParameterError
+from hornbeam.forest.layout import Layout
+from hornbeam.forest.model import Model
+from hornbeam.forest.model_file import decode, digest, encode, load, save
+from hornbeam.kernels.team import lease
+from hornbeam.metrics.base import create as create_metric
+from hornbeam.objectives.base import Objective
+from hornbeam.objectives.base import create as create_objective
+from hornbeam.params import Parameters, ParameterSource
+
+__all__ = ["Booster"]
+
+#: A caller's objective: (predictions, data) -> (gradients, hessians).
+ObjectiveFunction = Callable[[NDArray[Any], DMatrix], tuple[Any, Any]]
+#: A caller's metric: (predictions, data) -> (name, value), or a list of such pairs.
+MetricFunction = Callable[[NDArray[Any], DMatrix], Any]
+
+_IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+#: Labels closer together than this many steps of float32 need float64 scores.
+_LEAST_STEPS_OF_SPREAD = 1000.0
+
+
+class Booster:
+    """Gradient boosted trees with their parameters.
+
+    Parameters
+    ----------
+    params
+        Parameters of training, as a mapping or as pairs of name and value.
+    cache
+        Taken for XGBoost's sake: matrices that training will use.
+    model_file
+        A model to begin with: a path, the bytes of a file, or another booster.
+    """
+
+    def __init__(
+        self,
+        params: ParameterSource | None = None,
+        cache: Sequence[DMatrix] | None = None,
+        model_file: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
+    ) -> None:
+        for data in cache or ():
+            if not isinstance(data, DMatrix):
+                raise DataError(
+                    f"cache must hold DMatrix objects, not {type(data).__name__}"
+                )
+        self.params = Parameters.resolve(params)
+        self.model = Model()
+        self._sessions: weakref.WeakKeyDictionary[DMatrix, Session] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._layouts: dict[tuple[int, int, Any], Layout] = {}
+        if isinstance(model_file, Booster):
+            self.model = model_file.model.copy()
+            self.params = model_file.params
+            self.set_param(params or {})
+        elif model_file is not None:
+            self.load_model(model_file)
+            self.set_param(params or {})
+        else:
+            self._configure()
+
+    # Parameters
+
+    def _configure(self) -> None:
+        """Make the objective; before the first tree the model follows it."""
+        self.objective: Objective = create_objective(self.params)
+        self._metrics = self._create_metrics()
+        outputs = self.objective.n_outputs
+        if self.model.trees:
+            if self.model.n_outputs != outputs:
+                raise ParameterError(
+                    f"objective={self.params.objective!r} has {outputs} outputs, but "
+                    f"the model has {self.model.n_outputs}; continue a model with an "
+                    "objective of as many outputs"
+                )
+        else:
+            self.model.num_class = self.params.num_class
+            self.model.num_parallel_tree = self.params.num_parallel_tree
+            self._take_given_base_score()
+        self.model.objective = self.objective.name
+        self.model.objective_config = self.objective.config()
+
+    def _create_metrics(self) -> list[Any]:
+        names = self.params.eval_metric
+        if not names and not self.params.disable_default_eval_metric:
+            names = (self.objective.default_metric,)
+        return [create_metric(name, self.objective.n_outputs) for name in names]
+
+    def _take_given_base_score(self) -> None:
+        given = self.params.base_score
+        outputs = self.objective.n_outputs
+        values = np.atleast_1d(np.asarray(0.5 if given is None else given, np.float64))
+        if values.size not in (1, outputs):
+            raise ParameterError(
+                f"base_score has {values.size} values, but the model has {outputs} "
+                "outputs; give one number, or one for each output"
+            )
+        self.model.base_score = np.full(outputs, values)
+        self.model.boost_from_average = given is None
+
+    def set_param(
+        self, params: ParameterSource | str, value: Any = None
+    ) -> None:
+        """Change parameters: a mapping, pairs, or a name and its value."""
+        before = self.params
+        pairs = {params: value} if isinstance(params, str) else params
+        self.params = before.updated(pairs)
+        given = self.params.base_score
+        if self.model.trees and given != before.base_score and given is not None:
+            same = np.array_equal(
+                np.broadcast_to(given, self.model.base_score.shape),
+                self.model.base_score,
+            )
+            if not same:
+                self.params = before
+                raise ParameterError(
+                    f"base_score={given} differs from the one that the trees of this "
+                    f"model were grown on ({self.model.base_score.tolist()}); leave it "
+                    "out when you continue a model"
+                )
+        self._configure()
+
+    # Training
+
+    def update(
+        self, dtrain: DMatrix, iteration: int, fobj: ObjectiveFunction | None = None
+    ) -> None:
+        """Add one round of trees.
+
+        Parameters
+        ----------
+        dtrain
+            Data with labels.
+        iteration
+            Number of the round in the caller's count; it changes nothing.
+        fobj
+            An objective of your own, instead of the parameter's.
+        """
+        if fobj is not None:
+            self._check_data(dtrain)
+            session = self._training_session(dtrain, estimate=False)
+            margins = _squeezed(session.margins())
+            self._boost(session, *fobj(margins, dtrain))
+            return
+        session = self._training_session(dtrain, estimate=True)
+        session.backend.compute_gradients(self.objective)
+        self._add_round(session)
+
+    def boost(
+        self,
+        dtrain: DMatrix,
+        iteration: int,
+        *,
+        grad: Any = None,
+        hess: Any = None,
+        fobj: ObjectiveFunction | None = None,
+    ) -> None:
+        """Add one round of trees from your own gradients and hessians.
+
+        Parameters
+        ----------
+        dtrain
+            Data; its labels are not looked at.
+        iteration
+            Number of the round in the caller's count; it changes nothing.
+        grad, hess
+            (rows,) or (rows, outputs).
+        fobj
+            A function that gives both, instead.
+        """
+        if fobj is not None:
+            if grad is not None or hess is not None:
+                raise ParameterError("give either fobj, or grad and hess, not both")
+            self.update(dtrain, iteration, fobj)
+            return
+        self._check_data(dtrain)
+        self._boost(self._training_session(dtrain, estimate=False), grad, hess)
+
+    def _boost(self, session: TrainingSession, grad: Any, hess: Any) -> None:
+        outputs, rows = session.backend.scores.shape
+        shape = (rows, outputs)
+        session.backend.set_gradients(
+            _as_gradients(grad, "gradients", shape),
+            _as_gradients(hess, "hessians", shape),
+        )
+        self._add_round(session)
+
+    def _add_round(self, session: TrainingSession) -> None:
+        boost_round(session.backend, session.cuts, self.params, self.model)
+        session.n_trees = len(self.model.trees)
+        self._layouts.clear()
+
+    def _training_session(self, data: DMatrix, estimate: bool) -> TrainingSession:
+        """Return the rows of `data` ready for another round of this model."""
+        session = self._sessions.get(data)
+        if (
+            isinstance(session, TrainingSession)
+            and session.n_trees == len(self.model.trees)
+            and session.suits(data, self.params)
+        ):
+            return session
+        self._check_data(data)
+        if estimate:
+            if data.labels is None:
+                raise DataError(
+                    "the training data has no labels; pass them: DMatrix(data, label)"
+                )
+            self.objective.check_labels(data.labels)
+        if not self.model.trees:
+            self._begin_model(data, estimate)
+        margins = self._margins_of(data, np.float64)
+        session = TrainingSession(data, self.params, margins, len(self.model.trees))
+        self._sessions[data] = session
+        return session
+
+    def _begin_model(self, data: DMatrix, estimate: bool) -> None:
+        """Take columns and the base score from the first training data."""
+        model = self.model
+        model.num_feature = data.n_features
+        model.feature_names = list(data.feature_names or [])
+        model.feature_types = list(data.feature_types or [])
+        if estimate and model.boost_from_average:
+            assert data.labels is not None
+            model.base_score = self.objective.estimate_base_score(
+                data.labels, data.weights
+            )
+        model.double_scores = data.labels is not None and _needs_double(data.labels)
+        if not model.double_scores:
+            model.base_score = model.base_score.astype(np.float32).astype(np.float64)
+
+    # Evaluation
+
+    def eval(self, data: DMatrix, name: str = "eval", iteration: int = 0) -> str:
+        """Return the line that reports the metrics on `data`."""
+        return self.eval_set([(data, name)], iteration)
+
+    def eval_set(
+        self,
+        evals: Sequence[tuple[DMatrix, str]],
+        iteration: int = 0,
+        feval: MetricFunction | None = None,
+        output_margin: bool = True,
+    ) -> str:
+        r"""Return a line such as ``"[0]\ttrain-rmse:0.5\tvalid-rmse:0.6"``.
+
+        Parameters
+        ----------
+        evals
+            Data with labels, and the name of each.
+        iteration
+            The number in brackets.
+        feval
+            A metric of your own, besides the parameter's.
+        output_margin
+            Whether `feval` gets margins instead of predictions.
+        """
+        items = [f"[{iteration}]"]
+        for data, name in evals:
+            margins = self._session(data).margins()
+            if data.labels is None:
+                raise DataError(
+                    f"the data {name!r} in evals has no labels to measure against; "
+                    "pass them: DMatrix(data, label)"
+                )
+            given = _squeezed(margins.copy()) if feval and output_margin else None
+            with lease(self.params.nthread) as team:
+                predictions = _squeezed(self.objective.transform(team, margins))
+            for metric in self._metrics:
+                value = metric(predictions, data.labels, data.weights)
+                items.append(f"{name}-{metric.name}:{value!r}")
+            if feval is not None:
+                result = feval(predictions if given is None else given, data)
+                for metric_name, value in _as_pairs(result):
+                    items.append(f"{name}-{metric_name}:{float(value)!r}")
+        return "\t".join(items)
+
+    def _session(self, data: DMatrix) -> Session:
+        """Return the margins of `data`, brought up to the present trees."""
+        session = self._sessions.get(data)
+        if session is None:
+            self._check_data(data)
+            margins = self._margins_of(data, np.float64)
+            session = ValidationSession(margins, len(self.model.trees))
+            self._sessions[data] = session
+        if session.n_trees < len(self.model.trees):
+            layout = self._layout(session.n_trees, len(self.model.trees), data.dtype)
+            with lease(self.params.nthread) as team:
+                session.add(team, data, layout)
+            session.n_trees = len(self.model.trees)
+        return session
+
+    # Prediction
+
+    def _check_data(self, data: DMatrix, validate_features: bool = True) -> None:
+        if not isinstance(data, DMatrix):
+            raise DataError(
+                f"expected a DMatrix, got {type(data).__name__}; wrap it: "
+                "DMatrix(data), or use inplace_predict"
+            )
+        if self.model.num_feature > 0:
+            self._check_columns(data.schema, validate_features)
+
+    def _check_columns(self, given: Schema, validate_features: bool) -> None:
+        model = self.model
+        names = model.feature_names if validate_features else []
+        check_schema(
+            Schema(model.num_feature, names or None, None),
+            given if validate_features else Schema(given.n_features),
+            unnamed_allowed=True,
+        )
+
+    def _feature_type(self, dtype: Any) -> Any:
+        """Return the type in which features are compared with thresholds."""
+        return np.dtype(dtype if self.model.exact_features else np.float32)
+
+    def _layout(self, begin: int, end: int, dtype: Any) -> Layout:
+        """Return trees `begin` to `end` laid out for features of type `dtype`."""
+        key = (begin, end, self._feature_type(dtype))
+        layout = self._layouts.get(key)
+        if layout is None:
+            trees = self.model.trees[begin:end]
+            layout = Layout.of(trees, self.model.tree_output[begin:end], key[2])
+            self._layouts[key] = layout
+        return layout
+
+    def _base(self) -> NDArray[np.float64]:
+        return self.objective.to_margin(self.model.base_score)
+
+    def _margins_of(self, data: DMatrix, dtype: Any) -> NDArray[Any]:
+        """Return the margins of `data` under all trees, (rows, outputs)."""
+        margins = start_margins(data.base_margin, self._base(), data.n_rows, dtype)
+        trees = len(self.model.trees)
+        if trees > 0:
+            with lease(self.params.nthread) as team:
+                add_layout(team, data, self._layout(0, trees, data.dtype), margins)
+        return margins
+
+    def _tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
+        """Return the first tree of `rounds` and the one after their last."""
+        begin, end = int(rounds[0]), int(rounds[1])
+        n_rounds = self.model.n_rounds
+        if end == 0:
+            end = n_rounds
+        if not 0 <= begin <= end <= n_rounds or (begin == end and n_rounds > 0):
+            raise ParameterError(
+                f"iteration_range=({rounds[0]}, {rounds[1]}) is not a part of the "
+                f"model's {n_rounds} rounds; give (begin, end) with "
+                f"0 <= begin < end <= {n_rounds}, or (0, 0) for all"
+            )
+        return self.model.round_starts[begin], self.model.round_starts[end]
+
+    def predict(
+        self,
+        data: DMatrix,
+        *,
+        output_margin: bool = False,
+        pred_leaf: bool = False,
+        pred_contribs: bool = False,
+        approx_contribs: bool = False,
+        pred_interactions: bool = False,
+        validate_features: bool = True,
+        training: bool = False,
+        iteration_range: tuple[int, int] = (0, 0),
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return predictions: (rows,), or (rows, outputs) where there are several.
+
+        Leaf values are added in float32 in the order of trees, as XGBoost does, and
+        in float64 where float32 could not tell the labels apart.
+
+        Parameters
+        ----------
+        data
+            Columns as in training.
+        output_margin
+            Return margins instead of transformed predictions.
+        pred_leaf
+            Return the number of each row's leaf, (rows, trees).
+        pred_contribs, approx_contribs, pred_interactions
+            Not there yet: an error if asked for.
+        validate_features
+            Whether names of columns must be those of training.
+        training
+            Of no effect: there is no dropout in gbtree.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        strict_shape
+            Return (rows, outputs) always, and leaves as
+            (rows, rounds, outputs, parallel trees).
+        """
+        if pred_contribs or approx_contribs or pred_interactions:
+            raise ParameterError(
+                "pred_contribs, approx_contribs and pred_interactions are not in "
+                "Hornbeam yet; leave them out"
+            )
+        self._need_model()
+        self._check_data(data, validate_features)
+        begin, end = self._tree_range(iteration_range)
+        with lease(self.params.nthread) as team:
+            if pred_leaf:
+                leaves = leaves_of(team, data, self._layout(begin, end, data.dtype))
+                return self._shaped_leaves(leaves) if strict_shape else leaves
+            margins = start_margins(
+                data.base_margin, self._base(), data.n_rows, self._score_type
+            )
+            if end > begin:
+                add_layout(team, data, self._layout(begin, end, data.dtype), margins)
+            if not output_margin:
+                margins = self.objective.to_output(team, margins)
+        return margins if strict_shape else _squeezed(margins)
+
+    def _shaped_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
+        outputs, parallel = self.model.n_outputs, self.model.num_parallel_tree
+        return leaves.reshape(len(leaves), -1, outputs, parallel)
+
+    def inplace_predict(
+        self,
+        data: Any,
+        *,
+        iteration_range: tuple[int, int] = (0, 0),
+        predict_type: str = "value",
+        missing: float = np.nan,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return predictions of an array or frame, without a DMatrix around it.
+
+        Parameters
+        ----------
+        data
+            Whatever a DMatrix takes.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        predict_type
+            ``"value"``, or ``"margin"`` for margins.
+        missing
+            The number that stands for missing, besides NaN.
+        validate_features
+            Whether names of columns must be those of training.
+        base_margin
+            Where the sums start from, for each row, or each row and output.
+        strict_shape
+            Return (rows, outputs) always.
+        """
+        if predict_type not in ("value", "margin"):
+            raise ParameterError(
+                f"predict_type must be 'value' or 'margin', not {predict_type!r}"
+            )
+        self._need_model()
+        table = as_table(data, missing)
+        self._check_columns(
+            Schema(table.n_features, table.names, None), validate_features
+        )
+        begin, end = self._tree_range(iteration_range)
+        if base_margin is not None:
+            base_margin = as_base_margin(base_margin, table.n_rows)
+        margins = start_margins(
+            base_margin, self._base(), table.n_rows, self._score_type
+        )
+        with lease(self.params.nthread) as team:
+            if end > begin:
+                layout = self._layout(begin, end, table.dtype)
+                add_layout(team, table, layout, margins)
+            if predict_type == "value":
+                margins = self.objective.to_output(team, margins)
+        return margins if strict_shape else _squeezed(margins)
+
+    @property
+    def _score_type(self) -> Any:
+        return np.float64 if self.model.double_scores else np.float32
+
+    def _need_model(self) -> None:
+        if self.model.num_feature == 0:
+            raise NotTrainedError(
+                "this Booster has neither been trained nor loaded; train it, or use "
+                "load_model"
+            )
+
+    # The model
+
+    def num_boosted_rounds(self) -> int:
+        """Return the number of rounds."""
+        return self.model.n_rounds
+
+    def num_features(self) -> int:
+        """Return the number of columns that the model reads."""
+        return self.model.num_feature
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns; None if they have none."""
+        return list(self.model.feature_names) or None
+
+    @feature_names.setter
+    def feature_names(self, names: Sequence[str] | None) -> None:
+        from hornbeam.data.schema import check_names
+
+        self.model.feature_names = check_names(names, self.model.num_feature) or []
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """Types of the columns; None if they are not known."""
+        return list(self.model.feature_types) or None
+
+    @feature_types.setter
+    def feature_types(self, types: Sequence[str] | None) -> None:
+        from hornbeam.data.schema import check_types
+
+        self.model.feature_types = check_types(types, self.model.num_feature) or []
+
+    def digest(self) -> str:
+        """Return the hash of the model's bytes: equal models have equal digests."""
+        return digest(self.model)
+
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
+        """Write the model for Hornbeam and XGBoost: ``.json``, or ``.ubj`` otherwise.
+
+        The file is complete or, whatever happens, left as it was.
+        """
+        save(self.model, fname)
+
+    def save_raw(self, raw_format: str = "ubj") -> bytearray:
+        """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
+        return bytearray(encode(self.model, raw_format))
+
+    def load_model(
+        self, fname: str | os.PathLike[str] | bytes | bytearray
+    ) -> None:
+        """Replace this model by that of a file, or of the bytes of one."""
+        if isinstance(fname, bytes | bytearray):
+            model = decode(fname)
+        else:
+            model = load(fname)
+        loaded = self.params.updated(
+            {"objective": model.objective, "num_class": model.num_class}
+        )
+        config = model.objective_config.get("reg_loss_param", {})
+        loaded = loaded.updated(
+            {
+                "scale_pos_weight": config.get("scale_pos_weight"),
+                "num_parallel_tree": model.num_parallel_tree,
+            }
+        )
+        self.params, self.model = loaded, model
+        self.reset()
+        self._configure()
+
+    def reset(self) -> Booster:
+        """Let go of the training data and of what prediction has cached."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions = weakref.WeakKeyDictionary()
+        self._layouts.clear()
+        return self
+
+    def copy(self) -> Booster:
+        """Return a booster of the same model that goes its own way."""
+        return Booster(model_file=self)
+
+    def __copy__(self) -> Booster:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Booster:
+        return self.copy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "params": self.params.changed(),
+            "model": encode(self.model, "ubj"),
+        }
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self.model = decode(state["model"])
+        self.params = Parameters.resolve(state["params"])
+        self._configure()
+
+    def __getitem__(self, rounds: int | slice) -> Booster:
+        """Return a booster of some rounds; it shares their trees."""
+        n_rounds = self.model.n_rounds
+        if isinstance(rounds, slice):
+            begin, end, step = rounds.indices(n_rounds)
+        else:
+            number = int(rounds)
+            begin = number + n_rounds if number < 0 else number
+            end, step = begin + 1, 1
+        part = self.copy()
+        part.model = self.model.slice(begin, end, step)
+        return part
+
+    def __iter__(self) -> Iterator[Booster]:
+        for number in range(self.model.n_rounds):
+            yield self[number]
+
+    # Attributes
+
+    def attr(self, key: str) -> str | None:
+        """Return an attribute, or None."""
+        return self.model.attributes.get(key)
+
+    def attributes(self) -> dict[str, str]:
+        """Return all attributes."""
+        return dict(self.model.attributes)
+
+    def set_attr(self, **attributes: str | None) -> None:
+        """Set attributes, which are saved with the model; None takes one away."""
+        for name, value in attributes.items():
+            if value is None:
+                self.model.attributes.pop(name, None)
+            elif isinstance(value, str):
+                self.model.attributes[name] = value
+            else:
+                raise ParameterError(
+                    f"attribute {name!r} must be a string, not "
+                    f"{type(value).__name__}; pass str(value)"
+                )
+
+    @property
+    def best_iteration(self) -> int:
+        """The best round of training with early stopping."""
+        return int(self._early_stopping("best_iteration"))
+
+    @property
+    def best_score(self) -> float:
+        """The score of the best round of training with early stopping."""
+        return float(self._early_stopping("best_score"))
+
+    def _early_stopping(self, name: str) -> str:
+        value = self.model.attributes.get(name)
+        if value is None:
+            raise AttributeError(
+                f"{name} is only there after training with early_stopping_rounds"
+            )
+        return value
+
+    def get_score(
+        self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
+    ) -> dict[str, float]:
+        """Return how important each feature is that a tree splits on.
+
+        Parameters
+        ----------
+        fmap
+            Not there yet: an error if given.
+        importance_type
+            ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the
+            splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums.
+        """
+        if os.fspath(fmap) != "":
+            raise ParameterError("fmap is not in Hornbeam yet; set feature_names")
+        if importance_type not in _IMPORTANCES:
+            raise ParameterError(
+                f"importance_type must be one of {', '.join(_IMPORTANCES)}, "
+                f"not {importance_type!r}"
+            )
+        n_features = self.model.num_feature
+        counts = np.zeros(n_features)
+        totals = np.zeros(n_features)
+        of_node = "cover" if "cover" in importance_type else "gain"
+        for tree in self.model.trees:
+            inner = tree.left >= 0
+            np.add.at(counts, tree.feature[inner], 1.0)
+            np.add.at(totals, tree.feature[inner], getattr(tree, of_node)[inner])
+        names = self.model.feature_names or [f"f{i}" for i in range(n_features)]
+        used = np.flatnonzero(counts)
+        values = totals
+        if importance_type == "weight":
+            values = counts
+        elif not importance_type.startswith("total"):
+            values = np.divide(totals, counts, out=totals, where=counts > 0)
+        return {names[feature]: float(values[feature]) for feature in used}
+
+
+def _needs_double(labels: NDArray[np.float64]) -> bool:
+    """Whether float32 is too coarse to tell labels apart, as with 1e9 and 1e9 + 10."""
+    spread = float(labels.max() - labels.min())
+    with np.errstate(over="ignore", invalid="ignore"):
+        step = float(np.spacing(np.float32(np.abs(labels).max())))
+    return 0.0 < spread < step * _LEAST_STEPS_OF_SPREAD
+
+
+def _squeezed(margins: NDArray[Any]) -> NDArray[Any]:
+    return margins[:, 0] if margins.shape[1] == 1 else margins
+
+
+def _as_pairs(result: Any) -> Iterable[tuple[str, float]]:
+    """Return what a caller's metric gave as pairs of name and value."""
+    pairs = result if isinstance(result, list) else [result]
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise DataError(
+                "a custom metric must return (name, value), or a list of such pairs, "
+                f"not {result!r}"
+            )
+    return pairs
+
+
+def _as_gradients(
+    values: Any, what: str, shape: tuple[int, int]
+) -> NDArray[np.float64]:
+    """Return a caller's gradients as (outputs, rows), or say what is wrong."""
+    if values is None:
+        raise DataError(f"{what} are missing; give grad and hess")
+    array = np.asarray(values, np.float64)
+    if array.shape not in (shape, shape[:1]) or array.size != shape[0] * shape[1]:
+        raise DataError(
+            f"{what} have the shape {array.shape}, but the data has {shape[0]} rows "
+            f"and the model {shape[1]} outputs; give the shape {shape}"
+        )
+    array = array.reshape(shape)
+    wrong = np.argwhere(~np.isfinite(array))
+    if wrong.size > 0:
+        row, output = (int(i) for i in wrong[0])
+        raise DataError(
+            f"{what} hold {array[row, output]} in row {row} (output {output}); they "
+            "must be finite"
+        )
+    return array.T

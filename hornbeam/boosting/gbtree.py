@@ -1,0 +1,59 @@
+"""Boosting of trees: rounds of gradients and new trees on one training set."""
+
+from __future__ import annotations
+
+from hornbeam.backends.base import Backend, Growth, RowSample
+from hornbeam.binning.cuts import Cuts
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree
+from hornbeam.growth.grower import Shape, grow_tree
+from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.params import Parameters
+
+__all__ = ["boost_round"]
+
+
+def boost_round(
+    backend: Backend, cuts: Cuts, parameters: Parameters, model: Model
+) -> None:
+    """Add one round of trees to `model`, on the gradients that `backend` has.
+
+    Each output gets `num_parallel_tree` trees, which share the learning rate.
+    """
+    outputs = range(model.n_outputs)
+    trees: list[Tree] = []
+    of_output: list[int] = []
+    for output in outputs:
+        for _ in range(parameters.num_parallel_tree):
+            number = len(model.trees) + len(trees)
+            trees.append(_grow(backend, cuts, parameters, output, number))
+            of_output.append(output)
+    model.trees += trees
+    model.tree_output += of_output
+    model.round_starts.append(len(model.trees))
+
+
+def _grow(
+    backend: Backend, cuts: Cuts, parameters: Parameters, output: int, number: int
+) -> Tree:
+    """Return the tree that has this number in the model; its draws depend on it."""
+    p = parameters
+    sample = RowSample(p.subsample, p.seed, number) if p.subsample < 1.0 else None
+    return grow_tree(
+        backend,
+        output,
+        cuts,
+        Growth(p.reg_lambda, p.reg_alpha, p.max_delta_step, p.min_child_weight),
+        Shape(p.grow_policy == "lossguide", p.max_depth, p.max_leaves, p.gamma),
+        ColumnSampler(
+            backend.n_features,
+            p.colsample_bytree,
+            p.colsample_bylevel,
+            p.colsample_bynode,
+            p.seed,
+            number,
+        ),
+        sample,
+        p.learning_rate / p.num_parallel_tree,
+    )
+

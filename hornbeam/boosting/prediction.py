@@ -1,0 +1,101 @@
+"""Margins of rows: the base score and the sums of leaf values."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import DataError
+from hornbeam.forest.layout import Layout
+from hornbeam.kernels.predict import PREDICT_ROWS, add_trees, find_leaves
+from hornbeam.kernels.team import Team
+
+__all__ = ["Rows", "add_layout", "leaves_of", "start_margins"]
+
+#: Rows of one block where the features have to be converted first.
+_BLOCK = 1 << 16
+
+
+class Rows(Protocol):
+    """Features that can be read as blocks of rows, missing as NaN."""
+
+    n_rows: int
+    n_features: int
+    dtype: Any
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows `start` to `stop`, row-major."""
+
+
+def start_margins(
+    base_margin: NDArray[np.float64] | None,
+    base: NDArray[np.float64],
+    n_rows: int,
+    dtype: Any,
+) -> NDArray[Any]:
+    """Return (rows, outputs) margins before the first tree.
+
+    A base margin replaces the base score completely.
+    """
+    if base_margin is None:
+        margins = np.empty((n_rows, base.size), dtype)
+        margins[:] = base
+        return margins
+    given = base_margin.reshape(n_rows, -1) if n_rows > 0 else base_margin
+    if n_rows > 0 and given.shape[1] != base.size:
+        raise DataError(
+            f"base_margin has {given.shape[1]} columns, but the model has {base.size} "
+            "outputs; give one margin for each row and output"
+        )
+    return np.array(given.reshape(n_rows, base.size), dtype, order="C")
+
+
+def add_layout(
+    team: Team, data: Rows, layout: Layout, margins: NDArray[Any]
+) -> None:
+    """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
+    for start, block, members in _blocks(team, data, layout):
+        team.run(
+            add_trees,
+            members,
+            block,
+            layout.roots,
+            layout.nodes,
+            layout.thresholds,
+            layout.values,
+            np.empty((members, PREDICT_ROWS), np.int32),
+            margins[start : start + len(block)],
+        )
+
+
+def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
+    """Return the number of each row's leaf in each tree, (rows, trees)."""
+    leaves = np.empty((data.n_rows, len(layout.roots)), np.float32)
+    for start, block, members in _blocks(team, data, layout):
+        team.run(
+            find_leaves,
+            members,
+            block,
+            layout.roots,
+            layout.nodes,
+            layout.thresholds,
+            layout.numbers,
+            np.empty((members, PREDICT_ROWS), np.int32),
+            leaves[start : start + len(block)],
+        )
+    return leaves
+
+
+def _blocks(team: Team, data: Rows, layout: Layout) -> Any:
+    """Yield (first row, block, members), the blocks in the type of the layout."""
+    dtype = layout.thresholds.dtype
+    steps_of_a_row = 4 * int(layout.roots[:, 1].sum()) + data.n_features
+    for start in range(0, data.n_rows, _BLOCK):
+        stop = min(start + _BLOCK, data.n_rows)
+        block = np.ascontiguousarray(data.rows(start, stop), dtype)
+        # A view of what the caller may not write to has another type for Numba.
+        if not block.flags.writeable:
+            block = block.copy()
+        yield start, block, team.members_for(len(block) * steps_of_a_row)

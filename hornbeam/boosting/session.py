@@ -1,0 +1,120 @@
+"""The margins of one data set while a model grows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.open import open_backend
+from hornbeam.boosting.prediction import Rows, add_layout
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.forest.layout import Layout
+from hornbeam.kernels.team import Team
+from hornbeam.params import Parameters
+
+__all__ = ["Session", "TrainingSession", "ValidationSession"]
+
+
+class Session(ABC):
+    """Margins that are kept from round to round.
+
+    Attributes
+    ----------
+    n_trees
+        How many trees of the model are in them.
+    """
+
+    n_trees: int
+
+    @abstractmethod
+    def margins(self) -> NDArray[np.float64]:
+        """Return a copy of the margins, (rows, outputs)."""
+
+    @abstractmethod
+    def add(self, team: Team, data: Rows, layout: Layout) -> None:
+        """Add trees that were grown elsewhere."""
+
+    def close(self) -> None:
+        """Give back what the session holds."""
+        return
+
+
+class ValidationSession(Session):
+    """Margins of data that is only looked at."""
+
+    def __init__(self, margins: NDArray[np.float64], n_trees: int) -> None:
+        self._margins = margins
+        self.n_trees = n_trees
+
+    def margins(self) -> NDArray[np.float64]:
+        return self._margins.copy()
+
+    def add(self, team: Team, data: Rows, layout: Layout) -> None:
+        add_layout(team, data, layout, self._margins)
+
+
+class TrainingSession(Session):
+    """Margins of data that trees grow on, in the backend that holds its rows.
+
+    Parameters
+    ----------
+    data
+        With labels, unless gradients come from the caller.
+    parameters
+        Of the training.
+    margins
+        (rows, outputs) under the trees so far.
+    n_trees
+        How many those are.
+    """
+
+    def __init__(
+        self,
+        data: DMatrix,
+        parameters: Parameters,
+        margins: NDArray[np.float64],
+        n_trees: int,
+    ) -> None:
+        binned = data.binned(parameters.max_bin, parameters.nthread)
+        self.cuts = binned.cuts
+        self.n_trees = n_trees
+        self._made_for = _inputs(data, parameters)
+        labels = np.empty(0) if data.labels is None else data.labels
+        self.backend = open_backend(
+            parameters.device,
+            by_feature=binned.by_feature,
+            by_row=binned.by_row(parameters.nthread),
+            bins=binned.cuts.bins,
+            offsets=binned.offsets,
+            labels=labels,
+            weights=data.weights,
+            scores=np.ascontiguousarray(margins.T),
+            threads=parameters.nthread,
+            max_histograms=parameters.max_cached_hist_node,
+        )
+
+    def suits(self, data: DMatrix, parameters: Parameters) -> bool:
+        """Whether neither the data nor what it is prepared by has been changed."""
+        now = _inputs(data, parameters)
+        return all(a is b or a == b for a, b in zip(self._made_for, now, strict=True))
+
+    def margins(self) -> NDArray[np.float64]:
+        return np.array(self.backend.scores.T, order="C")
+
+    def add(self, team: Team, data: Rows, layout: Layout) -> None:
+        margins = self.margins()
+        add_layout(team, data, layout, margins)
+        self.backend.scores[...] = margins.T
+
+    def close(self) -> None:
+        self.backend.close()
+
+
+def _inputs(data: DMatrix, parameters: Parameters) -> tuple[Any, ...]:
+    """Return what a backend depends on; arrays are compared by identity."""
+    p = parameters
+    arrays = (id(data.labels), id(data.weights), id(data.base_margin))
+    return (*arrays, p.max_bin, p.nthread, p.device, p.max_cached_hist_node)

@@ -1,0 +1,210 @@
+"""Growing one tree from histograms, level by level or best leaf first."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import Backend, Growth, RowSample
+from hornbeam.binning.cuts import Cuts
+from hornbeam.forest.tree import Tree
+from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.kernels.leaves import weigh_nodes
+
+__all__ = ["Shape", "grow_tree"]
+
+#: A split must gain more than this, whatever gamma says (XGBoost's kRtEps).
+_LEAST_GAIN = 1e-6
+
+Nodes = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a tree may become.
+
+    Parameters
+    ----------
+    best_first
+        Split the leaf of the highest gain next, instead of whole levels.
+    max_depth, max_leaves
+        0 means no limit.
+    gamma
+        The least gain of a split.
+    """
+
+    best_first: bool
+    max_depth: int
+    max_leaves: int
+    gamma: float
+
+    def deep_enough(self, depth: int) -> bool:
+        """Whether nodes at this depth stay leaves."""
+        return 0 < self.max_depth <= depth
+
+    def leaves_left(self, leaves: int) -> int:
+        """Return how many more splits a tree of so many leaves may have."""
+        return self.max_leaves - leaves if self.max_leaves > 0 else np.iinfo(int).max
+
+    def worthwhile(self, splits: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which splits gain enough."""
+        gains = splits["gain"]
+        return (gains > _LEAST_GAIN) & (gains >= self.gamma)
+
+
+class _Sapling:
+    """The nodes of a tree that is still growing."""
+
+    def __init__(self) -> None:
+        self.parent = np.full(63, -1, np.int32)
+        self.left = np.full(63, -1, np.int32)
+        self.splits = np.zeros(63, _NODE_DTYPE)
+        self.n_nodes = 1
+
+    def split(self, nodes: Nodes, splits: NDArray[Any]) -> Nodes:
+        """Give each node two children; return the left ones."""
+        left = self.n_nodes + 2 * np.arange(nodes.size)
+        self.n_nodes += 2 * nodes.size
+        while self.n_nodes > self.left.size:
+            more = np.full(self.left.size, -1, np.int32)
+            self.parent = np.concatenate([self.parent, more])
+            self.left = np.concatenate([self.left, more])
+            self.splits = np.concatenate(
+                [self.splits, np.zeros(self.splits.size, _NODE_DTYPE)]
+            )
+        self.left[nodes] = left
+        self.parent[left] = nodes
+        self.parent[left + 1] = nodes
+        for name in _NODE_DTYPE.names or ():
+            self.splits[name][nodes] = splits[name]
+        return left
+
+    @property
+    def leaves(self) -> Nodes:
+        return np.flatnonzero(self.left[: self.n_nodes] < 0)
+
+
+_NODE_DTYPE = np.dtype(
+    [
+        ("gain", np.float64),
+        ("feature", np.int32),
+        ("bin", np.int32),
+        ("missing_left", np.int32),
+    ]
+)
+
+
+def grow_tree(
+    backend: Backend,
+    output: int,
+    cuts: Cuts,
+    growth: Growth,
+    shape: Shape,
+    columns: ColumnSampler,
+    sample: RowSample | None,
+    learning_rate: float,
+) -> Tree:
+    """Return a new tree for one output, and add its values to the scores.
+
+    Splits are searched as in XGBoost (Chen and Guestrin 2016, algorithm 1 on the
+    histograms' cuts); leaf weights come from sums in finer steps than the
+    histograms'.
+    """
+    backend.begin_tree(output, growth, columns.columns, sample)
+    grow = _grow_best_first if shape.best_first else _grow_by_level
+    sapling = grow(backend, shape, columns)
+    return _finish(sapling, backend, cuts, growth, learning_rate)
+
+
+def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> _Sapling:
+    sapling = _Sapling()
+    level = np.zeros(1, np.intp)
+    depth, leaves = 0, 1
+    while level.size > 0 and not shape.deep_enough(depth):
+        splits = backend.find_splits(level, columns.allowed(level, depth))
+        chosen = np.flatnonzero(shape.worthwhile(splits))
+        chosen = chosen[: shape.leaves_left(leaves)]
+        if chosen.size == 0:
+            break
+        nodes, splits = level[chosen], splits[chosen]
+        left = sapling.split(nodes, splits)
+        backend.apply_splits(nodes, splits, left)
+        leaves += nodes.size
+        level = np.stack([left, left + 1], axis=1).reshape(-1)
+        depth += 1
+    return sapling
+
+
+def _grow_best_first(
+    backend: Backend, shape: Shape, columns: ColumnSampler
+) -> _Sapling:
+    sapling = _Sapling()
+    leaves = 1
+    #: Splits by falling gain; of equal ones that of the lower node first.
+    waiting: list[tuple[float, int, int, NDArray[Any]]] = []
+
+    def consider(nodes: Nodes, depth: int) -> None:
+        if shape.deep_enough(depth) or shape.leaves_left(leaves) <= 0:
+            return
+        splits = backend.find_splits(nodes, columns.allowed(nodes, depth))
+        for i in np.flatnonzero(shape.worthwhile(splits)):
+            split = splits[i : i + 1]
+            item = (-float(split["gain"][0]), int(nodes[i]), depth, split)
+            heapq.heappush(waiting, item)
+
+    consider(np.zeros(1, np.intp), 0)
+    while waiting and shape.leaves_left(leaves) > 0:
+        _, node, depth, split = heapq.heappop(waiting)
+        nodes = np.array([node])
+        left = sapling.split(nodes, split)
+        backend.apply_splits(nodes, split, left)
+        leaves += 1
+        consider(np.array([left[0], left[0] + 1]), depth + 1)
+    return sapling
+
+
+def _finish(
+    sapling: _Sapling,
+    backend: Backend,
+    cuts: Cuts,
+    growth: Growth,
+    learning_rate: float,
+) -> Tree:
+    """Weigh the nodes, add the leaves' values to the scores, return the tree."""
+    n_nodes = sapling.n_nodes
+    left = sapling.left[:n_nodes]
+    is_leaf = left < 0
+    leaves = sapling.leaves
+    sums = np.zeros((n_nodes, 2))
+    sums[leaves] = backend.sum_leaves(leaves)
+    inner = np.flatnonzero(~is_leaf)
+    for node in inner[::-1].tolist():  # children come after their parents
+        child = left[node]
+        sums[node] = sums[child] + sums[child + 1]
+    weights = np.empty(n_nodes)
+    weigh_nodes(sums, growth.rules, weights)
+    with np.errstate(over="ignore"):
+        weights[leaves] *= learning_rate
+        values = np.where(is_leaf, weights, 0.0).astype(np.float32)
+    backend.add_leaf_values(leaves, values[leaves])
+
+    splits = sapling.splits[:n_nodes]
+    feature, last_bin = splits["feature"], splits["bin"]
+    threshold = cuts.values[cuts.pointers[feature] + np.maximum(last_bin, 0)]
+    threshold = np.where(last_bin < 0, cuts.minimums[feature], threshold)
+    return Tree(
+        left=left.copy(),
+        right=np.where(is_leaf, -1, left + 1).astype(np.int32),
+        parent=sapling.parent[:n_nodes].copy(),
+        feature=feature.copy(),
+        threshold=np.where(is_leaf, np.nan, threshold),
+        default_left=splits["missing_left"].astype(np.uint8),
+        value=values,
+        gain=np.minimum(splits["gain"], np.finfo(np.float32).max).astype(np.float32),
+        cover=sums[:, 1].astype(np.float32),
+        weight=weights.astype(np.float32),
+    )

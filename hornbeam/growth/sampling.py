@@ -1,0 +1,72 @@
+"""Which columns a tree, a level and a node may split on.
+
+The draws are counter-based: each depends on the seed, on the tree, level or node, and
+on the column's number, so that they are the same wherever and whenever they are made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.sampling import draw_bits
+
+__all__ = ["ColumnSampler"]
+
+# The purposes of draws; that of rows is 0 (see the backends).
+_OF_TREE = 1 << 28
+_OF_LEVEL = 2 << 28
+_OF_NODE = 3 << 28
+
+
+class ColumnSampler:
+    """Nested samples of columns: the node's from the level's from the tree's.
+
+    Parameters
+    ----------
+    n_features
+        Columns of the data.
+    by_tree, by_level, by_node
+        Which part of the columns above is taken, at least one.
+    seed, tree
+        What the draws depend on.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        by_tree: float,
+        by_level: float,
+        by_node: float,
+        seed: int,
+        tree: int,
+    ) -> None:
+        self._n_features = n_features
+        self._by_level, self._by_node = by_level, by_node
+        self._key, self._tree = np.uint64(seed % 2**64), np.uint64(tree)
+        every = np.arange(n_features, dtype=np.uint64)
+        #: The features of the tree, ascending, uint64.
+        self.columns = self._draw(every, by_tree, _OF_TREE)
+
+    def _draw(
+        self, columns: NDArray[np.uint64], rate: float, purpose: int
+    ) -> NDArray[np.uint64]:
+        count = max(1, int(rate * columns.size))
+        if count == columns.size:
+            return columns
+        bits = np.empty(self._n_features, np.uint32)
+        draw_bits(self._tree, np.uint64(purpose), self._key, bits)
+        order = np.argsort(bits[columns], kind="stable")
+        return np.sort(columns[order[:count]])
+
+    def allowed(
+        self, nodes: NDArray[np.intp], depth: int
+    ) -> NDArray[np.uint8] | None:
+        """Return which features each node may use, (nodes, features); None: all."""
+        if self._by_level == 1.0 and self._by_node == 1.0:
+            return None
+        level = self._draw(self.columns, self._by_level, _OF_LEVEL + depth)
+        out = np.zeros((nodes.size, self._n_features), np.uint8)
+        for i, node in enumerate(nodes):
+            out[i, self._draw(level, self._by_node, _OF_NODE + int(node))] = 1
+        return out

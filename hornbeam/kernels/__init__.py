@@ -1,0 +1,1 @@
+"""Loops over arrays, compiled by Numba. Kernels see only arrays and scalars."""

@@ -1,0 +1,63 @@
+"""From values to bin numbers, and from columns of them to rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels.jit import kernel
+
+__all__ = ["bin_column", "interleave"]
+
+#: Values searched for at once: the step of the binary search is the outer loop, so
+#: that the inner one becomes vector gathers (measured: eight times one by one).
+_LANE = 1024
+#: Rows turned at once: a block of a few columns of codes stays in the cache.
+_BLOCK = 512
+
+
+@kernel
+def bin_column(
+    values,  # (rows,) float32 or float64; NaN is missing
+    cuts,  # (2**depth,) of the same type, ascending, filled up with infinity
+    depth,
+    missing_code,
+    position,  # (1024,) int32, scratch
+    codes,  # (rows,) uint8 or uint16, out
+):
+    """Write the number of cuts that are not above each value.
+
+    `cuts` are the upper ends of all bins but the last, which takes all that is above.
+    """
+    rows = values.size
+    for begin in range(0, rows, _LANE):
+        lane = values[begin : begin + _LANE]
+        out = codes[begin : begin + _LANE]
+        position[:] = 0
+        half = 1 << depth
+        for _ in range(depth):
+            half >>= 1
+            for i in range(lane.size):
+                probe = position[i] + half
+                position[i] = probe if lane[i] >= cuts[probe - 1] else position[i]
+        for i in range(lane.size):
+            out[i] = missing_code if lane[i] != lane[i] else position[i]
+
+
+@kernel
+def interleave(
+    by_feature,  # (features, rows)
+    begin,  # first row
+    end,
+    by_row,  # (rows * features,), out
+):
+    """Write rows ``begin`` to ``end`` of the column-major codes in row order."""
+    features = by_feature.shape[0]
+    width = np.uint64(features)
+    for block in range(begin, end, _BLOCK):
+        stop = min(block + _BLOCK, end)
+        for f in range(features):
+            column = by_feature[f, block:stop]
+            cell = np.uint64(block) * width + np.uint64(f)
+            for i in range(column.size):
+                by_row[cell] = column[i]
+                cell += width

@@ -1,0 +1,244 @@
+"""Gradients and hessians of each objective, and their fixed-point forms.
+
+`scores` are margins in float64; `gradients` and `hessians` come out as float32, one
+value a row. Every kernel of an objective has the same arguments, so that the caller
+needs to know nothing but its name.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels import maths
+from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.layout import (
+    COARSE_GRADIENT_BITS,
+    COARSE_HESSIAN_BITS,
+    TASK_ROWS,
+)
+from hornbeam.kernels.sync import next_task
+
+__all__ = ["find_extent", "logistic", "quantise", "softmax", "squared_error", "widen"]
+
+_LEAST_HESSIAN = 1e-16
+
+
+@kernel
+def squared_error(
+    member,
+    members,
+    sync,
+    scores,  # (1, rows) float64
+    labels,  # (rows,) float64
+    weights,  # (rows,) float64, or empty for all ones
+    positive_weight,  # multiplies the weight of rows whose label is 1
+    gradients,  # (1, rows) float32, out
+    hessians,  # (1, rows) float32, out
+    scratch,  # (members, 2, lane) float64: not used
+):
+    """Write g = score - label and h = 1, times the row's weight."""
+    rows = labels.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        begin = task * TASK_ROWS
+        end = min(begin + TASK_ROWS, rows)
+        margins = scores[0, begin:end]
+        label = labels[begin:end]
+        g = gradients[0, begin:end]
+        h = hessians[0, begin:end]
+        if weights.size == 0 and positive_weight == 1.0:
+            for i in range(margins.size):
+                g[i] = margins[i] - label[i]
+                h[i] = 1.0
+        else:
+            for i in range(margins.size):
+                weight = positive_weight if label[i] == 1.0 else 1.0
+                if weights.size > 0:
+                    weight *= weights[begin + i]
+                g[i] = (margins[i] - label[i]) * weight
+                h[i] = weight
+        task = next_task(sync, 0)
+
+
+@kernel
+def logistic(
+    member,
+    members,
+    sync,
+    scores,  # (1, rows) float64
+    labels,  # (rows,) float64 in [0, 1]
+    weights,  # (rows,) float64, or empty for all ones
+    positive_weight,  # multiplies the weight of rows whose label is 1
+    gradients,  # (1, rows) float32, out
+    hessians,  # (1, rows) float32, out
+    scratch,  # (members, 2, lane) float64: not used
+):
+    """Write g = p - label and h = p (1 - p), p = sigmoid(score), times the weight."""
+    rows = labels.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        begin = task * TASK_ROWS
+        end = min(begin + TASK_ROWS, rows)
+        margins = scores[0, begin:end]
+        label = labels[begin:end]
+        g = gradients[0, begin:end]
+        h = hessians[0, begin:end]
+        if weights.size == 0 and positive_weight == 1.0:
+            for i in range(margins.size):
+                p = maths.sigmoid(margins[i])
+                g[i] = p - label[i]
+                h[i] = max(p * (1.0 - p), _LEAST_HESSIAN)
+        else:
+            for i in range(margins.size):
+                weight = positive_weight if label[i] == 1.0 else 1.0
+                if weights.size > 0:
+                    weight *= weights[begin + i]
+                p = maths.sigmoid(margins[i])
+                g[i] = (p - label[i]) * weight
+                h[i] = max(p * (1.0 - p), _LEAST_HESSIAN) * weight
+        task = next_task(sync, 0)
+
+
+@kernel
+def softmax(
+    member,
+    members,
+    sync,
+    scores,  # (classes, rows) float64
+    labels,  # (rows,) float64, whole numbers below classes
+    weights,  # (rows,) float64, or empty for all ones
+    positive_weight,  # not used: one class is not more positive than another
+    gradients,  # (classes, rows) float32, out
+    hessians,  # (classes, rows) float32, out
+    scratch,  # (members, 2, lane) float64: highest margin and sum of a few rows
+):
+    """Write g = p - [label = class] and h = 2 p (1 - p), times the row's weight."""
+    classes = scores.shape[0]
+    rows = labels.size
+    lane = scratch.shape[2]
+    highest = scratch[member, 0]
+    total = scratch[member, 1]
+    task = next_task(sync, 0)
+    while task * lane < rows:
+        begin = task * lane
+        count = min(lane, rows - begin)
+        end = begin + count
+        highest[:count] = scores[0, begin:end]
+        total[:count] = 0.0
+        for k in range(1, classes):
+            margins = scores[k, begin:end]
+            for i in range(count):
+                highest[i] = max(highest[i], margins[i])
+        for k in range(classes):
+            margins = scores[k, begin:end]
+            for i in range(count):
+                total[i] += maths.exp(margins[i] - highest[i])
+        label = labels[begin:end]
+        for k in range(classes):
+            margins = scores[k, begin:end]
+            g = gradients[k, begin:end]
+            h = hessians[k, begin:end]
+            for i in range(count):
+                p = maths.exp(margins[i] - highest[i]) / total[i]
+                g[i] = p - (1.0 if label[i] == k else 0.0)
+                h[i] = max(2.0 * p * (1.0 - p), _LEAST_HESSIAN)
+            if weights.size > 0:
+                for i in range(count):
+                    g[i] *= weights[begin + i]
+                    h[i] = max(h[i] * weights[begin + i], _LEAST_HESSIAN)
+        task = next_task(sync, 0)
+
+
+@kernel
+def find_extent(
+    member,
+    members,
+    sync,
+    gradient_bits,  # (rows,) int32: the bits of the float32 gradients
+    hessian_bits,  # (rows,) int32
+    extent,  # (tasks, 2) int32, out: bits of the largest |g| and largest h
+):
+    """Write the largest |g| and h of each task.
+
+    The bits of non-negative floats are ordered as the floats are, and as integers the
+    compiler takes their maximum in vectors. Infinity and NaN come out as the largest.
+    """
+    rows = gradient_bits.size
+    task = next_task(sync, 0)
+    while task < extent.shape[0]:
+        begin = task * TASK_ROWS
+        largest_gradient = np.int32(0)
+        largest_hessian = np.int32(0)
+        end = min(begin + TASK_ROWS, rows)
+        for bits in gradient_bits[begin:end]:
+            largest_gradient = max(largest_gradient, bits & np.int32(0x7FFFFFFF))
+        for bits in hessian_bits[begin:end]:
+            largest_hessian = max(largest_hessian, bits & np.int32(0x7FFFFFFF))
+        extent[task, 0] = largest_gradient
+        extent[task, 1] = largest_hessian
+        task = next_task(sync, 0)
+
+
+@kernel
+def quantise(
+    member,
+    members,
+    sync,
+    gradients,  # (rows,) float32
+    hessians,  # (rows,) float32
+    gradient_scale,  # 1 / step, a power of two
+    hessian_scale,
+    packed,  # (rows,) int64, out: g in the high half, h in the low half
+    magnitudes,  # (tasks, 2) int64, out: sums of |g| and h in steps
+):
+    """Write each row's coarse gradient pair as one int64."""
+    rows = gradients.size
+    highest_gradient = (1 << COARSE_GRADIENT_BITS) - 1
+    highest_hessian = (1 << COARSE_HESSIAN_BITS) - 1
+    task = next_task(sync, 0)
+    while task < magnitudes.shape[0]:
+        begin = task * TASK_ROWS
+        gradient_sum = 0
+        hessian_sum = 0
+        end = min(begin + TASK_ROWS, rows)
+        own_gradients = gradients[begin:end]
+        own_hessians = hessians[begin:end]
+        own_packed = packed[begin:end]
+        for i in range(own_packed.size):
+            g = np.int64(np.rint(own_gradients[i] * gradient_scale))
+            h = np.int64(np.rint(own_hessians[i] * hessian_scale))
+            g = min(max(g, -highest_gradient), highest_gradient)
+            h = min(h, highest_hessian)
+            own_packed[i] = (g << 32) + h
+            gradient_sum += abs(g)
+            hessian_sum += h
+        magnitudes[task, 0] = gradient_sum
+        magnitudes[task, 1] = hessian_sum
+        task = next_task(sync, 0)
+
+
+@kernel
+def widen(
+    member,
+    members,
+    sync,
+    gradients,  # (rows,) float32
+    hessians,  # (rows,) float32
+    gradient_scale,  # 1 / step, a power of two
+    hessian_scale,
+    wide,  # (2, rows) int64, out
+):
+    """Write each row's fine gradient and hessian, for data where 18 bits are few."""
+    rows = gradients.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        begin = task * TASK_ROWS
+        end = min(begin + TASK_ROWS, rows)
+        own_gradients = gradients[begin:end]
+        own_hessians = hessians[begin:end]
+        wide_gradients = wide[0, begin:end]
+        wide_hessians = wide[1, begin:end]
+        for i in range(own_gradients.size):
+            wide_gradients[i] = np.int64(np.rint(own_gradients[i] * gradient_scale))
+            wide_hessians[i] = np.int64(np.rint(own_hessians[i] * hessian_scale))
+        task = next_task(sync, 0)

@@ -1,0 +1,219 @@
+"""Sums of gradients and hessians for each bin of each feature of a node.
+
+A histogram is two rows of int64, gradients and hessians, over the cells of all
+features, one feature after the other: its bins, then one cell for the missing if it
+has any. Integers make the sums exact in any order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import BLOCK_ROWS
+from hornbeam.kernels.sync import barrier, next_task, prefetch
+
+__all__ = ["build_histograms"]
+
+#: How many rows ahead codes and gradients are asked for (measured: 24 to 32 is best).
+_AHEAD = 28
+_LOW_HALF = 0xFFFFFFFF
+
+
+@inline
+def _ask_for_row(codes, packed, row, width):
+    """Prefetch a row's codes, both ends of it, and its gradients."""
+    prefetch(codes, row * width)
+    prefetch(codes, row * width + width - np.uint64(1))
+    prefetch(packed, row)
+
+
+@inline
+def _add_packed(codes, columns, features, rows, begin, end, packed, stride, sums):
+    """Add the packed pairs of ``rows[begin:end]`` to `sums`, `stride` cells a feature.
+
+    Four rows at a time: while one add waits for its cell, the others go on. Unsigned
+    indices spare the check for negative ones. The last rows are filled up with the
+    very last one at a value of zero.
+    """
+    width = np.uint64(features)
+    step = np.uint64(stride)
+    count = np.uint64(columns.size)
+    every = columns.size == features
+    last = end - 1
+    for i in range(begin, end, 4):
+        for ahead in range(i + _AHEAD, i + _AHEAD + 4):
+            _ask_for_row(codes, packed, np.uint64(rows[min(ahead, last)]), width)
+        row_0 = np.uint64(rows[i])
+        row_1 = np.uint64(rows[min(i + 1, last)])
+        row_2 = np.uint64(rows[min(i + 2, last)])
+        row_3 = np.uint64(rows[min(i + 3, last)])
+        value_0 = packed[row_0]
+        value_1 = packed[row_1] if i + 1 <= last else np.int64(0)
+        value_2 = packed[row_2] if i + 2 <= last else np.int64(0)
+        value_3 = packed[row_3] if i + 3 <= last else np.int64(0)
+        start_0 = row_0 * width
+        start_1 = row_1 * width
+        start_2 = row_2 * width
+        start_3 = row_3 * width
+        cell = np.uint64(0)
+        if every:
+            for f in range(count):
+                sums[cell + np.uint64(codes[start_0 + f])] += value_0
+                sums[cell + np.uint64(codes[start_1 + f])] += value_1
+                sums[cell + np.uint64(codes[start_2 + f])] += value_2
+                sums[cell + np.uint64(codes[start_3 + f])] += value_3
+                cell += step
+        else:
+            for j in range(count):
+                f = columns[j]
+                sums[cell + np.uint64(codes[start_0 + f])] += value_0
+                sums[cell + np.uint64(codes[start_1 + f])] += value_1
+                sums[cell + np.uint64(codes[start_2 + f])] += value_2
+                sums[cell + np.uint64(codes[start_3 + f])] += value_3
+                cell += step
+
+
+@inline
+def _flush(columns, offsets, stride, sums, gradients, hessians):
+    """Move the packed sums into the wide ones and leave zeros."""
+    for j in range(columns.size):
+        f = columns[j]
+        begin, end = offsets[f], offsets[f + np.uint64(1)]
+        own = sums[j * stride : j * stride + end - begin]
+        own_gradients = gradients[begin:end]
+        own_hessians = hessians[begin:end]
+        for b in range(own.size):
+            own_gradients[b] += own[b] >> 32
+            own_hessians[b] += own[b] & _LOW_HALF
+            own[b] = 0
+
+
+@inline
+def _add_unpacked(
+    codes, columns, offsets, features, rows, begin, end, packed, gradients, hessians
+):
+    """Add the rows' pairs straight to the wide sums: less to do for few rows."""
+    width = np.uint64(features)
+    for i in range(begin, end):
+        row = np.uint64(rows[i])
+        g = packed[row] >> 32
+        h = packed[row] & _LOW_HALF
+        for j in range(columns.size):
+            f = columns[j]
+            cell = np.uint64(offsets[f]) + np.uint64(codes[row * width + f])
+            gradients[cell] += g
+            hessians[cell] += h
+
+
+@inline
+def _add_wide(
+    codes, columns, offsets, features, rows, begin, end, wide, gradients, hessians
+):
+    """Add the rows' fine pairs, where the coarse ones would lose too much."""
+    width = np.uint64(features)
+    for i in range(begin, end):
+        row = np.uint64(rows[i])
+        ahead = np.uint64(rows[min(i + _AHEAD, end - 1)])
+        prefetch(codes, ahead * width)
+        g = wide[0, row]
+        h = wide[1, row]
+        for j in range(columns.size):
+            f = columns[j]
+            cell = np.uint64(offsets[f]) + np.uint64(codes[row * width + f])
+            gradients[cell] += g
+            hessians[cell] += h
+
+
+@kernel
+def build_histograms(
+    member,
+    members,
+    sync,
+    tasks,  # (tasks, 6) int64: slot, side, row begin and end, column begin and end
+    joins,  # (joins, 6) int64: slot, first and last slab, parent's slot or -1, cells
+    codes,  # (rows * features,) uint8 or uint16, row-major
+    columns,  # (columns,) uint64: the features to count, ascending
+    offsets,  # (features + 1,) int64: first cell of each feature
+    rows,  # (2, rows) uint32: the rows of each node lie together, on one of two sides
+    packed,  # (rows,) int64: coarse pairs; empty where the wide ones are used
+    wide,  # (2, rows) int64: fine pairs; (2, 0) where the packed ones are used
+    scratch,  # (members, columns of a task * stride) int64, zeros in and out
+    stride,  # cells a feature in scratch, more than its largest code
+    histograms,  # (slots, 2, cells) int64: where nodes and slabs are summed
+):
+    """Sum each task's rows into its slot; then add slabs up and take from parents.
+
+    A node of many rows is shared out: the first task sums into the node's own slot,
+    the others into slabs of their own, which a join adds to the node. Where the
+    parent's histogram is known, the join also takes the node's from it: what is left
+    there is the histogram of the node's sibling.
+    """
+    features = offsets.size - 1
+    task = next_task(sync, 0)
+    while task < tasks.shape[0]:
+        slot, side, begin, end = (
+            tasks[task, 0],
+            tasks[task, 1],
+            tasks[task, 2],
+            tasks[task, 3],
+        )
+        chosen = columns[tasks[task, 4] : tasks[task, 5]]
+        own_rows = rows[side]
+        gradients = histograms[slot, 0]
+        hessians = histograms[slot, 1]
+        for j in range(chosen.size):
+            first, last = offsets[chosen[j]], offsets[chosen[j] + np.uint64(1)]
+            gradients[first:last] = 0
+            hessians[first:last] = 0
+        if packed.size == 0:
+            _add_wide(
+                codes,
+                chosen,
+                offsets,
+                features,
+                own_rows,
+                begin,
+                end,
+                wide,
+                gradients,
+                hessians,
+            )
+        elif end - begin < stride:
+            _add_unpacked(
+                codes,
+                chosen,
+                offsets,
+                features,
+                own_rows,
+                begin,
+                end,
+                packed,
+                gradients,
+                hessians,
+            )
+        else:
+            sums = scratch[member]
+            for block in range(begin, end, BLOCK_ROWS):
+                stop = min(block + BLOCK_ROWS, end)
+                _add_packed(
+                    codes, chosen, features, own_rows, block, stop, packed, stride, sums
+                )
+                _flush(chosen, offsets, stride, sums, gradients, hessians)
+        task = next_task(sync, 0)
+    barrier(sync, members)
+    task = next_task(sync, 1)
+    while task < joins.shape[0]:
+        slot, first, last = joins[task, 0], joins[task, 1], joins[task, 2]
+        parent, begin, end = joins[task, 3], joins[task, 4], joins[task, 5]
+        for part in range(2):
+            own = histograms[slot, part, begin:end]
+            for slab in range(first, last):
+                other = histograms[slab, part, begin:end]
+                for c in range(own.size):
+                    own[c] += other[c]
+            if parent >= 0:
+                rest = histograms[parent, part, begin:end]
+                for c in range(own.size):
+                    rest[c] -= own[c]
+        task = next_task(sync, 1)

@@ -1,0 +1,65 @@
+"""The one decorator that turns a Python loop into a kernel.
+
+Numba's cache of a function does not see a change in a helper that lives in another
+file: after an upgrade it would run the old machine code. So each kernel carries a
+digest of all kernel files in its qualified name, which is part of the cache's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba import njit
+
+__all__ = ["COMPILED", "SOURCES_DIGEST", "inline", "kernel"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: False under NUMBA_DISABLE_JIT=1, where kernels run as the plain Python they are.
+COMPILED: bool = not numba.config.DISABLE_JIT
+
+_FLAGS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "boundscheck": None,
+    "fastmath": False,
+}
+
+
+def _digest_sources() -> str:
+    """Return eight hex digits that change when any file of this package changes."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+SOURCES_DIGEST: str = _digest_sources()
+
+
+def _compile(function: Function, **flags: Any) -> Function:
+    function.__qualname__ = f"{function.__qualname__}_{SOURCES_DIGEST}"
+    try:
+        compiled = njit(function, cache=True, **flags)
+    except RuntimeError as error:
+        # No folder can hold the cache (a read-only home, some containers): the kernel
+        # is then compiled anew in each process, which is slower but right.
+        logging.getLogger(__name__).debug("no cache for %s: %s", function, error)
+        compiled = njit(function, **flags)
+    return compiled  # type: ignore[no-any-return]
+
+
+def kernel(function: Function) -> Function:
+    """Return `function` compiled on first call, without the GIL, cached on disk."""
+    return _compile(function, **_FLAGS)
+
+
+def inline(function: Function) -> Function:
+    """Return a scalar formula that kernels call; the compiler folds it into them."""
+    return _compile(function, **_FLAGS)

@@ -1,0 +1,44 @@
+"""The sizes, sentinels and record types that kernels and their callers share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = [
+    "BLOCK_ROWS",
+    "COARSE_GRADIENT_BITS",
+    "COARSE_HESSIAN_BITS",
+    "SPLIT_DTYPE",
+    "SUM_BITS",
+    "TASK_ROWS",
+]
+
+#: Magnitude bits of a coarse gradient and of a coarse hessian. A sum over BLOCK_ROWS
+#: rows then fits a signed and an unsigned 32-bit half of one int64.
+COARSE_GRADIENT_BITS = 17
+COARSE_HESSIAN_BITS = 18
+
+#: Rows that may be added to a packed histogram before it is flushed to wide sums.
+BLOCK_ROWS = 1 << 14
+
+#: Magnitude bits of a sum over all rows in fixed point; one bit is left as margin.
+SUM_BITS = 62
+
+#: Rows of one task where a flat loop over rows is shared out among threads.
+TASK_ROWS = 1 << 14
+
+#: The best split of a node. A gain of zero or less means that there is none.
+SPLIT_DTYPE = np.dtype(
+    [
+        ("gain", np.float64),
+        ("left_gradient", np.int64),
+        ("left_hessian", np.int64),
+        ("total_gradient", np.int64),
+        ("total_hessian", np.int64),
+        ("feature", np.int32),
+        ("bin", np.int32),  # the last bin that goes left; -1: only the missing do
+        ("missing_left", np.int32),
+        ("padding", np.int32),
+    ],
+    align=True,
+)

@@ -1,0 +1,50 @@
+"""Counter-based draws: each depends on its own number, not on who draws it when."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels import maths
+from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.layout import TASK_ROWS
+from hornbeam.kernels.sync import next_task
+
+__all__ = ["draw_bits", "draw_rows"]
+
+
+@kernel
+def draw_rows(
+    member,
+    members,
+    sync,
+    threshold,  # a row is taken if its 32 bits are below this
+    stream,  # uint64: the tree
+    purpose,  # uint64
+    key,  # uint64: the seed
+    taken,  # (rows,) uint8, out
+):
+    """Write for each row whether it is in the sample."""
+    rows = taken.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        first = task * (TASK_ROWS // 4)
+        for quarter in range(first, min(first + TASK_ROWS // 4, (rows + 3) // 4)):
+            draw = maths.philox(np.uint64(quarter), stream, purpose, key)
+            for lane in range(4):
+                row = 4 * quarter + lane
+                if row < rows:
+                    taken[row] = draw[lane] < threshold
+        task = next_task(sync, 0)
+
+
+@kernel
+def draw_bits(
+    stream,  # uint64: the tree
+    purpose,  # uint64
+    key,  # uint64: the seed
+    bits,  # (items,) uint32, out
+):
+    """Write 32 random bits for each item."""
+    for i in range(bits.size):
+        draw = maths.philox(np.uint64(i // 4), stream, purpose, key)
+        bits[i] = draw[i % 4]

@@ -1,0 +1,202 @@
+"""The best split of a node, from its histogram."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels import maths
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.sync import next_task
+
+__all__ = ["find_splits"]
+
+#: The least hessian of a child: above zero, also where min_child_weight is zero.
+_TINY = np.finfo(np.float64).tiny
+
+
+@inline
+def _clipped_gain(gradient, hessian, reg_lambda, reg_alpha, max_delta_step):
+    weight = maths.leaf_weight(gradient, hessian, reg_lambda, reg_alpha, max_delta_step)
+    return maths.given_weight_gain(gradient, hessian, weight, reg_lambda, reg_alpha)
+
+
+@inline
+def _node_score(gradient, hessian, reg_lambda, reg_alpha, max_delta_step):
+    """Return what the node itself scores as a leaf."""
+    if hessian <= 0.0:
+        return 0.0
+    if max_delta_step == 0.0:
+        thresholded = maths.soft_threshold(gradient, reg_alpha)
+        return thresholded * thresholded / (hessian + reg_lambda)
+    return _clipped_gain(gradient, hessian, reg_lambda, reg_alpha, max_delta_step)
+
+
+@inline
+def _score_cuts(
+    sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, steps, rules, scores
+):
+    """Score the cuts that leave ``sums[k] + extra`` on the left; return the highest.
+
+    A cut that leaves too small a hessian on one side scores 0. The loops have no
+    branches, so that the compiler can work in vectors; so does the maximum, taken over
+    the bits: non-negative floats are ordered as their bits are.
+    """
+    gradient_step, hessian_step = steps[0], steps[1]
+    reg_lambda, reg_alpha, max_delta_step = rules[0], rules[1], rules[2]
+    least = max(rules[3], _TINY)
+    node_g = total_g * gradient_step
+    node_h = total_h * hessian_step
+    if max_delta_step == 0.0:
+        for k in range(count):
+            g = (sums_g[k] + extra_g) * gradient_step
+            h = (sums_h[k] + extra_h) * hessian_step
+            score = maths.split_score(
+                g, h, node_g - g, node_h - h, reg_lambda, reg_alpha
+            )
+            scores[k] = score if (h >= least) & (node_h - h >= least) else 0.0
+    else:
+        for k in range(count):
+            g = (sums_g[k] + extra_g) * gradient_step
+            h = (sums_h[k] + extra_h) * hessian_step
+            score = _clipped_gain(
+                g, h, reg_lambda, reg_alpha, max_delta_step
+            ) + _clipped_gain(
+                node_g - g, node_h - h, reg_lambda, reg_alpha, max_delta_step
+            )
+            score = max(score, 0.0)
+            scores[k] = score if (h >= least) & (node_h - h >= least) else 0.0
+    bits = scores.view(np.int64)
+    highest = np.int64(0)
+    for k in range(count):
+        highest = max(highest, bits[k])
+    return np.int64(highest).view(np.float64)
+
+
+@kernel
+def find_splits(
+    member,
+    members,
+    sync,
+    slots,  # (nodes,) int64: where each node's histogram is
+    histograms,  # (slots, 2, cells) int64
+    columns,  # (columns,) uint64: the features to look at, ascending
+    allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
+    offsets,  # (features + 1,) int64: first cell of each feature
+    bins,  # (features,) int64: cells less the one for the missing
+    steps,  # (2,) float64: value of one step of gradients and of hessians
+    rules,  # (4,) float64: lambda, alpha, max_delta_step, min_child_weight
+    scratch,  # (members, 4, most bins of a feature + 1) float64
+    block,  # features of one task
+    splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
+):
+    """Write the best split of each node among the features of each task.
+
+    Candidates come in XGBoost's order, and the first of equal ones wins: features
+    ascending; for each the bins upwards with the missing on the right; and, if rows
+    of the node miss the feature, downwards with the missing on the left. Empty bins
+    cut the rows as their neighbours do and are left out.
+    """
+    buffer = scratch[member]
+    sums_g = buffer[0].view(np.int64)
+    sums_h = buffer[1].view(np.int64)
+    bin_of = buffer[2].view(np.int64)
+    scores = buffer[3]
+    sums_g[0] = 0
+    sums_h[0] = 0
+    parts = splits.shape[1]
+    task = next_task(sync, 0)
+    while task < slots.size * parts:
+        node, part = task // parts, task % parts
+        gradients = histograms[slots[node], 0]
+        hessians = histograms[slots[node], 1]
+        total_g = np.int64(0)
+        total_h = np.int64(0)
+        for c in range(offsets[columns[0]], offsets[columns[0] + np.uint64(1)]):
+            total_g += gradients[c]
+            total_h += hessians[c]
+        best_score = 0.0
+        best_feature = -1
+        best_bin = 0
+        best_missing_left = 0
+        best_g = np.int64(0)
+        best_h = np.int64(0)
+        for j in range(part * block, min((part + 1) * block, columns.size)):
+            feature = np.int64(columns[j])
+            if allowed.size > 0 and allowed[node, feature] == 0:
+                continue
+            start = offsets[feature]
+            left_g = np.int64(0)
+            left_h = np.int64(0)
+            count = 0
+            for b in range(bins[feature]):
+                g = gradients[start + b]
+                h = hessians[start + b]
+                left_g += g
+                left_h += h
+                bin_of[count] = b
+                sums_g[count + 1] = left_g
+                sums_h[count + 1] = left_h
+                count += 1 if (g | h) != 0 else 0
+            highest = _score_cuts(
+                sums_g[1:],
+                sums_h[1:],
+                count,
+                np.int64(0),
+                np.int64(0),
+                total_g,
+                total_h,
+                steps,
+                rules,
+                scores,
+            )
+            if highest > best_score:
+                k = 0
+                while scores[k] != highest:
+                    k += 1
+                best_score = highest
+                best_feature = feature
+                best_bin = bin_of[k]
+                best_missing_left = 0
+                best_g = sums_g[k + 1]
+                best_h = sums_h[k + 1]
+            missing_g = total_g - left_g
+            missing_h = total_h - left_h
+            if (missing_g | missing_h) == 0:
+                continue
+            # Bin k and those above go right; those below and the missing go left.
+            highest = _score_cuts(
+                sums_g,
+                sums_h,
+                count,
+                missing_g,
+                missing_h,
+                total_g,
+                total_h,
+                steps,
+                rules,
+                scores,
+            )
+            if highest > best_score:
+                k = count - 1
+                while scores[k] != highest:
+                    k -= 1
+                best_score = highest
+                best_feature = feature
+                best_bin = bin_of[k] - 1
+                best_missing_left = 1
+                best_g = sums_g[k] + missing_g
+                best_h = sums_h[k] + missing_h
+        split = splits[node, part]
+        split.total_gradient = total_g
+        split.total_hessian = total_h
+        split.feature = best_feature
+        split.bin = best_bin
+        split.missing_left = best_missing_left
+        split.left_gradient = best_g
+        split.left_hessian = best_h
+        split.gain = 0.0
+        if best_feature >= 0:
+            split.gain = best_score - _node_score(
+                total_g * steps[0], total_h * steps[1], rules[0], rules[1], rules[2]
+            )
+        task = next_task(sync, 0)

@@ -1,0 +1,138 @@
+"""What lets several threads work inside one kernel: tasks, a barrier, a prefetch.
+
+Each is an LLVM instruction wrapped so that the kernel that calls it is still valid
+plain Python, where a team has one member.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+from hornbeam.kernels.jit import kernel
+
+__all__ = ["SYNC_SIZE", "ask_to_stop", "atomic_add", "barrier", "next_task", "prefetch"]
+
+# The shared words lie on cache lines of their own, eight int64 apart.
+_ARRIVED = 0
+_GENERATION = 8
+_STOP = 16
+_FIRST_COUNTER = 24
+#: int64 words that a team's shared array needs: room for three task counters.
+SYNC_SIZE = 48
+
+_SPINS_BEFORE_YIELD = 4000
+
+
+def _element_pointer(context: Any, builder: Any, array_type: Any, args: Any) -> Any:
+    array = context.make_array(array_type)(context, builder, args[0])
+    return builder.gep(array.data, [args[1]])
+
+
+@intrinsic
+def _atomic_add(typingctx, array, index, value):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        pointer = _element_pointer(context, builder, signature.args[0], args)
+        return builder.atomic_rmw("add", pointer, args[2], "seq_cst")
+
+    return types.int64(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def _prefetch(typingctx, array, index):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        byte_pointer = ir.IntType(8).as_pointer()
+        int32 = ir.IntType(32)
+        pointer = builder.bitcast(
+            _element_pointer(context, builder, signature.args[0], args), byte_pointer
+        )
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32]),
+            "llvm.prefetch.p0",
+        )
+        read, keep_in_all_caches, data = 0, 3, 1
+        flags = [int32(read), int32(keep_in_all_caches), int32(data)]
+        builder.call(function, [pointer, *flags])
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
+@intrinsic
+def _yield_processor(typingctx):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.IntType(32), []), name
+        )
+        builder.call(function, [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+def atomic_add(array: np.ndarray, index: int, value: int) -> int:
+    """Add `value` to the int64 `array[index]` at once; return what was there."""
+    before = array[index]
+    array[index] += value
+    return int(before)
+
+
+@overload(atomic_add)
+def _overload_atomic_add(array, index, value):  # type: ignore[no-untyped-def]
+    return lambda array, index, value: _atomic_add(array, index, value)
+
+
+def prefetch(array: np.ndarray, index: int) -> None:
+    """Ask for the cache line of `array[index]` (one dimension, uint64 index)."""
+
+
+@overload(prefetch)
+def _overload_prefetch(array, index):  # type: ignore[no-untyped-def]
+    return lambda array, index: _prefetch(array, index)
+
+
+def yield_processor() -> None:
+    """Let another thread run."""
+
+
+@overload(yield_processor)
+def _overload_yield_processor():  # type: ignore[no-untyped-def]
+    return lambda: _yield_processor()
+
+
+@kernel
+def next_task(sync: np.ndarray, phase: int) -> int:
+    """Return the number of the next task of this phase, 0 upwards."""
+    return atomic_add(sync, _FIRST_COUNTER + 8 * phase, 1)
+
+
+@kernel
+def barrier(sync: np.ndarray, members: int) -> None:
+    """Wait until all members of the team have come here, or one was asked to stop."""
+    if members == 1:
+        return
+    generation = atomic_add(sync, _GENERATION, 0)
+    if atomic_add(sync, _ARRIVED, 1) == members - 1:
+        atomic_add(sync, _ARRIVED, -members)
+        atomic_add(sync, _GENERATION, 1)
+        return
+    spins = 0
+    while atomic_add(sync, _GENERATION, 0) == generation:
+        spins += 1
+        if spins > _SPINS_BEFORE_YIELD:
+            if atomic_add(sync, _STOP, 0) != 0:
+                return
+            yield_processor()
+
+
+def ask_to_stop(sync: np.ndarray) -> None:
+    """Let the members that wait at a barrier go, because the others will not come."""
+    sync[_STOP] = 1

@@ -1,0 +1,45 @@
+"""From margins to predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels import maths
+from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.sync import next_task
+
+__all__ = ["sigmoid_rows", "softmax_rows"]
+
+_TASK = 1 << 12
+
+
+@kernel
+def sigmoid_rows(member, members, sync, values):  # (rows, outputs), in and out
+    """Replace each margin by its sigmoid."""
+    rows = values.shape[0]
+    task = next_task(sync, 0)
+    while task * _TASK < rows:
+        part = values[task * _TASK : min((task + 1) * _TASK, rows)]
+        for i in range(part.shape[0]):
+            for k in range(part.shape[1]):
+                part[i, k] = maths.sigmoid(np.float64(part[i, k]))
+        task = next_task(sync, 0)
+
+
+@kernel
+def softmax_rows(member, members, sync, values):  # (rows, classes), in and out
+    """Replace each row of margins by its softmax."""
+    rows = values.shape[0]
+    task = next_task(sync, 0)
+    while task * _TASK < rows:
+        part = values[task * _TASK : min((task + 1) * _TASK, rows)]
+        for i in range(part.shape[0]):
+            highest = np.float64(part[i, 0])
+            for k in range(1, part.shape[1]):
+                highest = max(highest, np.float64(part[i, k]))
+            total = 0.0
+            for k in range(part.shape[1]):
+                total += maths.exp(part[i, k] - highest)
+            for k in range(part.shape[1]):
+                part[i, k] = maths.exp(part[i, k] - highest) / total
+        task = next_task(sync, 0)

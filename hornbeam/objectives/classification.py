@@ -1,0 +1,105 @@
+"""Two classes by the logistic loss, several by the softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels import maths
+from hornbeam.kernels.gradients import softmax
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.transform import softmax_rows
+from hornbeam.objectives.base import Floats, Objective, register, weighted_means
+from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss
+from hornbeam.params import Parameters
+
+__all__ = ["BinaryLogistic", "BinaryMargin", "MostLikelyClass", "ClassProbabilities"]
+
+_SMALLEST_SHARE = 1e-6
+
+
+@register
+class BinaryLogistic(BoundedBaseScore):
+    """P(label = 1) of two classes."""
+
+    name = "binary:logistic"
+    default_metric = "logloss"
+
+
+@register
+class BinaryMargin(LogisticLoss):
+    """As binary:logistic, but predictions are margins, the base score too."""
+
+    name = "binary:logitraw"
+    default_metric = "logloss"
+
+    def to_margin(self, base_score: Floats) -> Floats:
+        return base_score
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        return margins
+
+
+class SoftmaxLoss(Objective):
+    """The negative log-likelihood of a class under the softmax of its margins."""
+
+    kernel = staticmethod(softmax)
+    default_metric = "mlogloss"
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        if parameters.num_class < 2:
+            raise ParameterError(
+                f"{self.name} needs num_class, the number of classes, as 2 or more; "
+                f"it is {parameters.num_class}"
+            )
+
+    @property
+    def n_outputs(self) -> int:
+        return self.parameters.num_class
+
+    def check_labels(self, labels: Floats) -> None:
+        classes = self.n_outputs
+        wrong = np.flatnonzero(
+            (labels < 0) | (labels >= classes) | (labels != np.floor(labels))
+        )
+        if wrong.size > 0:
+            row = int(wrong[0])
+            raise DataError(
+                f"label {labels[row]:g} in row {row} is not a class of {self.name} "
+                f"with num_class={classes}; labels must be whole numbers from 0 to "
+                f"{classes - 1}"
+            )
+
+    def estimate_base_score(self, labels: Floats, weights: Floats | None) -> Floats:
+        hits = labels == np.arange(self.n_outputs)[:, np.newaxis]
+        shares = weighted_means(hits.astype(np.float64), weights)
+        margins = np.array([maths.log(share + _SMALLEST_SHARE) for share in shares])
+        return margins - margins.sum() / margins.size
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        team.run(softmax_rows, team.members_for(8 * margins.size), margins)
+        return margins
+
+    def config(self) -> dict[str, dict[str, str]]:
+        return {"softmax_multiclass_param": {"num_class": str(self.n_outputs)}}
+
+
+@register
+class ClassProbabilities(SoftmaxLoss):
+    """The probability of each class."""
+
+    name = "multi:softprob"
+
+
+@register
+class MostLikelyClass(SoftmaxLoss):
+    """The number of the most likely class."""
+
+    name = "multi:softmax"
+
+    def to_output(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        return margins.argmax(axis=1).astype(margins.dtype)[:, np.newaxis]

@@ -1,0 +1,107 @@
+"""Squared error, and logistic regression of a probability."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels import maths
+from hornbeam.kernels.gradients import logistic, squared_error
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.transform import sigmoid_rows
+from hornbeam.objectives.base import Floats, Objective, register, weighted_means
+
+__all__ = ["LogisticLoss", "Probability", "SquaredError"]
+
+#: XGBoost's bounds of a probability whose logarithm is taken.
+_LEAST_PROBABILITY = 1e-6
+#: A weight of positives nearer to 1 than this counts as 1.
+_WEIGHT_TOLERANCE = 1e-6
+
+
+def weighs_positives(scale_pos_weight: float) -> bool:
+    """Whether scale_pos_weight changes anything."""
+    return abs(scale_pos_weight - 1.0) > _WEIGHT_TOLERANCE
+
+
+class NewtonStart(Objective):
+    """An objective whose base score weighs positives by one Newton step from 0."""
+
+    def estimate_base_score(self, labels: Floats, weights: Floats | None) -> Floats:
+        if not weighs_positives(self.parameters.scale_pos_weight):
+            return weighted_means(labels[np.newaxis], weights)
+        scores = np.zeros((1, labels.size))
+        gradients = np.empty((1, labels.size), np.float32)
+        hessians = np.empty((1, labels.size), np.float32)
+        team = Team(1)
+        self.write_gradients(team, scores, labels, weights, gradients, hessians)
+        both = np.concatenate([gradients, hessians]).astype(np.float64)
+        gradient, hessian = weighted_means(both, None) * labels.size
+        margin = np.array([[-gradient / max(hessian, 1e-6)]])
+        return self.transform(team, margin)[0]
+
+
+@register
+class SquaredError(NewtonStart):
+    """(margin - label)**2 / 2."""
+
+    name = "reg:squarederror"
+    default_metric = "rmse"
+    kernel = staticmethod(squared_error)
+
+
+class LogisticLoss(NewtonStart):
+    """The negative log-likelihood of a label in [0, 1] under sigmoid(margin)."""
+
+    kernel = staticmethod(logistic)
+
+    def check_labels(self, labels: Floats) -> None:
+        outside = np.flatnonzero((labels < 0.0) | (labels > 1.0))
+        if outside.size > 0:
+            row = int(outside[0])
+            raise DataError(
+                f"label {labels[row]:g} in row {row} is outside [0, 1], the range of "
+                f"{self.name}; code the two classes as 0 and 1, or choose "
+                "'multi:softprob' for more classes or 'reg:squarederror' for amounts"
+            )
+
+    def to_margin(self, base_score: Floats) -> Floats:
+        # In XGBoost's float32 steps, so that its sums of our trees begin alike.
+        p = np.clip(base_score, _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY)
+        odds_against = np.float32(1.0) / p.astype(np.float32) - np.float32(1.0)
+        margins = [-np.float32(maths.log(float(odds))) for odds in odds_against]
+        return np.array(margins, np.float64)
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        team.run(sigmoid_rows, team.members_for(8 * margins.size), margins)
+        return margins
+
+
+class BoundedBaseScore(LogisticLoss):
+    """A logistic loss, for which base_score must be a probability."""
+
+    _OPEN: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters)
+        given = parameters.base_score
+        if given is None:
+            return
+        low, high = self._OPEN
+        for value in np.atleast_1d(given):
+            if not low < value < high:
+                raise ParameterError(
+                    f"base_score={value:g} must be above 0 and below 1 for {self.name}:"
+                    " it is a probability"
+                )
+
+
+@register
+class Probability(BoundedBaseScore):
+    """Logistic regression of a share, reported by its root mean squared error."""
+
+    name = "reg:logistic"
+    default_metric = "rmse"
