@@ -66,7 +66,7 @@ types: $(INSTALLED)  ## check the types
 
 .PHONY: bench
 bench: $(BENCH_INSTALLED)  ## compare with XGBoost, LightGBM and others (many minutes)
-	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python -m benchmarks.fit
 
 .PHONY: clean
 clean:  ## remove .venv, caches and everything else that was made here

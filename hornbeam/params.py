@@ -129,8 +129,7 @@ class Parameters:
     num_target: int = parameter(1, low=1, help="columns of the label")
     base_score: float | tuple[float, ...] | None = parameter(
         None,
-        help="prediction before the first tree, one for all or one an output; "
-        "estimated from the labels if not given",
+        help="prediction before the first tree, estimated if not given",
     )
     scale_pos_weight: float = parameter(
         1.0, low=0, help="weight of rows with label 1, times their own"

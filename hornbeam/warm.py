@@ -1,0 +1,49 @@
+"""Compiling ahead of time, so that the first fit need not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.training import train
+
+__all__ = ["warmup"]
+
+# Together these reach every kernel that a fit or a prediction may call.
+_FITS: tuple[dict[str, Any], ...] = (
+    {"objective": "reg:squarederror", "grow_policy": "lossguide", "max_bin": 300},
+    {"objective": "binary:logistic", "eval_metric": ["logloss", "error", "auc"]},
+    {"objective": "binary:logistic", "eval_metric": ["aucpr", "rmse", "mae"]},
+    {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
+    {"objective": "multi:softmax", "num_class": 3, "eval_metric": "mlogloss"},
+)
+_SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
+
+
+def warmup() -> None:
+    """Compile the kernels, or load them where they were compiled before.
+
+    It takes seconds in a new installation, and far less than one later. A program
+    that must answer quickly calls it at its start; an image of a container, when it
+    is built.
+    """
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        X = rng.normal(size=(600, 4)).astype(dtype)
+        X[::7, 1] = np.nan
+        for params in _FITS:
+            y = rng.integers(max(2, params.get("num_class", 0)), size=len(X))
+            for weight in (None, rng.uniform(size=len(X))):
+                matrix = DMatrix(X, y, weight=weight)
+                booster = train(
+                    {**params, **(_SAMPLED if weight is not None else {})},
+                    matrix,
+                    2,
+                    evals=[(matrix, "data")],
+                    verbose_eval=False,
+                )
+                booster.predict(matrix)
+                booster.predict(matrix, pred_leaf=True)
+                booster.inplace_predict(X)

@@ -1,0 +1,320 @@
+"""The command line, run as a person runs it: in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import hornbeam
+
+
+def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "hornbeam", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+    )
+
+
+def hornbeam_says(*arguments: object) -> str:
+    process = command(*arguments)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Rows to train on as Parquet, rows to judge by as CSV, and a model of them."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    for name, rows in (("train", 300), ("valid", 100)):
+        x = rng.normal(size=(3, rows))
+        x[1, ::9] = np.nan
+        table = pa.table(
+            {
+                "late": x[0] + 0.1 * x[2] > 0,
+                "hour": pa.array(x[0]),
+                "wind": pa.array(x[1], from_pandas=True),
+                "seats": pa.array(np.rint(x[2] * 9).astype(np.int64)),
+                "weight": np.ones(rows),
+            }
+        )
+        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+        pyarrow.csv.write_csv(table, folder / f"{name}.csv")
+    (folder / "params.toml").write_text(
+        'objective = "binary:logistic"\nmax_depth = 3\n'
+    )
+    (folder / "params.json").write_text('{"eval_metric": ["auc", "logloss"]}')
+    process = command(*training(folder))
+    assert process.returncode == 0, process.stderr
+    (folder / "said").write_text(process.stderr)
+    return folder
+
+
+def training(folder: Path, *more: object, model: str = "model.ubj") -> list[object]:
+    return [
+        *("train", folder / "train.parquet", "--target", "late", "--weight", "weight"),
+        *("--model", folder / model, "--rounds", 20, "--valid", folder / "valid.csv"),
+        *("--params", folder / "params.toml", "--params", folder / "params.json"),
+        *("eta=0.2", *more),
+    ]
+
+
+@pytest.fixture(scope="module")
+def model(folder) -> Path:
+    return folder / "model.ubj"
+
+
+@pytest.fixture(scope="module")
+def booster(model) -> hornbeam.Booster:
+    return hornbeam.Booster(model_file=model)
+
+
+def test_a_pipe_gets_quiet_lines(folder):
+    lines = (folder / "said").read_text().splitlines()
+    assert [line.split("  ")[0] for line in lines[:-1]] == [
+        "round 10/20",
+        "round 20/20",
+    ]
+    assert "valid-auc:" in lines[0]
+    assert lines[-1].startswith("20 rounds on 300 rows and 3 columns in ")
+
+
+def test_a_model_is_that_of_the_library(folder, booster):
+    table = pyarrow.parquet.read_table(folder / "train.parquet")
+    features = table.select(["hour", "wind", "seats"])
+    label = table.column("late").cast(pa.float64()).to_numpy()
+    matrix = hornbeam.DMatrix(features, label, weight=np.ones(300))
+    params = {"objective": "binary:logistic", "max_depth": 3, "eta": 0.2}
+    twin = hornbeam.train(params, matrix, 20)
+    np.testing.assert_array_equal(booster.predict(matrix), twin.predict(matrix))
+
+
+def test_the_model_is_the_same_on_any_number_of_threads(folder, booster):
+    command(*training(folder, "nthread=3", model="again.ubj"))
+    again = hornbeam.Booster(model_file=folder / "again.ubj")
+    assert again.digest() == booster.digest()
+
+
+def test_predictions_go_to_standard_output_and_files(folder, model, booster):
+    names = ["hour", "wind", "seats"]
+    table = pyarrow.csv.read_csv(folder / "valid.csv").select(names)
+    expected = booster.predict(hornbeam.DMatrix(table))
+    said = hornbeam_says("predict", folder / "valid.csv", "--model", model)
+    assert said.splitlines()[0] == '"prediction"'
+    np.testing.assert_array_equal(np.float32(said.splitlines()[1:]), expected)
+    for ending, read in (
+        ("csv", pyarrow.csv.read_csv),
+        ("parquet", pyarrow.parquet.read_table),
+    ):
+        out = folder / f"out.{ending}"
+        hornbeam_says(
+            "predict", folder / "valid.parquet", "--model", model, "--output", out
+        )
+        written = read(out).column("prediction").to_numpy().astype(np.float32)
+        np.testing.assert_array_equal(written, expected)
+
+
+def test_margins(folder, model):
+    plain, margins = (
+        np.float64(
+            hornbeam_says(
+                "predict", folder / "valid.csv", "--model", model, *more
+            ).split()[1:]
+        )
+        for more in ((), ("--margin",))
+    )
+    np.testing.assert_allclose(plain, 1 / (1 + np.exp(-margins)), rtol=1e-5)
+
+
+def test_several_classes_are_several_columns(folder):
+    out = folder / "classes.json"
+    command(
+        *("train", folder / "train.csv", "--target", "late", "--model", out),
+        *("--rounds", 2, "objective=multi:softprob", "num_class=2"),
+    )
+    said = hornbeam_says("predict", folder / "valid.csv", "--model", out)
+    assert said.splitlines()[0] == '"prediction_0","prediction_1"'
+
+
+def test_evaluate_prints_a_metric_a_line(folder, model, booster):
+    data = (folder / "valid.csv", "--model", model, "--target", "late")
+    said = hornbeam_says("evaluate", *data, "--metric", "auc", "--metric", "error@0.3")
+    scores = dict(line.split("\t") for line in said.splitlines())
+    assert list(scores) == ["auc", "error@0.3"]
+    assert float(scores["auc"]) > 0.9
+    assert hornbeam_says("evaluate", *data).startswith("logloss\t")
+
+
+def test_inspect_tells_what_is_inside(model, booster):
+    said = dict(
+        line.split("\t") for line in hornbeam_says("inspect", model).splitlines()
+    )
+    assert said["rounds"] == said["trees"] == "20"
+    assert said["objective"] == "binary:logistic"
+    assert said["digest"] == booster.digest()
+    assert (said["max_depth"], said["learning_rate"]) == ("3", "0.2")
+    assert float(said["hour"]) > float(said["seats"])
+    assert int(said["deepest leaf"]) <= 3
+
+
+def test_early_stopping_keeps_the_best_rounds_in_mind(folder):
+    out = folder / "early.ubj"
+    process = command(
+        *training(folder, "--early-stopping", 1, "eta=0.2", model=out.name)
+    )
+    assert process.returncode == 0, process.stderr
+    assert "best score 0." in process.stderr
+    best = int(hornbeam.Booster(model_file=out).attr("best_iteration"))
+    said = hornbeam_says("predict", folder / "valid.csv", "--model", out)
+    table = pyarrow.csv.read_csv(folder / "valid.csv").select(["hour", "wind", "seats"])
+    expected = hornbeam.Booster(model_file=out).predict(
+        hornbeam.DMatrix(table), iteration_range=(0, best + 1)
+    )
+    np.testing.assert_array_equal(np.float32(said.splitlines()[1:]), expected)
+
+
+def test_a_terminal_gets_a_bar_and_tables(folder, model):
+    for arguments, shown in (
+        (training(folder, model="bar.ubj"), "20/20"),
+        (["inspect", model], "Importance (gain)"),
+    ):
+        reader, writer = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hornbeam", *map(str, arguments)],
+            stdout=writer,
+            stderr=writer,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+        )
+        os.close(writer)
+        text = read_all(reader)
+        assert process.wait() == 0, text
+        assert shown in text
+
+
+def read_all(reader: int) -> str:
+    """Return what comes out of a terminal until the last writer has left it."""
+    parts = []
+    while True:
+        try:
+            part = os.read(reader, 1 << 16)
+        except OSError:
+            part = b""
+        if not part:
+            os.close(reader)
+            return b"".join(parts).decode()
+        parts.append(part)
+
+
+def test_help_lists_the_parameters():
+    said = hornbeam_says("train", "--help")
+    assert "learning_rate, eta" in said
+    assert hornbeam.__version__ in hornbeam_says("version")
+
+
+TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--rounds", 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*TRAIN, "max_dept=3"], "did you mean 'max_depth'"),
+        ([*TRAIN, "max_depth=-1"], "max_depth must be 0 or more"),
+        ([*TRAIN, "depth"], "neither key=value nor"),
+        ([*TRAIN, "--params", "absent.json"], "absent.json"),
+        (
+            [*TRAIN, "--params", "broken.json"],
+            "cannot read parameters from broken.json",
+        ),
+        ([*TRAIN, "--params", "list.json"], "must hold one object"),
+        ([*TRAIN, "--early-stopping", 3], "pass --valid"),
+        (
+            [*TRAIN, "--weight", "wait"],
+            "train.csv has no column 'wait'; it has late, hour",
+        ),
+        ([*TRAIN, "--drop", "wait"], "has no column 'wait'"),
+        ([*TRAIN, "objective=binary"], "'binary'"),
+        (
+            ["train", "train.csv", "--target", "lat", "--model", "new.ubj"],
+            "column 'lat'",
+        ),
+        (
+            ["train", "absent.csv", "--target", "late", "--model", "new.ubj"],
+            "absent.csv",
+        ),
+        (
+            ["train", "train.xls", "--target", "late", "--model", "new.ubj"],
+            "must end in",
+        ),
+        (["train", "words.csv", "--target", "late", "--model", "new.ubj"], "'city'"),
+        (
+            ["train", "words.csv", "--target", "city", "--model", "new.ubj"],
+            "not numbers",
+        ),
+        (
+            ["train", "train.csv", "--target", "late", "--model", "new.bin"],
+            "must end in",
+        ),
+        (
+            ["train", "train.csv", "--target", "late", "--model", "no/a.ubj"],
+            "no folder",
+        ),
+        (["predict", "words.csv", "--model", "model.ubj"], "no column 'hour'"),
+        (["predict", "valid.csv", "--model", "absent.ubj"], "absent.ubj"),
+        (["predict", "valid.csv", "--model", "broken.json"], "model"),
+        (
+            ["predict", "torn.parquet", "--model", "model.ubj"],
+            "cannot read torn.parquet",
+        ),
+        (
+            ["evaluate", "valid.csv", "--model", "model.ubj", "--target", "x"],
+            "column 'x'",
+        ),
+        (["inspect", "model.ubj", "--importance", "size"], "size"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, folder):
+    (folder / "broken.json").write_text("{")
+    (folder / "list.json").write_text("[1]")
+    (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
+    (folder / "words.csv").write_text("late,city\n1,Rome\n0,Oslo\n")
+    process = command(*arguments, cwd=folder)
+    assert process.returncode == 2
+    assert process.stdout == ""
+    assert process.stderr.count("\n") == 1, process.stderr
+    assert process.stderr.startswith("hornbeam: ")
+    assert message in process.stderr
+    assert not (folder / "new.ubj").exists()
+
+
+def test_a_missing_extra_is_one_line_too():
+    code = (
+        "import sys; sys.modules['typer'] = None; "
+        "from hornbeam.__main__ import main; main()"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert process.returncode == 2
+    assert process.stderr.count("\n") == 1
+    assert 'pip install "hornbeam[cli]"' in process.stderr
+
+
+def test_parameters_from_json_may_be_lists(folder, model):
+    config = json.loads((folder / "params.json").read_text())
+    said = dict(
+        line.split("\t") for line in hornbeam_says("inspect", model).splitlines()
+    )
+    assert said["eval_metric"] == str(config["eval_metric"])

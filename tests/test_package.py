@@ -1,0 +1,76 @@
+"""The public face: its names, and what importing it costs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import hornbeam
+
+HEAVY = {
+    "lightgbm",
+    "llvmlite",
+    "matplotlib",
+    "numba",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "rich",
+    "scipy",
+    "sklearn",
+    "typer",
+    "xgboost",
+}
+
+
+def run(code: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return process.stdout
+
+
+def test_all_is_sorted_and_there():
+    assert hornbeam.__all__ == sorted(hornbeam.__all__)
+    assert set(hornbeam.__all__) <= set(dir(hornbeam))
+
+
+@pytest.mark.parametrize("name", hornbeam.__all__)
+def test_every_name_is_documented(name):
+    value = getattr(hornbeam, name)
+    assert value.__name__ == name
+    assert inspect.getdoc(value)
+
+
+def test_all_holds_every_public_class_of_callbacks_and_errors():
+    from hornbeam import callbacks, errors
+
+    inside = {"CallbackContainer", "EvalsLog", "require"}
+    offered = {*callbacks.__all__, *errors.__all__} - inside
+    assert offered <= set(hornbeam.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Boster'"):
+        _ = hornbeam.Boster
+
+
+def test_the_version_is_the_installed_one():
+    assert hornbeam.__version__ == importlib.metadata.version("hornbeam")
+
+
+def test_import_loads_nothing_heavy():
+    code = "import sys, hornbeam; print(*sys.modules)"
+    assert not HEAVY & {name.split(".")[0] for name in run(code).split()}
+
+
+def test_import_takes_no_time():
+    code = (
+        "import numpy; from time import perf_counter as now; start = now(); "
+        "import hornbeam; print(now() - start)"
+    )
+    assert min(float(run(code)) for _ in range(3)) <= 0.1

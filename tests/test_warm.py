@@ -1,0 +1,46 @@
+"""After the warm-up nothing is left to compile."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+
+import hornbeam
+from hornbeam import kernels
+from hornbeam.kernels.jit import COMPILED
+
+
+def compiled() -> dict[str, int]:
+    """Return how many variants of each kernel there are in this process."""
+    counts = {}
+    for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if hasattr(value, "signatures"):
+                counts[f"{module.name}.{name}"] = len(value.signatures)
+    return counts
+
+
+FITS = [
+    {"objective": "reg:squarederror", "max_leaves": 8, "grow_policy": "lossguide"},
+    {"objective": "binary:logistic", "subsample": 0.5, "eval_metric": "auc"},
+    {"objective": "multi:softprob", "num_class": 3, "colsample_bylevel": 0.5},
+]
+
+
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("params", FITS, ids=lambda params: params["objective"])
+def test_a_fit_after_the_warm_up_compiles_nothing(params, dtype):
+    hornbeam.warmup()
+    before = compiled()
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 5)).astype(dtype)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    y = rng.integers(params.get("num_class", 2), size=len(X))
+    matrix = hornbeam.DMatrix(X, y, weight=rng.uniform(size=len(X)))
+    booster = hornbeam.train(params, matrix, 3, evals=[(matrix, "data")])
+    booster.predict(hornbeam.DMatrix(X))
+    assert compiled() == before
