@@ -1,0 +1,648 @@
+"""Estimators for scikit-learn: the learner behind `fit` and `predict`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.callbacks import EvalsLog, TrainingCallback
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.errors import DataError, ModelFileError, ParameterError, require
+from hornbeam.kernels.team import lease
+from hornbeam.objectives.base import create
+from hornbeam.params import Parameters
+from hornbeam.training import train
+
+require("sklearn", "sklearn", "an estimator of Hornbeam")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import assert_all_finite, check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+__all__ = ["HornbeamClassifier", "HornbeamRegressor"]
+
+#: Takes labels and predictions, and sample_weight by name where there are weights.
+ObjectiveFunction: TypeAlias = Callable[..., tuple[Any, Any]]
+MetricFunction: TypeAlias = Callable[..., float]
+IterationRange: TypeAlias = tuple[int, int]
+
+# The estimators' own parameters; all others are the learner's.
+_OWN = {"n_estimators", "missing", "importance_type", "early_stopping_rounds"}
+_OWN |= {"callbacks", "objective", "eval_metric", "random_state"}
+
+# Objectives whose predictions are no probabilities, and those that have them instead.
+_PROBABILITIES = {
+    "binary:logitraw": "binary:logistic",
+    "multi:softmax": "multi:softprob",
+}
+
+# The attribute by which XGBoost marks a model file as an estimator's.
+_MARK = "scikit_learn"
+
+
+class _Estimator(BaseEstimator):
+    """What the regressor and the classifier share.
+
+    Parameters left at None take the learner's default.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_depth: int | None = None,
+        max_leaves: int | None = None,
+        max_bin: int | None = None,
+        grow_policy: str | None = None,
+        learning_rate: float | None = None,
+        n_estimators: int = 100,
+        verbosity: int | None = None,
+        objective: str | ObjectiveFunction | None = None,
+        booster: str | None = None,
+        tree_method: str | None = None,
+        n_jobs: int | None = None,
+        gamma: float | None = None,
+        min_child_weight: float | None = None,
+        max_delta_step: float | None = None,
+        subsample: float | None = None,
+        sampling_method: str | None = None,
+        colsample_bytree: float | None = None,
+        colsample_bylevel: float | None = None,
+        colsample_bynode: float | None = None,
+        reg_alpha: float | None = None,
+        reg_lambda: float | None = None,
+        scale_pos_weight: float | None = None,
+        base_score: float | Sequence[float] | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        missing: float = math.nan,
+        num_parallel_tree: int | None = None,
+        importance_type: str | None = None,
+        device: str | None = None,
+        validate_parameters: bool | None = None,
+        multi_strategy: str | None = None,
+        eval_metric: str | Sequence[str] | MetricFunction | None = None,
+        early_stopping_rounds: int | None = None,
+        callbacks: Sequence[TrainingCallback] | None = None,
+    ) -> None:
+        self.max_depth = max_depth
+        self.max_leaves = max_leaves
+        self.max_bin = max_bin
+        self.grow_policy = grow_policy
+        self.learning_rate = learning_rate
+        self.n_estimators = n_estimators
+        self.verbosity = verbosity
+        self.objective = objective
+        self.booster = booster
+        self.tree_method = tree_method
+        self.n_jobs = n_jobs
+        self.gamma = gamma
+        self.min_child_weight = min_child_weight
+        self.max_delta_step = max_delta_step
+        self.subsample = subsample
+        self.sampling_method = sampling_method
+        self.colsample_bytree = colsample_bytree
+        self.colsample_bylevel = colsample_bylevel
+        self.colsample_bynode = colsample_bynode
+        self.reg_alpha = reg_alpha
+        self.reg_lambda = reg_lambda
+        self.scale_pos_weight = scale_pos_weight
+        self.base_score = base_score
+        self.random_state = random_state
+        self.missing = missing
+        self.num_parallel_tree = num_parallel_tree
+        self.importance_type = importance_type
+        self.device = device
+        self.validate_parameters = validate_parameters
+        self.multi_strategy = multi_strategy
+        self.eval_metric = eval_metric
+        self.early_stopping_rounds = early_stopping_rounds
+        self.callbacks = callbacks
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+    # What the two do differently
+
+    def _learn_targets(self, y: Any) -> None:
+        """Take note of what the targets are, before they become labels."""
+
+    def _labels(self, y: Any) -> Any:
+        """Return targets as the labels that the learner takes."""
+        return np.array(y.tolist()) if y.dtype == object else y
+
+    def _loss(self) -> dict[str, Any]:
+        """Return the parameters that name the loss."""
+        return {} if callable(self.objective) else {"objective": self.objective}
+
+    def _mark(self) -> dict[str, Any]:
+        """Return what a model file says of the estimator."""
+        return {"_estimator_type": self.__sklearn_tags__().estimator_type}
+
+    def _take_model(self, booster: Booster, mark: dict[str, Any]) -> None:
+        """Take from a loaded model what `_learn_targets` takes from targets."""
+
+    # Training
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        base_margin: Any = None,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        verbose: bool | int | None = True,
+        xgb_model: Booster | str | os.PathLike[str] | _Estimator | None = None,
+        sample_weight_eval_set: Sequence[Any] | None = None,
+        base_margin_eval_set: Sequence[Any] | None = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X
+            Features: an array, a frame or a sparse matrix, missing as `missing`.
+        y
+            Targets.
+        sample_weight
+            How much each row counts.
+        base_margin
+            Where boosting starts from, for each row.
+        eval_set
+            Pairs of features and targets to evaluate on, called ``validation_0`` and
+            so on. Early stopping watches the last.
+        verbose
+            Whether to print the scores of each round, or of every so many rounds.
+        xgb_model
+            A model to go on from: an estimator, a booster or a file.
+        sample_weight_eval_set, base_margin_eval_set
+            The weights and margins of `eval_set`, one for each pair.
+        """
+        if y is None:
+            raise DataError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None"
+            )
+        X = self._checked(X, reset=True)
+        y = _column(y)
+        check_consistent_length(X, y)
+        self._learn_targets(y)
+        dtrain = self._matrix(X, y, sample_weight, base_margin)
+        evals = self._evals(eval_set, sample_weight_eval_set, base_margin_eval_set)
+        if isinstance(xgb_model, _Estimator):
+            xgb_model = xgb_model.get_booster()
+        history: EvalsLog = {}
+        self._booster = train(
+            self._learner_parameters(),
+            dtrain,
+            self.n_estimators,
+            evals=evals,
+            obj=_objective_of(self.objective),
+            custom_metric=_metric_of(self.eval_metric),
+            early_stopping_rounds=self.early_stopping_rounds,
+            evals_result=history,
+            verbose_eval=verbose,
+            xgb_model=xgb_model,
+            callbacks=self.callbacks,
+        )
+        self._history = history
+        return self
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Return features that fit the columns of training, or set those columns.
+
+        Frames are left as they are, with the precision of each column.
+        """
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            skip_check_array=hasattr(X, "columns"),
+            accept_sparse="csr",
+            ensure_all_finite=False,  # the matrix looks, and knows what is missing
+            ensure_min_samples=1 if reset else 0,
+        )
+
+    def _matrix(self, X: Any, y: Any, weight: Any, base_margin: Any) -> DMatrix:
+        return DMatrix(
+            X,
+            self._labels(y),
+            weight=weight,
+            base_margin=base_margin,
+            missing=self.missing,
+            nthread=self.n_jobs,
+        )
+
+    def _evals(
+        self,
+        eval_set: Sequence[tuple[Any, Any]] | None,
+        weights: Sequence[Any] | None,
+        margins: Sequence[Any] | None,
+    ) -> list[tuple[DMatrix, str]]:
+        pairs = list(eval_set or ())
+        if not all(_is_pair(pair) for pair in pairs):
+            raise DataError("eval_set must be a list of pairs (X, y)")
+        weights = _one_a_pair(weights, len(pairs), "sample_weight_eval_set")
+        margins = _one_a_pair(margins, len(pairs), "base_margin_eval_set")
+        evals: list[tuple[DMatrix, str]] = []
+        for (X, y), weight, margin in zip(pairs, weights, margins, strict=True):
+            X = self._checked(X, reset=False)
+            matrix = self._matrix(X, _column(y), weight, margin)
+            evals.append((matrix, f"validation_{len(evals)}"))
+        return evals
+
+    def _learner_parameters(self) -> dict[str, Any]:
+        params = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in _OWN
+        }
+        params["seed"] = _seed(self.random_state)
+        if not callable(self.eval_metric):
+            params["eval_metric"] = self.eval_metric
+        return params | self._loss()
+
+    # Prediction
+
+    def get_booster(self) -> Booster:
+        """Return the trained model."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet; call fit first"
+            )
+        return self._booster
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_booster")
+
+    def _predicted(
+        self,
+        X: Any,
+        predict_type: str,
+        validate_features: bool,
+        base_margin: Any,
+        iteration_range: IterationRange | None,
+    ) -> npt.NDArray[np.float32]:
+        booster = self.get_booster()
+        return booster.inplace_predict(
+            self._checked(X, reset=False) if validate_features else X,
+            iteration_range=self._rounds(iteration_range),
+            predict_type=predict_type,
+            missing=self.missing,
+            validate_features=False,
+            base_margin=base_margin,
+        )
+
+    def _rounds(self, iteration_range: IterationRange | None) -> IterationRange:
+        """Return the rounds to predict with: up to the best, if training found one."""
+        if iteration_range is not None:
+            return iteration_range
+        best = self.get_booster().attr("best_iteration")
+        return (0, 0) if best is None else (0, int(best) + 1)
+
+    def apply(
+        self, X: Any, iteration_range: IterationRange | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Return the leaf of each row in each tree."""
+        booster = self.get_booster()
+        matrix = DMatrix(
+            self._checked(X, reset=False), missing=self.missing, nthread=self.n_jobs
+        )
+        return booster.predict(
+            matrix,
+            pred_leaf=True,
+            validate_features=False,
+            iteration_range=self._rounds(iteration_range),
+        )
+
+    # What training found
+
+    def evals_result(self) -> EvalsLog:
+        """Return the scores on `eval_set`, by data set and metric, one a round."""
+        self.get_booster()
+        if not self._history:
+            raise DataError("nothing was evaluated; pass eval_set to fit")
+        return self._history
+
+    @property
+    def best_iteration(self) -> int:
+        """The round with the best score, if training stopped early."""
+        return int(self._best("best_iteration"))
+
+    @property
+    def best_score(self) -> float:
+        """The best score, if training stopped early."""
+        return float(self._best("best_score"))
+
+    def _best(self, attribute: str) -> str:
+        value = self.get_booster().attr(attribute)
+        if value is None:
+            raise AttributeError(
+                f"{attribute} is there after early stopping only; set "
+                "early_stopping_rounds and pass eval_set to fit"
+            )
+        return value
+
+    @property
+    def feature_importances_(self) -> npt.NDArray[np.float64]:
+        """Importance of each feature, `importance_type`, with sum 1."""
+        booster = self.get_booster()
+        scores = booster.get_score(importance_type=self.importance_type or "gain")
+        names = booster.feature_names or [f"f{i}" for i in range(self.n_features_in_)]
+        importances = np.array([scores.get(name, 0.0) for name in names], np.float64)
+        total = importances.sum()
+        return importances / total if total > 0 else importances
+
+    def get_num_boosting_rounds(self) -> int:
+        """Return how many rounds `fit` asks for."""
+        return self.n_estimators
+
+    # Files
+
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
+        """Save the model, marked as an estimator's, as ``.json`` or ``.ubj``."""
+        marked = self.get_booster().copy()
+        marked.set_attr(**{_MARK: json.dumps(self._mark())})
+        marked.save_model(fname)
+
+    def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
+        """Load a model of this kind of estimator, Hornbeam's or XGBoost's."""
+        booster = Booster({"nthread": self.n_jobs}, model_file=fname)
+        mark = _read_mark(booster.attr(_MARK))
+        own = self.__sklearn_tags__().estimator_type
+        kind = mark.get("_estimator_type", own)
+        if kind != own:
+            raise ModelFileError(
+                f"the file holds a {kind}, not a {own}; load it with the estimator "
+                "that saved it, or with hornbeam.Booster"
+            )
+        booster.set_attr(**{_MARK: None})
+        self._take_model(booster, mark)
+        self._booster = booster
+        self._history = {}
+        self.n_features_in_ = booster.num_features()
+        if booster.feature_names is not None:
+            self.feature_names_in_ = np.array(booster.feature_names, dtype=object)
+
+
+class HornbeamRegressor(RegressorMixin, _Estimator):
+    """Gradient boosted trees for regression.
+
+    The parameters are XGBoost's; one left at None has the learner's default, see
+    `hornbeam.params.parameter_table`.
+
+    Parameters
+    ----------
+    n_estimators
+        Rounds of boosting.
+    objective
+        The loss, or a function of labels and predictions that returns the gradient
+        and the hessian.
+    missing
+        The number that stands for missing, besides NaN.
+    eval_metric
+        Metrics for `eval_set`, or a function of labels and predictions, where less is
+        better.
+    early_stopping_rounds
+        Stop when the last metric on the last pair of `eval_set` has not improved for
+        so many rounds; prediction then uses the rounds up to the best.
+    importance_type
+        What `feature_importances_` shows: gain (the default), weight, cover,
+        total_gain or total_cover.
+    """
+
+    def predict(
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Return a prediction for each row.
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training.
+        output_margin
+            Whether to leave out the transformation of the objective.
+        validate_features
+            Whether to compare the columns with those of training.
+        base_margin
+            Where to start from, instead of the model's base score.
+        iteration_range
+            The rounds to use, from the first up to but not including the second.
+        """
+        kind = "margin" if output_margin else "value"
+        return self._predicted(X, kind, validate_features, base_margin, iteration_range)
+
+
+class HornbeamClassifier(ClassifierMixin, _Estimator):
+    """Gradient boosted trees for classification, with labels of any kind.
+
+    Two classes are learned by binary:logistic and more by multi:softprob, unless
+    `objective` says otherwise. The parameters are those of `HornbeamRegressor`.
+
+    Attributes
+    ----------
+    classes_
+        The labels, sorted; the columns of `predict_proba` are in this order.
+    """
+
+    def _learn_targets(self, y: Any) -> None:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+
+    @property
+    def n_classes_(self) -> int:
+        """How many classes there are."""
+        return len(self.classes_)
+
+    def _labels(self, y: Any) -> npt.NDArray[np.float64]:
+        codes = np.minimum(np.searchsorted(self.classes_, y), self.n_classes_ - 1)
+        unknown = np.flatnonzero(self.classes_[codes] != y)
+        if unknown.size:
+            raise DataError(
+                f"eval_set holds the label {y[unknown].tolist()[0]!r} in row "
+                f"{unknown[0]}, which is not among the labels to train on"
+            )
+        return codes.astype(np.float64)
+
+    def _loss(self) -> dict[str, Any]:
+        name = self.objective
+        if name is None or callable(name):
+            name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
+        if name.startswith("multi:"):
+            return {"objective": name, "num_class": max(2, self.n_classes_)}
+        if name not in ("binary:logistic", "binary:logitraw", "reg:logistic"):
+            raise ParameterError(
+                f"objective {name!r} does not tell classes apart; use binary:logistic "
+                "or multi:softprob, or leave it out"
+            )
+        if self.n_classes_ > 2:
+            raise ParameterError(
+                f"objective {name!r} tells two classes apart, and y has "
+                f"{self.n_classes_}; use multi:softprob, or leave it out"
+            )
+        return {"objective": name}
+
+    def predict(
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> npt.NDArray[Any]:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training.
+        output_margin
+            Whether to return the margins instead: one a row, or one a row and class.
+        validate_features
+            Whether to compare the columns with those of training.
+        base_margin
+            Where to start from, instead of the model's base score.
+        iteration_range
+            The rounds to use, from the first up to but not including the second.
+        """
+        margins = self._predicted(
+            X, "margin", validate_features, base_margin, iteration_range
+        )
+        if output_margin:
+            return margins
+        codes = margins.argmax(axis=1) if margins.ndim == 2 else margins > 0
+        return self.classes_[np.minimum(codes, self.n_classes_ - 1)]
+
+    def predict_proba(
+        self,
+        X: Any,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Return the probability of each class for each row.
+
+        The arguments are those of `predict`.
+        """
+        model = self.get_booster().model
+        objective = _PROBABILITIES.get(model.objective)
+        values = self._predicted(
+            X,
+            "value" if objective is None else "margin",
+            validate_features,
+            base_margin,
+            iteration_range,
+        )
+        if objective is not None:
+            params = {"objective": objective, "num_class": model.num_class}
+            link = create(Parameters.resolve(params))
+            with lease(self.n_jobs or 0) as team:
+                values = link.transform(team, values.reshape(len(values), -1))
+        if model.num_class == 0:
+            values = np.column_stack([1 - values, values])
+        return values if self.n_classes_ > 1 else np.ones((len(values), 1), np.float32)
+
+    def _mark(self) -> dict[str, Any]:
+        return super()._mark() | {"classes": self.classes_.tolist()}
+
+    def _take_model(self, booster: Booster, mark: dict[str, Any]) -> None:
+        n_classes = max(2, booster.model.num_class)
+        classes = np.array(mark.get("classes", range(n_classes)))
+        if classes.ndim != 1 or len(classes) > n_classes:
+            raise ModelFileError(
+                f"the file names {len(classes)} classes and predicts {n_classes}; "
+                "save it again"
+            )
+        self.classes_ = classes
+
+
+# --- What is given to fit -------------------------------------------------------------
+
+
+def _column(y: Any) -> npt.NDArray[Any]:
+    column: npt.NDArray[Any] = column_or_1d(y, warn=True)
+    assert_all_finite(column, input_name="y")
+    return column
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2
+
+
+def _one_a_pair(values: Sequence[Any] | None, pairs: int, name: str) -> list[Any]:
+    if values is None:
+        return [None] * pairs
+    if len(values) != pairs:
+        raise DataError(
+            f"{name} has {len(values)} entries and eval_set {pairs}; give one for each"
+        )
+    return list(values)
+
+
+def _seed(random_state: Any) -> Any:
+    """Return a seed of the learner; a generator gives one by drawing it."""
+    if isinstance(random_state, np.random.RandomState):
+        return random_state.randint(2**31)
+    if isinstance(random_state, np.random.Generator):
+        return random_state.integers(2**31)
+    return random_state
+
+
+def _objective_of(objective: Any) -> Callable[..., Any] | None:
+    """Return a function of labels and predictions as the learner takes it."""
+    if not callable(objective):
+        return None
+
+    def gradients(predictions: npt.NDArray[Any], matrix: DMatrix) -> Any:
+        return objective(matrix.get_label(), predictions, **_weights_of(matrix))
+
+    return gradients
+
+
+def _metric_of(metric: Any) -> Callable[..., tuple[str, float]] | None:
+    """Return a function of labels and predictions as a metric of the learner."""
+    if not callable(metric):
+        return None
+
+    def score(predictions: npt.NDArray[Any], matrix: DMatrix) -> tuple[str, float]:
+        value = metric(matrix.get_label(), predictions, **_weights_of(matrix))
+        return metric.__name__, float(value)
+
+    return score
+
+
+def _weights_of(matrix: DMatrix) -> dict[str, npt.NDArray[Any]]:
+    return {} if matrix.weights is None else {"sample_weight": matrix.get_weight()}
+
+
+def _read_mark(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        mark = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        mark = None
+    if not isinstance(mark, dict):
+        raise ModelFileError(
+            f"the attribute {_MARK!r} of the file is not a JSON object; save the model "
+            "again"
+        )
+    return mark
