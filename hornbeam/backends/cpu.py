@@ -13,18 +13,26 @@ from hornbeam.errors import DataError
 from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import (
-    BLOCK_ROWS,
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
+    JOIN_CELLS,
+    NODE_DTYPE,
     SPLIT_DTYPE,
     SUM_BITS,
     TASK_ROWS,
 )
 from hornbeam.kernels.partition import (
     add_leaf_values,
-    add_routed_values,
+    mark_leaves,
     partition_rows,
+    route_rows,
     sum_leaves,
+)
+from hornbeam.kernels.plan import (
+    plan_histograms,
+    plan_leaves,
+    plan_partition,
+    settle_children,
 )
 from hornbeam.kernels.sampling import draw_rows
 from hornbeam.kernels.split import find_splits
@@ -39,11 +47,16 @@ _LEAST_MEAN_STEPS = 64
 _HISTOGRAM_BYTES = 1 << 30
 #: Packed sums of one task: what fits in the second-level cache.
 _SCRATCH_BYTES = 1 << 19
-#: Cells of one join task, and work of one split task.
-_JOIN_CELLS = 1 << 14
+#: Cells of one split task.
 _SPLIT_CELLS = 1 << 15
 #: A fixed-point value must stay below this for rounding by float64 to be exact.
 _FINEST_BITS = 51
+#: The cost of one step of a loop over rows, and of one bin in the search for splits,
+#: in cells of a histogram.
+_CELLS_PER_ROW = 8
+_CELLS_PER_BIN = 4
+
+_NO_MASK = np.empty((0, 0), np.uint8)
 
 
 def _power_of_two_above(value: float) -> int:
@@ -102,50 +115,28 @@ class CpuBackend(Backend):
         self._stride = 1 << int(self._widest - 1).bit_length()
         self._init_histograms(max_histograms)
         self._split_scratch = np.empty((self._team.size, 4, self._widest + 1))
-        # Per node of the present tree: where its rows are, and its histogram.
-        self._reserve_nodes(64)
+        self._nodes = np.zeros(64, NODE_DTYPE)
+        self._leaf_of = np.empty(rows, np.uint32)
 
     def _init_histograms(self, most: int | None) -> None:
-        cells = int(self._offsets[-1])
-        self._n_slabs = 4 * self._team.size if self._team.size > 1 else 0
+        self._cells = int(self._offsets[-1])
+        self._n_slabs = 5 * self._team.size
         if most is None:
-            most = _HISTOGRAM_BYTES // (16 * cells)
-        # Three is what splitting one node takes: a parent and two children.
-        self._n_slots = max(3, min(most, 2 * self._n_rows + 1))
+            most = _HISTOGRAM_BYTES // (16 * self._cells)
+        # Six is what splitting one node takes: see `find_splits`.
+        self._n_slots = max(6, min(most, 2 * self._n_rows + 1))
         # Pages of memory are only taken when a histogram is written to them.
         self._histograms = np.empty(
-            (self._n_slots + self._n_slabs, 2, cells), np.int64
+            (self._n_slots + self._n_slabs, 2, self._cells), np.int64
         )
         columns = max(1, _SCRATCH_BYTES // (8 * self._stride))
         self._columns_of_a_task = min(columns, self.n_features)
         self._scratch = np.zeros(
             (self._team.size, self._columns_of_a_task * self._stride), np.int64
         )
-
-    def _reserve_nodes(self, count: int) -> None:
-        self._side = np.zeros(count, np.int64)
-        self._begin = np.zeros(count, np.int64)
-        self._end = np.zeros(count, np.int64)
-        self._parent = np.full(count, -1, np.int64)
-        self._slot = np.full(count, -1, np.int64)
-        self._splits = np.zeros((count, 3), np.int32)
-        self._children = np.full((count, 2), -1, np.int32)
-
-    def _grow_nodes(self, count: int) -> None:
-        before = self._side.size
-        if count <= before:
-            return
-        old = (
-            self._side, self._begin, self._end, self._parent, self._slot,
-            self._splits, self._children,
-        )  # fmt: skip
-        self._reserve_nodes(max(count, 2 * before))
-        new = (
-            self._side, self._begin, self._end, self._parent, self._slot,
-            self._splits, self._children,
-        )  # fmt: skip
-        for source, target in zip(old, new, strict=True):
-            target[:before] = source
+        self._slots_in_order = np.arange(self._n_slots)[::-1]
+        self._free = np.empty(self._n_slots, np.int64)
+        self._state = np.zeros(3, np.int64)
 
     @property
     def n_features(self) -> int:
@@ -192,11 +183,12 @@ class CpuBackend(Backend):
             rows = chosen.size
             self._rows[0, :rows] = chosen
             self._left_out = np.flatnonzero(taken == 0).astype(np.uint32)
-        self._slot.fill(-1)
-        self._children.fill(-1)
-        self._side[0], self._begin[0], self._end[0] = 0, 0, rows
-        self._parent[0] = -1
-        self._free = list(range(self._n_slots - 1, -1, -1))
+        self._nodes["slot"] = -1
+        root = self._nodes[0]
+        root["side"], root["begin"], root["end"] = 0, 0, rows
+        root["parent"] = root["left"] = -1
+        self._free[:] = self._slots_in_order
+        self._state[0] = self._n_slots
 
     def _draw(self, sample: RowSample) -> NDArray[np.uint8]:
         taken = np.empty(self._n_rows, np.uint8)
@@ -212,8 +204,9 @@ class CpuBackend(Backend):
         return taken
 
     def _run_rows(self, kernel: Any, rows: int, *arguments: Any) -> None:
-        """Run a flat loop over rows; one row is about eight cells of work."""
-        self._team.run(kernel, self._team.members_for(8 * rows), *arguments)
+        """Run a flat loop over rows."""
+        members = self._team.members_for(_CELLS_PER_ROW * rows)
+        self._team.run(kernel, members, *arguments)
 
     def _quantise(self) -> None:
         """Turn the output's gradients into integers, coarse where that is enough."""
@@ -260,7 +253,8 @@ class CpuBackend(Backend):
     def find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
     ) -> NDArray[Any]:
-        batch = max(2, self._n_slots // 3 & ~1)
+        # A batch may need a slot for each node beside those of the nodes' parents.
+        batch = self._n_slots // 3 & ~1
         if nodes.size <= batch:
             return self._find_splits(nodes, allowed)
         parts = [
@@ -276,19 +270,20 @@ class CpuBackend(Backend):
     ) -> NDArray[Any]:
         self._build_histograms(nodes)
         columns = self._columns.size
-        work = columns * self._widest * nodes.size
-        members = self._team.members_for(4 * work)
-        block = max(1, min(columns, _SPLIT_CELLS // self._widest))
-        if members == 1:
-            block = columns
+        members = self._team.members_for(
+            _CELLS_PER_BIN * columns * self._widest * nodes.size
+        )
+        block = columns
+        if members > 1:
+            block = max(1, min(columns, _SPLIT_CELLS // self._widest))
         splits = np.empty((nodes.size, -(-columns // block)), SPLIT_DTYPE)
         self._team.run(
             find_splits,
             members,
-            self._slot[nodes],
+            self._nodes["slot"][nodes],
             self._histograms,
             self._columns,
-            np.empty((0, 0), np.uint8) if allowed is None else allowed,
+            _NO_MASK if allowed is None else allowed,
             self._offsets,
             self._bins,
             self._steps,
@@ -303,77 +298,29 @@ class CpuBackend(Backend):
         return splits[np.arange(nodes.size), best]
 
     def _build_histograms(self, nodes: NDArray[np.intp]) -> None:
-        """Make the histograms of `nodes`, the larger of siblings by subtraction."""
-        parent_slots = np.full(nodes.size, -1, np.int64)
-        built = nodes
-        if nodes.size > 1:
-            left = nodes[0::2]
-            right = left + 1
-            sizes = self._end - self._begin
-            parents = self._parent[left]
-            known = self._slot[parents] >= 0
-            smaller = np.where(sizes[left] <= sizes[right], left, right)
-            larger = left + right - smaller
-            # Siblings whose parent's histogram is gone are both built.
-            both = ~known
-            built = np.concatenate([smaller, larger[both]])
-            self._make_room(built.size, self._slot[parents[known]])
-            parent_slots = np.full(built.size, -1, np.int64)
-            parent_slots[: left.size] = self._slot[parents]
-            self._slot[larger[known]] = self._slot[parents[known]]
-            self._slot[parents] = -1
-        free = self._free
-        self._slot[built] = free[: -built.size - 1 : -1]
-        del free[-built.size :]
-        self._run_histograms(built, parent_slots)
-
-    def _make_room(self, count: int, kept: NDArray[np.int64]) -> None:
-        """See to `count` free slots; all histograms but the `kept` ones may go."""
-        if len(self._free) >= count:
-            return
-        in_use = np.flatnonzero(self._slot >= 0)
-        gone = in_use[~np.isin(self._slot[in_use], kept)]
-        self._free.extend(self._slot[gone].tolist())
-        self._slot[gone] = -1
-
-    def _run_histograms(
-        self, nodes: NDArray[np.intp], parent_slots: NDArray[np.int64]
-    ) -> None:
-        begin, end, side = self._begin[nodes], self._end[nodes], self._side[nodes]
-        slots = self._slot[nodes]
-        rows = int((end - begin).sum())
         columns = self._columns.size
-        members = self._team.members_for(rows * columns)
-        # Slabs bound the number of tasks beyond one a node.
-        chunk = rows if members == 1 else max(BLOCK_ROWS, rows // self._n_slabs + 1)
-        parts = np.maximum(1, -(-(end - begin) // max(chunk, 1)))
-        if members == 1 or parts.max() == 1:
-            tasks = np.stack([slots, side, begin, end], axis=1)
-            first_slab = last_slab = np.zeros(nodes.size, np.int64)
-        else:
-            owner = np.repeat(np.arange(nodes.size), parts)
-            last_slab = np.cumsum(parts - 1) + self._n_slots
-            first_slab = last_slab - (parts - 1)
-            part = np.arange(owner.size) - np.repeat(np.cumsum(parts) - parts, parts)
-            tasks = np.stack(
-                [
-                    np.where(part == 0, slots[owner], first_slab[owner] + part - 1),
-                    side[owner],
-                    begin[owner] + part * chunk,
-                    np.minimum(begin[owner] + (part + 1) * chunk, end[owner]),
-                ],
-                axis=1,
-            )
-        cells = int(self._offsets[-1])
+        blocks = -(-columns // self._columns_of_a_task)
+        tasks = np.empty(((nodes.size + self._n_slabs) * blocks, 6), np.int64)
+        joins = np.empty((nodes.size * (self._cells // JOIN_CELLS + 1), 6), np.int64)
+        members = plan_histograms(
+            nodes,
+            self._nodes,
+            self._free,
+            self._state,
+            self._team.size,
+            columns,
+            self._columns_of_a_task,
+            self._cells,
+            self._n_slots,
+            np.empty((nodes.size, 2), np.int64),
+            tasks,
+            joins,
+        )
         self._team.run(
             build_histograms,
             members,
-            _times(tasks, columns, self._columns_of_a_task),
-            _times(
-                np.stack([slots, first_slab, last_slab, parent_slots], axis=1),
-                cells,
-                cells if members == 1 else _JOIN_CELLS,
-            ),
+            tasks[: self._state[1]],
+            joins[: self._state[2]],
             self._by_row,
             self._columns,
             self._offsets,
@@ -388,131 +335,71 @@ class CpuBackend(Backend):
     def apply_splits(
         self, nodes: NDArray[np.intp], splits: NDArray[Any], left: NDArray[np.intp]
     ) -> None:
-        self._grow_nodes(int(left[-1]) + 2)
-        features = splits["feature"]
-        applied = np.empty((nodes.size, 3), np.int32)
-        applied[:, 0] = features
-        applied[:, 1] = splits["bin"]
-        applied[:, 2] = np.where(splits["missing_left"], self._bins[features], -1)
-        self._splits[nodes] = applied
-        self._children[nodes, 0] = left
-        self._children[nodes, 1] = left + 1
-        begin, end, side = self._begin[nodes], self._end[nodes], self._side[nodes]
-        rows = int((end - begin).sum())
-        members = self._team.members_for(8 * rows)
-        chunk = rows if members == 1 else max(BLOCK_ROWS, rows // (4 * members) + 1)
-        tasks = _chunks(np.arange(nodes.size), side, begin, end, chunk)
-        counts = np.zeros(len(tasks), np.int64)
+        last = int(left[-1]) + 2
+        if last > self._nodes.size:
+            more = np.zeros(max(last, 2 * self._nodes.size), NODE_DTYPE)
+            more["slot"] = -1
+            more[: self._nodes.size] = self._nodes
+            self._nodes = more
+        most_tasks = nodes.size + 5 * self._team.size
+        tasks = np.empty((most_tasks, 5), np.int64)
+        counts = np.empty(most_tasks, np.int64)
+        n_tasks, members = plan_partition(
+            nodes, splits, left, self._bins, self._nodes, self._team.size, tasks
+        )
+        tasks = tasks[:n_tasks]
         self._team.run(
             partition_rows,
             members,
             tasks,
-            applied,
+            self._nodes,
             self._by_feature,
             self._rows,
             counts,
         )
-        first = tasks[:, 4] == np.arange(len(tasks))
-        lefts = np.add.reduceat(counts, np.flatnonzero(first))
-        split_up = (tasks[:, 5] - tasks[:, 4])[first] > 1
-        for child, child_begin, child_end in (
-            (left, begin, begin + lefts),
-            (left + 1, begin + lefts, end),
-        ):
-            self._begin[child], self._end[child] = child_begin, child_end
-            self._side[child] = np.where(split_up, side, 1 - side)
-            self._parent[child] = nodes
-
-    def _leaf_tasks(self, leaves: NDArray[np.intp], members: int) -> NDArray[np.int64]:
-        chunk = self._n_rows if members == 1 else TASK_ROWS
-        tasks = _chunks(
-            np.arange(leaves.size),
-            self._side[leaves],
-            self._begin[leaves],
-            self._end[leaves],
-            max(chunk, 1),
-        )
-        return np.ascontiguousarray(tasks[:, :4])
+        settle_children(tasks, counts, self._nodes)
 
     def sum_leaves(self, leaves: NDArray[np.intp]) -> NDArray[np.float64]:
-        sums = np.zeros((leaves.size, 2), np.int64)
-        members = self._team.members_for(8 * self._n_rows)
+        members = self._team.members_for(_CELLS_PER_ROW * self._n_rows)
+        tasks = np.empty((leaves.size + self._n_rows // TASK_ROWS, 4), np.int64)
+        n_tasks = plan_leaves(leaves, self._nodes, members, tasks)
+        # Rows that are left out of the sample go to a sum that nobody reads.
+        if self._left_out.size > 0:
+            self._leaf_of[self._left_out] = leaves.size
+        self._team.run(
+            mark_leaves, members, tasks[:n_tasks], self._rows, self._leaf_of
+        )
+        sums = np.zeros((members, leaves.size + 1, 2), np.int64)
         self._team.run(
             sum_leaves,
             members,
-            self._leaf_tasks(leaves, members),
-            self._rows,
+            self._leaf_of,
             self._gradients[self._output],
             self._hessians[self._output],
             *(1.0 / self._fine_steps),
             sums,
         )
-        return sums * self._fine_steps
+        return sums.sum(axis=0)[:-1] * self._fine_steps
 
     def add_leaf_values(
         self, leaves: NDArray[np.intp], values: NDArray[np.float32]
     ) -> None:
-        scores = self.scores[self._output]
-        members = self._team.members_for(8 * self._n_rows)
-        self._team.run(
-            add_leaf_values,
-            members,
-            self._leaf_tasks(leaves, members),
-            self._rows,
-            values,
-            scores,
-        )
         if self._left_out.size > 0:
-            of_node = np.zeros(self._children.shape[0], np.float32)
-            of_node[leaves] = values
+            leaf_of_node = np.zeros(self._nodes.size, np.uint32)
+            leaf_of_node[leaves] = np.arange(leaves.size)
             self._run_rows(
-                add_routed_values,
+                route_rows,
                 8 * self._left_out.size,
-                TASK_ROWS,
                 self._left_out,
                 self._by_feature,
-                self._splits,
-                self._children,
-                of_node,
-                scores,
+                self._nodes,
+                leaf_of_node,
+                self._leaf_of,
             )
-
-
-def _times(tasks: NDArray[np.int64], length: int, block: int) -> NDArray[np.int64]:
-    """Return each task once for every block of ``range(length)``, appended to it."""
-    if block >= length:
-        out = np.empty((len(tasks), tasks.shape[1] + 2), np.int64)
-        out[:, :-2] = tasks
-        out[:, -2] = 0
-        out[:, -1] = length
-        return out
-    begins = np.arange(0, length, block)
-    blocks = np.stack([begins, np.minimum(begins + block, length)], axis=1)
-    return np.hstack(
-        [np.repeat(tasks, len(blocks), axis=0), np.tile(blocks, (len(tasks), 1))]
-    )
-
-
-def _chunks(
-    numbers: NDArray[np.intp],
-    side: NDArray[np.int64],
-    begin: NDArray[np.int64],
-    end: NDArray[np.int64],
-    chunk: int,
-) -> NDArray[np.int64]:
-    """Return tasks of up to `chunk` rows of each node.
-
-    Columns: node, side, begin, end, and the first and last of the node's tasks.
-    """
-    parts = np.maximum(1, -(-(end - begin) // max(chunk, 1)))
-    last = np.cumsum(parts)
-    first = last - parts
-    owner = numbers if parts.size == last[-1] else np.repeat(numbers, parts)
-    tasks = np.empty((owner.size, 6), np.int64)
-    tasks[:, 0] = owner
-    tasks[:, 1] = side[owner]
-    tasks[:, 2] = begin[owner] + (np.arange(owner.size) - first[owner]) * chunk
-    tasks[:, 3] = np.minimum(tasks[:, 2] + chunk, end[owner])
-    tasks[:, 4] = first[owner]
-    tasks[:, 5] = last[owner]
-    return tasks
+        self._run_rows(
+            add_leaf_values,
+            self._n_rows,
+            self._leaf_of,
+            values,
+            self.scores[self._output],
+        )

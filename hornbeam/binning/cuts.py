@@ -20,7 +20,7 @@ __all__ = ["ColumnCuts", "Cuts", "cut_column", "integer_weights"]
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 
-#: XGBoost's margin around the extremes (`kRtEps` times ten in its float arithmetic).
+#: XGBoost's margin around the extremes of a column.
 _MARGIN = np.float32(1e-5)
 #: The grid of ranks is refined up to this many times max_bin, for columns where a few
 #: values take up nearly all rows.
@@ -108,7 +108,8 @@ def cut_column(
     has_missing = known < ordered.size
     ordered = ordered[:known]
     if known == 0:
-        return ColumnCuts(np.array([_MARGIN], np.float64), -float(_MARGIN), has_missing)
+        nothing = ordered.dtype.type(_MARGIN)
+        return ColumnCuts(np.array([_above(nothing)]), _below(nothing), has_missing)
     changes = ordered[1:] != ordered[:-1]
     if np.count_nonzero(changes) < max_bin:
         inner = ordered[1:][changes]
@@ -162,7 +163,7 @@ def _above(highest: np.floating[Any]) -> float:
     """Return XGBoost's end of the last bin, a float32 wherever there is one above."""
     value = np.float32(highest)
     with np.errstate(over="ignore"):
-        end = value + (np.abs(value) + _MARGIN)
+        end = np.float32(np.float64(value) + (np.abs(np.float64(value)) + _MARGIN))
     if np.isfinite(end) and end > highest:
         return float(end)
     return float(min(2.0 * abs(np.float64(highest)), np.finfo(np.float64).max))
@@ -172,7 +173,7 @@ def _below(lowest: np.floating[Any]) -> float:
     """Return XGBoost's value below all of a column's."""
     value = np.float32(lowest)
     with np.errstate(over="ignore"):
-        end = value - (np.abs(value) + _MARGIN)
+        end = (value - np.abs(value)) - _MARGIN
     if np.isfinite(end) and end < lowest:
         return float(end)
     return float(max(-2.0 * abs(np.float64(lowest)), np.finfo(np.float64).min))

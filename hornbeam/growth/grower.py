@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,14 @@ from hornbeam.backends.base import Backend, Growth, RowSample
 from hornbeam.binning.cuts import Cuts
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.leaves import weigh_nodes
 
 __all__ = ["Shape", "grow_tree"]
 
 #: A split must gain more than this, whatever gamma says (XGBoost's kRtEps).
 _LEAST_GAIN = 1e-6
+_MOST = np.finfo(np.float32).max
 
 Nodes = NDArray[np.intp]
 
@@ -48,7 +51,7 @@ class Shape:
 
     def leaves_left(self, leaves: int) -> int:
         """Return how many more splits a tree of so many leaves may have."""
-        return self.max_leaves - leaves if self.max_leaves > 0 else np.iinfo(int).max
+        return self.max_leaves - leaves if self.max_leaves > 0 else sys.maxsize
 
     def worthwhile(self, splits: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which splits gain enough."""
@@ -60,42 +63,25 @@ class _Sapling:
     """The nodes of a tree that is still growing."""
 
     def __init__(self) -> None:
-        self.parent = np.full(63, -1, np.int32)
-        self.left = np.full(63, -1, np.int32)
-        self.splits = np.zeros(63, _NODE_DTYPE)
+        self.parent = np.full(127, -1, np.int32)
+        self.left = np.full(127, -1, np.int32)
+        self.splits = np.zeros(127, SPLIT_DTYPE)
         self.n_nodes = 1
 
     def split(self, nodes: Nodes, splits: NDArray[Any]) -> Nodes:
         """Give each node two children; return the left ones."""
-        left = self.n_nodes + 2 * np.arange(nodes.size)
+        left = np.arange(self.n_nodes, self.n_nodes + 2 * nodes.size, 2)
         self.n_nodes += 2 * nodes.size
         while self.n_nodes > self.left.size:
             more = np.full(self.left.size, -1, np.int32)
             self.parent = np.concatenate([self.parent, more])
             self.left = np.concatenate([self.left, more])
-            self.splits = np.concatenate(
-                [self.splits, np.zeros(self.splits.size, _NODE_DTYPE)]
-            )
+            self.splits = np.concatenate([self.splits, np.zeros_like(self.splits)])
         self.left[nodes] = left
         self.parent[left] = nodes
         self.parent[left + 1] = nodes
-        for name in _NODE_DTYPE.names or ():
-            self.splits[name][nodes] = splits[name]
+        self.splits[nodes] = splits
         return left
-
-    @property
-    def leaves(self) -> Nodes:
-        return np.flatnonzero(self.left[: self.n_nodes] < 0)
-
-
-_NODE_DTYPE = np.dtype(
-    [
-        ("gain", np.float64),
-        ("feature", np.int32),
-        ("bin", np.int32),
-        ("missing_left", np.int32),
-    ]
-)
 
 
 def grow_tree(
@@ -126,15 +112,16 @@ def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> _S
     depth, leaves = 0, 1
     while level.size > 0 and not shape.deep_enough(depth):
         splits = backend.find_splits(level, columns.allowed(level, depth))
-        chosen = np.flatnonzero(shape.worthwhile(splits))
-        chosen = chosen[: shape.leaves_left(leaves)]
-        if chosen.size == 0:
-            break
+        chosen = shape.worthwhile(splits)
         nodes, splits = level[chosen], splits[chosen]
+        nodes = nodes[: shape.leaves_left(leaves)]
+        if nodes.size == 0:
+            break
+        splits = splits[: nodes.size]
         left = sapling.split(nodes, splits)
         backend.apply_splits(nodes, splits, left)
         leaves += nodes.size
-        level = np.stack([left, left + 1], axis=1).reshape(-1)
+        level = np.arange(left[0], left[-1] + 2)
         depth += 1
     return sapling
 
@@ -178,18 +165,12 @@ def _finish(
     n_nodes = sapling.n_nodes
     left = sapling.left[:n_nodes]
     is_leaf = left < 0
-    leaves = sapling.leaves
+    leaves = np.flatnonzero(is_leaf)
     sums = np.zeros((n_nodes, 2))
     sums[leaves] = backend.sum_leaves(leaves)
-    inner = np.flatnonzero(~is_leaf)
-    for node in inner[::-1].tolist():  # children come after their parents
-        child = left[node]
-        sums[node] = sums[child] + sums[child + 1]
     weights = np.empty(n_nodes)
-    weigh_nodes(sums, growth.rules, weights)
-    with np.errstate(over="ignore"):
-        weights[leaves] *= learning_rate
-        values = np.where(is_leaf, weights, 0.0).astype(np.float32)
+    weigh_nodes(left, growth.rules, learning_rate, sums, weights)
+    values = np.where(is_leaf, weights, 0.0).astype(np.float32)
     backend.add_leaf_values(leaves, values[leaves])
 
     splits = sapling.splits[:n_nodes]
@@ -204,7 +185,7 @@ def _finish(
         threshold=np.where(is_leaf, np.nan, threshold),
         default_left=splits["missing_left"].astype(np.uint8),
         value=values,
-        gain=np.minimum(splits["gain"], np.finfo(np.float32).max).astype(np.float32),
+        gain=np.minimum(splits["gain"], _MOST).astype(np.float32),
         cover=sums[:, 1].astype(np.float32),
         weight=weights.astype(np.float32),
     )

@@ -8,6 +8,8 @@ __all__ = [
     "BLOCK_ROWS",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
+    "JOIN_CELLS",
+    "NODE_DTYPE",
     "SPLIT_DTYPE",
     "SUM_BITS",
     "TASK_ROWS",
@@ -23,6 +25,9 @@ BLOCK_ROWS = 1 << 14
 
 #: Magnitude bits of a sum over all rows in fixed point; one bit is left as margin.
 SUM_BITS = 62
+
+#: Cells of one task that adds histograms up or takes one from another.
+JOIN_CELLS = 1 << 14
 
 #: Rows of one task where a flat loop over rows is shared out among threads.
 TASK_ROWS = 1 << 14
@@ -41,4 +46,19 @@ SPLIT_DTYPE = np.dtype(
         ("padding", np.int32),
     ],
     align=True,
+)
+
+#: What a backend knows of a node. Its rows lie together, on one of two sides.
+NODE_DTYPE = np.dtype(
+    [
+        ("side", np.int64),
+        ("begin", np.int64),
+        ("end", np.int64),
+        ("parent", np.int64),
+        ("slot", np.int64),  # of its histogram; -1 without one
+        ("left", np.int64),  # the left child, the right one follows; -1 at leaves
+        ("feature", np.int64),
+        ("bin", np.int64),  # the last bin that goes left
+        ("missing", np.int64),  # the code of a missing cell that goes left, or -1
+    ]
 )

@@ -1,4 +1,4 @@
-"""Weights of nodes from their sums."""
+"""Weights of nodes from the sums of their leaves."""
 
 from __future__ import annotations
 
@@ -10,12 +10,22 @@ __all__ = ["weigh_nodes"]
 
 @kernel
 def weigh_nodes(
-    sums,  # (nodes, 2) float64: gradients and hessians
+    left,  # (nodes,) int32: left child, or -1; children come after their parents
     rules,  # (4,) float64: lambda, alpha, max_delta_step, min_child_weight
+    learning_rate,
+    sums,  # (nodes, 2) float64: gradients and hessians of leaves, in; of all, out
     weights,  # (nodes,) float64, out
 ):
-    """Write the weight that each node has, or would have, as a leaf."""
-    for i in range(weights.size):
-        weights[i] = maths.leaf_weight(
-            sums[i, 0], sums[i, 1], rules[0], rules[1], rules[2]
+    """Write what each node weighs, or would weigh, as a leaf.
+
+    Leaves' weights are shrunk by the learning rate, others' are not, as in XGBoost.
+    """
+    for node in range(left.size - 1, -1, -1):
+        child = left[node]
+        if child >= 0:
+            sums[node, 0] = sums[child, 0] + sums[child + 1, 0]
+            sums[node, 1] = sums[child, 1] + sums[child + 1, 1]
+        weight = maths.leaf_weight(
+            sums[node, 0], sums[node, 1], rules[0], rules[1], rules[2]
         )
+        weights[node] = weight if child >= 0 else weight * learning_rate

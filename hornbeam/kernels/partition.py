@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels.jit import kernel
-from hornbeam.kernels.sync import atomic_add, barrier, next_task
+from hornbeam.kernels.layout import TASK_ROWS
+from hornbeam.kernels.sync import barrier, next_task
 
-__all__ = ["add_leaf_values", "add_routed_values", "partition_rows", "sum_leaves"]
+__all__ = [
+    "add_leaf_values",
+    "mark_leaves",
+    "partition_rows",
+    "route_rows",
+    "sum_leaves",
+]
 
 
 @kernel
@@ -15,8 +22,8 @@ def partition_rows(
     member,
     members,
     sync,
-    tasks,  # (tasks, 6) int64: node, side, begin, end, node's first and last task
-    splits,  # (nodes, 3) int32: feature, last bin of the left, code of a left missing
+    tasks,  # (tasks, 5) int64: node, begin, end, the node's first and last task
+    nodes,  # table of NODE_DTYPE
     codes,  # (features, rows) uint8 or uint16, column-major
     rows,  # (2, rows) uint32, in and out
     counts,  # (tasks,) int64, out: rows of the task that go left
@@ -38,47 +45,64 @@ def partition_rows(
     """
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
-        node, side = tasks[task, 0], tasks[task, 1]
-        begin, end = tasks[task, 2], tasks[task, 3]
-        column = codes[splits[node, 0]]
-        last_bin = splits[node, 1]
-        missing = splits[node, 2]
-        source = rows[side]
-        target = rows[1 - side]
-        left = np.uint64(begin)
-        right = np.uint64(end - 1)
-        for i in range(np.uint64(begin), np.uint64(end)):
+        node = nodes[tasks[task, 0]]
+        column = codes[node["feature"]]
+        last_bin = np.int32(node["bin"])
+        missing = np.int32(node["missing"])
+        source = rows[node["side"], tasks[task, 1] : tasks[task, 2]]
+        target = rows[1 - node["side"], tasks[task, 1] : tasks[task, 2]]
+        last = np.uint64(source.size - 1)
+        left = np.uint64(0)
+        for i in range(np.uint64(source.size)):
             row = source[i]
             code = np.int32(column[np.uint64(row)])
-            goes_left = np.uint64((code <= last_bin) | (code == missing))
             target[left] = row
-            target[right] = row
-            left += goes_left
-            right -= np.uint64(1) - goes_left
-        counts[task] = np.int64(left) - begin
+            target[last - (i - left)] = row
+            left += np.uint64((code <= last_bin) | (code == missing))
+        counts[task] = np.int64(left)
         task = next_task(sync, 0)
     barrier(sync, members)
     task = next_task(sync, 1)
     while task < tasks.shape[0]:
-        first, last = tasks[task, 4], tasks[task, 5]
-        if last - first > 1:
-            side = tasks[task, 1]
-            begin, end = tasks[task, 2], tasks[task, 3]
+        first, last_task = tasks[task, 3], tasks[task, 4]
+        if last_task - first > 1:
             before = np.int64(0)
             total = np.int64(0)
-            for other in range(first, last):
+            for other in range(first, last_task):
                 if other < task:
                     before += counts[other]
                 total += counts[other]
-            node_begin = tasks[first, 2]
-            left = node_begin + before
-            right = node_begin + total + (begin - node_begin) - before
+            side = nodes[tasks[task, 0]]["side"]
+            begin, end = tasks[task, 1], tasks[task, 2]
+            start = tasks[first, 1]
             middle = begin + counts[task]
-            for i in range(middle - begin):
-                rows[side, left + i] = rows[1 - side, begin + i]
-            for i in range(end - middle):
-                rows[side, right + i] = rows[1 - side, middle + i]
+            left_place = start + before
+            right_place = start + total + (begin - start - before)
+            rows[side, left_place : left_place + middle - begin] = rows[
+                1 - side, begin:middle
+            ]
+            rows[side, right_place : right_place + end - middle] = rows[
+                1 - side, middle:end
+            ]
         task = next_task(sync, 1)
+
+
+@kernel
+def mark_leaves(
+    member,
+    members,
+    sync,
+    tasks,  # (tasks, 4) int64: leaf, side, begin, end
+    rows,  # (2, rows) uint32
+    leaf_of,  # (rows,) uint32, out
+):
+    """Write the number of its leaf for each row, to go through rows in order after."""
+    task = next_task(sync, 0)
+    while task < tasks.shape[0]:
+        leaf = np.uint32(tasks[task, 0])
+        for row in rows[tasks[task, 1], tasks[task, 2] : tasks[task, 3]]:
+            leaf_of[np.uint64(row)] = leaf
+        task = next_task(sync, 0)
 
 
 @kernel
@@ -86,27 +110,26 @@ def sum_leaves(
     member,
     members,
     sync,
-    tasks,  # (tasks, 4) int64: leaf, side, begin, end
-    rows,  # (2, rows) uint32
+    leaf_of,  # (rows,) uint32
     gradients,  # (rows,) float32
     hessians,  # (rows,) float32
     gradient_scale,  # 1 / fine step, a power of two
     hessian_scale,
-    sums,  # (leaves, 2) int64, in and out
+    sums,  # (members, leaves, 2) int64, zeros in, out
 ):
-    """Add each task's gradients and hessians, in fine fixed point, to its leaf."""
-    flat = sums.reshape(-1)
+    """Add each row's gradient and hessian, in fine fixed point, to its leaf."""
+    rows = leaf_of.size
+    own = sums[member]
     task = next_task(sync, 0)
-    while task < tasks.shape[0]:
-        own_rows = rows[tasks[task, 1]]
-        gradient_sum = np.int64(0)
-        hessian_sum = np.int64(0)
-        for i in range(np.uint64(tasks[task, 2]), np.uint64(tasks[task, 3])):
-            row = np.uint64(own_rows[i])
-            gradient_sum += np.int64(np.rint(gradients[row] * gradient_scale))
-            hessian_sum += np.int64(np.rint(hessians[row] * hessian_scale))
-        atomic_add(flat, 2 * tasks[task, 0], gradient_sum)
-        atomic_add(flat, 2 * tasks[task, 0] + 1, hessian_sum)
+    while task * TASK_ROWS < rows:
+        begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)
+        leaf = leaf_of[begin:end]
+        g = gradients[begin:end]
+        h = hessians[begin:end]
+        for i in range(leaf.size):
+            cell = np.uint64(leaf[i])
+            own[cell, np.uint64(0)] += np.int64(np.rint(g[i] * gradient_scale))
+            own[cell, np.uint64(1)] += np.int64(np.rint(h[i] * hessian_scale))
         task = next_task(sync, 0)
 
 
@@ -115,44 +138,42 @@ def add_leaf_values(
     member,
     members,
     sync,
-    tasks,  # (tasks, 4) int64: leaf, side, begin, end
-    rows,  # (2, rows) uint32
+    leaf_of,  # (rows,) uint32
     values,  # (leaves,) float32
     scores,  # (rows,) float64, in and out
 ):
     """Add the value of its leaf to the score of each row."""
+    rows = leaf_of.size
     task = next_task(sync, 0)
-    while task < tasks.shape[0]:
-        own_rows = rows[tasks[task, 1]]
-        value = np.float64(values[tasks[task, 0]])
-        for i in range(np.uint64(tasks[task, 2]), np.uint64(tasks[task, 3])):
-            scores[np.uint64(own_rows[i])] += value
+    while task * TASK_ROWS < rows:
+        begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)
+        leaf = leaf_of[begin:end]
+        score = scores[begin:end]
+        for i in range(leaf.size):
+            score[i] += np.float64(values[np.uint64(leaf[i])])
         task = next_task(sync, 0)
 
 
 @kernel
-def add_routed_values(
+def route_rows(
     member,
     members,
     sync,
-    task_rows,  # rows of one task
-    rows,  # (some,) uint32: the rows to route
+    rows,  # (some,) uint32: rows that took no part in growing the tree
     codes,  # (features, rows) uint8 or uint16, column-major
-    splits,  # (nodes, 3) int32: feature, last left bin, code of a left missing
-    children,  # (nodes, 2) int32: left and right child; -1 at leaves
-    values,  # (nodes,) float32
-    scores,  # (all rows,) float64, in and out
+    nodes,  # table of NODE_DTYPE
+    leaf_of_node,  # (nodes,) uint32
+    leaf_of,  # (all rows,) uint32, out
 ):
-    """Send rows that took no part in growing a tree down it; add their values."""
+    """Send rows down a grown tree and write the number of their leaves."""
     task = next_task(sync, 0)
-    while task * task_rows < rows.size:
-        begin = task * task_rows
-        for i in range(begin, min(begin + task_rows, rows.size)):
-            row = np.uint64(rows[i])
-            node = 0
-            while children[node, 0] >= 0:
-                code = np.int32(codes[splits[node, 0], row])
-                goes_left = code <= splits[node, 1] or code == splits[node, 2]
-                node = children[node, 0] if goes_left else children[node, 1]
-            scores[row] += np.float64(values[node])
+    while task * TASK_ROWS < rows.size:
+        for row in rows[task * TASK_ROWS : (task + 1) * TASK_ROWS]:
+            number = np.int64(0)
+            while nodes[number]["left"] >= 0:
+                node = nodes[number]
+                code = np.int64(codes[node["feature"], np.uint64(row)])
+                goes_left = code <= node["bin"] or code == node["missing"]
+                number = node["left"] if goes_left else node["left"] + 1
+            leaf_of[np.uint64(row)] = leaf_of_node[number]
         task = next_task(sync, 0)

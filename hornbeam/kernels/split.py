@@ -187,16 +187,16 @@ def find_splits(
                 best_g = sums_g[k] + missing_g
                 best_h = sums_h[k] + missing_h
         split = splits[node, part]
-        split.total_gradient = total_g
-        split.total_hessian = total_h
-        split.feature = best_feature
-        split.bin = best_bin
-        split.missing_left = best_missing_left
-        split.left_gradient = best_g
-        split.left_hessian = best_h
-        split.gain = 0.0
+        split["total_gradient"] = total_g
+        split["total_hessian"] = total_h
+        split["feature"] = best_feature
+        split["bin"] = best_bin
+        split["missing_left"] = best_missing_left
+        split["left_gradient"] = best_g
+        split["left_hessian"] = best_h
+        split["gain"] = 0.0
         if best_feature >= 0:
-            split.gain = best_score - _node_score(
+            split["gain"] = best_score - _node_score(
                 total_g * steps[0], total_h * steps[1], rules[0], rules[1], rules[2]
             )
         task = next_task(sync, 0)

@@ -20,14 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.kernels.jit import COMPILED
-from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop
+from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, members_for
 
 __all__ = ["Team", "available_threads", "lease"]
-
-#: Work in cells (about half a nanosecond each) under which waking one more thread,
-#: 30 to 90 microseconds, costs more than it brings.
-CELLS_PER_MEMBER = 1 << 18
 
 
 def available_threads() -> int:
@@ -54,9 +49,7 @@ class Team:
 
     def members_for(self, cells: int) -> int:
         """Return how many members are worth waking for `cells` of work."""
-        if not COMPILED:
-            return 1
-        return max(1, min(self.size, cells // CELLS_PER_MEMBER))
+        return members_for(self.size, cells)
 
     def run(self, kernel: Callable[..., Any], members: int, *args: Any) -> None:
         """Call ``kernel(member, members, sync, *args)`` once for each member."""

@@ -1,0 +1,223 @@
+"""Who works on which rows: tasks for the kernels, from the table of nodes.
+
+Python would spend more time on these small lists than the kernels on small data.
+"""
+
+from __future__ import annotations
+
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_CELLS, TASK_ROWS
+from hornbeam.kernels.sync import members_for
+
+__all__ = ["plan_histograms", "plan_leaves", "plan_partition", "settle_children"]
+
+#: The cost of routing one row, in cells of a histogram.
+_CELLS_PER_ROW = 8
+#: Tasks a member, so that those who finish early find more to do.
+_TASKS_PER_MEMBER = 4
+
+
+@inline
+def _chunk(rows, members):
+    """Return how many rows one task takes; a lone member needs no small ones."""
+    if members == 1:
+        return max(rows, 1)
+    return max(BLOCK_ROWS, rows // (_TASKS_PER_MEMBER * members) + 1)
+
+
+@inline
+def _evict(nodes, free, free_count):
+    """Give back the slots of all nodes; return how many are free now."""
+    for i in range(nodes.size):
+        if nodes[i]["slot"] >= 0:
+            free[free_count] = nodes[i]["slot"]
+            free_count += 1
+            nodes[i]["slot"] = -1
+    return free_count
+
+
+@kernel
+def plan_histograms(
+    batch,  # (nodes,) int64: the root, or pairs of siblings
+    nodes,  # table of NODE_DTYPE, in and out
+    free,  # (slots,) int64: stack of free histogram slots
+    state,  # (3,) int64: free slots, in and out; tasks and joins, out
+    team_size,
+    columns,
+    columns_of_a_task,
+    cells,  # of a histogram
+    first_slab,  # slots from here on take parts of nodes that are shared out
+    built,  # (nodes, 2) int64, scratch: node to build, slot to subtract it from
+    tasks,  # see `histogram.build_histograms`, out
+    joins,  # the same
+):
+    """Give each node of the batch a slot, plan the work, return the team's members.
+
+    Of two siblings whose parent's histogram is known the smaller one is built, and
+    the larger one takes over the parent's slot. If slots run out, all histograms go
+    but those of the batch's parents; what is gone is built anew when needed.
+    """
+    count = 0
+    rows = 0
+    pairs = batch.size // 2
+    for i in range(pairs):  # out of reach of eviction
+        parent = nodes[batch[2 * i]]["parent"]
+        built[i, 1] = nodes[parent]["slot"]
+        nodes[parent]["slot"] = -1
+    free_count = state[0]
+    if free_count < batch.size:
+        free_count = _evict(nodes, free, free_count)
+    if pairs == 0:
+        count = batch.size
+        for i in range(count):
+            built[i, 0] = batch[i]
+            built[i, 1] = -1
+    else:
+        count = pairs
+        for i in range(pairs):
+            left = batch[2 * i]
+            right = left + 1
+            left_size = nodes[left]["end"] - nodes[left]["begin"]
+            right_size = nodes[right]["end"] - nodes[right]["begin"]
+            smaller = left if left_size <= right_size else right
+            larger = left + right - smaller
+            built[i, 0] = smaller
+            if built[i, 1] >= 0:
+                nodes[larger]["slot"] = built[i, 1]
+            else:
+                built[count, 0] = larger
+                built[count, 1] = -1
+                count += 1
+    for i in range(count):
+        node = built[i, 0]
+        free_count -= 1
+        nodes[node]["slot"] = free[free_count]
+        rows += nodes[node]["end"] - nodes[node]["begin"]
+    state[0] = free_count
+
+    members = members_for(team_size, rows * columns)
+    chunk = _chunk(rows, members)
+    join_cells = cells if members == 1 else JOIN_CELLS
+    slab = first_slab
+    n_tasks = 0
+    n_joins = 0
+    for i in range(count):
+        node = built[i, 0]
+        slot = nodes[node]["slot"]
+        own_slab = slab
+        begin, end = nodes[node]["begin"], nodes[node]["end"]
+        part = begin
+        while part < end or part == begin:
+            target = slot
+            if part > begin:
+                target = slab
+                slab += 1
+            for column in range(0, columns, columns_of_a_task):
+                tasks[n_tasks, 0] = target
+                tasks[n_tasks, 1] = nodes[node]["side"]
+                tasks[n_tasks, 2] = part
+                tasks[n_tasks, 3] = min(part + chunk, end)
+                tasks[n_tasks, 4] = column
+                tasks[n_tasks, 5] = min(column + columns_of_a_task, columns)
+                n_tasks += 1
+            part += chunk
+        if slab > own_slab or built[i, 1] >= 0:
+            for cell in range(0, cells, join_cells):
+                joins[n_joins, 0] = slot
+                joins[n_joins, 1] = own_slab
+                joins[n_joins, 2] = slab
+                joins[n_joins, 3] = built[i, 1]
+                joins[n_joins, 4] = cell
+                joins[n_joins, 5] = min(cell + join_cells, cells)
+                n_joins += 1
+    state[1] = n_tasks
+    state[2] = n_joins
+    return members
+
+
+@kernel
+def plan_partition(
+    batch,  # (nodes,) int64: the nodes to split
+    splits,  # (nodes,) SPLIT_DTYPE
+    left,  # (nodes,) int64: their left children
+    bins,  # (features,) int64: the code of a missing cell
+    nodes,  # table of NODE_DTYPE, in and out
+    team_size,
+    tasks,  # see `partition.partition_rows`, out
+):
+    """Enter the splits in the table, plan the work; return tasks and members."""
+    rows = 0
+    for i in range(batch.size):
+        node = nodes[batch[i]]
+        feature = splits[i]["feature"]
+        node["feature"] = feature
+        node["bin"] = splits[i]["bin"]
+        node["missing"] = bins[feature] if splits[i]["missing_left"] else -1
+        node["left"] = left[i]
+        rows += node["end"] - node["begin"]
+    members = members_for(team_size, _CELLS_PER_ROW * rows)
+    chunk = _chunk(rows, members)
+    n_tasks = 0
+    for i in range(batch.size):
+        node = nodes[batch[i]]
+        first = n_tasks
+        begin = node["begin"]
+        while begin < node["end"] or n_tasks == first:
+            tasks[n_tasks, 0] = batch[i]
+            tasks[n_tasks, 1] = begin
+            tasks[n_tasks, 2] = min(begin + chunk, node["end"])
+            tasks[n_tasks, 3] = first
+            begin += chunk
+            n_tasks += 1
+        for task in range(first, n_tasks):
+            tasks[task, 4] = n_tasks
+    return n_tasks, members
+
+
+@kernel
+def settle_children(
+    tasks,  # (tasks, 5) int64, as partitioned
+    counts,  # (tasks,) int64: rows of each that went left
+    nodes,  # table of NODE_DTYPE, in and out
+):
+    """Enter in the table where the rows of the children are."""
+    task = 0
+    while task < tasks.shape[0]:
+        number = tasks[task, 0]
+        last = tasks[task, 4]
+        shared = last - task > 1
+        went_left = 0
+        while task < last:
+            went_left += counts[task]
+            task += 1
+        node = nodes[number]
+        middle = node["begin"] + went_left
+        for child in range(2):
+            own = nodes[node["left"] + child]
+            own["side"] = node["side"] if shared else 1 - node["side"]
+            own["begin"] = middle if child == 1 else node["begin"]
+            own["end"] = node["end"] if child == 1 else middle
+            own["parent"] = number
+            own["slot"] = -1
+            own["left"] = -1
+
+
+@kernel
+def plan_leaves(
+    leaves,  # (leaves,) int64
+    nodes,  # table of NODE_DTYPE
+    members,
+    tasks,  # (tasks, 4) int64, out: leaf, side, begin, end
+):
+    """Write the tasks that go through the rows of all leaves; return their number."""
+    n_tasks = 0
+    for i in range(leaves.size):
+        node = nodes[leaves[i]]
+        chunk = max(1, node["end"] - node["begin"]) if members == 1 else TASK_ROWS
+        for begin in range(node["begin"], node["end"], chunk):
+            tasks[n_tasks, 0] = i
+            tasks[n_tasks, 1] = node["side"]
+            tasks[n_tasks, 2] = begin
+            tasks[n_tasks, 3] = min(begin + chunk, node["end"])
+            n_tasks += 1
+    return n_tasks
