@@ -4,13 +4,14 @@
 
 Cold is a fit with an empty Numba cache, as after an install; warm is one in a new
 process with the cache filled. Whole processes are timed, the interpreter's own start
-included; each figure is the least of the repeats.
+included, by the wall clock and in CPU seconds; each figure is the least of the repeats.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,14 +32,20 @@ LIBRARIES[{library!r}](x, y, Task(n_classes=2, rounds={rounds}, threads=1))
 """
 
 
-def seconds_of(code: str, cache: str | None = None) -> float:
-    """Return the wall seconds of a new interpreter that runs `code`."""
-    environment = dict(os.environ)
-    if cache is not None:
-        environment["NUMBA_CACHE_DIR"] = cache
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-    return time.perf_counter() - start
+def seconds_of(code: str, cache: str) -> tuple[float, float]:
+    """Return wall and CPU seconds of a new interpreter that runs `code`."""
+    cpu_start, wall_start = _child_seconds(), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        check=True,
+    )
+    return time.perf_counter() - wall_start, _child_seconds() - cpu_start
+
+
+def _child_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
@@ -60,17 +67,25 @@ def main() -> None:
             "import and fit 1,000 rows, warm": fits["hornbeam"],
             "the same with xgboost": fits["xgboost"],
         }
-        times: dict[str, list[float]] = {name: [] for name in commands}
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for _ in range(arguments.repeats):
             for name, code in commands.items():
                 times[name].append(seconds_of(code, cache))
     times["import and fit 1,000 rows, cold"] = [cold]
 
-    table = Table("a new process", "seconds")
-    for name, values in times.items():
-        table.add_row(name, f"{min(values):.3f}")
-    imported = min(times["import numpy, hornbeam"]) - min(times["import numpy"])
-    table.add_row("hornbeam's import alone", f"{imported:.3f}")
+    least = {
+        name: [min(column) for column in zip(*values, strict=True)]
+        for name, values in times.items()
+    }
+    with_hornbeam, without = least["import numpy, hornbeam"], least["import numpy"]
+    least["hornbeam's import alone"] = [
+        a - b for a, b in zip(with_hornbeam, without, strict=True)
+    ]
+    table = Table("a new process")
+    table.add_column("wall s", justify="right")
+    table.add_column("CPU s", justify="right")
+    for name, (wall, cpu) in least.items():
+        table.add_row(name, f"{wall:.3f}", f"{cpu:.3f}")
     Console().print(table)
     print(write("start", {"machine": machine, "seconds": times}))
 

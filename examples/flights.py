@@ -152,11 +152,14 @@ def main() -> None:
     table.add_row("rounds kept", f"{booster.num_boosted_rounds()}", "")
     table.add_row("seconds to prepare and train", f"{seconds:.1f}", "")
     console.print(table)
-    console.print(f"The model is in {model_path}, its learning curve in {picture}.")
     console.print(
-        "Try next: change PARAMETERS in examples/flights.py and run it again, or look "
-        f"into the model with\n  hornbeam inspect {model_path}",
+        f"model           {model_path}\n"
+        f"learning curve  {picture}\n\n"
+        "Try next: change PARAMETERS in examples/flights.py and run it again,\n"
+        "or look into the model:\n\n"
+        f"    hornbeam inspect {model_path}",
         highlight=False,
+        soft_wrap=True,
     )
 
 
