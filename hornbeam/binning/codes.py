@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.cuts import ColumnCuts, Cuts, cut_column, integer_weights
+from hornbeam.data.floats import round_up
 from hornbeam.kernels.binning import bin_column, interleave
+from hornbeam.kernels.team import available_threads
 
 if TYPE_CHECKING:
     from hornbeam.data.adapters import Table
@@ -176,26 +178,21 @@ def _code(values: npt.NDArray[Any], column: ColumnCuts, out: Codes) -> None:
     inner = column.upper[:-1]
     depth = int(inner.size).bit_length()
     cuts = np.full(1 << depth, np.inf, values.dtype)
-    # A cut of another table may not be a float32: rounding it up keeps every float32
-    # on its side.
-    cuts[: inner.size] = _round_up(inner, values.dtype)
+    cuts[: inner.size] = round_up(inner, values.dtype)
     position = np.empty(1024, np.int32)
     bin_column(values, cuts, depth, column.upper.size, position, out)
-
-
-def _round_up(values: npt.NDArray[np.float64], dtype: Any) -> npt.NDArray[Any]:
-    with np.errstate(over="ignore"):
-        rounded = values.astype(dtype)
-    short = rounded < values
-    rounded[short] = np.nextafter(rounded[short], np.asarray(np.inf, dtype))
-    return rounded
 
 
 def _in_threads(
     work: Callable[[int], None], tasks: Iterable[int], n_threads: int
 ) -> None:
-    """Do all tasks, each alone, with numpy and kernels releasing the GIL."""
+    """Do all tasks, each alone, with numpy and kernels releasing the GIL.
+
+    Threads are no more than there are processors, as each task holds a few columns.
+    """
     tasks = list(tasks)
+    processors = available_threads()
+    n_threads = min(n_threads, processors) if n_threads > 0 else processors
     if n_threads == 1 or len(tasks) == 1:
         for task in tasks:
             work(task)

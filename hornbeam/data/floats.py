@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hornbeam.errors import DataError
 
@@ -25,6 +26,7 @@ __all__ = [
     "common_float",
     "feature_type",
     "float_type",
+    "round_up",
     "shared",
     "write_floats",
 ]
@@ -208,3 +210,15 @@ def check_finite(column: np.ndarray, label: str) -> None:
                 "infinite values by a number or NaN, or pass missing=inf where inf "
                 "stands for missing"
             )
+
+
+def round_up(values: np.ndarray, dtype: npt.DTypeLike) -> np.ndarray:
+    """Return `values` in `dtype`, none smaller than it was.
+
+    For every x of that type, ``x < value`` and ``x < round_up(value)`` are the same.
+    """
+    with np.errstate(over="ignore"):
+        rounded = values.astype(dtype)
+    short = rounded < values
+    rounded[short] = np.nextafter(rounded[short], np.asarray(np.inf, rounded.dtype))
+    return rounded

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.data.floats import round_up
 from hornbeam.forest.checks import check_model, normal_form
-from hornbeam.forest.layout import round_up
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, cut_off, join
 

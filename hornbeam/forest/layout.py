@@ -9,21 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from hornbeam.data.floats import round_up
 from hornbeam.forest.tree import Tree, join
+from hornbeam.kernels.predict import FEATURE_BITS
 
-__all__ = ["Layout", "round_up"]
-
-
-def round_up(values: NDArray[np.float64], dtype: DTypeLike) -> NDArray[Any]:
-    """Return `values` in `dtype`, none smaller than it was.
-
-    For every x of that type, ``x < value`` and ``x < round_up(value)`` are the same.
-    """
-    with np.errstate(over="ignore"):
-        rounded = values.astype(dtype)
-    short = rounded < values
-    rounded[short] = np.nextafter(rounded[short], np.asarray(np.inf, rounded.dtype))
-    return rounded
+__all__ = ["Layout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +25,9 @@ class Layout:
     roots
         (trees, 3) int32: place of the root, depth, output.
     nodes
-        (nodes, 3) int32: feature, place of the left child (the right one follows),
-        and whether the missing go right. A leaf is its own left child.
+        (nodes,) uint64: feature, whether the missing go right, and the place of the
+        left child, which the right one follows (see `hornbeam.kernels.predict`). A
+        leaf is its own left child.
     thresholds
         (nodes,) of the type of the features; NaN at leaves.
     values
@@ -46,7 +37,7 @@ class Layout:
     """
 
     roots: NDArray[np.int32]
-    nodes: NDArray[np.int32]
+    nodes: NDArray[np.uint64]
     thresholds: NDArray[Any]
     values: NDArray[np.float32]
     numbers: NDArray[np.int32]
@@ -61,10 +52,11 @@ class Layout:
         places = np.arange(starts[-1])
         offsets = np.repeat(starts[:-1], sizes)
         is_leaf = joined.left < 0
-        nodes = np.empty((places.size, 3), np.int32)
-        nodes[:, 0] = joined.feature
-        nodes[:, 1] = np.where(is_leaf, places, joined.left + offsets)
-        nodes[:, 2] = ~is_leaf & (joined.default_left == 0)
+        left = np.where(is_leaf, places, joined.left + offsets).astype(np.uint64)
+        missing_right = (~is_leaf & (joined.default_left == 0)).astype(np.uint64)
+        nodes = (((left << 1) | missing_right) << FEATURE_BITS) | joined.feature.astype(
+            np.uint64
+        )
         depths = [tree.depth() for tree in trees]
         return cls(
             np.stack([starts[:-1], depths, outputs], axis=1).astype(np.int32),

@@ -7,44 +7,86 @@ import numpy as np
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["PREDICT_ROWS", "add_trees", "find_leaves"]
+__all__ = ["FEATURE_BITS", "PREDICT_ROWS", "add_trees", "find_leaves"]
 
 #: Rows that go down a tree together: their steps do not wait for one another, and
 #: the tree's nodes stay in the cache.
 PREDICT_ROWS = 64
 
+#: A node is one word: the place of its left child in the upper half, below it whether
+#: the missing go right, and the feature in the lowest bits.
+FEATURE_BITS = 31
+_FEATURE = np.uint64((1 << FEATURE_BITS) - 1)
+_MISSING = np.uint64(FEATURE_BITS)
+_LEFT = np.uint64(32)
+_ONE = np.uint64(1)
+
+#: Trees of more levels are mostly uneven: each row then walks to its own leaf.
+_MOST_LEVELS = 12
+
 
 @inline
-def _descend(data, begin, count, root, depth, nodes, thresholds, has_nan, places):
-    """Send rows down one tree, level by level, and leave their leaves in `places`.
+def _next_place(value, node, threshold):
+    """Return where a row with no missing value goes."""
+    return np.int32(node >> _LEFT) + np.int32(value >= threshold)
 
-    A leaf's children are itself: its threshold is NaN, so nothing goes right.
+
+@inline
+def _next_place_missing(value, node, threshold):
+    """Return where a row goes if its value may be missing."""
+    missing_right = np.int32((node >> _MISSING) & _ONE)
+    right = missing_right if value != value else np.int32(value >= threshold)
+    return np.int32(node >> _LEFT) + right
+
+
+@inline
+def _descend(data, root, depth, nodes, thresholds, has_missing, places):
+    """Send the rows of a block down one tree and leave their leaves in `places`.
+
+    A leaf is its own left child, and nothing goes right of it: its threshold is NaN.
     """
-    for i in range(count):
-        places[i] = root
-    for _ in range(depth):
-        moved = False
-        for i in range(count):
-            place = np.uint64(places[i])
-            value = data[begin + np.uint64(i), np.uint64(nodes[place, 0])]
-            right = np.int32(value >= thresholds[place])
-            if has_nan and value != value:
-                right = nodes[place, 2]
-            after = nodes[place, 1] + right
-            moved |= after != nodes[place, 1] or after != np.int32(place)
-            places[i] = after
-        if not moved:
-            break
+    rows = data.shape[0]
+    if depth > _MOST_LEVELS:
+        for i in range(rows):
+            place = np.int32(-1)
+            after = np.int32(root)
+            while after != place:
+                place = after
+                node = nodes[np.uint64(place)]
+                value = data[i, node & _FEATURE]
+                threshold = thresholds[np.uint64(place)]
+                after = _next_place_missing(value, node, threshold)
+            places[i] = place
+    elif has_missing:
+        for i in range(rows):
+            places[i] = root
+        for _ in range(depth):
+            for i in range(rows):
+                place = np.uint64(places[i])
+                node = nodes[place]
+                value = data[i, node & _FEATURE]
+                places[i] = _next_place_missing(value, node, thresholds[place])
+    else:
+        node = nodes[np.uint64(root)]
+        threshold = thresholds[np.uint64(root)]
+        column = data[:, node & _FEATURE]
+        for i in range(rows):
+            places[i] = _next_place(column[i], node, threshold)
+        for _ in range(depth - 1):
+            for i in range(rows):
+                place = np.uint64(places[i])
+                node = nodes[place]
+                value = data[i, node & _FEATURE]
+                places[i] = _next_place(value, node, thresholds[place])
 
 
 @inline
-def _any_nan(data, begin, count):
-    found = False
-    for i in range(count):
+def _any_missing(data):
+    missing = 0
+    for i in range(data.shape[0]):
         for f in range(data.shape[1]):
-            value = data[begin + np.uint64(i), f]
-            found |= value != value
-    return found
+            missing |= data[i, f] != data[i, f]
+    return missing != 0
 
 
 @kernel
@@ -54,7 +96,7 @@ def add_trees(
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
     roots,  # (trees, 3) int32: root's place, depth, output
-    nodes,  # (nodes, 3) int32: feature, place of the left child, missing goes right
+    nodes,  # (nodes,) uint64, see FEATURE_BITS
     thresholds,  # (nodes,) of the type of data; NaN at leaves
     values,  # (nodes,) float32
     places,  # (members, 64) int32, scratch
@@ -65,17 +107,17 @@ def add_trees(
     own = places[member]
     task = next_task(sync, 0)
     while task * PREDICT_ROWS < rows:
-        begin = np.uint64(task * PREDICT_ROWS)
-        count = min(PREDICT_ROWS, rows - task * PREDICT_ROWS)
-        has_nan = _any_nan(data, begin, count)
+        begin = task * PREDICT_ROWS
+        block = data[begin : begin + PREDICT_ROWS]
+        own_margins = margins[begin : begin + PREDICT_ROWS]
+        has_missing = _any_missing(block)
         for t in range(roots.shape[0]):
             _descend(
-                data, begin, count, roots[t, 0], roots[t, 1], nodes, thresholds,
-                has_nan, own,
-            )  # fmt: skip
+                block, roots[t, 0], roots[t, 1], nodes, thresholds, has_missing, own
+            )
             output = np.uint64(roots[t, 2])
-            for i in range(count):
-                margins[begin + np.uint64(i), output] += values[np.uint64(own[i])]
+            for i in range(block.shape[0]):
+                own_margins[i, output] += values[np.uint64(own[i])]
         task = next_task(sync, 0)
 
 
@@ -86,7 +128,7 @@ def find_leaves(
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
     roots,  # (trees, 3) int32: root's place, depth, output
-    nodes,  # (nodes, 3) int32: feature, place of the left child, missing goes right
+    nodes,  # (nodes,) uint64, see FEATURE_BITS
     thresholds,  # (nodes,) of the type of data; NaN at leaves
     numbers,  # (nodes,) int32: the node's number in its tree
     places,  # (members, 64) int32, scratch
@@ -97,13 +139,10 @@ def find_leaves(
     own = places[member]
     task = next_task(sync, 0)
     while task * PREDICT_ROWS < rows:
-        begin = np.uint64(task * PREDICT_ROWS)
-        count = min(PREDICT_ROWS, rows - task * PREDICT_ROWS)
+        begin = task * PREDICT_ROWS
+        block = data[begin : begin + PREDICT_ROWS]
         for t in range(roots.shape[0]):
-            _descend(
-                data, begin, count, roots[t, 0], roots[t, 1], nodes, thresholds,
-                True, own,
-            )  # fmt: skip
-            for i in range(count):
-                leaves[begin + np.uint64(i), t] = numbers[np.uint64(own[i])]
+            _descend(block, roots[t, 0], roots[t, 1], nodes, thresholds, True, own)
+            for i in range(block.shape[0]):
+                leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)
