@@ -28,7 +28,7 @@ from rich.table import Table
 
 from benchmarks.data import SETS, Split
 from benchmarks.libraries import LIBRARIES, PACKAGES
-from benchmarks.machine import core_count, describe, write
+from benchmarks.machine import add_output_option, core_count, describe, write
 
 Run = dict[str, Any]
 
@@ -52,6 +52,7 @@ def parse_arguments() -> argparse.Namespace:
         default=sorted({1, core_count()}),
         help="thread counts to run at; default: 1 and all cores",
     )
+    add_output_option(parser)
     return parser.parse_args()
 
 
@@ -227,7 +228,8 @@ def main() -> None:
     options = {
         key: value for key, value in vars(arguments).items() if value is not None
     }
-    path = write("fit", {"machine": machine, "options": options, "runs": runs})
+    result = {"machine": machine, "options": options, "runs": runs}
+    path = write("fit", result, arguments.output)
     draw(runs, arguments, path.with_suffix(".png"))
     console.print(f"{path}\n{path.with_suffix('.png')}", highlight=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
 import json
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["clock", "core_count", "describe", "memory", "write"]
+__all__ = ["add_output_option", "clock", "core_count", "describe", "memory", "write"]
 
+#: Where results go unless a script is told otherwise.
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -100,10 +102,17 @@ def describe(packages: list[str]) -> dict[str, Any]:
     }
 
 
-def write(name: str, result: dict[str, Any]) -> Path:
-    """Return the path of a new JSON file that holds `result`."""
-    RESULTS.mkdir(exist_ok=True)
+def add_output_option(parser: argparse.ArgumentParser) -> None:
+    """Let the command line say where the results go."""
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS, help=f"folder, default: {RESULTS.name}"
+    )
+
+
+def write(name: str, result: dict[str, Any], folder: Path) -> Path:
+    """Return the path of a new JSON file in `folder` that holds `result`."""
+    folder.mkdir(parents=True, exist_ok=True)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-    path = RESULTS / f"{name}-{stamp}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path = folder / f"{name}-{stamp}.json"
+    path.write_text(json.dumps(result, indent=1, default=str) + "\n")
     return path

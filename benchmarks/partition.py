@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.libraries import BINS
-from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
+from benchmarks.stage import Report, binned, parse_arguments, seconds_of
+from hornbeam.kernels.layout import NODE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.partition import partition_rows
+from hornbeam.kernels.plan import plan_partition
 from hornbeam.kernels.team import lease
 
 DEPTH = 6
@@ -22,32 +24,33 @@ def main() -> None:
     matrix = binned(arguments.rows, arguments.columns)
     n_rows = matrix.n_rows
     rng = np.random.default_rng(0)
+    bins = matrix.cuts.bins.astype(np.int64)
     for threads in arguments.threads:
         for level in range(DEPTH):
-            nodes = 1 << level
+            count = 1 << level
             # Rows of a node are ascending, and scattered over all the data.
-            owner = rng.integers(0, nodes, n_rows)
+            owner = rng.integers(0, count, n_rows)
             rows = np.empty((2, n_rows), np.uint32)
             rows[:] = np.argsort(owner, kind="stable")
-            ends = np.cumsum(np.bincount(owner, minlength=nodes))
-            parts = max(1, threads // nodes)
-            tasks = np.zeros((nodes * parts, 6), np.int64)
-            tasks[:, 0] = np.repeat(np.arange(nodes), parts)
-            for node, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
-                own = slice(node * parts, (node + 1) * parts)
-                tasks[own, 2:4] = shares(begin, end, parts)
-                tasks[own, 4:6] = own.start, own.stop
-            splits = np.empty((nodes, 3), np.int32)
-            splits[:, 0] = rng.integers(0, matrix.n_features, nodes)
-            splits[:, 1] = rng.integers(BINS // 8, BINS * 7 // 8, nodes)
-            splits[:, 2] = -1
-            counts = np.empty(len(tasks), np.int64)
-            inputs = (tasks, splits, matrix.by_feature, rows, counts)
+            batch = np.arange(count)
+            nodes = np.zeros(count, NODE_DTYPE)
+            nodes["end"] = np.cumsum(np.bincount(owner, minlength=count))
+            nodes["begin"][1:] = nodes["end"][:-1]
+            splits = np.zeros(count, SPLIT_DTYPE)
+            splits["feature"] = rng.integers(0, matrix.n_features, count)
+            splits["bin"] = rng.integers(BINS // 8, BINS * 7 // 8, count)
+            tasks = np.empty((count + 5 * threads, 5), np.int64)
+            n_tasks, members = plan_partition(
+                batch, splits, count + 2 * batch, bins, nodes, threads, tasks
+            )
+            tasks = tasks[:n_tasks]
+            counts = np.empty(n_tasks, np.int64)
+            inputs = (tasks, nodes, matrix.by_feature, rows, counts)
             with lease(threads) as team:
                 seconds = seconds_of(
-                    arguments.repeats, team.run, partition_rows, threads, *inputs
+                    arguments.repeats, team.run, partition_rows, members, *inputs
                 )
-            report.add(f"{nodes} nodes", threads, n_rows, seconds)
+            report.add(f"level {level}", threads, n_rows, seconds)
     report.finish()
 
 

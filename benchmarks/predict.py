@@ -22,7 +22,7 @@ from rich.table import Table
 import hornbeam
 from benchmarks.data import made
 from benchmarks.libraries import PACKAGES
-from benchmarks.machine import core_count, describe, write
+from benchmarks.machine import add_output_option, core_count, describe, write
 
 COLUMNS = 28
 #: One row is predicted this many times to a measurement.
@@ -57,6 +57,7 @@ def main() -> None:
         default=sorted({1, core_count()}),
         help="thread counts to run at; default: 1 and all cores",
     )
+    add_output_option(parser)
     arguments = parser.parse_args()
     machine = describe(PACKAGES)
     x, _ = made(arguments.rows, COLUMNS, seed=1)
@@ -105,7 +106,8 @@ def main() -> None:
     console = Console()
     console.print(table)
     console.print(f"largest difference of a prediction: {difference:.2g}")
-    print(write("predict", {"machine": machine, "seconds": times}))
+    result = {"machine": machine, "seconds": times}
+    print(write("predict", result, arguments.output))
 
 
 if __name__ == "__main__":

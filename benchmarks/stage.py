@@ -17,7 +17,7 @@ from rich.table import Table
 
 from benchmarks.data import made
 from benchmarks.libraries import BINS, PACKAGES
-from benchmarks.machine import core_count, describe, write
+from benchmarks.machine import add_output_option, core_count, describe, write
 from hornbeam.binning.codes import BinnedMatrix, bin_table
 from hornbeam.data.adapters import as_table
 
@@ -37,6 +37,7 @@ def parse_arguments(description: str, rows: int = 1_000_000) -> argparse.Namespa
         default=sorted({1, core_count()}),
         help="thread counts to run at; default: 1 and all cores",
     )
+    add_output_option(parser)
     return parser.parse_args()
 
 
@@ -89,7 +90,8 @@ class Report:
             )
         Console().print(table)
         result = {"machine": self.machine, "options": vars(self.arguments)}
-        print(write(self.stage, {**result, "unit": self.unit, "runs": self.rows}))
+        result |= {"unit": self.unit, "runs": self.rows}
+        print(write(self.stage, result, self.arguments.output))
 
 
 def shares(begin: int, end: int, count: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.libraries import PACKAGES
-from benchmarks.machine import describe, write
+from benchmarks.machine import add_output_option, describe, write
 
 FIT = """
 import numpy as np
@@ -53,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time imports and first fits.")
     parser.add_argument("--repeats", type=int, default=5, help="default: 5")
     parser.add_argument("--rounds", type=int, default=10, help="default: 10")
+    add_output_option(parser)
     arguments = parser.parse_args()
     machine = describe(PACKAGES)
     fits = {
@@ -87,7 +88,8 @@ def main() -> None:
     for name, (wall, cpu) in least.items():
         table.add_row(name, f"{wall:.3f}", f"{cpu:.3f}")
     Console().print(table)
-    print(write("start", {"machine": machine, "seconds": times}))
+    result = {"machine": machine, "seconds": times}
+    print(write("start", result, arguments.output))
 
 
 if __name__ == "__main__":

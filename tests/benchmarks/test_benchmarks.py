@@ -1,0 +1,35 @@
+"""Every benchmark runs, on few rows, and leaves its result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FEW = ["--rows", "3000", "--repeats", "1", "--threads", "1"]
+SCRIPTS = {
+    "binning": FEW,
+    "histogram": FEW,
+    "partition": FEW,
+    "split": FEW,
+    "predict": [*FEW, "--trees", "3"],
+    "start": ["--repeats", "1", "--rounds", "2"],
+    "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_benchmark_runs(script, tmp_path):
+    options = [*SCRIPTS[script], "--output", str(tmp_path)]
+    command = [sys.executable, "-m", f"benchmarks.{script}", *options]
+    subprocess.run(command, cwd=ROOT, check=True)
+    (path,) = tmp_path.glob(f"{script}-*.json")
+    result = json.loads(path.read_text())
+    assert result["machine"]["cores"] >= 1
+    assert not any("error" in run for run in result.get("runs", []))
+    assert (tmp_path / path.with_suffix(".png").name).exists() == (script == "fit")
