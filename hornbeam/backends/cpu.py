@@ -114,7 +114,7 @@ class CpuBackend(Backend):
         self._widest = int(np.diff(offsets).max())
         self._stride = 1 << int(self._widest - 1).bit_length()
         self._init_histograms(max_histograms)
-        self._split_scratch = np.empty((self._team.size, 4, self._widest + 1))
+        self._split_scratch = np.empty((self._team.size, 3, self._widest + 1))
         self._nodes = np.zeros(64, NODE_DTYPE)
         self._leaf_of = np.empty(rows, np.uint32)
 

@@ -85,7 +85,7 @@ def find_splits(
     bins,  # (features,) int64: cells less the one for the missing
     steps,  # (2,) float64: value of one step of gradients and of hessians
     rules,  # (4,) float64: lambda, alpha, max_delta_step, min_child_weight
-    scratch,  # (members, 4, most bins of a feature + 1) float64
+    scratch,  # (members, 3, most bins of a feature + 1) float64
     block,  # features of one task
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
 ):
@@ -93,14 +93,13 @@ def find_splits(
 
     Candidates come in XGBoost's order, and the first of equal ones wins: features
     ascending; for each the bins upwards with the missing on the right; and, if rows
-    of the node miss the feature, downwards with the missing on the left. Empty bins
-    cut the rows as their neighbours do and are left out.
+    of the node miss the feature, downwards with the missing on the left. An empty bin
+    cuts the rows as the one before it in this order, and so never wins.
     """
     buffer = scratch[member]
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
-    bin_of = buffer[2].view(np.int64)
-    scores = buffer[3]
+    scores = buffer[2]
     sums_g[0] = 0
     sums_h[0] = 0
     parts = splits.shape[1]
@@ -125,18 +124,16 @@ def find_splits(
             if allowed.size > 0 and allowed[node, feature] == 0:
                 continue
             start = offsets[feature]
+            count = bins[feature]
             left_g = np.int64(0)
             left_h = np.int64(0)
-            count = 0
-            for b in range(bins[feature]):
-                g = gradients[start + b]
-                h = hessians[start + b]
-                left_g += g
-                left_h += h
-                bin_of[count] = b
-                sums_g[count + 1] = left_g
-                sums_h[count + 1] = left_h
-                count += 1 if (g | h) != 0 else 0
+            own_g = gradients[start : start + count]
+            own_h = hessians[start : start + count]
+            for b in range(count):
+                left_g += own_g[b]
+                left_h += own_h[b]
+                sums_g[b + 1] = left_g
+                sums_h[b + 1] = left_h
             highest = _score_cuts(
                 sums_g[1:],
                 sums_h[1:],
@@ -155,7 +152,7 @@ def find_splits(
                     k += 1
                 best_score = highest
                 best_feature = feature
-                best_bin = bin_of[k]
+                best_bin = k
                 best_missing_left = 0
                 best_g = sums_g[k + 1]
                 best_h = sums_h[k + 1]
@@ -182,7 +179,7 @@ def find_splits(
                     k -= 1
                 best_score = highest
                 best_feature = feature
-                best_bin = bin_of[k] - 1
+                best_bin = k - 1
                 best_missing_left = 1
                 best_g = sums_g[k] + missing_g
                 best_h = sums_h[k] + missing_h
