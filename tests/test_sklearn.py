@@ -141,7 +141,10 @@ def test_other_columns_are_refused(diabetes):
         model.predict(frame[frame.columns[::-1]])
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame.iloc[:, 1:])
-    with pytest.raises(ValueError, match="X has 9 features, but"):
+    with (
+        pytest.warns(UserWarning, match="does not have valid feature names"),
+        pytest.raises(ValueError, match="X has 9 features, but"),
+    ):
         model.predict(X[:, 1:])
     model.predict(frame[frame.columns[::-1]], validate_features=False)
 
