@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
@@ -21,6 +21,19 @@ from hornbeam.kernels.sync import next_task
 __all__ = ["find_extent", "logistic", "quantise", "softmax", "squared_error", "widen"]
 
 _LEAST_HESSIAN = 1e-16
+
+
+@inline
+def _weigh(label, weights, positive_weight, gradients, hessians):
+    """Multiply gradients and hessians by the weights of their rows."""
+    if positive_weight != 1.0:
+        for i in range(label.size):
+            weight = positive_weight if label[i] == 1.0 else 1.0
+            gradients[i] *= weight
+            hessians[i] *= weight
+    for i in range(weights.size):
+        gradients[i] *= weights[i]
+        hessians[i] *= weights[i]
 
 
 @kernel
@@ -46,17 +59,10 @@ def squared_error(
         label = labels[begin:end]
         g = gradients[0, begin:end]
         h = hessians[0, begin:end]
-        if weights.size == 0 and positive_weight == 1.0:
-            for i in range(margins.size):
-                g[i] = margins[i] - label[i]
-                h[i] = 1.0
-        else:
-            for i in range(margins.size):
-                weight = positive_weight if label[i] == 1.0 else 1.0
-                if weights.size > 0:
-                    weight *= weights[begin + i]
-                g[i] = (margins[i] - label[i]) * weight
-                h[i] = weight
+        for i in range(margins.size):
+            g[i] = margins[i] - label[i]
+            h[i] = 1.0
+        _weigh(label, weights[begin:end], positive_weight, g, h)
         task = next_task(sync, 0)
 
 
@@ -83,19 +89,11 @@ def logistic(
         label = labels[begin:end]
         g = gradients[0, begin:end]
         h = hessians[0, begin:end]
-        if weights.size == 0 and positive_weight == 1.0:
-            for i in range(margins.size):
-                p = maths.sigmoid(margins[i])
-                g[i] = p - label[i]
-                h[i] = max(p * (1.0 - p), _LEAST_HESSIAN)
-        else:
-            for i in range(margins.size):
-                weight = positive_weight if label[i] == 1.0 else 1.0
-                if weights.size > 0:
-                    weight *= weights[begin + i]
-                p = maths.sigmoid(margins[i])
-                g[i] = (p - label[i]) * weight
-                h[i] = max(p * (1.0 - p), _LEAST_HESSIAN) * weight
+        for i in range(margins.size):
+            p = maths.sigmoid(margins[i])
+            g[i] = p - label[i]
+            h[i] = max(p * (1.0 - p), _LEAST_HESSIAN)
+        _weigh(label, weights[begin:end], positive_weight, g, h)
         task = next_task(sync, 0)
 
 
@@ -123,9 +121,10 @@ def softmax(
         begin = task * lane
         count = min(lane, rows - begin)
         end = begin + count
-        highest[:count] = scores[0, begin:end]
-        total[:count] = 0.0
-        for k in range(1, classes):
+        for i in range(count):
+            highest[i] = -np.inf
+            total[i] = 0.0
+        for k in range(classes):
             margins = scores[k, begin:end]
             for i in range(count):
                 highest[i] = max(highest[i], margins[i])
@@ -142,10 +141,7 @@ def softmax(
                 p = maths.exp(margins[i] - highest[i]) / total[i]
                 g[i] = p - (1.0 if label[i] == k else 0.0)
                 h[i] = max(2.0 * p * (1.0 - p), _LEAST_HESSIAN)
-            if weights.size > 0:
-                for i in range(count):
-                    g[i] *= weights[begin + i]
-                    h[i] = max(h[i] * weights[begin + i], _LEAST_HESSIAN)
+            _weigh(label, weights[begin:end], 1.0, g, h)
         task = next_task(sync, 0)
 
 

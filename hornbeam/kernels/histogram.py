@@ -90,34 +90,33 @@ def _flush(columns, offsets, stride, sums, gradients, hessians):
 
 
 @inline
-def _add_unpacked(
-    codes, columns, offsets, features, rows, begin, end, packed, gradients, hessians
+def _add_pairs(
+    codes,
+    columns,
+    offsets,
+    features,
+    rows,
+    begin,
+    end,
+    packed,
+    wide,
+    gradients,
+    hessians,
 ):
-    """Add the rows' pairs straight to the wide sums: less to do for few rows."""
+    """Add the pairs of ``rows[begin:end]`` straight to the wide sums.
+
+    That is less to do for few rows, and the way of fine pairs, which do not pack.
+    """
     width = np.uint64(features)
     for i in range(begin, end):
         row = np.uint64(rows[i])
-        g = packed[row] >> 32
-        h = packed[row] & _LOW_HALF
-        for j in range(columns.size):
-            f = columns[j]
-            cell = np.uint64(offsets[f]) + np.uint64(codes[row * width + f])
-            gradients[cell] += g
-            hessians[cell] += h
-
-
-@inline
-def _add_wide(
-    codes, columns, offsets, features, rows, begin, end, wide, gradients, hessians
-):
-    """Add the rows' fine pairs, where the coarse ones would lose too much."""
-    width = np.uint64(features)
-    for i in range(begin, end):
-        row = np.uint64(rows[i])
-        ahead = np.uint64(rows[min(i + _AHEAD, end - 1)])
-        prefetch(codes, ahead * width)
-        g = wide[0, row]
-        h = wide[1, row]
+        prefetch(codes, np.uint64(rows[min(i + _AHEAD, end - 1)]) * width)
+        if packed.size > 0:
+            g = packed[row] >> 32
+            h = packed[row] & _LOW_HALF
+        else:
+            g = wide[0, row]
+            h = wide[1, row]
         for j in range(columns.size):
             f = columns[j]
             cell = np.uint64(offsets[f]) + np.uint64(codes[row * width + f])
@@ -166,21 +165,8 @@ def build_histograms(
             first, last = offsets[chosen[j]], offsets[chosen[j] + np.uint64(1)]
             gradients[first:last] = 0
             hessians[first:last] = 0
-        if packed.size == 0:
-            _add_wide(
-                codes,
-                chosen,
-                offsets,
-                features,
-                own_rows,
-                begin,
-                end,
-                wide,
-                gradients,
-                hessians,
-            )
-        elif end - begin < stride:
-            _add_unpacked(
+        if packed.size == 0 or end - begin < stride:
+            _add_pairs(
                 codes,
                 chosen,
                 offsets,
@@ -189,6 +175,7 @@ def build_histograms(
                 begin,
                 end,
                 packed,
+                wide,
                 gradients,
                 hessians,
             )

@@ -46,20 +46,20 @@ SOURCES_DIGEST: str = _digest_sources()
 def _compile(function: Function, **flags: Any) -> Function:
     function.__qualname__ = f"{function.__qualname__}_{SOURCES_DIGEST}"
     try:
-        compiled = njit(function, cache=True, **flags)
+        compiled = njit(function, cache=True, **_FLAGS, **flags)
     except RuntimeError as error:
         # No folder can hold the cache (a read-only home, some containers): the kernel
         # is then compiled anew in each process, which is slower but right.
         logging.getLogger(__name__).debug("no cache for %s: %s", function, error)
-        compiled = njit(function, **flags)
+        compiled = njit(function, **_FLAGS, **flags)
     return compiled  # type: ignore[no-any-return]
 
 
 def kernel(function: Function) -> Function:
     """Return `function` compiled on first call, without the GIL, cached on disk."""
-    return _compile(function, **_FLAGS)
+    return _compile(function)
 
 
 def inline(function: Function) -> Function:
-    """Return a scalar formula that kernels call; the compiler folds it into them."""
-    return _compile(function, **_FLAGS)
+    """Return a formula or a loop that is compiled as a part of each kernel it is in."""
+    return _compile(function, inline="always")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import barrier, next_task
 
@@ -15,6 +15,13 @@ __all__ = [
     "route_rows",
     "sum_leaves",
 ]
+
+
+@inline
+def _copy(source, target):
+    """Copy as a loop: Numba takes a second to compile an assignment of slices."""
+    for i in range(source.size):
+        target[i] = source[i]
 
 
 @kernel
@@ -78,12 +85,8 @@ def partition_rows(
             middle = begin + counts[task]
             left_place = start + before
             right_place = start + total + (begin - start - before)
-            rows[side, left_place : left_place + middle - begin] = rows[
-                1 - side, begin:middle
-            ]
-            rows[side, right_place : right_place + end - middle] = rows[
-                1 - side, middle:end
-            ]
+            _copy(rows[1 - side, begin:middle], rows[side, left_place:])
+            _copy(rows[1 - side, middle:end], rows[side, right_place:])
         task = next_task(sync, 1)
 
 

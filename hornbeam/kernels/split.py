@@ -134,55 +134,33 @@ def find_splits(
                 left_h += own_h[b]
                 sums_g[b + 1] = left_g
                 sums_h[b + 1] = left_h
-            highest = _score_cuts(
-                sums_g[1:],
-                sums_h[1:],
-                count,
-                np.int64(0),
-                np.int64(0),
-                total_g,
-                total_h,
-                steps,
-                rules,
-                scores,
-            )
-            if highest > best_score:
-                k = 0
-                while scores[k] != highest:
-                    k += 1
-                best_score = highest
-                best_feature = feature
-                best_bin = k
-                best_missing_left = 0
-                best_g = sums_g[k + 1]
-                best_h = sums_h[k + 1]
             missing_g = total_g - left_g
             missing_h = total_h - left_h
-            if (missing_g | missing_h) == 0:
-                continue
-            # Bin k and those above go right; those below and the missing go left.
-            highest = _score_cuts(
-                sums_g,
-                sums_h,
-                count,
-                missing_g,
-                missing_h,
-                total_g,
-                total_h,
-                steps,
-                rules,
-                scores,
-            )
-            if highest > best_score:
-                k = count - 1
-                while scores[k] != highest:
-                    k -= 1
-                best_score = highest
-                best_feature = feature
-                best_bin = k - 1
-                best_missing_left = 1
-                best_g = sums_g[k] + missing_g
-                best_h = sums_h[k] + missing_h
+            # Upwards, bin k and those below go left. Downwards, it and those above go
+            # right, and the missing go left with the rest.
+            for down in range(2 if (missing_g | missing_h) != 0 else 1):
+                highest = _score_cuts(
+                    sums_g[1 - down :],
+                    sums_h[1 - down :],
+                    count,
+                    missing_g * down,
+                    missing_h * down,
+                    total_g,
+                    total_h,
+                    steps,
+                    rules,
+                    scores,
+                )
+                if highest > best_score:
+                    k = count - 1 if down else 0
+                    while scores[k] != highest:
+                        k += 1 - 2 * down
+                    best_score = highest
+                    best_feature = feature
+                    best_bin = k - down
+                    best_missing_left = down
+                    best_g = sums_g[k + 1 - down] + missing_g * down
+                    best_h = sums_h[k + 1 - down] + missing_h * down
         split = splits[node, part]
         split["total_gradient"] = total_g
         split["total_hessian"] = total_h
