@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from numbers import Integral
 
 from hornbeam.boosting.booster import Booster, MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import (
@@ -69,7 +69,7 @@ def train(
         A metric of your own: (predictions, data) to (name, value). It gets margins if
         the objective is your own too.
     """
-    if isinstance(num_boost_round, bool) or num_boost_round != int(num_boost_round):
+    if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
         raise ParameterError(
             f"num_boost_round must be a whole number, not {num_boost_round!r}"
         )
@@ -99,7 +99,7 @@ def train(
         output_margin=obj is not None,
     )
     booster = container.before_training(booster)
-    for number in range(int(num_boost_round)):
+    for number in range(num_boost_round):
         if container.before_iteration(booster, number, dtrain, evals):
             break
         booster.update(dtrain, iteration=number, fobj=obj)
@@ -121,7 +121,5 @@ def _all_callbacks(
     if verbose_eval:
         callbacks.append(EvaluationMonitor(period=int(verbose_eval)))
     if early_stopping_rounds:
-        callbacks.append(
-            EarlyStopping(rounds=early_stopping_rounds, maximize=maximize)
-        )
+        callbacks.append(EarlyStopping(rounds=early_stopping_rounds, maximize=maximize))
     return callbacks

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,8 @@ class Booster:
             self.set_param(params or {})
         else:
             self._configure()
+            if cache:
+                self._take_columns(cache[0])
 
     # Parameters
 
@@ -92,6 +95,12 @@ class Booster:
                     f"objective={self.params.objective!r} has {outputs} outputs, but "
                     f"the model has {self.model.n_outputs}; continue a model with an "
                     "objective of as many outputs"
+                )
+            if self.model.num_parallel_tree != self.params.num_parallel_tree:
+                raise ParameterError(
+                    f"num_parallel_tree={self.params.num_parallel_tree} differs from "
+                    f"the model's {self.model.num_parallel_tree}; leave it out when "
+                    "you continue a model"
                 )
         else:
             self.model.num_class = self.params.num_class
@@ -118,9 +127,7 @@ class Booster:
         self.model.base_score = np.full(outputs, values)
         self.model.boost_from_average = given is None
 
-    def set_param(
-        self, params: ParameterSource | str, value: Any = None
-    ) -> None:
+    def set_param(self, params: ParameterSource | str, value: Any = None) -> None:
         """Change parameters: a mapping, pairs, or a name and its value."""
         before = self.params
         pairs = {params: value} if isinstance(params, str) else params
@@ -156,13 +163,11 @@ class Booster:
         fobj
             An objective of your own, instead of the parameter's.
         """
+        session = self._training_session(dtrain, estimate=fobj is None)
         if fobj is not None:
-            self._check_data(dtrain)
-            session = self._training_session(dtrain, estimate=False)
             margins = _squeezed(session.margins())
-            self._boost(session, *fobj(margins, dtrain))
+            self._boost(session, *_gradients_of(fobj, margins, dtrain))
             return
-        session = self._training_session(dtrain, estimate=True)
         session.backend.compute_gradients(self.objective)
         self._add_round(session)
 
@@ -193,7 +198,6 @@ class Booster:
                 raise ParameterError("give either fobj, or grad and hess, not both")
             self.update(dtrain, iteration, fobj)
             return
-        self._check_data(dtrain)
         self._boost(self._training_session(dtrain, estimate=False), grad, hess)
 
     def _boost(self, session: TrainingSession, grad: Any, hess: Any) -> None:
@@ -212,6 +216,7 @@ class Booster:
 
     def _training_session(self, data: DMatrix, estimate: bool) -> TrainingSession:
         """Return the rows of `data` ready for another round of this model."""
+        self._check_data(data)
         session = self._sessions.get(data)
         if (
             isinstance(session, TrainingSession)
@@ -219,13 +224,14 @@ class Booster:
             and session.suits(data, self.params)
         ):
             return session
-        self._check_data(data)
         if estimate:
             if data.labels is None:
                 raise DataError(
                     "the training data has no labels; pass them: DMatrix(data, label)"
                 )
             self.objective.check_labels(data.labels)
+        # Rows that cannot be binned are found before they have changed the model.
+        data.binned(self.params.max_bin, self.params.nthread)
         if not self.model.trees:
             self._begin_model(data, estimate)
         margins = self._margins_of(data, np.float64)
@@ -235,10 +241,8 @@ class Booster:
 
     def _begin_model(self, data: DMatrix, estimate: bool) -> None:
         """Take columns and the base score from the first training data."""
+        self._take_columns(data)
         model = self.model
-        model.num_feature = data.n_features
-        model.feature_names = list(data.feature_names or [])
-        model.feature_types = list(data.feature_types or [])
         if estimate and model.boost_from_average:
             assert data.labels is not None
             model.base_score = self.objective.estimate_base_score(
@@ -246,7 +250,14 @@ class Booster:
             )
         model.double_scores = data.labels is not None and _needs_double(data.labels)
         if not model.double_scores:
-            model.base_score = model.base_score.astype(np.float32).astype(np.float64)
+            with np.errstate(over="ignore"):  # the gradients will be too large, too
+                rounded = model.base_score.astype(np.float32)
+            model.base_score = rounded.astype(np.float64)
+
+    def _take_columns(self, data: DMatrix) -> None:
+        self.model.num_feature = data.n_features
+        self.model.feature_names = list(data.feature_names or [])
+        self.model.feature_types = list(data.feature_types or [])
 
     # Evaluation
 
@@ -291,16 +302,18 @@ class Booster:
             if feval is not None:
                 result = feval(predictions if given is None else given, data)
                 for metric_name, value in _as_pairs(result):
-                    items.append(f"{name}-{metric_name}:{float(value)!r}")
+                    items.append(f"{name}-{metric_name}:{value!r}")
         return "\t".join(items)
 
     def _session(self, data: DMatrix) -> Session:
         """Return the margins of `data`, brought up to the present trees."""
+        self._check_data(data)
         session = self._sessions.get(data)
-        if session is None:
-            self._check_data(data)
+        if session is None or not session.begins_at(data.base_margin):
             margins = self._margins_of(data, np.float64)
-            session = ValidationSession(margins, len(self.model.trees))
+            session = ValidationSession(
+                margins, len(self.model.trees), data.base_margin
+            )
             self._sessions[data] = session
         if session.n_trees < len(self.model.trees):
             layout = self._layout(session.n_trees, len(self.model.trees), data.dtype)
@@ -357,14 +370,19 @@ class Booster:
 
     def _tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
         """Return the first tree of `rounds` and the one after their last."""
-        begin, end = int(rounds[0]), int(rounds[1])
         n_rounds = self.model.n_rounds
-        if end == 0:
-            end = n_rounds
+        try:
+            begin, end = (operator.index(number) for number in rounds)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "iteration_range must be two whole numbers (begin, end), "
+                f"not {rounds!r}"
+            ) from None
+        end = end or n_rounds
         if not 0 <= begin <= end <= n_rounds or (begin == end and n_rounds > 0):
             raise ParameterError(
-                f"iteration_range=({rounds[0]}, {rounds[1]}) is not a part of the "
-                f"model's {n_rounds} rounds; give (begin, end) with "
+                f"iteration_range={tuple(rounds)} is not a part of the model's "
+                f"{n_rounds} rounds; give (begin, end) with "
                 f"0 <= begin < end <= {n_rounds}, or (0, 0) for all"
             )
         return self.model.round_starts[begin], self.model.round_starts[end]
@@ -395,7 +413,7 @@ class Booster:
         output_margin
             Return margins instead of transformed predictions.
         pred_leaf
-            Return the number of each row's leaf, (rows, trees).
+            Return the number of each row's leaf, (rows, trees); (rows,) of one tree.
         pred_contribs, approx_contribs, pred_interactions
             Not there yet: an error if asked for.
         validate_features
@@ -419,7 +437,9 @@ class Booster:
         with lease(self.params.nthread) as team:
             if pred_leaf:
                 leaves = leaves_of(team, data, self._layout(begin, end, data.dtype))
-                return self._shaped_leaves(leaves) if strict_shape else leaves
+                return (
+                    self._shaped_leaves(leaves) if strict_shape else _squeezed(leaves)
+                )
             margins = start_margins(
                 data.base_margin, self._base(), data.n_rows, self._score_type
             )
@@ -431,7 +451,9 @@ class Booster:
 
     def _shaped_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
         outputs, parallel = self.model.n_outputs, self.model.num_parallel_tree
-        return leaves.reshape(len(leaves), -1, outputs, parallel)
+        rows, trees = leaves.shape
+        rounds = trees // (outputs * parallel)
+        return leaves.reshape(rows, rounds, outputs, parallel)
 
     def inplace_predict(
         self,
@@ -544,14 +566,17 @@ class Booster:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
         return bytearray(encode(self.model, raw_format))
 
-    def load_model(
-        self, fname: str | os.PathLike[str] | bytes | bytearray
-    ) -> None:
+    def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Replace this model by that of a file, or of the bytes of one."""
         if isinstance(fname, bytes | bytearray):
             model = decode(fname)
-        else:
+        elif isinstance(fname, str | os.PathLike):
             model = load(fname)
+        else:
+            raise ParameterError(
+                "a model comes from a path, the bytes of a model file, or a Booster, "
+                f"not from {fname!r}"
+            )
         loaded = self.params.updated(
             {"objective": model.objective, "num_class": model.num_class}
         )
@@ -600,9 +625,11 @@ class Booster:
         """Return a booster of some rounds; it shares their trees."""
         n_rounds = self.model.n_rounds
         if isinstance(rounds, slice):
+            if rounds.step is not None and operator.index(rounds.step) < 1:
+                raise IndexError(f"the step is {rounds.step}; give 1 or more")
             begin, end, step = rounds.indices(n_rounds)
         else:
-            number = int(rounds)
+            number = operator.index(rounds)
             begin = number + n_rounds if number < 0 else number
             end, step = begin + 1, 1
         part = self.copy()
@@ -704,16 +731,39 @@ def _squeezed(margins: NDArray[Any]) -> NDArray[Any]:
     return margins[:, 0] if margins.shape[1] == 1 else margins
 
 
-def _as_pairs(result: Any) -> Iterable[tuple[str, float]]:
-    """Return what a caller's metric gave as pairs of name and value."""
-    pairs = result if isinstance(result, list) else [result]
-    for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+def _as_pairs(result: Any) -> Iterator[tuple[str, float]]:
+    """Yield what a caller's metric gave as pairs of name and value."""
+    for pair in result if isinstance(result, list) else [result]:
+        try:
+            name, value = pair
+            if not isinstance(name, str) or "\t" in name:
+                raise ValueError
+            yield name, float(value)
+        except (TypeError, ValueError):
             raise DataError(
-                "a custom metric must return (name, value), or a list of such pairs, "
-                f"not {result!r}"
-            )
-    return pairs
+                "a custom metric must return (name, value), a string without tabs and "
+                f"a number, or a list of such pairs, not {result!r}"
+            ) from None
+
+
+def _gradients_of(
+    objective: ObjectiveFunction, margins: NDArray[Any], data: DMatrix
+) -> tuple[Any, Any]:
+    """Return the gradients and hessians of a caller's objective."""
+    if not callable(objective):
+        raise ParameterError(
+            "an objective of your own must be a function of (predictions, data), not "
+            f"{objective!r}; Hornbeam's are named in the parameter objective"
+        )
+    result = objective(margins, data)
+    try:
+        gradients, hessians = result
+    except (TypeError, ValueError):
+        raise DataError(
+            "an objective of your own must return (gradients, hessians), not "
+            f"{result!r:.100}"
+        ) from None
+    return gradients, hessians
 
 
 def _as_gradients(
@@ -722,13 +772,18 @@ def _as_gradients(
     """Return a caller's gradients as (outputs, rows), or say what is wrong."""
     if values is None:
         raise DataError(f"{what} are missing; give grad and hess")
-    array = np.asarray(values, np.float64)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{what} must be an array of numbers, not {values!r:.100}")
     if array.shape not in (shape, shape[:1]) or array.size != shape[0] * shape[1]:
         raise DataError(
             f"{what} have the shape {array.shape}, but the data has {shape[0]} rows "
             f"and the model {shape[1]} outputs; give the shape {shape}"
         )
-    array = array.reshape(shape)
+    array = array.reshape(shape).astype(np.float64)
     wrong = np.argwhere(~np.isfinite(array))
     if wrong.size > 0:
         row, output = (int(i) for i in wrong[0])

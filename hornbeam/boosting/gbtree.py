@@ -56,4 +56,3 @@ def _grow(
         sample,
         p.learning_rate / p.num_parallel_tree,
     )
-

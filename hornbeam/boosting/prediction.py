@@ -52,9 +52,7 @@ def start_margins(
     return np.array(given.reshape(n_rows, base.size), dtype, order="C")
 
 
-def add_layout(
-    team: Team, data: Rows, layout: Layout, margins: NDArray[Any]
-) -> None:
+def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
     """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
     for start, block, members in _blocks(team, data, layout):
         team.run(

@@ -28,6 +28,11 @@ class Session(ABC):
     """
 
     n_trees: int
+    _base_margin: NDArray[np.float64] | None
+
+    def begins_at(self, base_margin: NDArray[np.float64] | None) -> bool:
+        """Whether this is the very array that the margins started from."""
+        return self._base_margin is base_margin
 
     @abstractmethod
     def margins(self) -> NDArray[np.float64]:
@@ -45,9 +50,15 @@ class Session(ABC):
 class ValidationSession(Session):
     """Margins of data that is only looked at."""
 
-    def __init__(self, margins: NDArray[np.float64], n_trees: int) -> None:
+    def __init__(
+        self,
+        margins: NDArray[np.float64],
+        n_trees: int,
+        base_margin: NDArray[np.float64] | None,
+    ) -> None:
         self._margins = margins
         self.n_trees = n_trees
+        self._base_margin = base_margin
 
     def margins(self) -> NDArray[np.float64]:
         return self._margins.copy()
@@ -81,7 +92,9 @@ class TrainingSession(Session):
         binned = data.binned(parameters.max_bin, parameters.nthread)
         self.cuts = binned.cuts
         self.n_trees = n_trees
-        self._made_for = _inputs(data, parameters)
+        self._base_margin = data.base_margin
+        self._labels, self._weights = data.labels, data.weights
+        self._made_for = _preparation(parameters)
         labels = np.empty(0) if data.labels is None else data.labels
         self.backend = open_backend(
             parameters.device,
@@ -98,8 +111,12 @@ class TrainingSession(Session):
 
     def suits(self, data: DMatrix, parameters: Parameters) -> bool:
         """Whether neither the data nor what it is prepared by has been changed."""
-        now = _inputs(data, parameters)
-        return all(a is b or a == b for a, b in zip(self._made_for, now, strict=True))
+        return (
+            self._labels is data.labels
+            and self._weights is data.weights
+            and self.begins_at(data.base_margin)
+            and self._made_for == _preparation(parameters)
+        )
 
     def margins(self) -> NDArray[np.float64]:
         return np.array(self.backend.scores.T, order="C")
@@ -113,8 +130,7 @@ class TrainingSession(Session):
         self.backend.close()
 
 
-def _inputs(data: DMatrix, parameters: Parameters) -> tuple[Any, ...]:
-    """Return what a backend depends on; arrays are compared by identity."""
+def _preparation(parameters: Parameters) -> tuple[Any, ...]:
+    """Return the parameters that a backend is made with."""
     p = parameters
-    arrays = (id(data.labels), id(data.weights), id(data.base_margin))
-    return (*arrays, p.max_bin, p.nthread, p.device, p.max_cached_hist_node)
+    return (p.max_bin, p.nthread, p.device, p.max_cached_hist_node)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, Growth, RowSample
 from hornbeam.binning.cuts import Cuts
+from hornbeam.errors import DataError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.kernels.layout import SPLIT_DTYPE
@@ -170,7 +171,13 @@ def _finish(
     sums[leaves] = backend.sum_leaves(leaves)
     weights = np.empty(n_nodes)
     weigh_nodes(left, growth.rules, learning_rate, sums, weights)
-    values = np.where(is_leaf, weights, 0.0).astype(np.float32)
+    if np.abs(weights[leaves]).max() > _MOST:
+        raise DataError(
+            "a leaf value is beyond the range of float32: labels, weights or the "
+            "learning rate are too large; scale the labels or weights down, or lower "
+            "learning_rate"
+        )
+    values = _as_float32(np.where(is_leaf, weights, 0.0))
     backend.add_leaf_values(leaves, values[leaves])
 
     splits = sapling.splits[:n_nodes]
@@ -185,7 +192,12 @@ def _finish(
         threshold=np.where(is_leaf, np.nan, threshold),
         default_left=splits["missing_left"].astype(np.uint8),
         value=values,
-        gain=np.minimum(splits["gain"], _MOST).astype(np.float32),
-        cover=sums[:, 1].astype(np.float32),
-        weight=weights.astype(np.float32),
+        gain=_as_float32(splits["gain"]),
+        cover=_as_float32(sums[:, 1]),
+        weight=_as_float32(weights),
     )
+
+
+def _as_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return what model files hold: the nearest finite numbers."""
+    return np.clip(values, -_MOST, _MOST).astype(np.float32)

@@ -59,9 +59,7 @@ class ColumnSampler:
         order = np.argsort(bits[columns], kind="stable")
         return np.sort(columns[order[:count]])
 
-    def allowed(
-        self, nodes: NDArray[np.intp], depth: int
-    ) -> NDArray[np.uint8] | None:
+    def allowed(self, nodes: NDArray[np.intp], depth: int) -> NDArray[np.uint8] | None:
         """Return which features each node may use, (nodes, features); None: all."""
         if self._by_level == 1.0 and self._by_node == 1.0:
             return None

@@ -44,12 +44,16 @@ class Objective(ABC):
 
     @property
     def n_outputs(self) -> int:
-        """Margins of a row."""
-        return 1
+        """Margins of a row; more than one only for softmax, or a caller's gradients."""
+        return max(1, self.parameters.num_class)
 
     def check_labels(self, labels: Floats) -> None:
-        """Raise a `DataError` if a label is outside the objective's domain."""
-        return
+        """Raise an error if a label is outside the objective's domain."""
+        if self.n_outputs > 1:
+            raise ParameterError(
+                f"num_class={self.n_outputs} goes with the objectives multi:softmax "
+                f"and multi:softprob, not with {self.name}; change one of them"
+            )
 
     @abstractmethod
     def estimate_base_score(self, labels: Floats, weights: Floats | None) -> Floats:
@@ -81,8 +85,8 @@ class Objective(ABC):
         scores: Floats,
         labels: Floats,
         weights: Floats | None,
-        gradients: NDArray[np.float32],
-        hessians: NDArray[np.float32],
+        gradients: NDArray[np.floating[Any]],
+        hessians: NDArray[np.floating[Any]],
     ) -> None:
         """Write the gradients and hessians at `scores`, all (outputs, rows)."""
         members = team.members_for(_CELLS_PER_ROW * scores.size)

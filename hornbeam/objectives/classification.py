@@ -16,7 +16,7 @@ from hornbeam.objectives.base import Floats, Objective, register, weighted_means
 from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss
 from hornbeam.params import Parameters
 
-__all__ = ["BinaryLogistic", "BinaryMargin", "MostLikelyClass", "ClassProbabilities"]
+__all__ = ["BinaryLogistic", "BinaryMargin", "ClassProbabilities", "MostLikelyClass"]
 
 _SMALLEST_SHARE = 1e-6
 
@@ -56,10 +56,6 @@ class SoftmaxLoss(Objective):
                 f"{self.name} needs num_class, the number of classes, as 2 or more; "
                 f"it is {parameters.num_class}"
             )
-
-    @property
-    def n_outputs(self) -> int:
-        return self.parameters.num_class
 
     def check_labels(self, labels: Floats) -> None:
         classes = self.n_outputs

@@ -59,6 +59,7 @@ class LogisticLoss(NewtonStart):
     kernel = staticmethod(logistic)
 
     def check_labels(self, labels: Floats) -> None:
+        super().check_labels(labels)
         outside = np.flatnonzero((labels < 0.0) | (labels > 1.0))
         if outside.size > 0:
             row = int(outside[0])
