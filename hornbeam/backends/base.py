@@ -56,8 +56,8 @@ class GradientSource(Protocol):
         scores: NDArray[np.float64],
         labels: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        gradients: NDArray[np.float32],
-        hessians: NDArray[np.float32],
+        gradients: NDArray[np.floating[Any]],
+        hessians: NDArray[np.floating[Any]],
     ) -> None:
         """Write one gradient and hessian for each output and row."""
 

@@ -106,8 +106,10 @@ class CpuBackend(Backend):
         self.scores = scores
         outputs, rows = scores.shape
         self._n_rows = rows
-        self._gradients = np.empty((outputs, rows), np.float32)
-        self._hessians = np.empty((outputs, rows), np.float32)
+        # float32 times a weight is not a float32.
+        self._gradient_type = np.dtype(np.float32 if weights is None else np.float64)
+        self._gradients = np.empty((outputs, rows), self._gradient_type)
+        self._hessians = np.empty((outputs, rows), self._gradient_type)
         self._packed = np.empty(rows, np.int64)
         self._wide = np.empty((2, 0), np.int64)
         self._rows = np.empty((2, rows), np.uint32)
@@ -214,11 +216,17 @@ class CpuBackend(Backend):
         gradients = self._gradients[self._output]
         hessians = self._hessians[self._output]
         tasks = -(-rows // TASK_ROWS)
-        extent = np.empty((tasks, 2), np.int32)
+        bits = np.dtype(f"i{self._gradient_type.itemsize}").type
+        extent = np.empty((tasks, 2), bits)
         self._run_rows(
-            find_extent, rows, gradients.view(np.int32), hessians.view(np.int32), extent
+            find_extent,
+            rows,
+            gradients.view(bits),
+            hessians.view(bits),
+            bits(np.iinfo(bits).max),
+            extent,
         )
-        largest = extent.max(axis=0).view(np.float32).astype(np.float64)
+        largest = extent.max(axis=0).view(self._gradient_type).astype(np.float64)
         if not np.isfinite(largest).all():
             raise DataError(
                 "a gradient or hessian is not a finite float32 number: labels, "
@@ -257,12 +265,10 @@ class CpuBackend(Backend):
         batch = self._n_slots // 3 & ~1
         if nodes.size <= batch:
             return self._find_splits(nodes, allowed)
-        parts = [
-            self._find_splits(
-                nodes[i : i + batch], None if allowed is None else allowed[i : i + batch]
-            )
-            for i in range(0, nodes.size, batch)
-        ]
+        parts = []
+        for i in range(0, nodes.size, batch):
+            mask = None if allowed is None else allowed[i : i + batch]
+            parts.append(self._find_splits(nodes[i : i + batch], mask))
         return np.concatenate(parts)
 
     def _find_splits(
@@ -366,9 +372,7 @@ class CpuBackend(Backend):
         # Rows that are left out of the sample go to a sum that nobody reads.
         if self._left_out.size > 0:
             self._leaf_of[self._left_out] = leaves.size
-        self._team.run(
-            mark_leaves, members, tasks[:n_tasks], self._rows, self._leaf_of
-        )
+        self._team.run(mark_leaves, members, tasks[:n_tasks], self._rows, self._leaf_of)
         sums = np.zeros((members, leaves.size + 1, 2), np.int64)
         self._team.run(
             sum_leaves,

@@ -148,7 +148,7 @@ def _bin(
     """Cut and code the columns, a few at a time, each read once."""
     small = max_bin <= 256
     shape = (table.n_features, table.n_rows)
-    codes: Codes = np.empty(shape, np.uint8 if small else np.uint16)
+    codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
     columns: list[ColumnCuts | None] = [None] * table.n_features
     # A column of 256 bins and missing cells does not fit in a byte.
     large: dict[int, npt.NDArray[np.uint16]] = {}
@@ -158,7 +158,7 @@ def _bin(
         for f, values in enumerate(table.columns(start, stop), start):
             column = cut(f, values)
             columns[f] = column
-            out: Codes = codes[f]
+            out = codes[f]
             if small and column.upper.size + column.has_missing > 256:
                 out = large[f] = np.empty(table.n_rows, np.uint16)
             _code(values, column, out)

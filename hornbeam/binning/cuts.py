@@ -103,9 +103,12 @@ def cut_column(
         (rows,) from `integer_weights`, or None for equal ones.
     """
     ordered, carried = sort_floats(values, weights)
-    ranks = None if carried is None else np.cumsum(carried)
+    ranks = None
+    if carried is not None:  # a row without weight is as good as none
+        ordered, carried = ordered[carried > 0], carried[carried > 0]
+        ranks = np.cumsum(carried)
+    has_missing = bool(np.isnan(values).any())
     known = int(np.searchsorted(ordered, np.nan))
-    has_missing = known < ordered.size
     ordered = ordered[:known]
     if known == 0:
         nothing = ordered.dtype.type(_MARGIN)
@@ -135,9 +138,10 @@ def _cut_at_ranks(
     total = ordered.size if ranks is None else int(ranks[-1])
 
     def cuts_of(grid: int) -> npt.NDArray[Any]:
-        points = np.arange(1, grid, dtype=np.int64) * (total // grid) + (
-            np.arange(1, grid, dtype=np.int64) * (total % grid)
-        ) // grid
+        points = (
+            np.arange(1, grid, dtype=np.int64) * (total // grid)
+            + (np.arange(1, grid, dtype=np.int64) * (total % grid)) // grid
+        )
         at = points if ranks is None else np.searchsorted(ranks, points, side="right")
         cuts = ordered[np.minimum(at, ordered.size - 1)]
         new = np.empty(cuts.size, bool)

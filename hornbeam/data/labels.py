@@ -53,7 +53,7 @@ def as_weights(data: Any, n_rows: int) -> Floats:
             f"weight is {weights[row]} in row {row}; weights must not be negative"
         )
     if n_rows and not weights.any():
-        raise DataError("every weight is 0; at least one row must count")
+        raise DataError("every weight is zero; at least one row must count")
     return weights
 
 

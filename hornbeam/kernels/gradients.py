@@ -1,8 +1,9 @@
 """Gradients and hessians of each objective, and their fixed-point forms.
 
-`scores` are margins in float64; `gradients` and `hessians` come out as float32, one
-value a row. Every kernel of an objective has the same arguments, so that the caller
-needs to know nothing but its name.
+`scores` are margins in float64. `gradients` and `hessians` come out rounded to float32,
+one value a row, and then multiplied by the row's weight: they are float64 where rows
+have weights, so that a row of weight 3 is as good as three rows. Every kernel of an
+objective has the same arguments, so that the caller needs to know nothing but its name.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def squared_error(
     labels,  # (rows,) float64
     weights,  # (rows,) float64, or empty for all ones
     positive_weight,  # multiplies the weight of rows whose label is 1
-    gradients,  # (1, rows) float32, out
-    hessians,  # (1, rows) float32, out
+    gradients,  # (1, rows) float32 or float64, out
+    hessians,  # (1, rows) the same, out
     scratch,  # (members, 2, lane) float64: not used
 ):
     """Write g = score - label and h = 1, times the row's weight."""
@@ -60,7 +61,7 @@ def squared_error(
         g = gradients[0, begin:end]
         h = hessians[0, begin:end]
         for i in range(margins.size):
-            g[i] = margins[i] - label[i]
+            g[i] = np.float32(margins[i] - label[i])
             h[i] = 1.0
         _weigh(label, weights[begin:end], positive_weight, g, h)
         task = next_task(sync, 0)
@@ -75,8 +76,8 @@ def logistic(
     labels,  # (rows,) float64 in [0, 1]
     weights,  # (rows,) float64, or empty for all ones
     positive_weight,  # multiplies the weight of rows whose label is 1
-    gradients,  # (1, rows) float32, out
-    hessians,  # (1, rows) float32, out
+    gradients,  # (1, rows) float32 or float64, out
+    hessians,  # (1, rows) the same, out
     scratch,  # (members, 2, lane) float64: not used
 ):
     """Write g = p - label and h = p (1 - p), p = sigmoid(score), times the weight."""
@@ -91,8 +92,8 @@ def logistic(
         h = hessians[0, begin:end]
         for i in range(margins.size):
             p = maths.sigmoid(margins[i])
-            g[i] = p - label[i]
-            h[i] = max(p * (1.0 - p), _LEAST_HESSIAN)
+            g[i] = np.float32(p - label[i])
+            h[i] = np.float32(max(p * (1.0 - p), _LEAST_HESSIAN))
         _weigh(label, weights[begin:end], positive_weight, g, h)
         task = next_task(sync, 0)
 
@@ -106,8 +107,8 @@ def softmax(
     labels,  # (rows,) float64, whole numbers below classes
     weights,  # (rows,) float64, or empty for all ones
     positive_weight,  # not used: one class is not more positive than another
-    gradients,  # (classes, rows) float32, out
-    hessians,  # (classes, rows) float32, out
+    gradients,  # (classes, rows) float32 or float64, out
+    hessians,  # (classes, rows) the same, out
     scratch,  # (members, 2, lane) float64: highest margin and sum of a few rows
 ):
     """Write g = p - [label = class] and h = 2 p (1 - p), times the row's weight."""
@@ -139,8 +140,8 @@ def softmax(
             h = hessians[k, begin:end]
             for i in range(count):
                 p = maths.exp(margins[i] - highest[i]) / total[i]
-                g[i] = p - (1.0 if label[i] == k else 0.0)
-                h[i] = max(2.0 * p * (1.0 - p), _LEAST_HESSIAN)
+                g[i] = np.float32(p - (1.0 if label[i] == k else 0.0))
+                h[i] = np.float32(max(2.0 * p * (1.0 - p), _LEAST_HESSIAN))
             _weigh(label, weights[begin:end], 1.0, g, h)
         task = next_task(sync, 0)
 
@@ -150,9 +151,10 @@ def find_extent(
     member,
     members,
     sync,
-    gradient_bits,  # (rows,) int32: the bits of the float32 gradients
-    hessian_bits,  # (rows,) int32
-    extent,  # (tasks, 2) int32, out: bits of the largest |g| and largest h
+    gradient_bits,  # (rows,) int32 or int64: the bits of the gradients
+    hessian_bits,  # (rows,) the same
+    magnitude,  # all bits but the sign's, of the same type
+    extent,  # (tasks, 2) of the same type, out: bits of the largest |g| and h
 ):
     """Write the largest |g| and h of each task.
 
@@ -163,13 +165,13 @@ def find_extent(
     task = next_task(sync, 0)
     while task < extent.shape[0]:
         begin = task * TASK_ROWS
-        largest_gradient = np.int32(0)
-        largest_hessian = np.int32(0)
+        largest_gradient = magnitude ^ magnitude
+        largest_hessian = magnitude ^ magnitude
         end = min(begin + TASK_ROWS, rows)
         for bits in gradient_bits[begin:end]:
-            largest_gradient = max(largest_gradient, bits & np.int32(0x7FFFFFFF))
+            largest_gradient = max(largest_gradient, bits & magnitude)
         for bits in hessian_bits[begin:end]:
-            largest_hessian = max(largest_hessian, bits & np.int32(0x7FFFFFFF))
+            largest_hessian = max(largest_hessian, bits & magnitude)
         extent[task, 0] = largest_gradient
         extent[task, 1] = largest_hessian
         task = next_task(sync, 0)
@@ -180,8 +182,8 @@ def quantise(
     member,
     members,
     sync,
-    gradients,  # (rows,) float32
-    hessians,  # (rows,) float32
+    gradients,  # (rows,) float32 or float64
+    hessians,  # (rows,) the same
     gradient_scale,  # 1 / step, a power of two
     hessian_scale,
     packed,  # (rows,) int64, out: g in the high half, h in the low half
@@ -218,8 +220,8 @@ def widen(
     member,
     members,
     sync,
-    gradients,  # (rows,) float32
-    hessians,  # (rows,) float32
+    gradients,  # (rows,) float32 or float64
+    hessians,  # (rows,) the same
     gradient_scale,  # 1 / step, a power of two
     hessian_scale,
     wide,  # (2, rows) int64, out

@@ -114,8 +114,8 @@ def sum_leaves(
     members,
     sync,
     leaf_of,  # (rows,) uint32
-    gradients,  # (rows,) float32
-    hessians,  # (rows,) float32
+    gradients,  # (rows,) float32 or float64
+    hessians,  # (rows,) the same
     gradient_scale,  # 1 / fine step, a power of two
     hessian_scale,
     sums,  # (members, leaves, 2) int64, zeros in, out
