@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import mmap
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BinnedMatrix", "bin_table", "bin_with_cuts"]
 
+Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 #: Columns taken from a table at once: a few, so that little of it is held twice, but
 #: enough to use most of each cache line of a row-major array.
-_COLUMNS_AT_ONCE = 8
+_COLUMNS_AT_ONCE = 4
 _ROWS_OF_A_TASK = 1 << 16
 
 
@@ -122,8 +125,8 @@ def bin_table(
     """
     fixed = integer_weights(weights)
 
-    def cut(feature: int, values: npt.NDArray[Any]) -> ColumnCuts:
-        return cut_column(values, max_bin, fixed)
+    def cut(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
+        return cut_column(values, max_bin, fixed, scratch)
 
     return _bin(table, cut, max_bin, n_threads)
 
@@ -131,7 +134,7 @@ def bin_table(
 def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> BinnedMatrix:
     """Return `table` in the bins of another one, as a validation set needs it."""
 
-    def known(feature: int, values: npt.NDArray[Any]) -> ColumnCuts:
+    def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
         has_missing = bool(np.isnan(values).any())
         minimum = float(cuts.minimums[feature])
         return ColumnCuts(cuts.of(feature), minimum, has_missing)
@@ -141,7 +144,7 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> BinnedMatrix:
 
 def _bin(
     table: Table,
-    cut: Callable[[int, npt.NDArray[Any]], ColumnCuts],
+    cut: Callable[[int, npt.NDArray[Any], Bytes], ColumnCuts],
     max_bin: int,
     n_threads: int,
 ) -> BinnedMatrix:
@@ -153,15 +156,26 @@ def _bin(
     # A column of 256 bins and missing cells does not fit in a byte.
     large: dict[int, npt.NDArray[np.uint16]] = {}
 
+    n_threads = _thread_count(n_threads, -(-table.n_features // _COLUMNS_AT_ONCE))
+    column_bytes = table.n_rows * np.dtype(table.dtype).itemsize
+    workplaces: SimpleQueue[Bytes] = SimpleQueue()
+    for _ in range(n_threads):
+        workplaces.put(_mapped_bytes((_COLUMNS_AT_ONCE + 2) * column_bytes))
+
     def work(start: int) -> None:
         stop = min(start + _COLUMNS_AT_ONCE, table.n_features)
-        for f, values in enumerate(table.columns(start, stop), start):
-            column = cut(f, values)
-            columns[f] = column
-            out = codes[f]
-            if small and column.upper.size + column.has_missing > 256:
-                out = large[f] = np.empty(table.n_rows, np.uint16)
-            _code(values, column, out)
+        workplace = workplaces.get()
+        block, scratch = workplace[2 * column_bytes :], workplace[: 2 * column_bytes]
+        try:
+            for f, values in enumerate(table.columns(start, stop, block), start):
+                column = cut(f, values, scratch)
+                columns[f] = column
+                out = codes[f]
+                if small and column.upper.size + column.has_missing > 256:
+                    out = large[f] = np.empty(table.n_rows, np.uint16)
+                _code(values, column, out)
+        finally:
+            workplaces.put(workplace)
 
     _in_threads(work, range(0, table.n_features, _COLUMNS_AT_ONCE), n_threads)
     if large:
@@ -183,20 +197,30 @@ def _code(values: npt.NDArray[Any], column: ColumnCuts, out: Codes) -> None:
     bin_column(values, cuts, depth, column.upper.size, position, out)
 
 
-def _in_threads(
-    work: Callable[[int], None], tasks: Iterable[int], n_threads: int
-) -> None:
-    """Do all tasks, each alone, with numpy and kernels releasing the GIL.
+def _mapped_bytes(size: int) -> Bytes:
+    """Return memory that the system gets back as soon as it is let go.
 
-    Threads are no more than there are processors, as each task holds a few columns.
+    What has come from malloc stays with the process and adds to its later peak.
     """
-    tasks = list(tasks)
+    return np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8)
+
+
+def _thread_count(n_threads: int, n_tasks: int) -> int:
+    """Return how many threads to use: no more than processors, or than tasks."""
     processors = available_threads()
     n_threads = min(n_threads, processors) if n_threads > 0 else processors
-    if n_threads == 1 or len(tasks) == 1:
+    return max(1, min(n_threads, n_tasks))
+
+
+def _in_threads(
+    work: Callable[[int], None], tasks: Sequence[int], n_threads: int
+) -> None:
+    """Do all tasks, each alone, with numpy and kernels releasing the GIL."""
+    n_threads = _thread_count(n_threads, len(tasks))
+    if n_threads == 1:
         for task in tasks:
             work(task)
         return
-    with ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
+    with ThreadPoolExecutor(n_threads) as pool:
         for _ in pool.map(work, tasks):
             pass

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.kernels.layout import SUM_BITS
 from hornbeam.kernels.sort import sort_floats
 
 __all__ = ["ColumnCuts", "Cuts", "cut_column", "integer_weights"]
@@ -25,7 +26,6 @@ _MARGIN = np.float32(1e-5)
 #: The grid of ranks is refined up to this many times max_bin, for columns where a few
 #: values take up nearly all rows.
 _FINEST_GRID = 64
-_WEIGHT_BITS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,17 @@ def integer_weights(weights: Float64s | None) -> Int64s | None:
     """Return weights in a fixed point whose sums are exact in any order."""
     if weights is None:
         return None
-    scale = np.exp2(_WEIGHT_BITS - np.ceil(np.log2(weights.sum())))
-    return np.rint(weights * scale).astype(np.int64)
+    # From the largest weight, as a sum of floats depends on their order.
+    exponent = int(np.frexp(weights.max())[1])
+    bits = SUM_BITS - weights.size.bit_length()
+    return np.rint(np.ldexp(weights, bits - exponent)).astype(np.int64)
 
 
 def cut_column(
-    values: npt.NDArray[Any], max_bin: int, weights: Int64s | None
+    values: npt.NDArray[Any],
+    max_bin: int,
+    weights: Int64s | None,
+    scratch: npt.NDArray[np.uint8] | None = None,
 ) -> ColumnCuts:
     """Return the cuts of one column.
 
@@ -101,8 +106,10 @@ def cut_column(
         gets one less, so that the missing have a code too.
     weights
         (rows,) from `integer_weights`, or None for equal ones.
+    scratch
+        Bytes for twice the values, or None.
     """
-    ordered, carried = sort_floats(values, weights)
+    ordered, carried = sort_floats(values, weights, scratch)
     ranks = None
     if carried is not None:  # a row without weight is as good as none
         ordered, carried = ordered[carried > 0], carried[carried > 0]

@@ -78,7 +78,9 @@ class FrameTable(Table):
         self._parts = columns
         self._missing = missing
 
-    def _columns(self, start: int, stop: int) -> list[np.ndarray]:
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         floats = []
         for feature in range(start, stop):
             values, nulls = self._parts[feature].read(0, self.n_rows)

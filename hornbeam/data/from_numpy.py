@@ -104,14 +104,20 @@ class ArrayTable(Table):
         self._array = array
         self._missing = missing
 
-    def _columns(self, start: int, stop: int) -> list[np.ndarray]:
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         by_column = self._array[:, start:stop].T
         if by_column.strides[1] == by_column.itemsize or not by_column.size:
             return [
                 as_floats(column, self._missing, self.locator(0, feature))
                 for feature, column in enumerate(by_column, start)
             ]
-        out = np.empty(by_column.shape, self.dtype)
+        out = (
+            np.empty(by_column.shape, self.dtype)
+            if scratch is None
+            else np.ndarray(by_column.shape, self.dtype, scratch)
+        )
         for row in range(0, self.n_rows, STEP):
             write_floats(
                 self._array[row : row + STEP, start:stop],

@@ -53,7 +53,9 @@ class SparseTable(Table):
         own = self._matrix if self._matrix.format == "csc" else self._by_row
         return _canonical(own.tocsc(copy=False))
 
-    def _columns(self, start: int, stop: int) -> list[np.ndarray]:
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         matrix = self._by_column
         columns = []
         for feature in range(start, stop):

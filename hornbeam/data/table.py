@@ -54,20 +54,27 @@ class Table(ABC):
         """The number, names and types of the columns."""
         return Schema(self.n_features, self.names, self.types)
 
-    def columns(self, start: int, stop: int) -> list[np.ndarray]:
+    def columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         """Return the columns start..stop-1, each 1-d, contiguous, missing as NaN.
 
         float32 where the type of the column fits into it whole, else float64. An
         array may be the container's own memory: read it, never write to it. An
         infinite value is an error: no bin could hold it.
+
+        `scratch` is memory that the columns may be written to, as bytes: enough for
+        all of them in `dtype`.
         """
-        columns = self._columns(start, stop)
+        columns = self._columns(start, stop, scratch)
         for feature, column in enumerate(columns, start):
             check_finite(column, self.label(feature))
         return columns
 
     @abstractmethod
-    def _columns(self, start: int, stop: int) -> list[np.ndarray]:
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         """Return what `columns` promises, infinite values and all."""
 
     @abstractmethod

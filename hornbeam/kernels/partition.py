@@ -58,7 +58,7 @@ def partition_rows(
         missing = np.int32(node["missing"])
         source = rows[node["side"], tasks[task, 1] : tasks[task, 2]]
         target = rows[1 - node["side"], tasks[task, 1] : tasks[task, 2]]
-        last = np.uint64(source.size - 1)
+        last = np.uint64(max(source.size, 1) - 1)
         left = np.uint64(0)
         for i in range(np.uint64(source.size)):
             row = source[i]

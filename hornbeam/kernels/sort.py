@@ -88,7 +88,9 @@ def _from_keys(
 
 
 def sort_floats(
-    values: npt.NDArray[Any], weights: npt.NDArray[np.int64] | None = None
+    values: npt.NDArray[Any],
+    weights: npt.NDArray[np.int64] | None = None,
+    scratch: npt.NDArray[np.uint8] | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64] | None]:
     """Return `values` ascending, NaN last, and their weights in the same order.
 
@@ -98,6 +100,8 @@ def sort_floats(
         (rows,) contiguous float32 or float64; not changed.
     weights
         (rows,) int64, or None.
+    scratch
+        Bytes for twice the values; the sorted ones lie there. None: new memory.
     """
     unsigned = np.dtype(f"u{values.dtype.itemsize}").type
     bits = values.view(unsigned)
@@ -105,7 +109,10 @@ def sort_floats(
     infinity = np.array(np.inf, values.dtype).view(unsigned)[()]
     passes = -(-8 * values.dtype.itemsize // _DIGIT_BITS)
     counts = np.zeros((passes, _DIGITS), np.int64)
-    keys, spare = np.empty_like(bits), np.empty_like(bits)
+    if scratch is None:
+        scratch = np.empty(2 * values.nbytes, np.uint8)
+    keys = np.ndarray(bits.shape, unsigned, scratch)
+    spare = np.ndarray(bits.shape, unsigned, scratch, values.nbytes)
     _to_keys(bits, sign, infinity, keys, counts)
     none = np.empty(0, np.int64)
     carried = none if weights is None else weights

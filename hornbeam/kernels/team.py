@@ -62,7 +62,7 @@ class Team:
         others: list[Future[Any]] = []
         try:
             for member in range(1, members):
-                others.append(pool.submit(kernel, member, members, sync, *args))
+                others.append(pool.submit(_enter, kernel, member, members, sync, args))
             kernel(0, members, sync, *args)
             for other in others:
                 other.result()
@@ -79,6 +79,20 @@ class Team:
             self._process = os.getpid()
             self._pool = ThreadPoolExecutor(self.size - 1, "hornbeam")
         return self._pool
+
+
+def _enter(
+    kernel: Callable[..., Any],
+    member: int,
+    members: int,
+    sync: np.ndarray,
+    args: tuple[Any, ...],
+) -> None:
+    try:
+        kernel(member, members, sync, *args)
+    except BaseException:
+        ask_to_stop(sync)  # the others may wait for this member at a barrier
+        raise
 
 
 _idle: dict[int, list[Team]] = {}

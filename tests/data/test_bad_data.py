@@ -165,7 +165,7 @@ ARGUMENTS = {
     "weight negative": ({"weight": [1, 1, -0.5, 1]}, ["weight is -0.5 in row 2"]),
     "weight nan": ({"weight": [NAN, 1, 1, 1]}, ["weight is nan in row 0"]),
     "weight inf": ({"weight": [1, INF, 1, 1]}, ["weight is inf in row 1"]),
-    "weight all zero": ({"weight": np.zeros(4)}, ["every weight is 0"]),
+    "weight all zero": ({"weight": np.zeros(4)}, ["every weight is zero"]),
     "weight of two columns": ({"weight": np.ones((4, 2))}, ["weight", "(4, 2)"]),
     "weight strings": ({"weight": ["a"] * 4}, ["weight must be numbers"]),
     "margin too short": ({"base_margin": [0.5]}, ["base_margin", "1 values", "4 rows"]),
