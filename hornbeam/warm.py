@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.kernels.jit import prune_cache
 from hornbeam.training import train
 
 __all__ = ["warmup"]
@@ -27,8 +28,9 @@ def warmup() -> None:
 
     It takes seconds in a new installation, and far less than one later. A program
     that must answer quickly calls it at its start; an image of a container, when it
-    is built.
+    is built. The machine code of earlier versions is deleted.
     """
+    prune_cache()
     rng = np.random.default_rng(0)
     for dtype in (np.float32, np.float64):
         X = rng.normal(size=(600, 4)).astype(dtype)

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba import njit
+from numba.core.options import DefaultOptions
 
-__all__ = ["COMPILED", "SOURCES_DIGEST", "inline", "kernel"]
+__all__ = ["COMPILED", "SOURCES_DIGEST", "inline", "kernel", "prune_cache"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -30,12 +31,18 @@ _FLAGS: dict[str, Any] = {
     "boundscheck": None,
     "fastmath": False,
 }
+if hasattr(DefaultOptions, "_nrt"):
+    # Kernels allocate nothing, so arrays need no counting of references in them:
+    # a tenth less to compile.
+    _FLAGS["_nrt"] = False
+
+_FOLDER = Path(__file__).parent
 
 
 def _digest_sources() -> str:
     """Return eight hex digits that change when any file of this package changes."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(_FOLDER.glob("*.py")):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
@@ -67,3 +74,10 @@ def kernel(function: Function) -> Function:
 def inline(function: Function) -> Function:
     """Return a formula or a loop that is compiled as a part of each kernel it is in."""
     return _compile(function, inline="always")
+
+
+def prune_cache() -> None:
+    """Delete the machine code of other versions of the kernels."""
+    for path in (_FOLDER / "__pycache__").glob("*.nb[ic]"):
+        if f"_{SOURCES_DIGEST}-" not in path.name:
+            path.unlink(missing_ok=True)

@@ -13,13 +13,12 @@ from hornbeam.kernels.jit import inline
 
 __all__ = [
     "exp",
-    "given_weight_gain",
+    "leaf_gain",
     "leaf_weight",
     "log",
     "philox",
     "sigmoid",
     "soft_threshold",
-    "split_score",
 ]
 
 _LOG2_E = 1.4426950408889634
@@ -103,53 +102,33 @@ def leaf_weight(
     reg_alpha: float,
     max_delta_step: float,
 ) -> float:
-    """Return the weight that minimises a leaf's loss (Chen & Guestrin 2016, eq. 5)."""
-    if hessian <= 0.0:
-        return 0.0
-    weight = -soft_threshold(gradient, reg_alpha) / (hessian + reg_lambda)
-    if max_delta_step > 0.0:
-        weight = min(max(weight, -max_delta_step), max_delta_step)
-    return weight
+    """Return the weight that minimises a leaf's loss (Chen & Guestrin 2016, eq. 5).
 
-
-@inline
-def split_score(
-    left_gradient: float,
-    left_hessian: float,
-    right_gradient: float,
-    right_hessian: float,
-    reg_lambda: float,
-    reg_alpha: float,
-) -> float:
-    """Return G_l**2 / (H_l + lambda) + G_r**2 / (H_r + lambda), soft-thresholded.
-
-    The gain of a split (eq. 7, without the factor 1/2) is this less the same term of
-    the node. One division of the common fraction costs half as much as two, and
-    exchanging left and right gives the same bits.
+    It is held within `max_delta_step` of zero, unless that is 0 itself.
     """
-    left = soft_threshold(left_gradient, reg_alpha)
-    right = soft_threshold(right_gradient, reg_alpha)
-    left_size = left_hessian + reg_lambda
-    right_size = right_hessian + reg_lambda
-    return (left * left * right_size + right * right * left_size) / (
-        left_size * right_size
-    )
+    limit = max_delta_step if max_delta_step > 0.0 else np.inf
+    weight = -soft_threshold(gradient, reg_alpha) / (hessian + reg_lambda)
+    return min(max(weight, -limit), limit) if hessian > 0.0 else 0.0
 
 
 @inline
-def given_weight_gain(
+def leaf_gain(
     gradient: float,
     hessian: float,
-    weight: float,
     reg_lambda: float,
     reg_alpha: float,
+    max_delta_step: float,
 ) -> float:
-    """Return the loss that a leaf of a given, perhaps clipped, weight takes away."""
-    return -(
-        2.0 * gradient * weight
-        + (hessian + reg_lambda) * weight * weight
-        + 2.0 * reg_alpha * abs(weight)
-    )
+    """Return twice the loss that a leaf takes away at its weight.
+
+    The gain of a split (eq. 7, times two) is this of both children less this of the
+    node. Where nothing holds the weight back it is T(G)**2 / (H + lambda), T being
+    the soft threshold.
+    """
+    weight = leaf_weight(gradient, hessian, reg_lambda, reg_alpha, max_delta_step)
+    # G w + alpha |w| is T(G) w, because w and T(G) never have the same sign.
+    thresholded = soft_threshold(gradient, reg_alpha)
+    return -weight * (2.0 * thresholded + (hessian + reg_lambda) * weight)
 
 
 @inline

@@ -15,20 +15,8 @@ _TINY = np.finfo(np.float64).tiny
 
 
 @inline
-def _clipped_gain(gradient, hessian, reg_lambda, reg_alpha, max_delta_step):
-    weight = maths.leaf_weight(gradient, hessian, reg_lambda, reg_alpha, max_delta_step)
-    return maths.given_weight_gain(gradient, hessian, weight, reg_lambda, reg_alpha)
-
-
-@inline
-def _node_score(gradient, hessian, reg_lambda, reg_alpha, max_delta_step):
-    """Return what the node itself scores as a leaf."""
-    if hessian <= 0.0:
-        return 0.0
-    if max_delta_step == 0.0:
-        thresholded = maths.soft_threshold(gradient, reg_alpha)
-        return thresholded * thresholded / (hessian + reg_lambda)
-    return _clipped_gain(gradient, hessian, reg_lambda, reg_alpha, max_delta_step)
+def _gain(gradient, hessian, rules):
+    return maths.leaf_gain(gradient, hessian, rules[0], rules[1], rules[2])
 
 
 @inline
@@ -37,34 +25,21 @@ def _score_cuts(
 ):
     """Score the cuts that leave ``sums[k] + extra`` on the left; return the highest.
 
-    A cut that leaves too small a hessian on one side scores 0. The loops have no
-    branches, so that the compiler can work in vectors; so does the maximum, taken over
-    the bits: non-negative floats are ordered as their bits are.
+    The score is the gain of both children. A cut that leaves too small a hessian on
+    one side scores 0. The loop has no branches, so that the compiler can work in
+    vectors; so does the maximum, taken over the bits: non-negative floats are ordered
+    as their bits are.
     """
     gradient_step, hessian_step = steps[0], steps[1]
-    reg_lambda, reg_alpha, max_delta_step = rules[0], rules[1], rules[2]
     least = max(rules[3], _TINY)
     node_g = total_g * gradient_step
     node_h = total_h * hessian_step
-    if max_delta_step == 0.0:
-        for k in range(count):
-            g = (sums_g[k] + extra_g) * gradient_step
-            h = (sums_h[k] + extra_h) * hessian_step
-            score = maths.split_score(
-                g, h, node_g - g, node_h - h, reg_lambda, reg_alpha
-            )
-            scores[k] = score if (h >= least) & (node_h - h >= least) else 0.0
-    else:
-        for k in range(count):
-            g = (sums_g[k] + extra_g) * gradient_step
-            h = (sums_h[k] + extra_h) * hessian_step
-            score = _clipped_gain(
-                g, h, reg_lambda, reg_alpha, max_delta_step
-            ) + _clipped_gain(
-                node_g - g, node_h - h, reg_lambda, reg_alpha, max_delta_step
-            )
-            score = max(score, 0.0)
-            scores[k] = score if (h >= least) & (node_h - h >= least) else 0.0
+    for k in range(count):
+        g = (sums_g[k] + extra_g) * gradient_step
+        h = (sums_h[k] + extra_h) * hessian_step
+        score = _gain(g, h, rules) + _gain(node_g - g, node_h - h, rules)
+        valid = (h >= least) & (node_h - h >= least)
+        scores[k] = max(score, 0.0) if valid else 0.0
     bits = scores.view(np.int64)
     highest = np.int64(0)
     for k in range(count):
@@ -171,7 +146,6 @@ def find_splits(
         split["left_hessian"] = best_h
         split["gain"] = 0.0
         if best_feature >= 0:
-            split["gain"] = best_score - _node_score(
-                total_g * steps[0], total_h * steps[1], rules[0], rules[1], rules[2]
-            )
+            node_gain = _gain(total_g * steps[0], total_h * steps[1], rules)
+            split["gain"] = best_score - node_gain
         task = next_task(sync, 0)
