@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 
 
@@ -21,3 +24,160 @@ def leaf_of(tree, row):
             goes_left = x < tree.threshold[node]
         node = tree.left[node] if goes_left else tree.right[node]
     return node
+
+
+def philox(counter, key):
+    """Return four 32-bit words of Philox 4x32-10 for four words and a key of two."""
+    a, b, c, d = counter
+    k, m = key
+    for _ in range(10):
+        x, y = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = (y >> 32) ^ b ^ k, y % 2**32, (x >> 32) ^ d ^ m, x % 2**32
+        k, m = (k + 0x9E3779B9) % 2**32, (m + 0xBB67AE85) % 2**32
+    return a, b, c, d
+
+
+def draw(item, stream, purpose, seed):
+    """Return the 32 random bits of one item: a lane of the draw of its quarter."""
+    quarter = item // 4
+    counter = quarter % 2**32, quarter >> 32, stream, purpose
+    return philox(counter, (seed % 2**32, seed >> 32))[item % 4]
+
+
+def exponent_above(value):
+    """Return the least e with value < 2**e."""
+    return math.frexp(value)[1]
+
+
+def fixed_point(value, step):
+    """Return how many steps are nearest to `value`, the even number of two."""
+    return round(Fraction(float(value)) / Fraction(float(step)))
+
+
+def histogram(codes, offsets, columns, rows, pairs):
+    """Return the sums of `pairs` in each cell, as (2, cells); codes[feature][row]."""
+    sums = np.zeros((2, offsets[-1]), np.int64)
+    for f in columns:
+        for row in rows:
+            sums[:, offsets[f] + codes[f][row]] += pairs[row]
+    return sums
+
+
+def goes_left(code, last_bin, bins, missing_left):
+    """Return whether a row with this code goes left; the missing have code `bins`."""
+    return bool(missing_left) if code == bins else code <= last_bin
+
+
+def leaf_weight(g, h, reg_lambda, alpha, max_delta_step):
+    """Return the weight of a leaf with gradient sum `g` and hessian sum `h`."""
+    if h <= 0:
+        return Fraction(0)
+    if abs(g) <= alpha:
+        return Fraction(0)
+    weight = -(g - alpha if g > 0 else g + alpha) / (h + reg_lambda)
+    if max_delta_step > 0:
+        weight = max(-max_delta_step, min(max_delta_step, weight))
+    return weight
+
+
+def gain(g, h, rules):
+    """Return how much loss, times two, a leaf of best weight takes away."""
+    reg_lambda, alpha, max_delta_step = rules[:3]
+    w = leaf_weight(g, h, reg_lambda, alpha, max_delta_step)
+    return -(2 * g * w + (h + reg_lambda) * w * w + 2 * alpha * abs(w))
+
+
+def best_split(sums, offsets, bins, columns, steps, rules):
+    """Return (gain, feature, last left bin, missing left, left sums) of the best split.
+
+    All candidates in XGBoost's order, in exact fractions; the first of equals wins.
+    None if no candidate leaves enough on both sides.
+    """
+    steps = [Fraction(float(step)) for step in steps]
+    rules = [Fraction(float(rule)) for rule in rules]
+    first = columns[0]
+    total = [int(part[offsets[first] : offsets[first + 1]].sum()) for part in sums]
+
+    def scaled(pair):
+        return [value * step for value, step in zip(pair, steps, strict=True)]
+
+    best = None
+    for f in columns:
+        cells = [[int(part[offsets[f] + b]) for part in sums] for b in range(bins[f])]
+        known = [sum(part) for part in zip(*cells, strict=True)]
+        missing = [total[0] - known[0], total[1] - known[1]]
+        candidates = [(b, 0) for b in range(bins[f])]
+        if missing != [0, 0]:
+            candidates += [(b, 1) for b in range(bins[f] - 2, -2, -1)]
+        for last_bin, missing_left in candidates:
+            left = [missing[p] if missing_left else 0 for p in range(2)]
+            for cell in cells[: last_bin + 1]:
+                left = [left[p] + cell[p] for p in range(2)]
+            right = [total[p] - left[p] for p in range(2)]
+            if min(left[1], right[1]) <= 0:
+                continue
+            if min(left[1], right[1]) * steps[1] < rules[3]:
+                continue
+            both = gain(*scaled(left), rules) + gain(*scaled(right), rules)
+            if best is None or both > best[0]:
+                best = both, f, last_bin, missing_left, left
+    if best is None:
+        return None
+    return best[0] - gain(*scaled(total), rules), *best[1:]
+
+
+def grow(codes, bins, offsets, columns, pairs, rows, steps, rules, max_depth):
+    """Return a tree grown on `rows`: a dict for a split, a list of rows for a leaf."""
+    if max_depth == 0:
+        return rows
+    sums = histogram(codes, offsets, columns, rows, pairs)
+    best = best_split(sums, offsets, bins, columns, steps, rules)
+    if best is None or best[0] <= Fraction(1e-6):
+        return rows
+    _, f, last_bin, missing_left, _ = best
+    sides = {True: [], False: []}
+    for row in rows:
+        sides[goes_left(codes[f][row], last_bin, bins[f], missing_left)].append(row)
+    left, right = (
+        grow(
+            codes, bins, offsets, columns, pairs, sides[side], steps, rules,
+            max_depth - 1,
+        )
+        for side in (True, False)
+    )  # fmt: skip
+    return {
+        "feature": f,
+        "bin": last_bin,
+        "missing_left": missing_left,
+        "left": left,
+        "right": right,
+    }
+
+
+def cuts_of_few(values):
+    """Return XGBoost's inner cuts of a column of few distinct values: all but one."""
+    return sorted({float(value) for value in values if value == value})[1:]
+
+
+def quantile_cuts(values, weights, bins):
+    """Return the inner cuts at equal ranks: where the sum of weights passes each."""
+    pairs = sorted(
+        (float(value), int(weight))
+        for value, weight in zip(values, weights, strict=True)
+        if value == value
+    )
+    total = sum(weight for _, weight in pairs)
+    cuts = set()
+    for j in range(1, bins):
+        rank, passed = j * total // bins, 0
+        for value, weight in pairs:
+            passed += weight
+            if passed > rank:
+                cuts.add(value)
+                break
+    return sorted(cuts - {pairs[0][0]})
+
+
+def code_of(value, inner, bins):
+    """Return the number of cuts that are not above `value`; `bins` if it is missing."""
+    return bins if value != value else sum(cut <= value for cut in inner)

@@ -1,0 +1,67 @@
+"""Values to codes, and columns to rows."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from kernel_calls import needs_compiler
+
+from hornbeam.kernels.binning import bin_column, interleave
+
+FLOATS = [np.float32, np.float64]
+CODES = [np.uint8, np.uint16]
+
+
+def codes_of(values, inner, code_type):
+    """Return the codes of values, with `inner` as the cuts between bins."""
+    depth = len(inner).bit_length()
+    cuts = np.full(1 << depth, np.inf, values.dtype)
+    cuts[: len(inner)] = inner
+    codes = np.full(values.size, 99, code_type)
+    position = np.full(1024, -1, np.int32)
+    bin_column(values, cuts, depth, len(inner) + 1, position, codes)
+    return codes
+
+
+@pytest.mark.parametrize("n_cuts", [0, 1, 2, 3, 4, 7, 8, 20])
+@pytest.mark.parametrize("code_type", CODES)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_codes_count_the_cuts_below(dtype, code_type, n_cuts):
+    rng = np.random.default_rng(n_cuts)
+    inner = np.unique(rng.normal(size=n_cuts).astype(dtype))
+    beside = [np.nextafter(inner, dtype(to)) for to in (-np.inf, np.inf)]
+    most = np.finfo(dtype).max
+    ends = np.array([most, -most, np.nan, -np.nan, 0.0, -0.0], dtype)
+    values = np.concatenate([inner, *beside, ends, rng.normal(size=30).astype(dtype)])
+    exact = [naive.code_of(value, inner, n_cuts + 1) for value in values]
+    np.testing.assert_array_equal(codes_of(values, inner, code_type), exact)
+
+
+def test_all_codes_of_a_byte():
+    inner = np.arange(1, 255, dtype=np.float32)
+    values = np.append(np.arange(255, dtype=np.float32), np.nan)
+    codes = codes_of(values, inner, np.uint8)
+    np.testing.assert_array_equal(codes, np.arange(256))
+
+
+@needs_compiler
+def test_long_columns():
+    rng = np.random.default_rng(0)
+    inner = np.unique(rng.normal(size=600))
+    values = rng.normal(size=5000)
+    values[::9] = np.nan
+    exact = np.searchsorted(inner, values, side="right")
+    exact[::9] = inner.size + 1
+    np.testing.assert_array_equal(codes_of(values, inner, np.uint16), exact)
+
+
+@pytest.mark.parametrize("code_type", CODES)
+@pytest.mark.parametrize(("begin", "end"), [(0, 600), (5, 9), (100, 600), (7, 7)])
+def test_rows_of_columns(begin, end, code_type):
+    columns = np.random.default_rng(0).integers(0, 200, (3, 600)).astype(code_type)
+    by_row = np.zeros(columns.size, code_type)
+    interleave(columns, begin, end, by_row)
+    exact = np.zeros((600, 3), code_type)
+    exact[begin:end] = columns.T[begin:end]
+    np.testing.assert_array_equal(by_row, exact.ravel())

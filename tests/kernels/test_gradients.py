@@ -1,0 +1,212 @@
+"""Gradients of objectives, and the integers that they become."""
+
+from __future__ import annotations
+
+import math
+
+import naive
+import numpy as np
+import pytest
+from kernel_calls import MEMBERS, call, needs_compiler
+
+from hornbeam.kernels.gradients import (
+    find_extent,
+    logistic,
+    quantise,
+    softmax,
+    squared_error,
+    widen,
+)
+from hornbeam.kernels.layout import (
+    COARSE_GRADIENT_BITS,
+    COARSE_HESSIAN_BITS,
+    TASK_ROWS,
+)
+
+UNWEIGHTED = np.empty(0)
+LANE = 16
+TYPES = [np.float32, np.float64]
+
+
+def gradients_of(
+    kernel, scores, labels, weights=UNWEIGHTED, positive_weight=1.0, members=1
+):
+    """Return the gradients and hessians, (outputs, rows); float64 under weights."""
+    dtype = np.float64 if weights.size > 0 else np.float32
+    g, h = np.full((2, *scores.shape), np.nan, dtype)
+    scratch = np.empty((members, 2, LANE))
+    positive_weight = np.float64(positive_weight)
+    call(
+        kernel, scores, labels, weights, positive_weight, g, h, scratch,
+        members=members,
+    )  # fmt: skip
+    return g, h
+
+
+def weights_of(weighting, labels):
+    """Return weights, the weight of positives, and both together for each row."""
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(0, 3, labels.size) if "rows" in weighting else UNWEIGHTED
+    positive_weight = 2.5 if "positive" in weighting else 1.0
+    together = np.where(labels == 1, positive_weight, 1.0)
+    return weights, positive_weight, together * (weights if weights.size else 1.0)
+
+
+WEIGHTINGS = ["none", "rows", "positive", "rows and positive"]
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_squared_error(weighting):
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(0, 9, (1, 40)), rng.integers(0, 3, 40).astype(float)
+    weights, positive_weight, together = weights_of(weighting, labels)
+    g, h = gradients_of(squared_error, scores, labels, weights, positive_weight)
+    np.testing.assert_allclose(g[0], (scores[0] - labels) * together, rtol=3e-7)
+    np.testing.assert_allclose(h[0], together, rtol=2e-7)
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_logistic(weighting):
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(0, 9, (1, 40)), rng.integers(0, 2, 40).astype(float)
+    labels[::7] = 0.3
+    weights, positive_weight, together = weights_of(weighting, labels)
+    g, h = gradients_of(logistic, scores, labels, weights, positive_weight)
+    p = [1 / (1 + math.exp(-margin)) for margin in scores[0]]
+    np.testing.assert_allclose(g[0], (p - labels) * together, rtol=3e-7)
+    exact = [max(value * (1 - value), 1e-16) for value in p]
+    np.testing.assert_allclose(h[0], exact * together, rtol=3e-7)
+
+
+def test_logistic_at_extreme_scores():
+    scores = np.array([[-1e9, -800.0, 40.0, 1e9]])
+    g, h = gradients_of(logistic, scores, np.array([0.0, 1.0, 0.0, 1.0]))
+    np.testing.assert_array_equal(g[0], [0.0, -1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(h[0], np.full(4, 1e-16, np.float32))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shift", [0.0, -600.0, 1e6])
+def test_softmax(shift, weighted):
+    rng = np.random.default_rng(0)
+    rows = 2 * LANE + 5
+    scores = rng.normal(0, 3, (3, rows)) + shift
+    labels = rng.integers(0, 3, rows).astype(float)
+    weights = rng.uniform(0, 3, rows) if weighted else UNWEIGHTED
+    g, h = gradients_of(softmax, scores, labels, weights)
+    for i in range(rows):
+        powers = [math.exp(margin - scores[:, i].max()) for margin in scores[:, i]]
+        weight = weights[i] if weighted else 1.0
+        for k in range(3):
+            p = powers[k] / sum(powers)
+            exact = (p - (labels[i] == k)) * weight
+            assert g[k, i] == pytest.approx(exact, rel=3e-7, abs=1e-15)
+            exact = max(2 * p * (1 - p), 1e-16) * weight
+            assert h[k, i] == pytest.approx(exact, rel=3e-7)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", [squared_error, logistic, softmax])
+def test_gradients_do_not_depend_on_the_team(kernel):
+    rng = np.random.default_rng(0)
+    outputs, rows = (3 if kernel is softmax else 1), 2 * TASK_ROWS + 77
+    scores = rng.normal(size=(outputs, rows))
+    labels = rng.integers(0, 2, rows).astype(float)
+    weights = rng.uniform(size=rows)
+    alone = gradients_of(kernel, scores, labels, weights, 2.0)
+    for members in MEMBERS[1:]:
+        shared = gradients_of(kernel, scores, labels, weights, 2.0, members)
+        np.testing.assert_array_equal(shared, alone)
+
+
+@pytest.mark.parametrize("kernel", [squared_error, logistic, softmax])
+def test_a_row_of_weight_three_is_as_good_as_three_rows(kernel):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(3 if kernel is softmax else 1, 40))
+    labels = rng.integers(0, 2, 40).astype(float)
+    once = gradients_of(kernel, scores, labels)
+    thrice = gradients_of(kernel, scores, labels, np.full(40, 3.0))
+    np.testing.assert_array_equal(thrice, 3 * np.array(once, np.float64))
+
+
+def extent_of(g, h, members=1):
+    """Return the largest |g| and h as floats."""
+    bits = {4: np.int32, 8: np.int64}[g.itemsize]
+    extent = np.full((-(-g.size // TASK_ROWS), 2), -1, bits)
+    magnitude = bits(np.iinfo(bits).max)
+    call(find_extent, g.view(bits), h.view(bits), magnitude, extent, members=members)
+    return extent.max(axis=0).view(g.dtype)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_extent(dtype, members):
+    rng = np.random.default_rng(0)
+    rows = 3 * TASK_ROWS + 5 if members > 1 else 300
+    g = rng.normal(size=rows).astype(dtype)
+    h = rng.uniform(size=rows).astype(dtype)
+    np.testing.assert_array_equal(extent_of(g, h, members), [np.abs(g).max(), h.max()])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_extent_finds_what_is_not_finite(dtype):
+    for value in (np.inf, -np.inf, np.nan, -np.nan):
+        g = np.array([1.0, value, -2.0], dtype)
+        h = np.array([1.0, 0.5, 2.0], dtype)
+        largest = extent_of(g, h)
+        assert not np.isfinite(largest[0]) and largest[1] == 2.0
+    zeros = np.array([0.0, -0.0], dtype)
+    np.testing.assert_array_equal(extent_of(zeros, zeros), [0.0, 0.0])
+
+
+def steps_of(g, h, gradient_bits, hessian_bits):
+    """Return the steps in which the largest values have so many bits."""
+    return np.exp2(
+        [
+            naive.exponent_above(np.abs(g).max()) - gradient_bits,
+            naive.exponent_above(h.max()) - hessian_bits,
+        ]
+    )
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("scale", [1.0, 2.0**-126, 2.0**100])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_coarse_pairs_are_the_nearest_integers(dtype, scale, members):
+    rng = np.random.default_rng(0)
+    rows = TASK_ROWS + 99 if members > 1 else 300
+    most_g, most_h = 2**COARSE_GRADIENT_BITS - 1, 2**COARSE_HESSIAN_BITS - 1
+    g = (rng.uniform(-1, 1, rows) * scale).astype(dtype)
+    h = (rng.uniform(0, 1, rows) * scale).astype(dtype)
+    # The largest values round up, out of 17 or 18 bits.
+    g[:2] = h[:2] = np.nextafter(dtype(scale), dtype(0))
+    g[1] *= -1
+    steps = steps_of(g, h, COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS)
+    halves = np.array([0.5, 1.5, 2.5, 3.5, 0.0])
+    g[2:7], g[7:12], h[2:7] = steps[0] * halves, -steps[0] * halves, steps[1] * halves
+    packed = np.empty(rows, np.int64)
+    magnitudes = np.empty((-(-rows // TASK_ROWS), 2), np.int64)
+    call(quantise, g, h, *(1 / steps), packed, magnitudes, members=members)
+    coarse_g, coarse_h = packed >> 32, packed & 0xFFFFFFFF
+    for i in range(300):
+        exact = naive.fixed_point(g[i], steps[0])
+        assert coarse_g[i] == max(-most_g, min(exact, most_g))
+        assert coarse_h[i] == min(naive.fixed_point(h[i], steps[1]), most_h)
+    assert coarse_g[:2].tolist() == [most_g, -most_g] and coarse_h[0] == most_h
+    sums = magnitudes.sum(axis=0)
+    np.testing.assert_array_equal(sums, [np.abs(coarse_g).sum(), coarse_h.sum()])
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_fine_pairs_are_the_nearest_integers(dtype, members):
+    rng = np.random.default_rng(0)
+    rows = TASK_ROWS + 99 if members > 1 else 300
+    g = rng.standard_cauchy(rows).astype(dtype)
+    h = rng.uniform(size=rows).astype(dtype)
+    steps = steps_of(g, h, 51, 51)
+    wide = np.empty((2, rows), np.int64)
+    call(widen, g, h, *(1 / steps), wide, members=members)
+    for values, step, out in zip((g, h), steps, wide, strict=True):
+        exact = [naive.fixed_point(value, step) for value in values[:300]]
+        np.testing.assert_array_equal(out[:300], exact)

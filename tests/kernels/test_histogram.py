@@ -1,0 +1,188 @@
+"""Histograms, against sums made one cell after the other."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from kernel_calls import MEMBERS, call, needs_compiler
+
+from hornbeam.kernels.histogram import build_histograms
+from hornbeam.kernels.layout import (
+    BLOCK_ROWS,
+    COARSE_GRADIENT_BITS,
+    COARSE_HESSIAN_BITS,
+)
+
+CODES = [np.uint8, np.uint16]
+KINDS = ["packed", "wide"]
+#: In cells that no task counts.
+POISON = 1 << 50
+MOST_G = (1 << COARSE_GRADIENT_BITS) - 1
+MOST_H = (1 << COARSE_HESSIAN_BITS) - 1
+
+
+class Data:
+    """Random codes and pairs, and what the kernel needs beside them."""
+
+    def __init__(self, rows, cells, code_type, kind, members=1, seed=0):
+        rng = np.random.default_rng(seed)
+        self.codes = np.array([rng.integers(0, n, rows) for n in cells], code_type)
+        self.offsets = np.concatenate([[0], np.cumsum(cells)])
+        self.pairs = np.stack(
+            [
+                rng.integers(-MOST_G, MOST_G + 1, rows),
+                rng.integers(0, MOST_H + 1, rows),
+            ],
+            axis=1,
+        )
+        if kind == "wide":
+            self.pairs *= 1 << 20
+        self.kind, self.members = kind, members
+        # The rows in no order, on the other side than the one that is read.
+        self.rows = np.full((2, rows), rows - 1, np.uint32)
+        self.rows[1] = rng.permutation(rows)
+        self.every = np.arange(len(cells))
+        self.stride = 1 << int(max(cells) - 1).bit_length()
+        self.histograms = np.full((8, 2, self.offsets[-1]), POISON)
+
+    def build(self, tasks, joins=(), columns=None):
+        """Run the kernel; return the histograms of all slots."""
+        columns = self.every if columns is None else np.array(columns)
+        g, h = self.pairs.T
+        rows = self.codes.shape[1]
+        packed, wide = (g << 32) + h, np.empty((2, 0), np.int64)
+        if self.kind == "wide":
+            packed, wide = packed[:0], np.ascontiguousarray(self.pairs.T)
+        scratch = np.zeros((self.members, columns.size * self.stride), np.int64)
+        call(
+            build_histograms,
+            np.array(tasks, np.int64).reshape(-1, 6),
+            np.array(joins, np.int64).reshape(-1, 6),
+            np.ascontiguousarray(self.codes.T).reshape(-1),
+            columns.astype(np.uint64),
+            self.offsets,
+            self.rows,
+            packed,
+            wide,
+            scratch,
+            self.stride,
+            self.histograms,
+            members=self.members,
+        )
+        assert not scratch.any()
+        assert rows == self.rows.shape[1]
+        return self.histograms
+
+    def exact(self, begin, end, columns=None):
+        """Return the histogram of ``rows[1, begin:end]`` from the plain twin."""
+        columns = self.every if columns is None else columns
+        rows = self.rows[1, begin:end]
+        return naive.histogram(self.codes, self.offsets, columns, rows, self.pairs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("code_type", CODES)
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [(0, 120), (0, 119), (3, 121), (50, 117), (7, 8), (9, 9), (10, 26), (10, 25)],
+    ids=lambda place: str(place),
+)
+def test_sums_are_exact(begin, end, code_type, kind):
+    # 16 cells a feature: from 16 rows on they are summed in packed form.
+    data = Data(130, [5, 16, 1, 9], code_type, kind)
+    sums = data.build([[2, 1, begin, end, 0, 4]])
+    np.testing.assert_array_equal(sums[2], data.exact(begin, end))
+    assert (np.delete(sums, 2, axis=0) == POISON).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [10, 400])
+def test_more_than_256_codes(rows, kind):
+    data = Data(rows, [300, 257, 2], np.uint16, kind)
+    sums = data.build([[0, 1, 0, rows, 0, 3]])
+    np.testing.assert_array_equal(sums[0], data.exact(0, rows))
+
+
+def test_256_codes_of_a_byte():
+    data = Data(300, [256, 3], np.uint8, "packed")
+    data.codes[0] = np.arange(300) % 256
+    sums = data.build([[0, 1, 0, 300, 0, 2]])
+    np.testing.assert_array_equal(sums[0], data.exact(0, 300))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [8, 60])
+@pytest.mark.parametrize("columns", [[0], [3], [1, 2], [0, 2, 3]])
+def test_only_the_columns_asked_for_are_counted(columns, rows, kind):
+    data = Data(rows, [5, 16, 4, 9], np.uint8, kind)
+    sums = data.build([[0, 1, 0, rows, 0, len(columns)]], columns=columns)[0]
+    exact = data.exact(0, rows, columns)
+    for f in range(4):
+        own = slice(data.offsets[f], data.offsets[f + 1])
+        if f in columns:
+            np.testing.assert_array_equal(sums[:, own], exact[:, own])
+        else:
+            assert (sums[:, own] == POISON).all()
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("rows", [12, 90])
+def test_blocks_of_columns(rows, members):
+    data = Data(rows, [5, 16, 4, 9, 2], np.uint8, "packed", members)
+    columns = [0, 1, 3, 4]
+    sums = data.build([[0, 1, 0, rows, j, j + 1] for j in range(4)], columns=columns)
+    exact = data.exact(0, rows, columns)
+    counted = exact[1] > 0
+    np.testing.assert_array_equal(sums[0][:, counted], exact[:, counted])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("members", MEMBERS)
+def test_slabs_are_added_up_and_taken_from_the_parent(members, kind):
+    data = Data(130, [5, 16, 1, 9], np.uint8, kind, members)
+    cells = data.offsets[-1]
+    parent = data.exact(0, 130)
+    data.histograms[7] = parent
+    # Rows 0 to 80 in three parts, 80 to 130 in one; the first from its parent.
+    tasks = [[0, 1, 0, 30, 0, 4], [5, 1, 30, 60, 0, 4], [6, 1, 60, 80, 0, 4]]
+    tasks += [[1, 1, 80, 130, 0, 4]]
+    joins = [[0, 5, 7, 7, c, min(c + 10, cells)] for c in range(0, cells, 10)]
+    sums = data.build(tasks, joins)
+    np.testing.assert_array_equal(sums[0], data.exact(0, 80))
+    np.testing.assert_array_equal(sums[1], data.exact(80, 130))
+    np.testing.assert_array_equal(sums[7], data.exact(80, 130))
+
+
+@needs_compiler
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_blocks_of_rows(kind, members):
+    rows = 3 * BLOCK_ROWS + 11
+    data = Data(rows, [200, 3], np.uint8, kind, members)
+    half = BLOCK_ROWS + BLOCK_ROWS // 2
+    tasks = [[0, 1, 0, half, 0, 2], [4, 1, half, rows, 0, 2]]
+    sums = data.build(tasks, [[0, 4, 5, -1, 0, 203]])
+    for f in range(2):
+        own = slice(data.offsets[f], data.offsets[f + 1])
+        for part in range(2):
+            exact = np.zeros(data.offsets[f + 1] - data.offsets[f], np.int64)
+            np.add.at(exact, data.codes[f], data.pairs[:, part])
+            np.testing.assert_array_equal(sums[0, part, own], exact)
+
+
+@needs_compiler
+@pytest.mark.parametrize("g", [MOST_G, -MOST_G])
+def test_the_largest_pairs_fill_a_block_and_do_not_spill(g):
+    rows = 2 * BLOCK_ROWS + 3
+    data = Data(rows, [2, 1], np.uint8, "packed")
+    data.codes[:] = 0
+    data.pairs[:] = g, MOST_H
+    sums = data.build([[0, 1, 0, rows, 0, 2]])
+    expected = [[rows * g, 0, rows * g], [rows * MOST_H, 0, rows * MOST_H]]
+    np.testing.assert_array_equal(sums[0], expected)
+
+
+def test_nothing_to_do():
+    data = Data(20, [5, 16], np.uint8, "packed")
+    assert (data.build([]) == POISON).all()

@@ -1,0 +1,188 @@
+"""The decorator: caches that are never stale, and few variants of each kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_calls import needs_compiler
+
+import hornbeam
+from hornbeam.kernels import jit
+
+PACKAGE = Path(hornbeam.__file__).parent
+KERNELS = PACKAGE / "kernels"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Return a copy of the package that has compiled nothing yet."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    return shutil.copytree(PACKAGE, tmp_path / "hornbeam", ignore=ignored)
+
+
+def run(copy, script, **environment):
+    """Return what `script` prints with the copied package."""
+    unset = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"}
+    kept = {name: value for name, value in os.environ.items() if name not in unset}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**kept, "PYTHONPATH": str(copy.parent), **environment},
+        cwd=copy.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# One kernel that calls a formula of another file.
+WEIGH = """
+import json
+import numpy as np
+from hornbeam.kernels.leaves import weigh_nodes
+
+weights = np.empty(1)
+left, rules = np.array([-1], np.int32), np.array([1.0, 0, 0, 0])
+weigh_nodes(left, rules, 0.5, np.array([[-3.0, 5.0]]), weights)
+hits = sum(weigh_nodes.stats.cache_hits.values())
+print(json.dumps({"weight": weights[0], "hits": hits}))
+"""
+
+
+@needs_compiler
+def test_an_edited_formula_is_compiled_again(copy):
+    assert run(copy, WEIGH) == {"weight": 0.25, "hits": 0}
+    assert run(copy, WEIGH) == {"weight": 0.25, "hits": 1}
+    maths = copy / "kernels" / "maths.py"
+    text = maths.read_text()
+    formula = "-soft_threshold(gradient, reg_alpha) / (hessian"
+    assert text.count(formula) == 1
+    maths.write_text(text.replace(formula, formula.replace("-", "1000.0 - ", 1)))
+    edited = run(copy, WEIGH)
+    assert edited["hits"] == 0 and edited["weight"] > 80
+    maths.write_text(text)
+    assert run(copy, WEIGH) == {"weight": 0.25, "hits": 1}
+
+
+@needs_compiler
+def test_without_a_place_for_a_cache_kernels_are_compiled_anew(copy, tmp_path):
+    # Files where folders would have to be: nobody can write there, root included.
+    (copy / "kernels" / "__pycache__").write_text("")
+    home = tmp_path / "home"
+    home.write_text("")
+    nowhere = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    for _ in range(2):
+        assert run(copy, WEIGH, **nowhere) == {"weight": 0.25, "hits": 0}
+
+
+def digest_of(folder):
+    """Return the digest of the kernel files in a folder."""
+    spec = importlib.util.spec_from_file_location("jit_of_a_copy", folder / "jit.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.SOURCES_DIGEST
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in KERNELS.glob("*.py")))
+def test_every_kernel_file_is_part_of_the_digest(name, copy):
+    folder = copy / "kernels"
+    before = digest_of(folder)
+    assert digest_of(folder) == before
+    path = folder / name
+    path.write_text(path.read_text() + "\n")
+    assert digest_of(folder) != before
+
+
+def test_a_new_or_renamed_file_changes_the_digest(copy):
+    folder = copy / "kernels"
+    before = digest_of(folder)
+    (folder / "another.py").write_text("")
+    new = digest_of(folder)
+    (folder / "another.py").rename(folder / "renamed.py")
+    assert len({before, new, digest_of(folder)}) == 3
+
+
+@needs_compiler
+def test_kernels_carry_the_digest():
+    @jit.kernel
+    def nothing():
+        return 0
+
+    assert nothing.__qualname__.endswith(jit.SOURCES_DIGEST)
+    assert nothing.targetoptions["nogil"]
+    assert not nothing.targetoptions.get("fastmath")
+
+
+def test_division_by_zero_is_no_error():
+    @jit.kernel
+    def divide(above, below):
+        return above[0] / below[0]
+
+    zero, one = np.zeros(1), np.ones(1)
+    assert divide(one, zero) == np.inf
+    assert divide(-one, zero) == -np.inf
+    assert np.isnan(divide(zero, zero))
+
+
+# All kernels after all kinds of work, each with its number of compiled variants.
+COUNT = """
+import importlib, json, pkgutil
+import hornbeam
+from hornbeam import kernels
+
+hornbeam.warmup()
+counts = {}
+for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
+    members = vars(importlib.import_module(module.name))
+    for name, value in members.items():
+        if value.__class__.__name__ == "CPUDispatcher":
+            if value.__module__ == module.name:
+                counts[name] = len(value.signatures)
+print(json.dumps(counts))
+"""
+#: Codes of one or two bytes; floats of four or eight; the first and second phase.
+TWO = {
+    "build_histograms": "codes",
+    "interleave": "codes",
+    "partition_rows": "codes",
+    "route_rows": "codes",
+    "add_trees": "floats",
+    "find_leaves": "floats",
+    "find_extent": "floats",
+    "quantise": "floats",
+    "widen": "floats",
+    "squared_error": "floats",
+    "logistic": "floats",
+    "softmax": "floats",
+    "sum_leaves": "floats",
+    "sigmoid_rows": "floats",
+    "softmax_rows": "floats",
+    "next_task": "phases",
+    "_to_keys": "floats",
+    "_sort_by_digit": "floats",
+    "_from_keys": "floats",
+}
+FOUR = {"bin_column": "codes and floats"}
+
+
+@needs_compiler
+def test_kernels_have_few_variants():
+    command = [sys.executable, "-c", COUNT]
+    done = subprocess.run(
+        command, cwd=PACKAGE.parent, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    allowed = {name: 2 if name in TWO else 4 if name in FOUR else 1 for name in counts}
+    assert {*TWO, *FOUR} <= set(counts)
+    too_many = {name for name in counts if counts[name] > allowed[name]}
+    assert not too_many, {name: counts[name] for name in too_many}

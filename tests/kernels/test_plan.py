@@ -1,0 +1,243 @@
+"""Plans: every row of every node is somebody's, once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernel_calls import needs_compiler
+
+from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.layout import (
+    BLOCK_ROWS,
+    JOIN_CELLS,
+    NODE_DTYPE,
+    SPLIT_DTYPE,
+    TASK_ROWS,
+)
+from hornbeam.kernels.plan import (
+    plan_histograms,
+    plan_leaves,
+    plan_partition,
+    settle_children,
+)
+
+SLOTS = 9
+# Sizes of the leaves of the tree below. As plain Python no plan is for more than one.
+#        0
+#     1     2
+#    3 4   5 6
+SMALL = [40, 25, 30, 50]
+LARGE = [400_000, 150_000, 3, 260_000]
+SIZES = [SMALL, LARGE] if COMPILED else [SMALL]
+
+
+def table(sizes):
+    """Return the nodes of the tree above, with rows on alternate sides."""
+    nodes = np.zeros(7, NODE_DTYPE)
+    nodes["slot"] = nodes["left"] = nodes["parent"] = -1
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    ranges = [(0, 4), (0, 2), (2, 4), (0, 1), (1, 2), (2, 3), (3, 4)]
+    for node, (first, last) in zip(nodes, ranges, strict=True):
+        node["begin"], node["end"] = ends[first], ends[last]
+    nodes["side"] = [0, 1, 1, 0, 0, 0, 0]
+    for parent in range(3):
+        nodes["left"][parent] = 2 * parent + 1
+        nodes["parent"][2 * parent + 1 : 2 * parent + 3] = parent
+    return nodes
+
+
+class HistogramPlan:
+    """One call of the planner, and its outcome."""
+
+    def __init__(self, batch, nodes, free, team_size=1, columns=5, block=2, cells=1000):
+        self.batch, self.nodes = np.array(batch), nodes
+        self.columns, self.block, self.cells = columns, block, cells
+        self.free = np.full(SLOTS, -9)
+        self.free[: len(free)] = free
+        state = np.array([len(free), 0, 0])
+        tasks = np.full((300, 6), -9)
+        joins = np.full((300, 6), -9)
+        self.members = plan_histograms(
+            self.batch, nodes, self.free, state, team_size, columns, block, cells,
+            SLOTS, np.empty((len(batch), 2), np.int64), tasks, joins,
+        )  # fmt: skip
+        self.free = self.free[: state[0]].tolist()
+        self.tasks = tasks[: state[1]].tolist()
+        self.joins = joins[: state[2]].tolist()
+
+    def parts_of(self, node):
+        """Return the tasks of a node's own slot and slabs, checked to be complete."""
+        slot = self.nodes["slot"][node]
+        slabs = {
+            slab
+            for join in self.joins
+            if join[0] == slot
+            for slab in range(join[1], join[2])
+        }
+        tasks = [task for task in self.tasks if task[0] in {slot, *slabs}]
+        assert {task[0] for task in tasks} == {slot, *slabs}
+        assert all(slab >= SLOTS for slab in slabs)
+        begin, end = self.nodes["begin"][node], self.nodes["end"][node]
+        for column in range(self.columns):
+            parts = sorted(t[2:4] for t in tasks if t[4] <= column < t[5])
+            assert parts[0][0] == begin and parts[-1][1] == end
+            ends, begins = [p[1] for p in parts[:-1]], [p[0] for p in parts[1:]]
+            assert ends == begins
+        # A slot or slab is written by one part of the rows only.
+        assert len({(t[0], t[2]) for t in tasks}) == len({t[0] for t in tasks})
+        assert all(t[1] == self.nodes["side"][node] for t in tasks)
+        assert all(t[5] - t[4] <= self.block for t in tasks)
+        return tasks
+
+    def parent_of(self, node):
+        """Return the slot that the node's histogram is taken from, or -1."""
+        slot = self.nodes["slot"][node]
+        joins = sorted(join for join in self.joins if join[0] == slot)
+        if not joins:
+            return -1
+        # All cells, each once.
+        assert [join[4] for join in joins] == [0, *(join[5] for join in joins[:-1])]
+        assert joins[-1][5] == self.cells
+        (parent,) = {join[3] for join in joins}
+        return parent
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("team_size", [1, 2, 7])
+def test_root(team_size, sizes):
+    plan = HistogramPlan([0], table(sizes), [4, 2, 8], team_size)
+    assert plan.nodes["slot"][0] == 8 and plan.free == [4, 2]
+    tasks = plan.parts_of(0)
+    assert plan.parent_of(0) == -1
+    assert len(tasks) == len(plan.tasks)
+    assert plan.members == (min(team_size, 15) if sizes is LARGE else 1)
+    if plan.members == 1:
+        assert not plan.joins and len(tasks) == 3
+    else:
+        slabs = {task[0] for task in tasks} - {8}
+        assert 1 <= len(slabs) <= 5 * team_size
+        assert all(t[3] - t[2] >= BLOCK_ROWS or t[3] == sum(sizes) for t in tasks)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("team_size", [1, 3])
+def test_the_smaller_sibling_is_built_and_the_larger_takes_its_parents_slot(
+    team_size, sizes
+):
+    nodes = table(sizes)
+    nodes["slot"][[1, 2]] = 7, 3
+    plan = HistogramPlan([3, 4, 5, 6], nodes, [0, 1, 2, 4], team_size)
+    slots = nodes["slot"]
+    assert slots[[1, 2]].tolist() == [-1, -1]
+    assert slots[[3, 6]].tolist() == [7, 3]
+    assert slots[[4, 5]].tolist() == [4, 2] and plan.free == [0, 1]
+    assert len(plan.parts_of(4)) + len(plan.parts_of(5)) == len(plan.tasks)
+    assert plan.parent_of(4) == 7 and plan.parent_of(5) == 3
+
+
+def test_equal_siblings_are_built_left():
+    nodes = table([10, 10, 1, 1])
+    nodes["slot"][1] = 7
+    HistogramPlan([3, 4], nodes, [0])
+    assert nodes["slot"][[3, 4]].tolist() == [0, 7]
+
+
+def test_both_are_built_where_the_parents_histogram_is_gone():
+    nodes = table(SMALL)
+    nodes["slot"][2] = 3
+    plan = HistogramPlan([3, 4, 5, 6], nodes, [0, 1, 2, 4])
+    assert sorted(nodes["slot"][3:].tolist()) == [1, 2, 3, 4]
+    assert plan.parent_of(3) == plan.parent_of(4) == -1
+    assert plan.parent_of(5) == 3 == nodes["slot"][6]
+    for node in (3, 4, 5):
+        plan.parts_of(node)
+
+
+def test_histograms_are_evicted_but_not_those_of_the_parents():
+    nodes = table(SMALL)
+    nodes["slot"] = [5, -1, 3, 6, 7, -1, -1]
+    plan = HistogramPlan([5, 6], nodes, [1])
+    assert nodes["slot"][[0, 2, 3, 4]].tolist() == [-1] * 4
+    assert nodes["slot"][6] == 3
+    assert sorted([*plan.free, int(nodes["slot"][5])]) == [1, 5, 6, 7]
+    assert plan.parent_of(5) == 3
+
+
+def test_an_empty_node_is_still_cleared():
+    nodes = table([0, 5, 5, 5])
+    plan = HistogramPlan([3, 4], nodes, [0, 1])
+    assert {tuple(task[2:4]) for task in plan.parts_of(3)} == {(0, 0)}
+
+
+@needs_compiler
+def test_joins_are_shared_out():
+    nodes = table(LARGE)
+    plan = HistogramPlan([0], nodes, [0], 2, cells=2 * JOIN_CELLS + 7)
+    plan.parts_of(0)
+    assert plan.parent_of(0) == -1
+    assert len(plan.joins) == 3
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("team_size", [1, 3])
+def test_partition(team_size, sizes):
+    nodes = table(sizes)
+    nodes["left"][[1, 2]] = -1
+    batch, left = np.array([1, 2]), np.array([3, 5])
+    splits = np.zeros(2, SPLIT_DTYPE)
+    splits["feature"] = 1, 0
+    splits["bin"] = 4, -1
+    splits["missing_left"] = 0, 1
+    tasks = np.full((40, 5), -9)
+    n_tasks, members = plan_partition(
+        batch, splits, left, np.array([30, 31]), nodes, team_size, tasks
+    )
+    assert members == (team_size if sizes is LARGE else 1)
+    for node, exact in ((1, (1, 4, -1, 3)), (2, (0, -1, 30, 5))):
+        fields = nodes[node][["feature", "bin", "missing", "left"]]
+        assert fields.item() == exact
+        own = [task for task in tasks[:n_tasks].tolist() if task[0] == node]
+        assert own[0][1] == nodes["begin"][node] and own[-1][2] == nodes["end"][node]
+        assert [t[2] for t in own[:-1]] == [t[1] for t in own[1:]]
+        first = tasks[:n_tasks].tolist().index(own[0])
+        assert {(t[3], t[4]) for t in own} == {(first, first + len(own))}
+        assert members > 1 or len(own) == 1
+        assert members == 1 or all(t[2] - t[1] >= BLOCK_ROWS for t in own[:-1])
+
+
+def test_children_lie_where_the_rows_went():
+    nodes = table(SMALL)
+    nodes["parent"][3:] = -9
+    # Node 1 was split by one task, node 2 by three.
+    tasks = np.array(
+        [
+            [1, 0, 65, 0, 1],
+            [2, 65, 85, 1, 4],
+            [2, 85, 105, 1, 4],
+            [2, 105, 145, 1, 4],
+        ]
+    )
+    settle_children(tasks, np.array([40, 10, 0, 20]), nodes)
+    assert nodes["begin"][3:].tolist() == [0, 40, 65, 95]
+    assert nodes["end"][3:].tolist() == [40, 65, 95, 145]
+    # One task leaves the rows on the other side, several bring them back.
+    assert nodes["side"][3:].tolist() == [0, 0, 1, 1]
+    assert nodes["parent"][3:].tolist() == [1, 1, 2, 2]
+    assert nodes["left"][3:].tolist() == [-1] * 4
+    assert nodes["slot"][3:].tolist() == [-1] * 4
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("sizes", [SMALL, LARGE, [0, 5, 0, 1]])
+def test_leaves(sizes, members):
+    nodes = table(sizes)
+    most = 4 + sum(sizes) // TASK_ROWS
+    tasks = np.full((most, 4), -9)
+    n_tasks = plan_leaves(np.array([3, 4, 5, 6]), nodes, members, tasks)
+    assert n_tasks <= most
+    for i in range(4):
+        own = [task for task in tasks[:n_tasks].tolist() if task[0] == i]
+        begin, end = nodes["begin"][3 + i], nodes["end"][3 + i]
+        places = [begin, *(task[3] for task in own)]
+        assert [task[2] for task in own] == places[:-1] and places[-1] == end
+        assert all(task[1] == nodes["side"][3 + i] for task in own)

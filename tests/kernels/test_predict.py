@@ -1,0 +1,141 @@
+"""Prediction, against one row at a time going down one tree."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from kernel_calls import MEMBERS, call
+
+from hornbeam.forest.layout import Layout
+from hornbeam.forest.tree import Tree
+from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.predict import PREDICT_ROWS, add_trees, find_leaves
+
+TYPES = [np.float32, np.float64]
+FEATURES = 4
+
+
+def random_tree(rng, splits, deep=False):
+    """Return a tree of random splits; a deep one splits one leaf after the other."""
+    n_nodes = 2 * splits + 1
+    left = np.full(n_nodes, -1, np.int32)
+    parent = np.full(n_nodes, -1, np.int32)
+    leaves = [0]
+    for number in range(1, n_nodes, 2):
+        node = leaves.pop(-1 if deep else int(rng.integers(len(leaves))))
+        left[node] = number
+        parent[[number, number + 1]] = node
+        leaves += [number, number + 1]
+    is_leaf = left < 0
+    return Tree(
+        left=left,
+        right=np.where(is_leaf, -1, left + 1).astype(np.int32),
+        parent=parent,
+        feature=np.where(is_leaf, 0, rng.integers(0, FEATURES, n_nodes)).astype(
+            np.int32
+        ),
+        threshold=np.where(is_leaf, np.nan, rng.normal(size=n_nodes).round(1)),
+        default_left=np.where(is_leaf, 0, rng.integers(0, 2, n_nodes)).astype(np.uint8),
+        value=np.where(is_leaf, rng.normal(size=n_nodes), 0).astype(np.float32),
+        gain=np.zeros(n_nodes, np.float32),
+        cover=np.ones(n_nodes, np.float32),
+        weight=np.zeros(n_nodes, np.float32),
+    )
+
+
+def random_rows(rng, n_rows, dtype, missing=0.2):
+    """Return rows of which many lie just on thresholds."""
+    rows = rng.normal(size=(n_rows, FEATURES)).round(1).astype(dtype)
+    rows[rng.random(rows.shape) < missing] = np.nan
+    return rows
+
+
+def forest(rng):
+    """Return trees of all shapes: lone roots, bushes, and a chain of 20 levels."""
+    return [
+        random_tree(rng, 0),
+        random_tree(rng, 1),
+        random_tree(rng, 9),
+        random_tree(rng, 20, deep=True),
+        random_tree(rng, 5),
+    ]
+
+
+def margins_of(trees, outputs, rows, margins, members=1):
+    """Return margins with the trees added."""
+    layout = Layout.of(trees, outputs, rows.dtype)
+    margins = margins.copy()
+    places = np.empty((members, PREDICT_ROWS), np.int32)
+    call(
+        add_trees, rows, layout.roots, layout.nodes, layout.thresholds, layout.values,
+        places, margins, members=members,
+    )  # fmt: skip
+    return margins
+
+
+def leaves_of(trees, rows, members=1):
+    """Return the number of the leaf of each row in each tree."""
+    layout = Layout.of(trees, [0] * len(trees), rows.dtype)
+    leaves = np.full((len(rows), len(trees)), -1, np.float32)
+    places = np.empty((members, PREDICT_ROWS), np.int32)
+    call(
+        find_leaves, rows, layout.roots, layout.nodes, layout.thresholds,
+        layout.numbers, places, leaves, members=members,
+    )  # fmt: skip
+    return leaves
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("missing", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_margins_are_summed_in_the_order_of_trees(dtype, missing, members):
+    rng = np.random.default_rng(0)
+    trees, outputs = forest(rng), [0, 1, 1, 0, 1]
+    rows = random_rows(rng, 300 if COMPILED else 70, dtype, missing)
+    margins = rng.normal(size=(len(rows), 2)).astype(dtype)
+    exact = margins.copy()
+    for tree, output in zip(trees, outputs, strict=True):
+        exact[:, output] += naive.predict_tree(tree, rows)
+    found = margins_of(trees, outputs, rows, margins, members)
+    np.testing.assert_array_equal(found, exact)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_leaves(dtype, members):
+    rng = np.random.default_rng(0)
+    trees = forest(rng)
+    rows = random_rows(rng, 300 if COMPILED else 70, dtype)
+    exact = [[naive.leaf_of(tree, row) for tree in trees] for row in rows]
+    np.testing.assert_array_equal(leaves_of(trees, rows, members), exact)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, PREDICT_ROWS - 1, PREDICT_ROWS, 65, 128])
+def test_numbers_of_rows(n_rows):
+    rng = np.random.default_rng(n_rows)
+    trees = [random_tree(rng, 4)]
+    rows = random_rows(rng, n_rows, np.float32)
+    found = margins_of(trees, [0], rows, np.zeros((n_rows, 1), np.float32))
+    exact = naive.predict_tree(trees[0], rows)
+    np.testing.assert_array_equal(found[:, 0], exact.reshape(n_rows))
+
+
+def test_float32_rows_and_thresholds_between_two_float32s():
+    # 0.1 lies above the float32 that is nearest to it from below.
+    tree = random_tree(np.random.default_rng(0), 1)
+    tree.feature[0], tree.threshold[0] = 0, 0.1
+    below, above = np.nextafter(np.float32(0.1), np.float32([0, 1]))
+    values = np.array([below, np.float32(0.1), above], np.float32)
+    rows = np.zeros((3, FEATURES), np.float32)
+    rows[:, 0] = values
+    exact = [1 if float(value) < 0.1 else 2 for value in values]
+    assert leaves_of([tree], rows)[:, 0].tolist() == exact
+
+
+def test_infinite_values_follow_the_thresholds():
+    tree = random_tree(np.random.default_rng(0), 1)
+    tree.feature[0] = 2
+    rows = np.zeros((2, FEATURES), np.float32)
+    rows[:, 2] = -np.inf, np.inf
+    assert leaves_of([tree], rows)[:, 0].tolist() == [1, 2]

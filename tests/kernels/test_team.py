@@ -1,0 +1,256 @@
+"""Teams of threads: tasks and barriers, failures, forks, and when to stay asleep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from kernel_calls import needs_compiler
+
+import hornbeam
+from hornbeam.kernels.jit import COMPILED, kernel
+from hornbeam.kernels.sync import (
+    SYNC_SIZE,
+    ask_to_stop,
+    atomic_add,
+    barrier,
+    members_for,
+    next_task,
+    prefetch,
+    yield_processor,
+)
+from hornbeam.kernels.team import Team, available_threads, lease
+
+
+@kernel
+def meet(member, members, sync, rounds, places, errors):
+    """Meet `rounds` times; count how often somebody was not where they should be."""
+    for r in range(rounds):
+        places[member, 0] = r
+        barrier(sync, members)
+        for other in range(members):
+            errors[member] += places[other, 0] != r
+        barrier(sync, members)
+
+
+@kernel
+def work(member, members, sync, done):
+    """Do all tasks of three phases; none may begin before the phase before is over."""
+    for phase in range(3):
+        task = next_task(sync, phase)
+        while task < done.shape[1]:
+            done[phase, task] += 1
+            for before in range(done.shape[1]):
+                if phase > 0 and done[phase - 1, before] == 0:
+                    done[phase, task] += 1
+            task = next_task(sync, phase)
+        barrier(sync, members)
+
+
+def check(team, members, tasks=200):
+    """Assert that the team does all tasks of a job once, in order of phases."""
+    done = np.zeros((3, tasks), np.int64)
+    team.run(work, members, done)
+    assert (done == 1).all()
+
+
+def hornbeam_threads():
+    """Return the threads of all teams."""
+    return {
+        thread for thread in threading.enumerate() if thread.name.startswith("hornbeam")
+    }
+
+
+@needs_compiler
+@pytest.mark.parametrize(("members", "rounds"), [(2, 20_000), (3, 1500), (7, 500)])
+def test_nobody_passes_a_barrier_alone(members, rounds):
+    with lease(members) as team:
+        for _ in range(3):
+            places, errors = np.zeros((members, 8), np.int64), np.zeros(members)
+            team.run(meet, members, rounds, places, errors)
+            assert not errors.any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("members", [2, 3, 7])
+def test_every_task_is_done_once(members):
+    with lease(members) as team:
+        for tasks in [1, 2, 5, 1000] * 25:
+            check(team, members, tasks)
+
+
+def test_a_member_alone():
+    team = Team(7)
+    before = hornbeam_threads()
+    check(team, 1)
+    assert hornbeam_threads() == before
+
+
+@needs_compiler
+def test_fewer_members_than_the_team_has():
+    team = Team(7)
+    for members in (2, 5, 1, 7, 3):
+        check(team, members)
+
+
+class OwnError(Exception):
+    pass
+
+
+@needs_compiler
+@pytest.mark.parametrize("members", [2, 3, 7])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failing_member_does_not_leave_the_others_waiting(failing, members):
+    def fail(member, members, sync):
+        if member == failing:
+            raise OwnError
+        barrier(sync, members)
+
+    with lease(members) as team:
+        for _ in range(20):
+            with pytest.raises(OwnError):
+                team.run(fail, members)
+            check(team, members)
+
+
+@needs_compiler
+@pytest.mark.parametrize("members", [2, 7])
+def test_an_interrupt_leaves_a_usable_team(members):
+    def interrupt(member, members, sync):
+        if member == 0:
+            signal.raise_signal(signal.SIGINT)
+        barrier(sync, members)
+
+    with lease(members) as team:
+        for _ in range(20):
+            with pytest.raises(KeyboardInterrupt):
+                team.run(interrupt, members)
+            check(team, members)
+
+
+def test_an_error_alone():
+    def fail(member, members, sync):
+        raise OwnError
+
+    team = Team(2)
+    with pytest.raises(OwnError):
+        team.run(fail, 1)
+    check(team, 1)
+
+
+@needs_compiler
+def test_many_threads_lease_at_once():
+    start = threading.Barrier(8)
+    taken, most = [], 0
+    lock = threading.Lock()
+
+    def use(number):
+        nonlocal most
+        start.wait()
+        for _ in range(20):
+            with lease(3) as team:
+                with lock:
+                    assert all(team is not other for other in taken)
+                    taken.append(team)
+                    most = max(most, len(taken))
+                check(team, 3, 20)
+                with lock:
+                    taken[:] = [other for other in taken if other is not team]
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(use, range(8))) == list(range(8))
+    assert most > 1 and not taken
+
+
+def test_a_team_is_lent_again_also_after_an_error():
+    with pytest.raises(OwnError), lease(5) as first:
+        raise OwnError
+    with lease(5) as again, lease(5) as other:
+        assert again is first and other is not first
+
+
+def test_size_of_a_team():
+    assert available_threads() >= 1
+    assert Team(3).size == 3
+    for size in (0, -1):
+        assert Team(size).size == available_threads()
+        with lease(size) as team:
+            assert team.size == available_threads()
+
+
+def test_small_work_is_for_one():
+    team = Team(4)
+    assert team.members_for(0) == team.members_for(300_000) == 1
+    if COMPILED:
+        assert team.members_for(10**6) == 3
+        assert team.members_for(10**9) == members_for(4, 10**9) == 4
+    else:
+        assert team.members_for(10**9) == 1
+
+
+def test_a_small_fit_wakes_nobody():
+    rng = np.random.default_rng(0)
+    rows = 200 if COMPILED else 20
+    X, y = rng.normal(size=(rows, 2)), rng.integers(0, 2, rows)
+    before = hornbeam_threads()
+    params = {"nthread": 6, "max_depth": 2, "objective": "binary:logistic"}
+    matrix = hornbeam.DMatrix(X, y)
+    booster = hornbeam.train(params, matrix, 2, evals=[(matrix, "data")])
+    booster.predict(matrix)
+    assert hornbeam_threads() == before
+
+
+FORK = """
+    import os
+    import threading
+    import numpy as np
+    import hornbeam
+
+    def digest():
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(80_000, 8))
+        y = X[:, 0] * X[:, 1] + rng.normal(size=len(X))
+        params = {"nthread": 3, "max_depth": 3}
+        return hornbeam.train(params, hornbeam.DMatrix(X, y), 3).digest()
+
+    first = digest()
+    names = [thread.name for thread in threading.enumerate()]
+    assert any(name.startswith("hornbeam") for name in names), names
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if digest() == first else 3)
+        assert digest() == first
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    print("both")
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_parent_and_child_of_a_fork_both_work():
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "both\n", done.stderr
+
+
+def test_the_words_of_a_team():
+    sync = np.zeros(SYNC_SIZE, np.int64)
+    assert [next_task(sync, 1) for _ in range(3)] == [0, 1, 2]
+    assert next_task(sync, 0) == 0
+    assert atomic_add(sync, 5, 7) == 0 and atomic_add(sync, 5, 1) == 7
+    barrier(sync, 1)
+    prefetch(sync, np.uint64(3))
+    yield_processor()
+    ask_to_stop(sync)
+    if COMPILED:
+        barrier(sync, 2)  # nobody else comes, and nobody is waited for

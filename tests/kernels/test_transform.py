@@ -1,0 +1,49 @@
+"""From margins to predictions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from kernel_calls import MEMBERS, call, needs_compiler
+
+from hornbeam.kernels.transform import sigmoid_rows, softmax_rows
+
+TYPES = [np.float32, np.float64]
+PRECISION = {np.float32: 2e-7, np.float64: 1e-15}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("rows", [0, 1, 70])
+def test_sigmoid(rows, dtype):
+    margins = np.random.default_rng(0).normal(0, 20, (rows, 1)).astype(dtype)
+    exact = [1 / (1 + math.exp(-margin)) for margin in margins[:, 0].tolist()]
+    values = margins.copy()
+    call(sigmoid_rows, values)
+    np.testing.assert_allclose(values[:, 0], exact, rtol=PRECISION[dtype])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shift", [0.0, -900.0, 900.0])
+def test_softmax(shift, dtype):
+    rng = np.random.default_rng(0)
+    margins = (rng.normal(0, 5, (40, 3)) + shift).astype(dtype)
+    values = margins.copy()
+    call(softmax_rows, values)
+    for row, out in zip(margins.tolist(), values, strict=True):
+        powers = [math.exp(margin - max(row)) for margin in row]
+        exact = [power / sum(powers) for power in powers]
+        np.testing.assert_allclose(out, exact, rtol=4 * PRECISION[dtype])
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", [sigmoid_rows, softmax_rows])
+def test_team(kernel):
+    margins = np.random.default_rng(0).normal(size=(9000, 3))
+    alone = margins.copy()
+    call(kernel, alone)
+    for members in MEMBERS[1:]:
+        values = margins.copy()
+        call(kernel, values, members=members)
+        np.testing.assert_array_equal(values, alone)
