@@ -13,6 +13,7 @@ from hornbeam.errors import DataError
 from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import (
+    BYTE_CELLS,
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
     JOIN_CELLS,
@@ -114,7 +115,8 @@ class CpuBackend(Backend):
         self._wide = np.empty((2, 0), np.int64)
         self._rows = np.empty((2, rows), np.uint32)
         self._widest = int(np.diff(offsets).max())
-        self._stride = 1 << int(self._widest - 1).bit_length()
+        is_byte = by_row.dtype.itemsize == 1
+        self._stride = BYTE_CELLS if is_byte else 1 << (self._widest - 1).bit_length()
         self._init_histograms(max_histograms)
         self._split_scratch = np.empty((self._team.size, 3, self._widest + 1))
         self._nodes = np.zeros(64, NODE_DTYPE)

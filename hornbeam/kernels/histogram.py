@@ -8,9 +8,11 @@ has any. Integers make the sums exact in any order.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BLOCK_ROWS
+from hornbeam.kernels.layout import BLOCK_ROWS, BYTE_CELLS
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = ["build_histograms"]
@@ -18,6 +20,19 @@ __all__ = ["build_histograms"]
 #: How many rows ahead codes and gradients are asked for (measured: 24 to 32 is best).
 _AHEAD = 28
 _LOW_HALF = 0xFFFFFFFF
+
+
+def _step(codes, stride):
+    """Return `stride`, the distance between the cells of two features."""
+    return np.uint64(stride)
+
+
+@overload(_step)
+def _overload_step(codes, stride):
+    # Known when compiled it is a part of each address, which is a tenth faster.
+    if codes.dtype == types.uint8:
+        return lambda codes, stride: np.uint64(BYTE_CELLS)
+    return lambda codes, stride: np.uint64(stride)
 
 
 @inline
@@ -28,30 +43,32 @@ def _ask_for_row(codes, packed, row, width):
     prefetch(packed, row)
 
 
-@inline
+@kernel
 def _add_packed(codes, columns, features, rows, begin, end, packed, stride, sums):
     """Add the packed pairs of ``rows[begin:end]`` to `sums`, `stride` cells a feature.
 
     Four rows at a time: while one add waits for its cell, the others go on. Unsigned
-    indices spare the check for negative ones. The last rows are filled up with the
-    very last one at a value of zero.
+    indices spare the check for negative ones.
     """
     width = np.uint64(features)
-    step = np.uint64(stride)
+    step = _step(codes, stride)
     count = np.uint64(columns.size)
     every = columns.size == features
-    last = end - 1
-    for i in range(begin, end, 4):
-        for ahead in range(i + _AHEAD, i + _AHEAD + 4):
-            _ask_for_row(codes, packed, np.uint64(rows[min(ahead, last)]), width)
+    whole = begin + (end - begin) // 4 * 4
+    for i in range(begin, whole, 4):
+        ahead = min(i + _AHEAD, whole - 4)
+        _ask_for_row(codes, packed, np.uint64(rows[ahead]), width)
+        _ask_for_row(codes, packed, np.uint64(rows[ahead + 1]), width)
+        _ask_for_row(codes, packed, np.uint64(rows[ahead + 2]), width)
+        _ask_for_row(codes, packed, np.uint64(rows[ahead + 3]), width)
         row_0 = np.uint64(rows[i])
-        row_1 = np.uint64(rows[min(i + 1, last)])
-        row_2 = np.uint64(rows[min(i + 2, last)])
-        row_3 = np.uint64(rows[min(i + 3, last)])
+        row_1 = np.uint64(rows[i + 1])
+        row_2 = np.uint64(rows[i + 2])
+        row_3 = np.uint64(rows[i + 3])
         value_0 = packed[row_0]
-        value_1 = packed[row_1] if i + 1 <= last else np.int64(0)
-        value_2 = packed[row_2] if i + 2 <= last else np.int64(0)
-        value_3 = packed[row_3] if i + 3 <= last else np.int64(0)
+        value_1 = packed[row_1]
+        value_2 = packed[row_2]
+        value_3 = packed[row_3]
         start_0 = row_0 * width
         start_1 = row_1 * width
         start_2 = row_2 * width
@@ -72,6 +89,13 @@ def _add_packed(codes, columns, features, rows, begin, end, packed, stride, sums
                 sums[cell + np.uint64(codes[start_2 + f])] += value_2
                 sums[cell + np.uint64(codes[start_3 + f])] += value_3
                 cell += step
+    for i in range(whole, end):
+        row = np.uint64(rows[i])
+        value = packed[row]
+        cell = np.uint64(0)
+        for j in range(count):
+            sums[cell + np.uint64(codes[row * width + columns[j]])] += value
+            cell += step
 
 
 @inline
@@ -138,7 +162,7 @@ def build_histograms(
     packed,  # (rows,) int64: coarse pairs; empty where the wide ones are used
     wide,  # (2, rows) int64: fine pairs; (2, 0) where the packed ones are used
     scratch,  # (members, columns of a task * stride) int64, zeros in and out
-    stride,  # cells a feature in scratch, more than its largest code
+    stride,  # cells a feature in scratch: BYTE_CELLS, or any more for uint16 codes
     histograms,  # (slots, 2, cells) int64: where nodes and slabs are summed
 ):
     """Sum each task's rows into its slot; then add slabs up and take from parents.

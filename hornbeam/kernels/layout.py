@@ -6,6 +6,7 @@ import numpy as np
 
 __all__ = [
     "BLOCK_ROWS",
+    "BYTE_CELLS",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
     "JOIN_CELLS",
@@ -22,6 +23,9 @@ COARSE_HESSIAN_BITS = 18
 
 #: Rows that may be added to a packed histogram before it is flushed to wide sums.
 BLOCK_ROWS = 1 << 14
+
+#: Packed cells of a feature whose codes are bytes.
+BYTE_CELLS = 256
 
 #: Magnitude bits of a sum over all rows in fixed point; one bit is left as margin.
 SUM_BITS = 62
