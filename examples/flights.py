@@ -157,7 +157,7 @@ def main() -> None:
         f"learning curve  {picture}\n\n"
         "Try next: change PARAMETERS in examples/flights.py and run it again,\n"
         "or look into the model:\n\n"
-        f"    hornbeam inspect {model_path}",
+        f"    .venv/bin/hornbeam inspect {model_path}",
         highlight=False,
         soft_wrap=True,
     )

@@ -524,15 +524,12 @@ class ProgressBar(TrainingCallback):
             MofNCompleteColumn,
             Progress,
             TextColumn,
-            TimeElapsedColumn,
             TimeRemainingColumn,
         )
 
         progress = Progress(
-            TextColumn("training"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[scores]}"),
             console=Console(file=stream),
