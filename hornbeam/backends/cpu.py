@@ -158,6 +158,7 @@ class CpuBackend(Backend):
             self._gradients,
             self._hessians,
         )
+        self._may_pack = True
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
@@ -165,6 +166,7 @@ class CpuBackend(Backend):
         with np.errstate(over="ignore"):
             self._gradients[...] = gradients
             self._hessians[...] = hessians
+        self._may_pack = bool((self._hessians >= 0.0).all())
 
     def begin_tree(
         self,
@@ -251,7 +253,9 @@ class CpuBackend(Backend):
             self._packed, magnitudes,
         )  # fmt: skip
         means = magnitudes.sum(axis=0) / rows
-        self._coarse = bool(((means >= _LEAST_MEAN_STEPS) | (largest == 0.0)).all())
+        enough = (means >= _LEAST_MEAN_STEPS) | (largest == 0.0)
+        # A caller's hessian may be negative; the packed half has no sign for it.
+        self._coarse = self._may_pack and bool(enough.all())
         if not self._coarse:
             if self._wide.shape[1] == 0:
                 self._wide = np.empty((2, rows), np.int64)
