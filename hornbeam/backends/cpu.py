@@ -44,6 +44,9 @@ __all__ = ["CpuBackend"]
 #: Where the mean |g| or h is under this many coarse steps, rounding is no longer
 #: small beside it, and fine steps are used. A test shows both sides of the line.
 _LEAST_MEAN_STEPS = 64
+#: Rows that count for nothing in these means, as if they were the largest possible: a
+#: few outliers must not hide that all others are small.
+_OUTLIERS = 16
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
 #: Packed sums of one task: what fits in the second-level cache.
@@ -57,12 +60,8 @@ _FINEST_BITS = 51
 _CELLS_PER_ROW = 8
 _CELLS_PER_BIN = 4
 
+_COARSE_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
 _NO_MASK = np.empty((0, 0), np.uint8)
-
-
-def _power_of_two_above(value: float) -> int:
-    """Return the exponent e with value < 2**e <= 2 * value."""
-    return int(np.frexp(value)[1])
 
 
 class CpuBackend(Backend):
@@ -238,21 +237,17 @@ class CpuBackend(Backend):
                 "training diverge; scale the labels or weights down, or lower "
                 "learning_rate"
             )
-        exponents = [_power_of_two_above(value) for value in largest]
+        exponents = np.frexp(largest)[1]  # largest < 2**exponent
         fine = min(_FINEST_BITS, SUM_BITS - rows.bit_length())
-        self._fine_steps = np.exp2([exponent - fine for exponent in exponents])
-        self._steps = np.exp2(
-            [
-                exponents[0] - COARSE_GRADIENT_BITS,
-                exponents[1] - COARSE_HESSIAN_BITS,
-            ]
-        )
+        self._fine_steps = np.ldexp(1.0, exponents - fine)
+        self._steps = np.ldexp(1.0, exponents - _COARSE_BITS)
         magnitudes = np.empty((tasks, 2), np.int64)
         self._run_rows(
             quantise, rows, gradients, hessians, *(1.0 / self._steps),
             self._packed, magnitudes,
         )  # fmt: skip
-        means = magnitudes.sum(axis=0) / rows
+        largest_steps = np.exp2([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
+        means = (magnitudes.sum(axis=0) - _OUTLIERS * largest_steps) / rows
         enough = (means >= _LEAST_MEAN_STEPS) | (largest == 0.0)
         # A caller's hessian may be negative; the packed half has no sign for it.
         self._coarse = self._may_pack and bool(enough.all())
