@@ -742,7 +742,7 @@ def _as_pairs(result: Any) -> Iterator[tuple[str, float]]:
         except (TypeError, ValueError):
             raise DataError(
                 "a custom metric must return (name, value), a string without tabs and "
-                f"a number, or a list of such pairs, not {result!r}"
+                f"a number, or a list of such pairs, not {_brief(result)}"
             ) from None
 
 
@@ -761,9 +761,14 @@ def _gradients_of(
     except (TypeError, ValueError):
         raise DataError(
             "an objective of your own must return (gradients, hessians), not "
-            f"{result!r:.100}"
+            f"{_brief(result)}"
         ) from None
     return gradients, hessians
+
+
+def _brief(value: Any) -> str:
+    """Return a value in a few words, on one line."""
+    return " ".join(repr(value).split())[:100]
 
 
 def _as_gradients(
@@ -777,7 +782,7 @@ def _as_gradients(
     except ValueError:  # lists of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
-        raise DataError(f"{what} must be an array of numbers, not {values!r:.100}")
+        raise DataError(f"{what} must be an array of numbers, not {_brief(values)}")
     if array.shape not in (shape, shape[:1]) or array.size != shape[0] * shape[1]:
         raise DataError(
             f"{what} have the shape {array.shape}, but the data has {shape[0]} rows "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hornbeam.backends.base import Backend, Growth, RowSample
 from hornbeam.binning.cuts import Cuts
 from hornbeam.forest.model import Model
@@ -26,7 +28,12 @@ def boost_round(
     for output in outputs:
         for _ in range(parameters.num_parallel_tree):
             number = len(model.trees) + len(trees)
-            trees.append(_grow(backend, cuts, parameters, output, number))
+            tree = _grow(backend, cuts, parameters, output, number)
+            if not model.exact_features:
+                # The model rounds features to float32, so the value that a threshold
+                # was taken from will be rounded, too.
+                tree.threshold = tree.threshold.astype(np.float32).astype(np.float64)
+            trees.append(tree)
             of_output.append(output)
     model.trees += trees
     model.tree_output += of_output

@@ -258,6 +258,26 @@ def test_models_of_xgboost_are_continued(objective):
     assert_same_model(ours, xgboost.train(params, theirs, 2, xgb_model=first))
 
 
+def test_models_of_xgboost_are_continued_on_decimals():
+    """Tenths are no float32 numbers, and XGBoost rounds what it compares."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 50, size=(1000, 3)) / 10
+    labels = np.sin(rows[:, 0]) + rows[:, 1] * rows[:, 2]
+    params, theirs = {"nthread": 1}, xgboost.DMatrix(rows, labels)
+    first = xgboost.train(params, theirs, 2)
+    data = hornbeam.DMatrix(rows, labels)
+    ours = hornbeam.train(params, data, 4, xgb_model=first.save_raw())
+    np.testing.assert_array_equal(
+        ours.predict(data), as_xgboost(ours, "ubj").predict(theirs)
+    )
+    errors = ours.predict(data) - labels
+    reported = float(ours.eval(data).rpartition(":")[2])
+    assert reported == pytest.approx(np.sqrt(np.square(errors).mean()), rel=1e-5)
+    half = hornbeam.train(params, data, 2, xgb_model=first.save_raw())
+    both = hornbeam.train(params, data, 2, xgb_model=half.save_raw())
+    assert both.digest() == ours.digest()
+
+
 # --- Files and predictions ------------------------------------------------------------
 
 MODELS = {

@@ -1,0 +1,584 @@
+"""Every kind of bad input is one clear error: what, where, and how to mend it.
+
+What a matrix refuses by itself is in `data/test_bad_data.py`; broken model files of
+every kind are in `forest/test_broken_models.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from samples import few_values, ranked
+
+import hornbeam
+from hornbeam import (
+    Booster,
+    DataError,
+    DMatrix,
+    ModelFileError,
+    NotTrainedError,
+    ParameterError,
+    QuantileDMatrix,
+)
+
+NAN, INF = float("nan"), float("inf")
+NAMES = list("abc")
+ROWS, LABELS = few_values(60, 3)
+LABELS = LABELS.astype(np.float64)
+DATA = DMatrix(ROWS, LABELS, feature_names=NAMES)
+MODEL = hornbeam.train({"max_depth": 3}, DATA, 4)
+CLASSES = {"objective": "multi:softprob", "num_class": 3}
+SOFTMAX = hornbeam.train(CLASSES, DMatrix(ROWS, ranked(LABELS, 3)), 2)
+
+
+def train(params=None, rows=ROWS, labels=LABELS, rounds=2, evals=None, **arguments):
+    """Train, with what DMatrix takes among the arguments going to it."""
+    info = {
+        name: arguments.pop(name)
+        for name in ("weight", "base_margin", "feature_names")
+        if name in arguments
+    }
+    return hornbeam.train(
+        params or {}, DMatrix(rows, labels, **info), rounds, evals=evals, **arguments
+    )
+
+
+def changed(values, row, value):
+    values = np.array(values, float)
+    values[row] = value
+    return values
+
+
+def half(raw):
+    return bytes(raw[: len(raw) // 2])
+
+
+def objective_giving(result):
+    return lambda: train(obj=lambda margins, data: result)
+
+
+def metric_giving(result):
+    return lambda: train(evals=[(DATA, "a")], custom_metric=lambda p, d: result)
+
+
+# name: (what is done, the error, words that its message must hold)
+CASES = {
+    # Labels and weights
+    "label nan": (
+        lambda: train(labels=changed(LABELS, 7, NAN)),
+        DataError,
+        "label is nan in row 7|drop the rows",
+    ),
+    "label infinite": (
+        lambda: train(labels=changed(LABELS, 3, -INF)),
+        DataError,
+        "label is -inf in row 3",
+    ),
+    "labels too few": (
+        lambda: train(labels=LABELS[:-1]),
+        DataError,
+        "label has 59 values for 60 rows|one for each row",
+    ),
+    "labels as text": (
+        lambda: train(labels=["yes"] * 60),
+        DataError,
+        "label must be numbers|HornbeamClassifier",
+    ),
+    "no labels": (
+        lambda: hornbeam.train({}, DMatrix(ROWS), 1),
+        DataError,
+        "the training data has no labels|DMatrix(data, label)",
+    ),
+    "no labels to evaluate": (
+        lambda: train(evals=[(DMatrix(ROWS), "valid")]),
+        DataError,
+        "'valid' in evals has no labels|DMatrix(data, label)",
+    ),
+    "no labels for update": (
+        lambda: Booster().update(DMatrix(ROWS), 0),
+        DataError,
+        "no labels",
+    ),
+    "labels beyond float32": (
+        lambda: train(labels=LABELS * 1e300),
+        DataError,
+        "not a finite float32 number|scale the labels",
+    ),
+    "weight negative": (
+        lambda: train(weight=changed(np.ones(60), 5, -1)),
+        DataError,
+        "weight is -1.0 in row 5|must not be negative",
+    ),
+    "weight nan": (
+        lambda: train(weight=changed(np.ones(60), 5, NAN)),
+        DataError,
+        "weight is nan in row 5",
+    ),
+    "weights all zero": (
+        lambda: train(weight=np.zeros(60)),
+        DataError,
+        "every weight is zero|at least one row must count",
+    ),
+    "weights too many": (
+        lambda: train(weight=np.ones(61)),
+        DataError,
+        "weight has 61 values for 60 rows",
+    ),
+    "label beyond num_class": (
+        lambda: train(CLASSES, labels=np.arange(60) % 4),
+        DataError,
+        "label 3 in row 3|num_class=3|from 0 to 2",
+    ),
+    "label between classes": (
+        lambda: train(CLASSES, labels=np.full(60, 0.5)),
+        DataError,
+        "label 0.5 in row 0|whole numbers",
+    ),
+    "label no probability": (
+        lambda: train({"objective": "binary:logistic"}, labels=np.arange(60)),
+        DataError,
+        "label 2 in row 2 is outside [0, 1]|code the two classes as 0 and 1",
+    ),
+    "label beyond num_class in evals": (
+        lambda: train(
+            CLASSES,
+            labels=ranked(LABELS, 3),
+            evals=[(DMatrix(ROWS, np.arange(60) % 4), "valid")],
+        ),
+        DataError,
+        "from 0 to 2|row 3 is 3|num_class",
+    ),
+    # Features
+    "no rows": (
+        lambda: train(rows=np.empty((0, 3)), labels=[]),
+        DataError,
+        "no rows to learn from|(0, 3)|at least one row",
+    ),
+    "no rows in a QuantileDMatrix": (
+        lambda: QuantileDMatrix(np.empty((0, 3)), []),
+        DataError,
+        "no rows to learn from",
+    ),
+    "no rows to evaluate": (
+        lambda: train(evals=[(DMatrix(ROWS[:0], LABELS[:0]), "a")]),
+        DataError,
+        "rmse of no rows",
+    ),
+    "no columns": (
+        lambda: train(rows=np.empty((60, 0))),
+        DataError,
+        "no columns|(60, 0)",
+    ),
+    "strings among the features": (
+        lambda: train(rows=pd.DataFrame({"n": LABELS, "city": ["x"] * 60})),
+        DataError,
+        "'city' (str)",
+    ),
+    "complex features": (
+        lambda: train(rows=ROWS * 1j),
+        DataError,
+        "complex",
+    ),
+    "1-d features": (
+        lambda: train(rows=ROWS[:, 0]),
+        DataError,
+        "2-d|(60,)|reshape(-1, 1)",
+    ),
+    "1-d features in place": (
+        lambda: MODEL.inplace_predict(ROWS[0]),
+        DataError,
+        "2-d|(3,)|reshape(1, -1) for one row",
+    ),
+    "duplicate names": (
+        lambda: train(feature_names=["a", "b", "a"]),
+        DataError,
+        "'a'|more than once",
+    ),
+    "infinite feature": (
+        lambda: train(rows=changed(ROWS, (4, 1), INF)),
+        DataError,
+        "column 1 holds inf in row 4",
+    ),
+    "an array instead of a matrix": (
+        lambda: hornbeam.train({}, ROWS, 1),
+        DataError,
+        "dtrain must be a DMatrix, not ndarray|DMatrix(data, label)",
+    ),
+    "an array to update": (
+        lambda: Booster().update(ROWS, 0),
+        DataError,
+        "expected a DMatrix, got ndarray",
+    ),
+    "an array to evaluate": (
+        lambda: MODEL.eval(ROWS),
+        DataError,
+        "expected a DMatrix, got ndarray",
+    ),
+    # Columns at predict
+    "fewer columns": (
+        lambda: MODEL.predict(DMatrix(ROWS[:, :2])),
+        DataError,
+        "trained on 3 columns|has 2|same columns in the same order",
+    ),
+    "other names": (
+        lambda: MODEL.predict(DMatrix(ROWS, feature_names=["a", "b", "x"])),
+        DataError,
+        "missing: 'c'|not in the model: 'x'",
+    ),
+    "other order": (
+        lambda: MODEL.predict(DMatrix(ROWS, feature_names=["b", "a", "c"])),
+        DataError,
+        "another order|'b', 'a' moved|reorder",
+    ),
+    "other order in place": (
+        lambda: MODEL.inplace_predict(pd.DataFrame(ROWS, columns=list("cba"))),
+        DataError,
+        "another order",
+    ),
+    "other columns in evals": (
+        lambda: train(evals=[(DMatrix(ROWS[:, :2], LABELS), "valid")]),
+        DataError,
+        "trained on 3 columns|has 2",
+    ),
+    "other columns to continue": (
+        lambda: train(rows=ROWS[:, :2], xgb_model=MODEL),
+        DataError,
+        "trained on 3 columns|has 2",
+    ),
+    "an array to predict": (
+        lambda: MODEL.predict(ROWS),
+        DataError,
+        "expected a DMatrix, got ndarray|inplace_predict",
+    ),
+    "nothing to predict with": (
+        lambda: Booster().predict(DATA),
+        NotTrainedError,
+        "neither been trained nor loaded",
+    ),
+    # Margins
+    "margins of other outputs": (
+        lambda: train(base_margin=np.zeros((60, 2))),
+        DataError,
+        "base_margin has 2 columns|1 outputs",
+    ),
+    "one margin for three classes": (
+        lambda: SOFTMAX.predict(DMatrix(ROWS, base_margin=np.zeros(60))),
+        DataError,
+        "base_margin has 1 columns|3 outputs",
+    ),
+    "margins too few in place": (
+        lambda: MODEL.inplace_predict(ROWS, base_margin=[0.0]),
+        DataError,
+        "base_margin has 1 values for 60 rows",
+    ),
+    # Parameters
+    "learning rate nan": (
+        lambda: train({"eta": NAN}),
+        ParameterError,
+        "eta must be a finite number",
+    ),
+    "learning rate negative": (
+        lambda: train({"learning_rate": -0.1}),
+        ParameterError,
+        "learning_rate must be 0 or more, not -0.1",
+    ),
+    "learning rate gigantic": (
+        lambda: train({"eta": 1e308}, rounds=1),
+        DataError,
+        "leaf value is beyond the range of float32|lower learning_rate",
+    ),
+    "misspelt": (
+        lambda: train({"max_dept": 3}),
+        ParameterError,
+        "unknown parameter 'max_dept'|did you mean 'max_depth'",
+    ),
+    "not there yet": (
+        lambda: train({"monotone_constraints": "(1,0,0)"}),
+        ParameterError,
+        "'monotone_constraints' of XGBoost is not in Hornbeam yet",
+    ),
+    "set twice": (
+        lambda: train({"eta": 0.1, "learning_rate": 0.2}),
+        ParameterError,
+        "eta=0.1 and learning_rate=0.2|keep one",
+    ),
+    "parameters as text": (
+        lambda: train("eta=0.1"),
+        ParameterError,
+        "params must be a dict",
+    ),
+    "misspelt objective": (
+        lambda: train({"objective": "reg:squarederor"}),
+        ParameterError,
+        "no objective 'reg:squarederor'|did you mean 'reg:squarederror'",
+    ),
+    "misspelt metric": (
+        lambda: train({"eval_metric": "rmsee"}),
+        ParameterError,
+        "'rmsee' is unknown|did you mean 'rmse'",
+    ),
+    "no number of classes": (
+        lambda: train({"objective": "multi:softmax"}),
+        ParameterError,
+        "needs num_class",
+    ),
+    "classes without a softmax": (
+        lambda: train({"num_class": 3}),
+        ParameterError,
+        "num_class=3 goes with the objectives multi:softmax|not with reg:squarederror",
+    ),
+    "base scores of other outputs": (
+        lambda: train({**CLASSES, "base_score": [1, 2]}),
+        ParameterError,
+        "base_score has 2 values|3 outputs",
+    ),
+    "another base score": (
+        lambda: train({"base_score": 9}, xgb_model=MODEL),
+        ParameterError,
+        "base_score=9|leave it out when you continue",
+    ),
+    "other outputs": (
+        lambda: train(CLASSES, xgb_model=MODEL),
+        ParameterError,
+        "3 outputs, but the model has 1",
+    ),
+    "other parallel trees": (
+        lambda: train({"num_parallel_tree": 2}, xgb_model=MODEL),
+        ParameterError,
+        "num_parallel_tree=2 differs from the model's 1|leave it out",
+    ),
+    "another number of bins": (
+        lambda: hornbeam.train(
+            {"max_bin": 8}, QuantileDMatrix(ROWS, LABELS, max_bin=16), 1
+        ),
+        DataError,
+        "max_bin=16|max_bin=8|same number for both",
+    ),
+    # The arguments of train
+    "negative rounds": (
+        lambda: train(rounds=-1),
+        ParameterError,
+        "num_boost_round must be 0 or more, not -1",
+    ),
+    "half a round": (
+        lambda: train(rounds=1.5),
+        ParameterError,
+        "num_boost_round must be a whole number, not 1.5",
+    ),
+    "no number of rounds": (
+        lambda: train(rounds=None),
+        ParameterError,
+        "num_boost_round must be a whole number, not None",
+    ),
+    "rounds nan": (
+        lambda: train(rounds=NAN),
+        ParameterError,
+        "num_boost_round must be a whole number, not nan",
+    ),
+    "an array in evals": (
+        lambda: train(evals=[(ROWS, "valid")]),
+        DataError,
+        "pairs (DMatrix, name)|'valid' is a ndarray",
+    ),
+    "a single pair as evals": (
+        lambda: train(evals=(DATA, "valid")),
+        DataError,
+        "pairs (DMatrix, name)",
+    ),
+    "early stopping on nothing": (
+        lambda: train(early_stopping_rounds=3),
+        DataError,
+        "pass evals to train",
+    ),
+    "negative patience": (
+        lambda: train(early_stopping_rounds=-3, evals=[(DATA, "a")]),
+        ParameterError,
+        "1 or more: -3",
+    ),
+    "a model from nowhere": (
+        lambda: train(xgb_model=3),
+        ParameterError,
+        "a path, the bytes of a model file, or a Booster|not from 3",
+    ),
+    # Objectives and metrics of one's own
+    "objective a name": (
+        lambda: train(obj="reg:squarederror"),
+        ParameterError,
+        "must be a function|'reg:squarederror'|the parameter objective",
+    ),
+    "objective gives nothing": (
+        objective_giving(None),
+        DataError,
+        "must return (gradients, hessians), not None",
+    ),
+    "objective gives three": (
+        objective_giving((LABELS, LABELS, LABELS)),
+        DataError,
+        "must return (gradients, hessians)",
+    ),
+    "gradients too few": (
+        objective_giving((LABELS[:5], LABELS)),
+        DataError,
+        "gradients have the shape (5,)|60 rows|give the shape (60, 1)",
+    ),
+    "gradients nan": (
+        objective_giving((changed(LABELS, 9, NAN), LABELS)),
+        DataError,
+        "gradients hold nan in row 9|must be finite",
+    ),
+    "hessians infinite": (
+        objective_giving((LABELS, changed(LABELS, 9, INF))),
+        DataError,
+        "hessians hold inf in row 9",
+    ),
+    "hessians as text": (
+        objective_giving((LABELS, ["a"] * 60)),
+        DataError,
+        "hessians must be an array of numbers",
+    ),
+    "gradients ragged": (
+        objective_giving(([[1], [1, 2]] * 30, LABELS)),
+        DataError,
+        "gradients must be an array of numbers",
+    ),
+    "gradients beyond float32": (
+        objective_giving((LABELS * 1e300, np.ones(60))),
+        DataError,
+        "not a finite float32 number",
+    ),
+    "no gradients": (
+        lambda: Booster().boost(DATA, 0),
+        DataError,
+        "gradients are missing; give grad and hess",
+    ),
+    "gradients twice": (
+        lambda: Booster().boost(DATA, 0, grad=LABELS, hess=LABELS, fobj=len),
+        ParameterError,
+        "either fobj, or grad and hess",
+    ),
+    "metric gives a number": (
+        metric_giving(3.0),
+        DataError,
+        "must return (name, value)|not 3.0",
+    ),
+    "metric gives text": (
+        metric_giving(("score", "high")),
+        DataError,
+        "must return (name, value)|('score', 'high')",
+    ),
+    "metric with a tab": (
+        metric_giving(("a\tb", 1.0)),
+        DataError,
+        "a string without tabs",
+    ),
+    # Rounds to predict with
+    "rounds beyond the last": (
+        lambda: MODEL.predict(DATA, iteration_range=(0, 5)),
+        ParameterError,
+        "iteration_range=(0, 5)|4 rounds|0 <= begin < end <= 4",
+    ),
+    "rounds backwards": (
+        lambda: MODEL.predict(DATA, iteration_range=(3, 1)),
+        ParameterError,
+        "iteration_range=(3, 1)",
+    ),
+    "rounds as one number": (
+        lambda: MODEL.predict(DATA, iteration_range=3),
+        ParameterError,
+        "two whole numbers (begin, end), not 3",
+    ),
+    "rounds in place": (
+        lambda: MODEL.inplace_predict(ROWS, iteration_range=("a", "b")),
+        ParameterError,
+        "two whole numbers",
+    ),
+    "contributions": (
+        lambda: MODEL.predict(DATA, pred_contribs=True),
+        ParameterError,
+        "not in Hornbeam yet",
+    ),
+    "another kind of prediction": (
+        lambda: MODEL.inplace_predict(ROWS, predict_type="leaf"),
+        ParameterError,
+        "'value' or 'margin', not 'leaf'",
+    ),
+    # Model files
+    "garbage": (
+        lambda: Booster(model_file=b"garbage"),
+        ModelFileError,
+        "neither JSON nor UBJSON|restore it from a copy",
+    ),
+    "nothing at all": (
+        lambda: Booster(model_file=b""),
+        ModelFileError,
+        "it is empty",
+    ),
+    "truncated": (
+        lambda: Booster(model_file=half(MODEL.save_raw("ubj"))),
+        ModelFileError,
+        "damaged or edited",
+    ),
+    "truncated text": (
+        lambda: Booster(model_file=half(MODEL.save_raw("json"))),
+        ModelFileError,
+        "damaged or edited",
+    ),
+    "edited": (
+        lambda: Booster(model_file=bytes(MODEL.save_raw("json").replace(b"1.", b"2."))),
+        ModelFileError,
+        "the checksum is|damaged or edited",
+    ),
+    "an unknown format": (
+        lambda: MODEL.save_raw("deprecated"),
+        ParameterError,
+        "'deprecated' is unknown; give 'json' or 'ubj'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input(case):
+    act, error, needed = CASES[case]
+    with pytest.raises(error) as caught:
+        act()
+    message = str(caught.value)
+    for words in needed.split("|"):
+        assert words in message, message
+    assert len(message) < 400 and "\n" not in message
+    assert isinstance(caught.value, hornbeam.HornbeamError)
+
+
+def test_errors_leave_the_model_as_it_was():
+    model = MODEL.copy()
+    digest = model.digest()
+    for act in (
+        lambda: model.update(DMatrix(ROWS), 0),
+        lambda: model.update(DMatrix(ROWS[:, :2], LABELS), 0),
+        lambda: model.update(DATA, 0, lambda margins, data: None),
+        lambda: model.boost(DATA, 0, grad=LABELS, hess=changed(LABELS, 0, NAN)),
+        lambda: model.set_param("eta", NAN),
+        lambda: model.set_param({"base_score": 3}),
+        lambda: model.load_model(b"garbage"),
+    ):
+        with pytest.raises(hornbeam.HornbeamError):
+            act()
+        assert model.digest() == digest
+    model.update(DATA, 0)
+    again = MODEL.copy()
+    again.update(DATA, 0)
+    assert model.digest() == again.digest()
+
+
+def test_a_new_model_can_be_trained_after_an_error():
+    model = Booster({"max_depth": 3})
+    for data in (
+        DMatrix(ROWS),
+        DMatrix(np.empty((0, 2)), []),
+        DMatrix(changed(ROWS[:, :2], (0, 0), INF), LABELS),
+    ):
+        with pytest.raises(DataError):
+            model.update(data, 0)
+    for number in range(4):
+        model.update(DATA, number)
+    assert model.digest() == MODEL.digest()
