@@ -48,7 +48,8 @@ imports: $(INSTALLED)  ## check that every import goes in the one direction
 
 .PHONY: pure
 pure: $(INSTALLED)  ## run the tests of the kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet $(wildcard tests/kernels) tests/metrics
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet tests/kernels tests/binning \
+		tests/backends tests/metrics
 
 .PHONY: lint
 lint: $(INSTALLED)  ## look for mistakes and for files that are not formatted

@@ -246,7 +246,7 @@ class CpuBackend(Backend):
             quantise, rows, gradients, hessians, *(1.0 / self._steps),
             self._packed, magnitudes,
         )  # fmt: skip
-        largest_steps = np.exp2([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
+        largest_steps = np.array([1 << COARSE_GRADIENT_BITS, 1 << COARSE_HESSIAN_BITS])
         means = (magnitudes.sum(axis=0) - _OUTLIERS * largest_steps) / rows
         enough = (means >= _LEAST_MEAN_STEPS) | (largest == 0.0)
         # A caller's hessian may be negative; the packed half has no sign for it.

@@ -172,8 +172,8 @@ def _cut_at_ranks(
 
 def _above(highest: np.floating[Any]) -> float:
     """Return XGBoost's end of the last bin, a float32 wherever there is one above."""
-    value = np.float32(highest)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = np.float32(highest)
         end = np.float32(np.float64(value) + (np.abs(np.float64(value)) + _MARGIN))
     if np.isfinite(end) and end > highest:
         return float(end)
@@ -182,8 +182,8 @@ def _above(highest: np.floating[Any]) -> float:
 
 def _below(lowest: np.floating[Any]) -> float:
     """Return XGBoost's value below all of a column's."""
-    value = np.float32(lowest)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = np.float32(lowest)
         end = (value - np.abs(value)) - _MARGIN
     if np.isfinite(end) and end < lowest:
         return float(end)

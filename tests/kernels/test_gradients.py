@@ -161,10 +161,10 @@ def test_extent_finds_what_is_not_finite(dtype):
 
 def steps_of(g, h, gradient_bits, hessian_bits):
     """Return the steps in which the largest values have so many bits."""
-    return np.exp2(
+    return np.array(
         [
-            naive.exponent_above(np.abs(g).max()) - gradient_bits,
-            naive.exponent_above(h.max()) - hessian_bits,
+            2.0 ** (naive.exponent_above(np.abs(g).max()) - gradient_bits),
+            2.0 ** (naive.exponent_above(h.max()) - hessian_bits),
         ]
     )
 

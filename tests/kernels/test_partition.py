@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import naive
 import numpy as np
 import pytest
@@ -56,7 +58,7 @@ class Rows:
         for node, inner in enumerate(cuts):
             ends = [self.nodes["begin"][node], *inner, self.nodes["end"][node]]
             first, last = len(tasks), len(tasks) + len(ends) - 1
-            for begin, end in zip(ends[:-1], ends[1:], strict=True):
+            for begin, end in pairwise(ends):
                 tasks.append([node, begin, end, first, last])
         tasks = np.array(tasks)
         counts = np.full(len(tasks), -9)

@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from kernel_calls import needs_compiler
+from numba import njit
 
 import hornbeam
-from hornbeam.kernels.jit import COMPILED, kernel
+from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.sync import (
     SYNC_SIZE,
     ask_to_stop,
@@ -29,7 +30,7 @@ from hornbeam.kernels.sync import (
 from hornbeam.kernels.team import Team, available_threads, lease
 
 
-@kernel
+@njit(nogil=True)
 def meet(member, members, sync, rounds, places, errors):
     """Meet `rounds` times; count how often somebody was not where they should be."""
     for r in range(rounds):
@@ -40,7 +41,7 @@ def meet(member, members, sync, rounds, places, errors):
         barrier(sync, members)
 
 
-@kernel
+@njit(nogil=True)
 def work(member, members, sync, done):
     """Do all tasks of three phases; none may begin before the phase before is over."""
     for phase in range(3):
