@@ -119,7 +119,7 @@ class Parameters:
         help="key of every random draw",
     )
     verbosity: int = parameter(
-        1, low=0, high=3, help="0 silent, 1 warnings, 2 information, 3 everything"
+        1, low=0, high=3, help="0 silent, 1 warnings, 2 and 3 also the trees of a round"
     )
     validate_parameters: bool = parameter(
         True, choices=(True,), help="an unknown parameter is always an error"

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from numbers import Integral
 
-from hornbeam.boosting.booster import Booster, MetricFunction, ObjectiveFunction
+from hornbeam.boosting.booster import Booster
+from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import (
     CallbackContainer,
     EarlyStopping,

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
+import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.boosting.custom import (
+    MetricFunction,
+    ObjectiveFunction,
+    as_gradients,
+    gradients_of,
+    metric_pairs,
+)
 from hornbeam.boosting.gbtree import boost_round
 from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
@@ -19,6 +28,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema, check_schema
 from hornbeam.errors import DataError, NotTrainedError, ParameterError
+from hornbeam.forest.importance import feature_importance
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, digest, encode, load, save
@@ -30,12 +40,6 @@ from hornbeam.params import Parameters, ParameterSource
 
 __all__ = ["Booster"]
 
-#: A caller's objective: (predictions, data) -> (gradients, hessians).
-ObjectiveFunction = Callable[[NDArray[Any], DMatrix], tuple[Any, Any]]
-#: A caller's metric: (predictions, data) -> (name, value), or a list of such pairs.
-MetricFunction = Callable[[NDArray[Any], DMatrix], Any]
-
-_IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 #: Labels closer together than this many steps of float32 need float64 scores.
 _LEAST_STEPS_OF_SPREAD = 1000.0
 
@@ -166,7 +170,7 @@ class Booster:
         session = self._training_session(dtrain, estimate=fobj is None)
         if fobj is not None:
             margins = _squeezed(session.margins())
-            self._boost(session, *_gradients_of(fobj, margins, dtrain))
+            self._boost(session, *gradients_of(fobj, margins, dtrain))
             return
         session.backend.compute_gradients(self.objective)
         self._add_round(session)
@@ -204,8 +208,8 @@ class Booster:
         outputs, rows = session.backend.scores.shape
         shape = (rows, outputs)
         session.backend.set_gradients(
-            _as_gradients(grad, "gradients", shape),
-            _as_gradients(hess, "hessians", shape),
+            as_gradients(grad, "gradients", shape),
+            as_gradients(hess, "hessians", shape),
         )
         self._add_round(session)
 
@@ -213,6 +217,13 @@ class Booster:
         boost_round(session.backend, session.cuts, self.params, self.model)
         session.n_trees = len(self.model.trees)
         self._layouts.clear()
+        if self.params.verbosity >= 2:
+            first, _ = self.model.round_starts[-2:]
+            sizes = [
+                f"{t.n_leaves} leaves deep {t.depth()}"
+                for t in self.model.trees[first:]
+            ]
+            print(f"round {self.model.n_rounds}: {', '.join(sizes)}", file=sys.stderr)
 
     def _training_session(self, data: DMatrix, estimate: bool) -> TrainingSession:
         """Return the rows of `data` ready for another round of this model."""
@@ -296,12 +307,15 @@ class Booster:
             given = _squeezed(margins.copy()) if feval and output_margin else None
             with lease(self.params.nthread) as team:
                 predictions = _squeezed(self.objective.transform(team, margins))
-            for metric in self._metrics:
-                value = metric(predictions, data.labels, data.weights)
-                items.append(f"{name}-{metric.name}:{value!r}")
+            with warnings.catch_warnings():
+                if self.params.verbosity == 0:
+                    warnings.simplefilter("ignore")
+                for metric in self._metrics:
+                    value = metric(predictions, data.labels, data.weights)
+                    items.append(f"{name}-{metric.name}:{value!r}")
             if feval is not None:
                 result = feval(predictions if given is None else given, data)
-                for metric_name, value in _as_pairs(result):
+                for metric_name, value in metric_pairs(result):
                     items.append(f"{name}-{metric_name}:{value!r}")
         return "\t".join(items)
 
@@ -696,27 +710,7 @@ class Booster:
         """
         if os.fspath(fmap) != "":
             raise ParameterError("fmap is not in Hornbeam yet; set feature_names")
-        if importance_type not in _IMPORTANCES:
-            raise ParameterError(
-                f"importance_type must be one of {', '.join(_IMPORTANCES)}, "
-                f"not {importance_type!r}"
-            )
-        n_features = self.model.num_feature
-        counts = np.zeros(n_features)
-        totals = np.zeros(n_features)
-        of_node = "cover" if "cover" in importance_type else "gain"
-        for tree in self.model.trees:
-            inner = tree.left >= 0
-            np.add.at(counts, tree.feature[inner], 1.0)
-            np.add.at(totals, tree.feature[inner], getattr(tree, of_node)[inner])
-        names = self.model.feature_names or [f"f{i}" for i in range(n_features)]
-        used = np.flatnonzero(counts)
-        values = totals
-        if importance_type == "weight":
-            values = counts
-        elif not importance_type.startswith("total"):
-            values = np.divide(totals, counts, out=totals, where=counts > 0)
-        return {names[feature]: float(values[feature]) for feature in used}
+        return feature_importance(self.model, importance_type)
 
 
 def _needs_double(labels: NDArray[np.float64]) -> bool:
@@ -729,71 +723,3 @@ def _needs_double(labels: NDArray[np.float64]) -> bool:
 
 def _squeezed(margins: NDArray[Any]) -> NDArray[Any]:
     return margins[:, 0] if margins.shape[1] == 1 else margins
-
-
-def _as_pairs(result: Any) -> Iterator[tuple[str, float]]:
-    """Yield what a caller's metric gave as pairs of name and value."""
-    for pair in result if isinstance(result, list) else [result]:
-        try:
-            name, value = pair
-            if not isinstance(name, str) or "\t" in name:
-                raise ValueError
-            yield name, float(value)
-        except (TypeError, ValueError):
-            raise DataError(
-                "a custom metric must return (name, value), a string without tabs and "
-                f"a number, or a list of such pairs, not {_brief(result)}"
-            ) from None
-
-
-def _gradients_of(
-    objective: ObjectiveFunction, margins: NDArray[Any], data: DMatrix
-) -> tuple[Any, Any]:
-    """Return the gradients and hessians of a caller's objective."""
-    if not callable(objective):
-        raise ParameterError(
-            "an objective of your own must be a function of (predictions, data), not "
-            f"{objective!r}; Hornbeam's are named in the parameter objective"
-        )
-    result = objective(margins, data)
-    try:
-        gradients, hessians = result
-    except (TypeError, ValueError):
-        raise DataError(
-            "an objective of your own must return (gradients, hessians), not "
-            f"{_brief(result)}"
-        ) from None
-    return gradients, hessians
-
-
-def _brief(value: Any) -> str:
-    """Return a value in a few words, on one line."""
-    return " ".join(repr(value).split())[:100]
-
-
-def _as_gradients(
-    values: Any, what: str, shape: tuple[int, int]
-) -> NDArray[np.float64]:
-    """Return a caller's gradients as (outputs, rows), or say what is wrong."""
-    if values is None:
-        raise DataError(f"{what} are missing; give grad and hess")
-    try:
-        array = np.asarray(values)
-    except ValueError:  # lists of different lengths
-        array = np.asarray(None)
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"{what} must be an array of numbers, not {_brief(values)}")
-    if array.shape not in (shape, shape[:1]) or array.size != shape[0] * shape[1]:
-        raise DataError(
-            f"{what} have the shape {array.shape}, but the data has {shape[0]} rows "
-            f"and the model {shape[1]} outputs; give the shape {shape}"
-        )
-    array = array.reshape(shape).astype(np.float64)
-    wrong = np.argwhere(~np.isfinite(array))
-    if wrong.size > 0:
-        row, output = (int(i) for i in wrong[0])
-        raise DataError(
-            f"{what} hold {array[row, output]} in row {row} (output {output}); they "
-            "must be finite"
-        )
-    return array.T

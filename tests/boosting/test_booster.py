@@ -468,3 +468,19 @@ def test_scores_of_features(booster):
     assert train(rounds=0).get_score() == {}
     with pytest.raises(ParameterError, match="importance_type must be one of weight"):
         booster.get_score(importance_type="gian")
+
+
+def test_verbosity(capsys):
+    rng = np.random.default_rng(0)
+    data = hornbeam.DMatrix(rng.normal(size=(50, 2)), np.zeros(50))
+    params = {"objective": "binary:logistic", "eval_metric": "auc", "max_depth": 2}
+    with pytest.warns(UserWarning, match="auc is nan"):
+        hornbeam.train(params, data, 1, evals=[(data, "data")], verbose_eval=False)
+    assert capsys.readouterr() == ("", "")
+    quiet = {**params, "verbosity": 0}
+    hornbeam.train(quiet, data, 1, evals=[(data, "data")], verbose_eval=False)
+    hornbeam.train({**quiet, "verbosity": 2}, data, 2, verbose_eval=False)
+    assert capsys.readouterr() == (
+        "",
+        "round 1: 1 leaves deep 0\nround 2: 1 leaves deep 0\n",
+    )
