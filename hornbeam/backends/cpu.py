@@ -128,8 +128,9 @@ class CpuBackend(Backend):
             most = _HISTOGRAM_BYTES // (16 * self._cells)
         # Six is what splitting one node takes: see `find_splits`.
         self._n_slots = max(6, min(most, 2 * self._n_rows + 1))
-        # Pages of memory are only taken when a histogram is written to them.
-        self._histograms = np.empty(
+        # Pages of memory are only taken when a histogram is written to them. Zeros,
+        # because joins also go over the cells of columns that a tree does not use.
+        self._histograms = np.zeros(
             (self._n_slots + self._n_slabs, 2, self._cells), np.int64
         )
         columns = max(1, _SCRATCH_BYTES // (8 * self._stride))
