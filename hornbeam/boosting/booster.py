@@ -223,7 +223,7 @@ class Booster:
                 f"{t.n_leaves} leaves deep {t.depth()}"
                 for t in self.model.trees[first:]
             ]
-            print(f"round {self.model.n_rounds}: {', '.join(sizes)}", file=sys.stderr)
+            sys.stderr.write(f"round {self.model.n_rounds}: {', '.join(sizes)}\n")
 
     def _training_session(self, data: DMatrix, estimate: bool) -> TrainingSession:
         """Return the rows of `data` ready for another round of this model."""
