@@ -256,3 +256,24 @@ def test_memory_goes_back_when_training_is_done():
     gc.collect()
     assert held() is None
     assert booster.inplace_predict(rows).shape == (5000,)
+
+
+def test_a_booster_that_is_dropped_in_the_middle_leaves_nothing_broken():
+    """Its team has lost its threads by the time the garbage collector comes."""
+    output = output_of(
+        """
+        import gc
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60_000, 20))
+        data = hornbeam.DMatrix(X, X[:, 0])
+        for _ in range(3):
+            booster = hornbeam.Booster({"nthread": 2})
+            booster.update(data, 0)
+            booster.itself = booster
+            del booster
+            gc.collect()
+            hornbeam.train({"nthread": 2}, data, 1)
+        print("done")
+        """
+    )
+    assert output == ["done"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ from hornbeam.kernels.plan import (
 )
 from hornbeam.kernels.sampling import draw_rows
 from hornbeam.kernels.split import find_splits
-from hornbeam.kernels.team import Team, lease
+from hornbeam.kernels.team import Team, give_back_team, take_team
 
 __all__ = ["CpuBackend"]
 
@@ -98,8 +97,8 @@ class CpuBackend(Backend):
         threads: int = 0,
         max_histograms: int | None = None,
     ) -> None:
-        self._stack = ExitStack()
-        self._team: Team = self._stack.enter_context(lease(threads))
+        self._team: Team = take_team(threads)
+        self._closed = False
         self._by_feature, self._by_row = by_feature, by_row
         self._bins, self._offsets = bins, offsets
         self._labels, self._weights = labels, weights
@@ -147,7 +146,11 @@ class CpuBackend(Backend):
         return self._bins.size
 
     def close(self) -> None:
-        self._stack.close()
+        # A backend that is never closed lets go of its team. A lease would give the
+        # team back from the garbage collector, when its pool has lost its threads.
+        if not self._closed:
+            self._closed = True
+            give_back_team(self._team)
 
     def compute_gradients(self, objective: GradientSource) -> None:
         objective.write_gradients(

@@ -22,7 +22,7 @@ import numpy as np
 
 from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, members_for
 
-__all__ = ["Team", "available_threads", "lease"]
+__all__ = ["Team", "available_threads", "give_back_team", "lease", "take_team"]
 
 
 def available_threads() -> int:
@@ -96,27 +96,42 @@ def _enter(
 
 
 _idle: dict[int, list[Team]] = {}
-_lock = threading.Lock()
+#: The garbage collector may give a team back while its own thread takes another.
+_lock = threading.RLock()
 
 
 def _renew_lock() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-@contextmanager
-def lease(size: int) -> Iterator[Team]:
-    """Lend a team of `size` threads (0 or less: all) that nobody else uses."""
+def take_team(size: int) -> Team:
+    """Return a team of `size` threads (0 or less: all) that nobody else uses.
+
+    Whoever takes it gives it back with `give_back_team`, or lets go of it: its
+    threads then end by themselves.
+    """
     size = size if size > 0 else available_threads()
     with _lock:
         teams = _idle.setdefault(size, [])
-        team = teams.pop() if teams else Team(size)
+        return teams.pop() if teams else Team(size)
+
+
+def give_back_team(team: Team) -> None:
+    """Let others use the team."""
+    with _lock:
+        _idle.setdefault(team.size, []).append(team)
+
+
+@contextmanager
+def lease(size: int) -> Iterator[Team]:
+    """Lend a team of `size` threads (0 or less: all) that nobody else uses."""
+    team = take_team(size)
     try:
         yield team
     finally:
-        with _lock:
-            _idle.setdefault(size, []).append(team)
+        give_back_team(team)
