@@ -8,6 +8,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -167,13 +168,12 @@ class Booster:
         fobj
             An objective of your own, instead of the parameter's.
         """
-        session = self._training_session(dtrain, estimate=fobj is None)
-        if fobj is not None:
-            margins = _squeezed(session.margins())
-            self._boost(session, *gradients_of(fobj, margins, dtrain))
-            return
-        session.backend.compute_gradients(self.objective)
-        self._add_round(session)
+        with self._round(dtrain, estimate=fobj is None) as session:
+            if fobj is None:
+                session.backend.compute_gradients(self.objective)
+            else:
+                margins = _squeezed(session.margins())
+                _set_gradients(session, *gradients_of(fobj, margins, dtrain))
 
     def boost(
         self,
@@ -202,19 +202,21 @@ class Booster:
                 raise ParameterError("give either fobj, or grad and hess, not both")
             self.update(dtrain, iteration, fobj)
             return
-        self._boost(self._training_session(dtrain, estimate=False), grad, hess)
+        with self._round(dtrain, estimate=False) as session:
+            _set_gradients(session, grad, hess)
 
-    def _boost(self, session: TrainingSession, grad: Any, hess: Any) -> None:
-        outputs, rows = session.backend.scores.shape
-        shape = (rows, outputs)
-        session.backend.set_gradients(
-            as_gradients(grad, "gradients", shape),
-            as_gradients(hess, "hessians", shape),
-        )
-        self._add_round(session)
-
-    def _add_round(self, session: TrainingSession) -> None:
-        boost_round(session.backend, session.cuts, self.params, self.model)
+    @contextmanager
+    def _round(self, data: DMatrix, estimate: bool) -> Iterator[TrainingSession]:
+        """Lend the rows of `data` to set gradients on, then add a round of trees."""
+        session = self._training_session(data, estimate)
+        try:
+            yield session
+            boost_round(session.backend, session.cuts, self.params, self.model)
+        except BaseException:
+            # Some trees of the round may be in the margins, and none in the model.
+            self._sessions.pop(data, None)
+            session.close()
+            raise
         session.n_trees = len(self.model.trees)
         self._layouts.clear()
         if self.params.verbosity >= 2:
@@ -719,6 +721,14 @@ def _needs_double(labels: NDArray[np.float64]) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         step = float(np.spacing(np.float32(np.abs(labels).max())))
     return 0.0 < spread < step * _LEAST_STEPS_OF_SPREAD
+
+
+def _set_gradients(session: TrainingSession, grad: Any, hess: Any) -> None:
+    outputs, rows = session.backend.scores.shape
+    session.backend.set_gradients(
+        as_gradients(grad, "gradients", (rows, outputs)),
+        as_gradients(hess, "hessians", (rows, outputs)),
+    )
 
 
 def _squeezed(margins: NDArray[Any]) -> NDArray[Any]:

@@ -418,6 +418,22 @@ def test_two_sets_of_rows_in_turn():
         assert kept.eval(data) == fresh.eval(data)
 
 
+def test_a_round_that_fails_leaves_nothing_behind():
+    """The tree of the first class was grown, then that of the second failed."""
+    params = {"objective": "multi:softprob", "num_class": 2, "eta": 1}
+    data = DMatrix(ROWS, ranked(LABELS, 2))
+    model, fresh = Booster(params, [data]), Booster(params, [data])
+    gradients = np.stack([LABELS, LABELS], axis=1).astype(np.float64)
+    for each in (model, fresh):
+        each.boost(data, 0, grad=gradients, hess=np.ones((400, 2)))
+    with pytest.raises(DataError, match="float32"):
+        model.boost(data, 1, grad=gradients * [1, 1e300], hess=np.ones((400, 2)))
+    assert model.eval(data) == fresh.eval(data)
+    for each in (model, fresh):
+        each.update(data, 1)
+    assert model.digest() == fresh.digest()
+
+
 def test_parameters_change_between_rounds():
     data = DMatrix(ROWS, LABELS)
     model = Booster({"eta": 1.0}, [data])
