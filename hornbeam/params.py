@@ -109,6 +109,8 @@ class Parameters:
     nthread: int = parameter(
         0,
         aliases=("n_jobs",),
+        low=-(2**63),
+        high=4096,
         help="threads; 0 or less takes all cores; never changes the model",
     )
     seed: int = parameter(

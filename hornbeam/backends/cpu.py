@@ -59,6 +59,8 @@ _FINEST_BITS = 51
 _CELLS_PER_ROW = 8
 _CELLS_PER_BIN = 4
 
+#: The inverse of a step has to be finite.
+_LEAST_EXPONENT = -900
 _COARSE_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
 _NO_MASK = np.empty((0, 0), np.uint8)
 
@@ -243,8 +245,10 @@ class CpuBackend(Backend):
             )
         exponents = np.frexp(largest)[1]  # largest < 2**exponent
         fine = min(_FINEST_BITS, SUM_BITS - rows.bit_length())
-        self._fine_steps = np.ldexp(1.0, exponents - fine)
-        self._steps = np.ldexp(1.0, exponents - _COARSE_BITS)
+        self._fine_steps = np.ldexp(1.0, np.maximum(exponents - fine, _LEAST_EXPONENT))
+        self._steps = np.ldexp(
+            1.0, np.maximum(exponents - _COARSE_BITS, _LEAST_EXPONENT)
+        )
         magnitudes = np.empty((tasks, 2), np.int64)
         self._run_rows(
             quantise, rows, gradients, hessians, *(1.0 / self._steps),

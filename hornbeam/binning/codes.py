@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.cuts import ColumnCuts, Cuts, cut_column, integer_weights
-from hornbeam.data.floats import round_up
+from hornbeam.data.floats import nearest
 from hornbeam.kernels.binning import bin_column, interleave
 from hornbeam.kernels.team import available_threads
 
@@ -43,11 +43,14 @@ class BinnedMatrix:
         (features, rows) uint8, or uint16 where a feature has more than 256 codes.
     has_missing
         (features,) bool: whether any cell of a feature is missing.
+    is_float32
+        Whether every value that was binned is exactly a float32.
     """
 
     cuts: Cuts
     by_feature: Codes
     has_missing: npt.NDArray[np.bool_]
+    is_float32: bool
     _by_row: Codes | None = field(default=None, repr=False)
 
     @property
@@ -153,6 +156,7 @@ def _bin(
     shape = (table.n_features, table.n_rows)
     codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
     columns: list[ColumnCuts | None] = [None] * table.n_features
+    are_float32 = np.empty(table.n_features, bool)
     # A column of 256 bins and missing cells does not fit in a byte.
     large: dict[int, npt.NDArray[np.uint16]] = {}
 
@@ -170,6 +174,7 @@ def _bin(
             for f, values in enumerate(table.columns(start, stop, block), start):
                 column = cut(f, values, scratch)
                 columns[f] = column
+                are_float32[f] = _is_float32(values)
                 out = codes[f]
                 if small and column.upper.size + column.has_missing > 256:
                     out = large[f] = np.empty(table.n_rows, np.uint16)
@@ -184,15 +189,25 @@ def _bin(
             codes[f] = column_codes
     done = [column for column in columns if column is not None]
     return BinnedMatrix(
-        Cuts.join(done), codes, np.array([column.has_missing for column in done])
+        Cuts.join(done),
+        codes,
+        np.array([column.has_missing for column in done]),
+        bool(are_float32.all()),
     )
+
+
+def _is_float32(values: npt.NDArray[Any]) -> bool:
+    if values.dtype == np.float32:
+        return True
+    with np.errstate(over="ignore"):
+        return np.array_equal(values, values.astype(np.float32), equal_nan=True)
 
 
 def _code(values: npt.NDArray[Any], column: ColumnCuts, out: Codes) -> None:
     inner = column.upper[:-1]
     depth = int(inner.size).bit_length()
     cuts = np.full(1 << depth, np.inf, values.dtype)
-    cuts[: inner.size] = round_up(inner, values.dtype)
+    cuts[: inner.size] = nearest(inner, values.dtype)
     position = np.empty(1024, np.int32)
     bin_column(values, cuts, depth, column.upper.size, position, out)
 

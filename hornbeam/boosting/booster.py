@@ -244,9 +244,10 @@ class Booster:
                 )
             self.objective.check_labels(data.labels)
         # Rows that cannot be binned are found before they have changed the model.
-        data.binned(self.params.max_bin, self.params.nthread)
+        binned = data.binned(self.params.max_bin, self.params.nthread)
         if not self.model.trees:
             self._begin_model(data, estimate)
+            self.model.exact_features = not binned.is_float32
         margins = self._margins_of(data, np.float64)
         session = TrainingSession(data, self.params, margins, len(self.model.trees))
         self._sessions[data] = session

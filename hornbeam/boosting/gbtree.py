@@ -6,6 +6,7 @@ import numpy as np
 
 from hornbeam.backends.base import Backend, Growth, RowSample
 from hornbeam.binning.cuts import Cuts
+from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.grower import Shape, grow_tree
@@ -32,7 +33,7 @@ def boost_round(
             if not model.exact_features:
                 # The model rounds features to float32, so the value that a threshold
                 # was taken from will be rounded, too.
-                tree.threshold = tree.threshold.astype(np.float32).astype(np.float64)
+                tree.threshold = nearest(tree.threshold, np.float32).astype(np.float64)
             trees.append(tree)
             of_output.append(output)
     model.trees += trees

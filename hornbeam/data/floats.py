@@ -26,7 +26,7 @@ __all__ = [
     "common_float",
     "feature_type",
     "float_type",
-    "round_up",
+    "nearest",
     "shared",
     "write_floats",
 ]
@@ -212,13 +212,11 @@ def check_finite(column: np.ndarray, label: str) -> None:
             )
 
 
-def round_up(values: np.ndarray, dtype: npt.DTypeLike) -> np.ndarray:
-    """Return `values` in `dtype`, none smaller than it was.
+def nearest(values: np.ndarray, dtype: npt.DTypeLike) -> np.ndarray:
+    """Return `values` in `dtype`, rounded to the nearest finite number.
 
-    For every x of that type, ``x < value`` and ``x < round_up(value)`` are the same.
+    So a threshold that is a value of float64 data parts the float32 copy of that data
+    as it parted the data, but for values that become one.
     """
-    with np.errstate(over="ignore"):
-        rounded = values.astype(dtype)
-    short = rounded < values
-    rounded[short] = np.nextafter(rounded[short], np.asarray(np.inf, rounded.dtype))
-    return rounded
+    limits = np.finfo(dtype)
+    return values.clip(limits.min, limits.max).astype(dtype)

@@ -11,9 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hornbeam.data.floats import round_up
+from hornbeam.data.floats import nearest
 from hornbeam.forest.checks import check_model, normal_form
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, cut_off, join
@@ -22,7 +21,6 @@ __all__ = [
     "FORMAT",
     "NO_CATEGORIES",
     "ROOT_PARENT",
-    "smallest_float32_from",
     "write_document",
 ]
 
@@ -90,7 +88,7 @@ def _write_trees(trees: list[Tree], num_feature: int) -> list[dict[str, Any]]:
     nodes, starts = join(trees)
     nodes = normal_form(nodes, starts, num_feature)
     internal = nodes.left >= 0
-    rounded = smallest_float32_from(nodes.threshold)
+    rounded = nearest(nodes.threshold, np.float32)
     pruned = cut_off(nodes, starts[:-1])
     # XGBoost looks up the parent of every node but the root, cut off or not.
     parent = np.where(pruned, np.int32(0), nodes.parent)
@@ -126,10 +124,3 @@ def _write_trees(trees: list[Tree], num_feature: int) -> list[dict[str, Any]]:
             document["hornbeam_thresholds"] = thresholds[internal[start:stop]]
         documents.append(document)
     return documents
-
-
-def smallest_float32_from(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the finite float32 numbers that part float32 as `thresholds` do."""
-    finite = np.finfo(np.float32)
-    rounded: NDArray[np.float32] = round_up(thresholds, np.float32)
-    return rounded.clip(finite.min, finite.max)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hornbeam.data.floats import round_up
+from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, join
 from hornbeam.kernels.predict import FEATURE_BITS
 
@@ -61,7 +61,7 @@ class Layout:
         return cls(
             np.stack([starts[:-1], depths, outputs], axis=1).astype(np.int32),
             nodes,
-            round_up(np.where(is_leaf, np.nan, joined.threshold), dtype),
+            nearest(np.where(is_leaf, np.nan, joined.threshold), dtype),
             joined.value,
             (places - offsets).astype(np.int32),
         )

@@ -58,7 +58,8 @@ class Model:
         What callers have attached, such as ``best_iteration``.
     exact_features
         Whether features are compared with thresholds as they are. If not, they are
-        rounded to float32 first: the trees of XGBoost's files need that.
+        rounded to float32 first: so were, or might have been, the features that the
+        trees were grown on. XGBoost's files need that.
     double_scores
         Whether leaf values are summed in float64: float32 could not tell the labels
         of training apart.

@@ -103,6 +103,11 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 def _replace(path: Path, data: bytes) -> None:
     """Put a file with `data` in the place of `path` in one step."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(path.parent)!r} to save {path.name!r} in; "
+            "make it, or name another"
+        )
     temporary = path.with_name(f".hornbeam-{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.data.floats import nearest
 from hornbeam.errors import ModelFileError
 from hornbeam.forest.checks import (
     MAX_FEATURES,
@@ -23,7 +24,6 @@ from hornbeam.forest.document import (
     FORMAT,
     NO_CATEGORIES,
     ROOT_PARENT,
-    smallest_float32_from,
 )
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, cut_off, split
@@ -306,7 +306,7 @@ def _refine_thresholds(tree: Tree, value: Any, where: str) -> None:
     thresholds = _array(value, np.float64)
     if thresholds is None or thresholds.size != np.count_nonzero(internal):
         raise ModelFileError(f"{where} is not one number for each internal node")
-    rounded = smallest_float32_from(thresholds)
+    rounded = nearest(thresholds, np.float32)
     agree = np.isfinite(thresholds) & (rounded == tree.threshold[internal])
     if not agree.all():
         raise ModelFileError(f"{where} does not agree with split_conditions")

@@ -32,7 +32,7 @@ def some_rows(rows=100, dtype=np.float64, missing=0.15, seed=0):
 def check(binned, data):
     """Assert that all codes count the cuts that are not above the values."""
     for f in range(data.shape[1]):
-        cuts = binned.cuts.of(f)
+        cuts = binned.cuts.of(f).astype(data.dtype)
         exact = [naive.code_of(value, cuts[:-1], cuts.size) for value in data[:, f]]
         np.testing.assert_array_equal(binned.by_feature[f], exact)
         assert binned.has_missing[f] == np.isnan(data[:, f]).any()

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import leaf_of, predict_tree
 
+from hornbeam.data.floats import nearest
 from hornbeam.errors import ModelFileError
 from hornbeam.forest import Model, decode, digest, encode
-from hornbeam.forest.document import smallest_float32_from
 
 TRAINED = {
     "binary:logistic": {},
@@ -185,21 +185,13 @@ def test_float64_thresholds_and_base_scores_survive(format):
         np.testing.assert_array_equal(tree.threshold, other.threshold)
 
 
-@given(
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.floats(width=32, allow_nan=False, allow_infinity=False),
-    st.integers(-2, 2),
-)
-def test_rounded_thresholds_part_float32_as_before(threshold, number, steps):
-    limit = np.finfo(np.float32).max
-    rounded = smallest_float32_from(np.array([threshold]))[0]
-    near = rounded
-    for _ in range(abs(steps)):
-        with np.errstate(over="ignore"):
-            near = np.nextafter(near, np.float32(np.copysign(np.inf, steps)))
-    for x in (np.float32(number), near):
-        if abs(x) < limit:
-            assert (x < rounded) == (float(x) < threshold)
+@given(*[st.floats(allow_nan=False, allow_infinity=False)] * 2)
+def test_rounded_thresholds_part_copies_as_they_part_the_data(threshold, value):
+    rounded = nearest(np.array([threshold]), np.float32)[0]
+    copy = nearest(np.array([value]), np.float32)[0]
+    assert np.isfinite(rounded)
+    if copy != rounded or value >= threshold:
+        assert (copy < rounded) == (value < threshold)
 
 
 @pytest.mark.parametrize(

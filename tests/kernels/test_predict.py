@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -62,6 +64,11 @@ def forest(rng):
     ]
 
 
+def in_type(tree, dtype):
+    """Return the tree with its thresholds in the type of the rows."""
+    return replace(tree, threshold=tree.threshold.astype(dtype))
+
+
 def margins_of(trees, outputs, rows, margins, members=1):
     """Return margins with the trees added."""
     layout = Layout.of(trees, outputs, rows.dtype)
@@ -96,7 +103,7 @@ def test_margins_are_summed_in_the_order_of_trees(dtype, missing, members):
     margins = rng.normal(size=(len(rows), 2)).astype(dtype)
     exact = margins.copy()
     for tree, output in zip(trees, outputs, strict=True):
-        exact[:, output] += naive.predict_tree(tree, rows)
+        exact[:, output] += naive.predict_tree(in_type(tree, dtype), rows)
     found = margins_of(trees, outputs, rows, margins, members)
     np.testing.assert_array_equal(found, exact)
 
@@ -107,7 +114,8 @@ def test_leaves(dtype, members):
     rng = np.random.default_rng(0)
     trees = forest(rng)
     rows = random_rows(rng, 300 if COMPILED else 70, dtype)
-    exact = [[naive.leaf_of(tree, row) for tree in trees] for row in rows]
+    typed = [in_type(tree, dtype) for tree in trees]
+    exact = [[naive.leaf_of(tree, row) for tree in typed] for row in rows]
     np.testing.assert_array_equal(leaves_of(trees, rows, members), exact)
 
 
@@ -117,20 +125,21 @@ def test_numbers_of_rows(n_rows):
     trees = [random_tree(rng, 4)]
     rows = random_rows(rng, n_rows, np.float32)
     found = margins_of(trees, [0], rows, np.zeros((n_rows, 1), np.float32))
-    exact = naive.predict_tree(trees[0], rows)
+    exact = naive.predict_tree(in_type(trees[0], np.float32), rows)
     np.testing.assert_array_equal(found[:, 0], exact.reshape(n_rows))
 
 
-def test_float32_rows_and_thresholds_between_two_float32s():
-    # 0.1 lies above the float32 that is nearest to it from below.
+def test_a_float32_copy_of_a_threshold_goes_right_like_the_threshold():
     tree = random_tree(np.random.default_rng(0), 1)
-    tree.feature[0], tree.threshold[0] = 0, 0.1
-    below, above = np.nextafter(np.float32(0.1), np.float32([0, 1]))
-    values = np.array([below, np.float32(0.1), above], np.float32)
-    rows = np.zeros((3, FEATURES), np.float32)
-    rows[:, 0] = values
-    exact = [1 if float(value) < 0.1 else 2 for value in values]
-    assert leaves_of([tree], rows)[:, 0].tolist() == exact
+    tree.feature[0] = 0
+    for threshold in (0.1, 0.3):  # the nearest float32 lies above, and below
+        tree.threshold[0] = threshold
+        copy = np.float32(threshold)
+        rows = np.zeros((3, FEATURES), np.float32)
+        rows[:, 0] = np.nextafter(copy, np.float32(-1)), copy, np.float32(1)
+        assert leaves_of([tree], rows)[:, 0].tolist() == [1, 2, 2]
+        exact = np.array([[np.nextafter(threshold, 0), 0, 0, 0], [threshold, 0, 0, 0]])
+        assert leaves_of([tree], exact)[:, 0].tolist() == [1, 2]
 
 
 def test_infinite_values_follow_the_thresholds():

@@ -468,3 +468,19 @@ def test_no_rounds_predict_alike():
             assert booster.feature_names == list("abc")
             predicted.append(booster.predict(data))
         np.testing.assert_array_equal(*predicted)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_in_tenths_go_the_same_way_in_every_type(dtype):
+    """Most tenths are not float32 numbers, and thresholds are tenths."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 300, (3000, 4)) / 10
+    labels = rows[:, 0] * np.sin(rows[:, 1]) + rng.normal(size=3000)
+    booster = hornbeam.train({}, hornbeam.DMatrix(rows.astype(dtype), labels), 5)
+    assert booster.model.exact_features == (dtype is np.float64)
+    here = booster.inplace_predict(rows)
+    np.testing.assert_array_equal(
+        booster.inplace_predict(rows.astype(np.float32)), here
+    )
+    there = xgboost.Booster(model_file=booster.save_raw())
+    np.testing.assert_array_equal(there.inplace_predict(rows), here)
