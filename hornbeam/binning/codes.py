@@ -207,8 +207,8 @@ def _code(values: npt.NDArray[Any], column: ColumnCuts, out: Codes) -> None:
     inner = column.upper[:-1]
     depth = int(inner.size).bit_length()
     cuts = np.full(1 << depth, np.inf, values.dtype)
-    cuts[: inner.size] = nearest(inner, values.dtype)
-    position = np.empty(1024, np.int32)
+    cuts[1 : inner.size + 1] = nearest(inner, values.dtype)
+    position = np.empty(1024, np.uint32)
     bin_column(values, cuts, depth, column.upper.size, position, out)
 
 

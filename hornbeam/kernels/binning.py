@@ -18,10 +18,10 @@ _BLOCK = 512
 @kernel
 def bin_column(
     values,  # (rows,) float32 or float64; NaN is missing
-    cuts,  # (2**depth,) of the same type, ascending, filled up with infinity
+    cuts,  # (2**depth,) of the same type: one unused, ascending, then infinity
     depth,
     missing_code,
-    position,  # (1024,) int32, scratch
+    position,  # (1024,) uint32, scratch: unsigned, so that no index is checked
     codes,  # (rows,) uint8 or uint16, out
 ):
     """Write the number of cuts that are not above each value.
@@ -32,13 +32,14 @@ def bin_column(
     for begin in range(0, rows, _LANE):
         lane = values[begin : begin + _LANE]
         out = codes[begin : begin + _LANE]
-        position[:] = 0
-        half = 1 << depth
+        for i in range(lane.size):
+            position[i] = 0
+        half = np.uint32(1 << depth)
         for _ in range(depth):
-            half >>= 1
+            half = np.uint32(half >> np.uint32(1))
             for i in range(lane.size):
-                probe = position[i] + half
-                position[i] = probe if lane[i] >= cuts[probe - 1] else position[i]
+                probe = np.uint32(position[i] + half)
+                position[i] = probe if lane[i] >= cuts[probe] else position[i]
         for i in range(lane.size):
             out[i] = missing_code if lane[i] != lane[i] else position[i]
 

@@ -17,9 +17,9 @@ def codes_of(values, inner, code_type):
     """Return the codes of values, with `inner` as the cuts between bins."""
     depth = len(inner).bit_length()
     cuts = np.full(1 << depth, np.inf, values.dtype)
-    cuts[: len(inner)] = inner
+    cuts[1 : len(inner) + 1] = inner
     codes = np.full(values.size, 99, code_type)
-    position = np.full(1024, -1, np.int32)
+    position = np.full(1024, 7, np.uint32)
     bin_column(values, cuts, depth, len(inner) + 1, position, codes)
     return codes
 
