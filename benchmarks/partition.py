@@ -11,7 +11,7 @@ from benchmarks.libraries import BINS
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of
 from hornbeam.kernels.layout import NODE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.partition import partition_rows
-from hornbeam.kernels.plan import plan_partition
+from hornbeam.kernels.plan import enter_splits, plan_partition
 from hornbeam.kernels.team import lease
 
 DEPTH = 6
@@ -33,16 +33,15 @@ def main() -> None:
             rows = np.empty((2, n_rows), np.uint32)
             rows[:] = np.argsort(owner, kind="stable")
             batch = np.arange(count)
-            nodes = np.zeros(count, NODE_DTYPE)
-            nodes["end"] = np.cumsum(np.bincount(owner, minlength=count))
-            nodes["begin"][1:] = nodes["end"][:-1]
+            nodes = np.zeros(3 * count, NODE_DTYPE)
+            nodes["end"][:count] = np.cumsum(np.bincount(owner, minlength=count))
+            nodes["begin"][1:count] = nodes["end"][: count - 1]
             splits = np.zeros(count, SPLIT_DTYPE)
             splits["feature"] = rng.integers(0, matrix.n_features, count)
             splits["bin"] = rng.integers(BINS // 8, BINS * 7 // 8, count)
             tasks = np.empty((count + 5 * threads, 5), np.int64)
-            n_tasks, members = plan_partition(
-                batch, splits, count + 2 * batch, bins, nodes, threads, tasks
-            )
+            enter_splits(batch, splits, count + 2 * batch, bins, nodes)
+            n_tasks, members = plan_partition(batch, nodes, threads, tasks)
             tasks = tasks[:n_tasks]
             counts = np.empty(n_tasks, np.int64)
             inputs = (tasks, nodes, matrix.by_feature, rows, counts)

@@ -29,6 +29,7 @@ from hornbeam.kernels.partition import (
     sum_leaves,
 )
 from hornbeam.kernels.plan import (
+    enter_splits,
     plan_histograms,
     plan_leaves,
     plan_partition,
@@ -63,6 +64,7 @@ _CELLS_PER_BIN = 4
 _LEAST_EXPONENT = -900
 _COARSE_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
 _NO_MASK = np.empty((0, 0), np.uint8)
+_NO_NODES = np.empty(0, np.intp)
 
 
 class CpuBackend(Backend):
@@ -121,6 +123,7 @@ class CpuBackend(Backend):
         self._split_scratch = np.empty((self._team.size, 3, self._widest + 1))
         self._nodes = np.zeros(64, NODE_DTYPE)
         self._leaf_of = np.empty(rows, np.uint32)
+        self._every_row = np.arange(rows, dtype=np.uint32)
 
     def _init_histograms(self, most: int | None) -> None:
         self._cells = int(self._offsets[-1])
@@ -186,7 +189,7 @@ class CpuBackend(Backend):
         self._quantise()
         rows = self._n_rows
         if sample is None:
-            self._rows[0] = np.arange(rows, dtype=np.uint32)
+            self._rows[0] = self._every_row
             self._left_out = np.empty(0, np.uint32)
         else:
             taken = self._draw(sample)
@@ -198,6 +201,7 @@ class CpuBackend(Backend):
         root = self._nodes[0]
         root["side"], root["begin"], root["end"] = 0, 0, rows
         root["parent"] = root["left"] = -1
+        self._waiting = _NO_NODES
         self._free[:] = self._slots_in_order
         self._state[0] = self._n_slots
 
@@ -283,6 +287,7 @@ class CpuBackend(Backend):
     def _find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
     ) -> NDArray[Any]:
+        self._move_rows()
         self._build_histograms(nodes)
         columns = self._columns.size
         members = self._team.members_for(
@@ -350,18 +355,27 @@ class CpuBackend(Backend):
     def apply_splits(
         self, nodes: NDArray[np.intp], splits: NDArray[Any], left: NDArray[np.intp]
     ) -> None:
+        # Rows only move when splits of the children are looked for: the last level's
+        # stay where they are.
+        self._move_rows()
         last = int(left[-1]) + 2
         if last > self._nodes.size:
             more = np.zeros(max(last, 2 * self._nodes.size), NODE_DTYPE)
             more["slot"] = -1
             more[: self._nodes.size] = self._nodes
             self._nodes = more
+        enter_splits(nodes, splits, left, self._bins, self._nodes)
+        self._waiting = nodes
+
+    def _move_rows(self) -> None:
+        """Send the rows that wait at split nodes to the children."""
+        nodes, self._waiting = self._waiting, _NO_NODES
+        if nodes.size == 0:
+            return
         most_tasks = nodes.size + 5 * self._team.size
         tasks = np.empty((most_tasks, 5), np.int64)
         counts = np.empty(most_tasks, np.int64)
-        n_tasks, members = plan_partition(
-            nodes, splits, left, self._bins, self._nodes, self._team.size, tasks
-        )
+        n_tasks, members = plan_partition(nodes, self._nodes, self._team.size, tasks)
         tasks = tasks[:n_tasks]
         self._team.run(
             partition_rows,
@@ -376,12 +390,25 @@ class CpuBackend(Backend):
 
     def sum_leaves(self, leaves: NDArray[np.intp]) -> NDArray[np.float64]:
         members = self._team.members_for(_CELLS_PER_ROW * self._n_rows)
-        tasks = np.empty((leaves.size + self._n_rows // TASK_ROWS, 4), np.int64)
-        n_tasks = plan_leaves(leaves, self._nodes, members, tasks)
+        most_tasks = leaves.size + self._waiting.size + self._n_rows // TASK_ROWS
+        tasks = np.empty((most_tasks, 5), np.int64)
+        self._leaf_of_node = np.zeros(self._nodes.size, np.uint32)
+        n_tasks = plan_leaves(
+            leaves, self._waiting, self._nodes, members, self._leaf_of_node, tasks
+        )
         # Rows that are left out of the sample go to a sum that nobody reads.
         if self._left_out.size > 0:
             self._leaf_of[self._left_out] = leaves.size
-        self._team.run(mark_leaves, members, tasks[:n_tasks], self._rows, self._leaf_of)
+        self._team.run(
+            mark_leaves,
+            members,
+            tasks[:n_tasks],
+            self._nodes,
+            self._by_feature,
+            self._rows,
+            self._leaf_of_node,
+            self._leaf_of,
+        )
         sums = np.zeros((members, leaves.size + 1, 2), np.int64)
         self._team.run(
             sum_leaves,
@@ -398,15 +425,13 @@ class CpuBackend(Backend):
         self, leaves: NDArray[np.intp], values: NDArray[np.float32]
     ) -> None:
         if self._left_out.size > 0:
-            leaf_of_node = np.zeros(self._nodes.size, np.uint32)
-            leaf_of_node[leaves] = np.arange(leaves.size)
             self._run_rows(
                 route_rows,
                 8 * self._left_out.size,
                 self._left_out,
                 self._by_feature,
                 self._nodes,
-                leaf_of_node,
+                self._leaf_of_node,
                 self._leaf_of,
             )
         self._run_rows(

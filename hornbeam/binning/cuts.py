@@ -110,11 +110,11 @@ def cut_column(
         Bytes for twice the values, or None.
     """
     ordered, carried = sort_floats(values, weights, scratch)
+    has_missing = bool(np.isnan(ordered[-1]))
     ranks = None
     if carried is not None:  # a row without weight is as good as none
         ordered, carried = ordered[carried > 0], carried[carried > 0]
         ranks = np.cumsum(carried)
-    has_missing = bool(np.isnan(values).any())
     known = int(np.searchsorted(ordered, np.nan))
     ordered = ordered[:known]
     if known == 0:

@@ -55,12 +55,15 @@ def _add_packed(codes, columns, features, rows, begin, end, packed, stride, sums
     count = np.uint64(columns.size)
     every = columns.size == features
     whole = begin + (end - begin) // 4 * 4
+    # Rows one after the other, as at the root, are fetched ahead by the processor.
+    scattered = np.int64(rows[end - 1]) - np.int64(rows[begin]) != end - begin - 1
     for i in range(begin, whole, 4):
-        ahead = min(i + _AHEAD, whole - 4)
-        _ask_for_row(codes, packed, np.uint64(rows[ahead]), width)
-        _ask_for_row(codes, packed, np.uint64(rows[ahead + 1]), width)
-        _ask_for_row(codes, packed, np.uint64(rows[ahead + 2]), width)
-        _ask_for_row(codes, packed, np.uint64(rows[ahead + 3]), width)
+        if scattered:
+            ahead = min(i + _AHEAD, whole - 4)
+            _ask_for_row(codes, packed, np.uint64(rows[ahead]), width)
+            _ask_for_row(codes, packed, np.uint64(rows[ahead + 1]), width)
+            _ask_for_row(codes, packed, np.uint64(rows[ahead + 2]), width)
+            _ask_for_row(codes, packed, np.uint64(rows[ahead + 3]), width)
         row_0 = np.uint64(rows[i])
         row_1 = np.uint64(rows[i + 1])
         row_2 = np.uint64(rows[i + 2])

@@ -95,16 +95,37 @@ def mark_leaves(
     member,
     members,
     sync,
-    tasks,  # (tasks, 4) int64: leaf, side, begin, end
+    tasks,  # (tasks, 5) int64: node, its leaf or -1 if it is split, side, begin, end
+    nodes,  # table of NODE_DTYPE
+    codes,  # (features, rows) uint8 or uint16, column-major
     rows,  # (2, rows) uint32
+    leaf_of_node,  # (nodes,) uint32
     leaf_of,  # (rows,) uint32, out
 ):
-    """Write the number of its leaf for each row, to go through rows in order after."""
+    """Write the number of its leaf for each row, to go through rows in order after.
+
+    Where a split node still has its rows, because nothing was to be found in the
+    children, each row goes to the leaf of its child without being moved there.
+    """
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
-        leaf = np.uint32(tasks[task, 0])
-        for row in rows[tasks[task, 1], tasks[task, 2] : tasks[task, 3]]:
-            leaf_of[np.uint64(row)] = leaf
+        own_rows = rows[tasks[task, 2], tasks[task, 3] : tasks[task, 4]]
+        if tasks[task, 1] >= 0:
+            leaf = np.uint32(tasks[task, 1])
+            for i in range(own_rows.size):
+                leaf_of[np.uint64(own_rows[i])] = leaf
+        else:
+            node = nodes[tasks[task, 0]]
+            column = codes[node["feature"]]
+            last_bin = np.int32(node["bin"])
+            missing = np.int32(node["missing"])
+            left = leaf_of_node[node["left"]]
+            right = leaf_of_node[node["left"] + 1]
+            for i in range(own_rows.size):
+                row = np.uint64(own_rows[i])
+                code = np.int32(column[row])
+                goes_left = (code <= last_bin) | (code == missing)
+                leaf_of[row] = left if goes_left else right
         task = next_task(sync, 0)
 
 

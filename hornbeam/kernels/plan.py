@@ -9,7 +9,13 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_CELLS, TASK_ROWS
 from hornbeam.kernels.sync import members_for
 
-__all__ = ["plan_histograms", "plan_leaves", "plan_partition", "settle_children"]
+__all__ = [
+    "enter_splits",
+    "plan_histograms",
+    "plan_leaves",
+    "plan_partition",
+    "settle_children",
+]
 
 #: The cost of routing one row, in cells of a histogram.
 _CELLS_PER_ROW = 8
@@ -136,17 +142,14 @@ def plan_histograms(
 
 
 @kernel
-def plan_partition(
+def enter_splits(
     batch,  # (nodes,) int64: the nodes to split
     splits,  # (nodes,) SPLIT_DTYPE
     left,  # (nodes,) int64: their left children
     bins,  # (features,) int64: the code of a missing cell
     nodes,  # table of NODE_DTYPE, in and out
-    team_size,
-    tasks,  # see `partition.partition_rows`, out
 ):
-    """Enter the splits in the table, plan the work; return tasks and members."""
-    rows = 0
+    """Enter splits and children in the table; the rows stay with the parents."""
     for i in range(batch.size):
         node = nodes[batch[i]]
         feature = splits[i]["feature"]
@@ -154,7 +157,24 @@ def plan_partition(
         node["bin"] = splits[i]["bin"]
         node["missing"] = bins[feature] if splits[i]["missing_left"] else -1
         node["left"] = left[i]
-        rows += node["end"] - node["begin"]
+        for child in range(left[i], left[i] + 2):
+            nodes[child]["parent"] = batch[i]
+            nodes[child]["slot"] = -1
+            nodes[child]["left"] = -1
+            nodes[child]["end"] = -1  # until the rows have come
+
+
+@kernel
+def plan_partition(
+    batch,  # (nodes,) int64: nodes whose splits are entered
+    nodes,  # table of NODE_DTYPE
+    team_size,
+    tasks,  # see `partition.partition_rows`, out
+):
+    """Plan how rows go to the children; return the tasks and the team's members."""
+    rows = 0
+    for i in range(batch.size):
+        rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
     members = members_for(team_size, _CELLS_PER_ROW * rows)
     chunk = _chunk(rows, members)
     n_tasks = 0
@@ -197,27 +217,35 @@ def settle_children(
             own["side"] = node["side"] if shared else 1 - node["side"]
             own["begin"] = middle if child == 1 else node["begin"]
             own["end"] = node["end"] if child == 1 else middle
-            own["parent"] = number
-            own["slot"] = -1
-            own["left"] = -1
 
 
 @kernel
 def plan_leaves(
     leaves,  # (leaves,) int64
+    waiting,  # (some,) int64: split nodes whose rows have not gone to the children
     nodes,  # table of NODE_DTYPE
     members,
-    tasks,  # (tasks, 4) int64, out: leaf, side, begin, end
+    leaf_of_node,  # (nodes,) uint32, out: the number of a leaf among the leaves
+    tasks,  # (tasks, 5) int64, out: node, its leaf or -1 if it is split, side, rows
 ):
-    """Write the tasks that go through the rows of all leaves; return their number."""
-    n_tasks = 0
+    """Write the tasks that go through the rows of all leaves; return their number.
+
+    Rows that wait at a parent are gone through there, once for both children.
+    """
     for i in range(leaves.size):
-        node = nodes[leaves[i]]
+        leaf_of_node[leaves[i]] = i
+    n_tasks = 0
+    for i in range(leaves.size + waiting.size):
+        number = leaves[i] if i < leaves.size else waiting[i - leaves.size]
+        node = nodes[number]
+        if node["end"] < 0:  # a child whose rows wait
+            continue
         chunk = max(1, node["end"] - node["begin"]) if members == 1 else TASK_ROWS
         for begin in range(node["begin"], node["end"], chunk):
-            tasks[n_tasks, 0] = i
-            tasks[n_tasks, 1] = node["side"]
-            tasks[n_tasks, 2] = begin
-            tasks[n_tasks, 3] = min(begin + chunk, node["end"])
+            tasks[n_tasks, 0] = number
+            tasks[n_tasks, 1] = i if i < leaves.size else -1
+            tasks[n_tasks, 2] = node["side"]
+            tasks[n_tasks, 3] = begin
+            tasks[n_tasks, 4] = min(begin + chunk, node["end"])
             n_tasks += 1
     return n_tasks

@@ -153,6 +153,7 @@ print(json.dumps(counts))
 TWO = {
     "build_histograms": "codes",
     "interleave": "codes",
+    "mark_leaves": "codes",
     "partition_rows": "codes",
     "route_rows": "codes",
     "add_trees": "floats",

@@ -126,15 +126,25 @@ def test_partition_by_a_team(members):
 
 
 @pytest.mark.parametrize("members", MEMBERS)
-def test_leaves_are_marked(members):
+@pytest.mark.parametrize("missing_left", [False, True])
+def test_leaves_are_marked(missing_left, members):
+    """Node 0 is a leaf, node 1 is split but has kept its rows."""
     rows = Rows(90)
-    leaf_of = np.full(90, 99, np.uint32)
     middle = rows.middle
-    tasks = [[5, 0, 0, 20], [5, 0, 20, middle], [7, 1, middle, 60], [8, 1, 60, 90]]
-    call(mark_leaves, np.array(tasks), rows.rows, leaf_of, members=members)
-    for leaf, side, begin, end in tasks:
-        assert (leaf_of[rows.rows[side, begin:end]] == leaf).all()
-    assert np.bincount(leaf_of)[[5, 7, 8]].tolist() == [30, 30, 30]
+    rows.split(1, 0, 2, missing_left)
+    rows.nodes["left"][1] = 4
+    leaf_of_node = np.array([7, 99, 99, 99, 3, 5], np.uint32)
+    tasks = [[0, 7, 0, 0, 20], [0, 7, 0, 20, middle]]
+    tasks += [[1, -1, 1, middle, 60], [1, -1, 1, 60, 90]]
+    leaf_of = np.full(90, 99, np.uint32)
+    call(
+        mark_leaves, np.array(tasks), rows.nodes, rows.codes, rows.rows, leaf_of_node,
+        leaf_of, members=members,
+    )  # fmt: skip
+    assert (leaf_of[rows.of(0)] == 7).all()
+    for row in rows.of(1):
+        goes_left = naive.goes_left(rows.codes[0, row], 2, BINS[0], missing_left)
+        assert leaf_of[row] == (3 if goes_left else 5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

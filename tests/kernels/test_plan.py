@@ -15,6 +15,7 @@ from hornbeam.kernels.layout import (
     TASK_ROWS,
 )
 from hornbeam.kernels.plan import (
+    enter_splits,
     plan_histograms,
     plan_leaves,
     plan_partition,
@@ -188,10 +189,12 @@ def test_partition(team_size, sizes):
     splits["feature"] = 1, 0
     splits["bin"] = 4, -1
     splits["missing_left"] = 0, 1
+    enter_splits(batch, splits, left, np.array([30, 31]), nodes)
+    assert nodes["parent"][3:].tolist() == [1, 1, 2, 2]
+    assert nodes["left"][3:].tolist() == nodes["slot"][3:].tolist() == [-1] * 4
+    assert nodes["end"][3:].tolist() == [-1] * 4
     tasks = np.full((40, 5), -9)
-    n_tasks, members = plan_partition(
-        batch, splits, left, np.array([30, 31]), nodes, team_size, tasks
-    )
+    n_tasks, members = plan_partition(batch, nodes, team_size, tasks)
     assert members == (team_size if sizes is LARGE else 1)
     for node, exact in ((1, (1, 4, -1, 3)), (2, (0, -1, 30, 5))):
         fields = nodes[node][["feature", "bin", "missing", "left"]]
@@ -207,7 +210,6 @@ def test_partition(team_size, sizes):
 
 def test_children_lie_where_the_rows_went():
     nodes = table(SMALL)
-    nodes["parent"][3:] = -9
     # Node 1 was split by one task, node 2 by three.
     tasks = np.array(
         [
@@ -222,22 +224,41 @@ def test_children_lie_where_the_rows_went():
     assert nodes["end"][3:].tolist() == [40, 65, 95, 145]
     # One task leaves the rows on the other side, several bring them back.
     assert nodes["side"][3:].tolist() == [0, 0, 1, 1]
-    assert nodes["parent"][3:].tolist() == [1, 1, 2, 2]
-    assert nodes["left"][3:].tolist() == [-1] * 4
-    assert nodes["slot"][3:].tolist() == [-1] * 4
 
 
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, [0, 5, 0, 1]])
 def test_leaves(sizes, members):
     nodes = table(sizes)
-    most = 4 + sum(sizes) // TASK_ROWS
-    tasks = np.full((most, 4), -9)
-    n_tasks = plan_leaves(np.array([3, 4, 5, 6]), nodes, members, tasks)
+    leaves = np.array([3, 4, 5, 6])
+    check_leaves(nodes, leaves, np.array([], np.int64), members)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("sizes", [SMALL, LARGE, [0, 5, 0, 1]])
+def test_leaves_whose_rows_wait_at_the_parent(sizes, members):
+    nodes = table(sizes)
+    nodes["end"][[5, 6]] = -1
+    check_leaves(nodes, np.array([3, 4, 5, 6]), np.array([2]), members)
+
+
+def check_leaves(nodes, leaves, waiting, members):
+    """Assert that tasks go once through the rows of all nodes that have any."""
+    own_nodes = [*leaves, *waiting]
+    rows = sum(max(0, nodes["end"][n] - nodes["begin"][n]) for n in own_nodes)
+    most = len(own_nodes) + rows // TASK_ROWS
+    tasks = np.full((most, 5), -9)
+    leaf_of_node = np.full(len(nodes), 99, np.uint32)
+    n_tasks = plan_leaves(leaves, waiting, nodes, members, leaf_of_node, tasks)
     assert n_tasks <= most
-    for i in range(4):
-        own = [task for task in tasks[:n_tasks].tolist() if task[0] == i]
-        begin, end = nodes["begin"][3 + i], nodes["end"][3 + i]
-        places = [begin, *(task[3] for task in own)]
-        assert [task[2] for task in own] == places[:-1] and places[-1] == end
-        assert all(task[1] == nodes["side"][3 + i] for task in own)
+    assert leaf_of_node[leaves].tolist() == list(range(len(leaves)))
+    for i, node in enumerate(own_nodes):
+        own = [task for task in tasks[:n_tasks].tolist() if task[0] == node]
+        begin, end = nodes["begin"][node], nodes["end"][node]
+        if end < 0:
+            assert own == []
+            continue
+        places = [begin, *(task[4] for task in own)]
+        assert [task[3] for task in own] == places[:-1] and places[-1] == end
+        assert all(task[1] == (i if i < len(leaves) else -1) for task in own)
+        assert all(task[2] == nodes["side"][node] for task in own)
