@@ -5,6 +5,8 @@ python -m benchmarks.binning
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import xgboost
 
@@ -22,7 +24,7 @@ def prepare(x: np.ndarray, threads: int) -> None:
 
 def interleave(matrix: BinnedMatrix, threads: int) -> None:
     """Turn codes from columns into rows, in a new matrix that has not done it yet."""
-    fresh = BinnedMatrix(matrix.cuts, matrix.by_feature, matrix.has_missing)
+    fresh = dataclasses.replace(matrix, _by_row=None)
     fresh.by_row(threads)
 
 
