@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ import numpy as np
 from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, members_for
 
 __all__ = ["Team", "available_threads", "give_back_team", "lease", "take_team"]
+
+
+#: Seconds between two looks for members that finish after an interrupt.
+_PATIENCE = 0.02
 
 
 def available_threads() -> int:
@@ -44,8 +49,10 @@ class Team:
     def __init__(self, size: int) -> None:
         self.size = size if size > 0 else available_threads()
         self._sync = np.zeros(SYNC_SIZE, np.int64)
-        self._pool: ThreadPoolExecutor | None = None
+        self._jobs: list[SimpleQueue[_Job | None]] = []
         self._process = os.getpid()
+        # Its threads end with it.
+        weakref.finalize(self, _dismiss, self._jobs).atexit = False
 
     def members_for(self, cells: int) -> int:
         """Return how many members are worth waking for `cells` of work."""
@@ -58,41 +65,72 @@ class Team:
         if members == 1:
             kernel(0, 1, sync, *args)
             return
-        pool = self._wake()
-        others: list[Future[Any]] = []
+        done: SimpleQueue[None] = SimpleQueue()
+        results: list[BaseException | None] = []
+        posted = 0
         try:
-            for member in range(1, members):
-                others.append(pool.submit(_enter, kernel, member, members, sync, args))
+            for member, jobs in enumerate(self._wake(members - 1), 1):
+                jobs.put((kernel, member, members, sync, args, results, done))
+                posted += 1
             kernel(0, members, sync, *args)
-            for other in others:
-                other.result()
+            while len(results) < posted:
+                done.get()
         except BaseException:
             # An interrupt may come before all members have entered: those inside
-            # must not wait for the rest.
+            # must not wait for the rest, nor meet them in the next job.
             ask_to_stop(sync)
-            wait(others)
+            self._sync = np.zeros(SYNC_SIZE, np.int64)
+            while len(results) < posted:  # it may also have come amid a get
+                with suppress(Empty):
+                    done.get(timeout=_PATIENCE)
             raise
+        for error in results:
+            if error is not None:
+                raise error
 
-    def _wake(self) -> ThreadPoolExecutor:
-        """Return the pool of this process; threads do not survive a fork."""
-        if self._pool is None or self._process != os.getpid():
+    def _wake(self, count: int) -> list[SimpleQueue[_Job | None]]:
+        """Return where `count` threads take their jobs; no thread survives a fork."""
+        if self._process != os.getpid():
             self._process = os.getpid()
-            self._pool = ThreadPoolExecutor(self.size - 1, "hornbeam")
-        return self._pool
+            self._jobs.clear()
+        while len(self._jobs) < count:
+            jobs: SimpleQueue[_Job | None] = SimpleQueue()
+            name = f"hornbeam_{len(self._jobs)}"
+            threading.Thread(target=_work, args=(jobs,), name=name, daemon=True).start()
+            self._jobs.append(jobs)
+        return self._jobs[:count]
 
 
-def _enter(
-    kernel: Callable[..., Any],
-    member: int,
-    members: int,
-    sync: np.ndarray,
-    args: tuple[Any, ...],
-) -> None:
-    try:
-        kernel(member, members, sync, *args)
-    except BaseException:
-        ask_to_stop(sync)  # the others may wait for this member at a barrier
-        raise
+#: Kernel, member, members, shared words, arguments, results, and who wakes the caller.
+_Job = tuple[
+    Callable[..., Any],
+    int,
+    int,
+    np.ndarray,
+    tuple[Any, ...],
+    list[BaseException | None],
+    "SimpleQueue[None]",
+]
+
+
+def _work(jobs: SimpleQueue[_Job | None]) -> None:
+    """Do one job after the other, as one member; None is the last."""
+    while (job := jobs.get()) is not None:
+        kernel, member, members, sync, args, results, done = job
+        error: BaseException | None = None
+        try:
+            kernel(member, members, sync, *args)
+        except BaseException as raised:
+            ask_to_stop(sync)  # the others may wait for this member at a barrier
+            error = raised
+        results.append(error)
+        done.put(None)
+        del job, kernel, args, results, done, error  # hold no arrays while waiting
+
+
+def _dismiss(all_jobs: list[SimpleQueue[_Job | None]]) -> None:
+    for jobs in all_jobs:
+        jobs.put(None)
 
 
 _idle: dict[int, list[Team]] = {}
