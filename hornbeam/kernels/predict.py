@@ -39,15 +39,30 @@ def _next_place_missing(value, node, threshold):
     return np.int32(node >> _LEFT) + right
 
 
-@inline
-def _descend(data, root, depth, nodes, thresholds, has_missing, places):
-    """Send the rows of a block down one tree and leave their leaves in `places`.
+@kernel
+def _descend_whole(data, root, depth, nodes, thresholds, places):
+    """Send rows without missing values down one tree; leave their leaves in `places`.
 
     A leaf is its own left child, and nothing goes right of it: its threshold is NaN.
     """
-    rows = data.shape[0]
+    node = nodes[np.uint64(root)]
+    threshold = thresholds[np.uint64(root)]
+    column = data[:, node & _FEATURE]
+    for i in range(column.size):
+        places[i] = _next_place(column[i], node, threshold)
+    for _ in range(depth - 1):
+        for i in range(data.shape[0]):
+            place = np.uint64(places[i])
+            node = nodes[place]
+            value = data[i, node & _FEATURE]
+            places[i] = _next_place(value, node, thresholds[place])
+
+
+@inline
+def _descend(data, root, depth, nodes, thresholds, places):
+    """Send any rows down any tree; leave their leaves in `places`."""
     if depth > _MOST_LEVELS:
-        for i in range(rows):
+        for i in range(data.shape[0]):
             place = np.int32(-1)
             after = np.int32(root)
             while after != place:
@@ -57,27 +72,15 @@ def _descend(data, root, depth, nodes, thresholds, has_missing, places):
                 threshold = thresholds[np.uint64(place)]
                 after = _next_place_missing(value, node, threshold)
             places[i] = place
-    elif has_missing:
-        for i in range(rows):
-            places[i] = root
-        for _ in range(depth):
-            for i in range(rows):
-                place = np.uint64(places[i])
-                node = nodes[place]
-                value = data[i, node & _FEATURE]
-                places[i] = _next_place_missing(value, node, thresholds[place])
-    else:
-        node = nodes[np.uint64(root)]
-        threshold = thresholds[np.uint64(root)]
-        column = data[:, node & _FEATURE]
-        for i in range(rows):
-            places[i] = _next_place(column[i], node, threshold)
-        for _ in range(depth - 1):
-            for i in range(rows):
-                place = np.uint64(places[i])
-                node = nodes[place]
-                value = data[i, node & _FEATURE]
-                places[i] = _next_place(value, node, thresholds[place])
+        return
+    for i in range(data.shape[0]):
+        places[i] = root
+    for _ in range(depth):
+        for i in range(data.shape[0]):
+            place = np.uint64(places[i])
+            node = nodes[place]
+            value = data[i, node & _FEATURE]
+            places[i] = _next_place_missing(value, node, thresholds[place])
 
 
 @inline
@@ -112,12 +115,14 @@ def add_trees(
         own_margins = margins[begin : begin + PREDICT_ROWS]
         has_missing = _any_missing(block)
         for t in range(roots.shape[0]):
-            _descend(
-                block, roots[t, 0], roots[t, 1], nodes, thresholds, has_missing, own
-            )
-            output = np.uint64(roots[t, 2])
-            for i in range(block.shape[0]):
-                own_margins[i, output] += values[np.uint64(own[i])]
+            root, depth = roots[t, 0], roots[t, 1]
+            if has_missing or depth > _MOST_LEVELS:
+                _descend(block, root, depth, nodes, thresholds, own)
+            else:
+                _descend_whole(block, root, depth, nodes, thresholds, own)
+            sums = own_margins[:, np.uint64(roots[t, 2])]
+            for i in range(sums.size):
+                sums[i] += values[np.uint64(own[i])]
         task = next_task(sync, 0)
 
 
@@ -142,7 +147,7 @@ def find_leaves(
         begin = task * PREDICT_ROWS
         block = data[begin : begin + PREDICT_ROWS]
         for t in range(roots.shape[0]):
-            _descend(block, roots[t, 0], roots[t, 1], nodes, thresholds, True, own)
+            _descend(block, roots[t, 0], roots[t, 1], nodes, thresholds, own)
             for i in range(block.shape[0]):
                 leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)
