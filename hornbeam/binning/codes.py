@@ -162,14 +162,14 @@ def _bin(
 
     n_threads = _thread_count(n_threads, -(-table.n_features // _COLUMNS_AT_ONCE))
     column_bytes = table.n_rows * np.dtype(table.dtype).itemsize
-    workplaces: SimpleQueue[Bytes] = SimpleQueue()
+    workspaces: SimpleQueue[Bytes] = SimpleQueue()
     for _ in range(n_threads):
-        workplaces.put(_mapped_bytes((_COLUMNS_AT_ONCE + 2) * column_bytes))
+        workspaces.put(_mapped_bytes((_COLUMNS_AT_ONCE + 2) * column_bytes))
 
     def work(start: int) -> None:
         stop = min(start + _COLUMNS_AT_ONCE, table.n_features)
-        workplace = workplaces.get()
-        block, scratch = workplace[2 * column_bytes :], workplace[: 2 * column_bytes]
+        workspace = workspaces.get()
+        block, scratch = workspace[2 * column_bytes :], workspace[: 2 * column_bytes]
         try:
             for f, values in enumerate(table.columns(start, stop, block), start):
                 column = cut(f, values, scratch)
@@ -180,7 +180,7 @@ def _bin(
                     out = large[f] = np.empty(table.n_rows, np.uint16)
                 _code(values, column, out)
         finally:
-            workplaces.put(workplace)
+            workspaces.put(workspace)
 
     _in_threads(work, range(0, table.n_features, _COLUMNS_AT_ONCE), n_threads)
     if large:
