@@ -124,7 +124,8 @@ def bin_table(
     weights
         (rows,) float64, or None.
     n_threads
-        Threads that share the columns; they do not change the result.
+        Threads that share the columns, 0 or less for all processors; they do not
+        change the result.
     """
     fixed = integer_weights(weights)
 

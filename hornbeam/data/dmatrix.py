@@ -149,7 +149,7 @@ class DMatrix:
             self.table,
             max_bin,
             weights=self.weights,
-            n_threads=_thread_count(nthread),
+            n_threads=nthread,
         )
 
     def rows(self, start: int, stop: int) -> np.ndarray:
@@ -453,9 +453,7 @@ enable_categorical, data_split_mode
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
         assert self.table is not None
-        return max_bin, bin_with_cuts(
-            self.table, cuts, n_threads=_thread_count(self.nthread)
-        )
+        return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
 
     def binned(self, max_bin: int, nthread: int = 0) -> BinnedMatrix:
         """Return the codes; `max_bin` must be that of the construction."""
@@ -471,9 +469,3 @@ enable_categorical, data_split_mode
         """Return a block of rows, each cell as the value that stands for its bin."""
         rows: np.ndarray = self._codes.decode(start, stop)
         return rows
-
-
-def _thread_count(nthread: int) -> int:
-    from hornbeam.kernels.team import available_threads
-
-    return nthread if nthread > 0 else available_threads()
