@@ -22,17 +22,17 @@ from hornbeam.boosting.custom import (
     metric_pairs,
 )
 from hornbeam.boosting.gbtree import boost_round
+from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
 from hornbeam.data.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema, check_schema
-from hornbeam.errors import DataError, NotTrainedError, ParameterError
-from hornbeam.forest.importance import feature_importance
+from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
-from hornbeam.forest.model_file import decode, digest, encode, load, save
+from hornbeam.forest.model_file import decode, encode, load
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import create as create_metric
 from hornbeam.objectives.base import Objective
@@ -45,7 +45,7 @@ __all__ = ["Booster"]
 _LEAST_STEPS_OF_SPREAD = 1000.0
 
 
-class Booster:
+class Booster(ModelHolder):
     """Gradient boosted trees with their parameters.
 
     Parameters
@@ -385,25 +385,6 @@ class Booster:
                 add_layout(team, data, self._layout(0, trees, data.dtype), margins)
         return margins
 
-    def _tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
-        """Return the first tree of `rounds` and the one after their last."""
-        n_rounds = self.model.n_rounds
-        try:
-            begin, end = (operator.index(number) for number in rounds)
-        except (TypeError, ValueError):
-            raise ParameterError(
-                "iteration_range must be two whole numbers (begin, end), "
-                f"not {rounds!r}"
-            ) from None
-        end = end or n_rounds
-        if not 0 <= begin <= end <= n_rounds or (begin == end and n_rounds > 0):
-            raise ParameterError(
-                f"iteration_range={tuple(rounds)} is not a part of the model's "
-                f"{n_rounds} rounds; give (begin, end) with "
-                f"0 <= begin < end <= {n_rounds}, or (0, 0) for all"
-            )
-        return self.model.round_starts[begin], self.model.round_starts[end]
-
     def predict(
         self,
         data: DMatrix,
@@ -529,60 +510,6 @@ class Booster:
     def _score_type(self) -> Any:
         return np.float64 if self.model.double_scores else np.float32
 
-    def _need_model(self) -> None:
-        if self.model.num_feature == 0:
-            raise NotTrainedError(
-                "this Booster has neither been trained nor loaded; train it, or use "
-                "load_model"
-            )
-
-    # The model
-
-    def num_boosted_rounds(self) -> int:
-        """Return the number of rounds."""
-        return self.model.n_rounds
-
-    def num_features(self) -> int:
-        """Return the number of columns that the model reads."""
-        return self.model.num_feature
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Names of the columns; None if they have none."""
-        return list(self.model.feature_names) or None
-
-    @feature_names.setter
-    def feature_names(self, names: Sequence[str] | None) -> None:
-        from hornbeam.data.schema import check_names
-
-        self.model.feature_names = check_names(names, self.model.num_feature) or []
-
-    @property
-    def feature_types(self) -> list[str] | None:
-        """Types of the columns; None if they are not known."""
-        return list(self.model.feature_types) or None
-
-    @feature_types.setter
-    def feature_types(self, types: Sequence[str] | None) -> None:
-        from hornbeam.data.schema import check_types
-
-        self.model.feature_types = check_types(types, self.model.num_feature) or []
-
-    def digest(self) -> str:
-        """Return the hash of the model's bytes: equal models have equal digests."""
-        return digest(self.model)
-
-    def save_model(self, fname: str | os.PathLike[str]) -> None:
-        """Write the model for Hornbeam and XGBoost: ``.json``, or ``.ubj`` otherwise.
-
-        The file is complete or, whatever happens, left as it was.
-        """
-        save(self.model, fname)
-
-    def save_raw(self, raw_format: str = "ubj") -> bytearray:
-        """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
-        return bytearray(encode(self.model, raw_format))
-
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Replace this model by that of a file, or of the bytes of one."""
         if isinstance(fname, bytes | bytearray):
@@ -656,64 +583,6 @@ class Booster:
     def __iter__(self) -> Iterator[Booster]:
         for number in range(self.model.n_rounds):
             yield self[number]
-
-    # Attributes
-
-    def attr(self, key: str) -> str | None:
-        """Return an attribute, or None."""
-        return self.model.attributes.get(key)
-
-    def attributes(self) -> dict[str, str]:
-        """Return all attributes."""
-        return dict(self.model.attributes)
-
-    def set_attr(self, **attributes: str | None) -> None:
-        """Set attributes, which are saved with the model; None takes one away."""
-        for name, value in attributes.items():
-            if value is None:
-                self.model.attributes.pop(name, None)
-            elif isinstance(value, str):
-                self.model.attributes[name] = value
-            else:
-                raise ParameterError(
-                    f"attribute {name!r} must be a string, not "
-                    f"{type(value).__name__}; pass str(value)"
-                )
-
-    @property
-    def best_iteration(self) -> int:
-        """The best round of training with early stopping."""
-        return int(self._early_stopping("best_iteration"))
-
-    @property
-    def best_score(self) -> float:
-        """The score of the best round of training with early stopping."""
-        return float(self._early_stopping("best_score"))
-
-    def _early_stopping(self, name: str) -> str:
-        value = self.model.attributes.get(name)
-        if value is None:
-            raise AttributeError(
-                f"{name} is only there after training with early_stopping_rounds"
-            )
-        return value
-
-    def get_score(
-        self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
-    ) -> dict[str, float]:
-        """Return how important each feature is that a tree splits on.
-
-        Parameters
-        ----------
-        fmap
-            Not there yet: an error if given.
-        importance_type
-            ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the
-            splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums.
-        """
-        if os.fspath(fmap) != "":
-            raise ParameterError("fmap is not in Hornbeam yet; set feature_names")
-        return feature_importance(self.model, importance_type)
 
 
 def _needs_double(labels: NDArray[np.float64]) -> bool:
