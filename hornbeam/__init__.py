@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TrainingCallback,
         TrainingCheckPoint,
     )
+    from hornbeam.data.categories import Categories
     from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
     from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
     from hornbeam.training import train
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Booster",
+    "Categories",
     "DMatrix",
     "DataError",
     "EarlyStopping",
@@ -58,6 +60,7 @@ __all__ = [
 
 _HOMES = {
     "Booster": "hornbeam.boosting.booster",
+    "Categories": "hornbeam.data.categories",
     "DMatrix": "hornbeam.data.dmatrix",
     "EarlyStopping": "hornbeam.callbacks",
     "EvaluationMonitor": "hornbeam.callbacks",

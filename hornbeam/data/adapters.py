@@ -40,7 +40,11 @@ WHAT_IS_TAKEN = (
 
 
 def as_table(
-    data: Any, missing: float | None = None, names: Sequence[str] | None = None
+    data: Any,
+    missing: float | None = None,
+    names: Sequence[str] | None = None,
+    types: Sequence[str] | None = None,
+    enable_categorical: bool = True,
 ) -> Table:
     """Return a table over the caller's data, which is held by reference, not copied.
 
@@ -53,11 +57,29 @@ def as_table(
         The number that stands for missing, besides NaN and null.
     names
         Names for the columns in place of the container's own.
+    types
+        Types for the columns in place of the container's own; ``"c"`` says that a
+        column of numbers holds codes of categories.
+    enable_categorical
+        Whether a categorical column is taken; else it is an error.
     """
     missing = check_missing(missing)
-    frame = as_frame(data, missing, names)
-    if frame is not None:
-        return frame
+    table = as_frame(data, missing, names, types)
+    if table is None:
+        table = _array_table(data, missing, names, types)
+    if not enable_categorical and table.types and "c" in table.types:
+        first = table.types.index("c")
+        raise DataError(
+            f"{table.label(first)} is categorical (so are {table.types.count('c')} of "
+            f"{table.n_features} columns); pass enable_categorical=True, or encode "
+            "them as numbers"
+        )
+    return table
+
+
+def _array_table(
+    data: Any, missing: float, names: Sequence[str] | None, types: Sequence[str] | None
+) -> Table:
     if _reader(data, COLUMNS) is not None:
         raise DataError(
             f"the features must be 2-d (rows x columns), but this {words(data)} is one "
@@ -66,15 +88,18 @@ def as_table(
     array = as_array(data)
     if array is None:
         raise DataError(f"cannot read features from this {words(data)}; {_mend(data)}")
-    return ArrayTable(array, missing, names)
+    return ArrayTable(array, missing, names, types)
 
 
 def as_frame(
-    data: Any, missing: float = math.nan, names: Sequence[str] | None = None
+    data: Any,
+    missing: float = math.nan,
+    names: Sequence[str] | None = None,
+    types: Sequence[str] | None = None,
 ) -> Table | None:
     """Return the table of a data frame or sparse matrix; None for any other object."""
     read = _reader(data, TABLES)
-    return None if read is None else cast(Table, read(data, missing, names))
+    return None if read is None else cast(Table, read(data, missing, names, types))
 
 
 def as_column(data: Any) -> Column | None:

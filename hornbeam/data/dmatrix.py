@@ -140,6 +140,8 @@ class DMatrix:
         from hornbeam.binning.codes import bin_table
 
         assert self.table is not None
+        if "c" in (self._types or ()):
+            _not_yet("training on categorical features")
         if self.n_rows == 0:
             raise DataError(
                 f"there are no rows to learn from (shape (0, {self.n_features})); "

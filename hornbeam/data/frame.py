@@ -71,8 +71,10 @@ class FrameTable(Table):
         n_rows: int,
         missing: float,
         names: Sequence[str] | None,
+        types: Sequence[str] | None = None,
     ) -> None:
-        types = [feature_type(column.dtype) for column in columns]
+        if types is None:
+            types = [feature_type(column.dtype) for column in columns]
         dtype = common_float([column.dtype for column in columns])
         super().__init__(n_rows, len(columns), names, types, dtype)
         self._parts = columns
@@ -88,12 +90,13 @@ class FrameTable(Table):
             floats.append(as_floats(values, self._missing, locate, nulls))
         return floats
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        out = np.empty((stop - start, self.n_features), self.dtype)
-        for feature, column in enumerate(self._parts):
-            values, nulls = column.read(start, stop)
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        order = range(self.n_features) if features is None else features.tolist()
+        out = np.empty((stop - start, len(order)), self.dtype)
+        for place, feature in enumerate(order):
+            values, nulls = self._parts[feature].read(start, stop)
             locate = self.locator(start, feature)
-            write_floats(values, out[:, feature], self._missing, locate, nulls)
+            write_floats(values, out[:, place], self._missing, locate, nulls)
         return out
 
     def take(self, rows: np.ndarray) -> Table:
@@ -101,7 +104,9 @@ class FrameTable(Table):
         for feature in range(self.n_features):
             (column,) = self._columns(feature, feature + 1)
             out[:, feature] = column[rows]
-        return ArrayTable(out, names=self.names, types=self.types)
+        return ArrayTable(
+            out, names=self.names, types=self.types, categories=self.categories
+        )
 
 
 def frame_table(
@@ -109,6 +114,7 @@ def frame_table(
     n_rows: int,
     missing: float,
     names: Sequence[str] | None,
+    types: Sequence[str] | None = None,
 ) -> FrameTable:
     """Return the table of a frame's columns.
 
@@ -122,6 +128,8 @@ def frame_table(
         The value that means missing.
     names
         Names to use in place of the frame's own.
+    types
+        Types to use in place of the frame's own.
     """
     own_names, columns, refused = [], [], []
     for name, words, column in found:
@@ -136,4 +144,6 @@ def frame_table(
         raise DataError(
             f"these columns cannot be read as numbers: {these}; {NOT_NUMBERS}"
         )
-    return FrameTable(columns, n_rows, missing, own_names if names is None else names)
+    return FrameTable(
+        columns, n_rows, missing, own_names if names is None else names, types
+    )

@@ -33,13 +33,18 @@ def arrow_column(data: Any) -> Column | None:
     return None if dtype is None else ArrowColumn(data, dtype)
 
 
-def arrow_table(data: Any, missing: float, names: Sequence[str] | None) -> FrameTable:
+def arrow_table(
+    data: Any,
+    missing: float,
+    names: Sequence[str] | None,
+    types: Sequence[str] | None = None,
+) -> FrameTable:
     """Return the table of a pyarrow Table or RecordBatch."""
     found = (
         (name, str(column.type), arrow_column(column))
         for name, column in zip(data.column_names, data.columns, strict=True)
     )
-    return frame_table(found, data.num_rows, missing, names)
+    return frame_table(found, data.num_rows, missing, names, types)
 
 
 class ArrowColumn(Column):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.data.floats import (
     EXACT,
     NOT_NUMBERS,
@@ -85,7 +86,8 @@ class ArrayTable(Table):
         array: np.ndarray,
         missing: float = np.nan,
         names: Sequence[str] | None = None,
-        types: list[str] | None = None,
+        types: Sequence[str] | None = None,
+        categories: Categories = NO_CATEGORIES,
     ) -> None:
         dtype = float_type(array.dtype)
         if dtype is None:
@@ -100,7 +102,7 @@ class ArrayTable(Table):
                 "x.reshape(1, -1) for one row"
             )
         n_rows, n_features = array.shape
-        super().__init__(n_rows, n_features, names, types, dtype)
+        super().__init__(n_rows, n_features, names, types, dtype, categories)
         self._array = array
         self._missing = missing
 
@@ -127,8 +129,13 @@ class ArrayTable(Table):
             )
         return list(out)
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        return as_floats(self._array[start:stop], self._missing, self.locator(start, 0))
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        part = self._array[start:stop]
+        if features is not None:
+            part = part.take(features, axis=1)
+        return as_floats(part, self._missing, self.locator(start, 0, features))
 
     def take(self, rows: np.ndarray) -> Table:
-        return ArrayTable(self._array[rows], self._missing, self.names, self.types)
+        return ArrayTable(
+            self._array[rows], self._missing, self.names, self.types, self.categories
+        )

@@ -27,13 +27,18 @@ def pandas_column(series: Any) -> Column | None:
     return None
 
 
-def pandas_table(data: Any, missing: float, names: Sequence[str] | None) -> FrameTable:
+def pandas_table(
+    data: Any,
+    missing: float,
+    names: Sequence[str] | None,
+    types: Sequence[str] | None = None,
+) -> FrameTable:
     """Return the table of a DataFrame."""
     found = (
         (_name(name), series.dtype, pandas_column(series))
         for name, series in data.items()
     )
-    return frame_table(found, len(data), missing, names)
+    return frame_table(found, len(data), missing, names, types)
 
 
 def _name(name: Any) -> str:

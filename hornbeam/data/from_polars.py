@@ -33,13 +33,18 @@ def polars_column(series: Any) -> Column | None:
     return None if dtype is None else PolarsColumn(series, dtype)
 
 
-def polars_table(data: Any, missing: float, names: Sequence[str] | None) -> FrameTable:
+def polars_table(
+    data: Any,
+    missing: float,
+    names: Sequence[str] | None,
+    types: Sequence[str] | None = None,
+) -> FrameTable:
     """Return the table of a DataFrame."""
     found = (
         (series.name, series.dtype, polars_column(series))
         for series in data.get_columns()
     )
-    return frame_table(found, data.height, missing, names)
+    return frame_table(found, data.height, missing, names, types)
 
 
 class PolarsColumn(Column):

@@ -26,7 +26,7 @@ class SparseTable(Table):
         matrix: Any,
         missing: float = np.nan,
         names: Sequence[str] | None = None,
-        types: list[str] | None = None,
+        types: Sequence[str] | None = None,
     ) -> None:
         dtype = float_type(matrix.dtype)
         if dtype is None:
@@ -66,7 +66,7 @@ class SparseTable(Table):
             columns.append(column)
         return columns
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
+    def _rows(self, start: int, stop: int, chosen: np.ndarray | None) -> np.ndarray:
         matrix = self._by_row
         out = np.full((stop - start, self.n_features), np.nan, self.dtype)
         cells = slice(matrix.indptr[start], matrix.indptr[stop])
@@ -74,7 +74,7 @@ class SparseTable(Table):
         rows = np.repeat(np.arange(stop - start), counts)
         features = matrix.indices[cells]
         out[rows, features] = self._floats(matrix.data[cells], start + rows, features)
-        return out
+        return out if chosen is None else out.take(chosen, axis=1)
 
     def _floats(
         self, values: np.ndarray, rows: np.ndarray, features: np.ndarray | int

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.errors import DataError
 
 __all__ = ["Schema", "check_names", "check_schema", "check_types", "column_label"]
@@ -15,6 +16,7 @@ FEATURE_TYPES = {
     "int": "a whole number",
     "q": "a quantity",
     "i": "true or false",
+    "c": "a category",
 }
 FORBIDDEN_IN_NAMES = "[]<"
 LISTED = 10
@@ -22,11 +24,15 @@ LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a table or of a model, as far as they are known."""
+    """The columns of a table or of a model, as far as they are known.
+
+    A column of type ``"c"`` that has no names among `categories` holds raw codes.
+    """
 
     n_features: int
     names: list[str] | None = None
     types: list[str] | None = None
+    categories: Categories = NO_CATEGORIES
 
 
 def column_label(names: Sequence[str] | None, feature: int) -> str:
@@ -74,11 +80,6 @@ def check_types(types: Sequence[str] | None, n_features: int) -> list[str] | Non
         return None
     types = _as_list(types, n_features, "feature_types")
     for feature, kind in enumerate(types):
-        if kind == "c":
-            raise DataError(
-                f"feature_types calls column {feature} categorical ('c'); Hornbeam "
-                "does not have categorical features yet: encode them as numbers"
-            )
         if kind not in FEATURE_TYPES:
             raise DataError(
                 f"feature_types has {kind!r} for column {feature}; "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hornbeam.data.categories import MAX_LEVELS, NO_CATEGORIES, Categories
 from hornbeam.data.floats import Locate, check_finite
-from hornbeam.data.schema import Schema, check_names, column_label
+from hornbeam.data.schema import Schema, check_names, check_types, column_label
 from hornbeam.errors import DataError
 
 __all__ = ["Table"]
@@ -17,6 +18,9 @@ __all__ = ["Table"]
 
 class Table(ABC):
     """A table of numbers by reference: nothing is read or copied before it is asked.
+
+    A categorical column is one of codes, 0, 1, 2, ..., which stand for its
+    `categories` in their order, or for themselves where it has none.
 
     Parameters
     ----------
@@ -28,15 +32,21 @@ class Table(ABC):
         XGBoost's words for their types, None if the container has one for all.
     dtype
         float32 if every column fits into it whole, else float64.
+    categories
+        The names of the categories.
     """
+
+    #: Whether the rows are read from a source anew each time.
+    is_stream: ClassVar[bool] = False
 
     def __init__(
         self,
         n_rows: int,
         n_features: int,
         names: Sequence[str] | None,
-        types: list[str] | None,
+        types: Sequence[str] | None,
         dtype: np.dtype[Any],
+        categories: Categories = NO_CATEGORIES,
     ) -> None:
         if n_features == 0:
             raise DataError(
@@ -46,13 +56,20 @@ class Table(ABC):
         self.n_rows = n_rows
         self.n_features = n_features
         self.names = check_names(names, n_features)
-        self.types = types
+        self.types = check_types(types, n_features)
         self.dtype = dtype
+        self.categories = categories
+        # Codes that the caller vouches for: looked at wherever they are read.
+        self._raw_codes = [
+            feature
+            for feature, kind in enumerate(self.types or ())
+            if kind == "c" and categories.of(feature) is None
+        ]
 
     @property
     def schema(self) -> Schema:
-        """The number, names and types of the columns."""
-        return Schema(self.n_features, self.names, self.types)
+        """The number, names, types and categories of the columns."""
+        return Schema(self.n_features, self.names, self.types, self.categories)
 
     def columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -69,20 +86,50 @@ class Table(ABC):
         columns = self._columns(start, stop, scratch)
         for feature, column in enumerate(columns, start):
             check_finite(column, self.label(feature))
+            if feature in self._raw_codes:
+                check_codes(column, self.locator(0, feature))
         return columns
 
     @abstractmethod
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
     ) -> list[np.ndarray]:
-        """Return what `columns` promises, infinite values and all."""
+        """Return what `columns` promises, unchecked."""
 
-    @abstractmethod
-    def rows(self, start: int, stop: int) -> np.ndarray:
+    def column(self, feature: int) -> np.ndarray:
+        """Return one column, as `columns` does."""
+        return self.columns(feature, feature + 1)[0]
+
+    def rows(
+        self, start: int, stop: int, features: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the rows start..stop-1 in C order and `dtype`, missing as NaN.
 
-        The array may be the container's own memory: read it, never write to it.
+        Only the columns `features`, in that order, if they are given. The array may
+        be the container's own memory: read it, never write to it.
         """
+        rows = self._rows(start, stop, features)
+        if self._raw_codes:
+            order = range(self.n_features) if features is None else features.tolist()
+            for place, feature in enumerate(order):
+                if feature in self._raw_codes:
+                    check_codes(rows[:, place], self.locator(start, feature))
+        return rows
+
+    @abstractmethod
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        """Return what `rows` promises, unchecked."""
+
+    def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
+        """Yield the rows from top to bottom, in as many tables as they come.
+
+        Only the columns `features`, in that order, if they are given.
+        """
+        yield self if features is None else self.select(features)
+
+    def select(self, features: Sequence[int]) -> Table:
+        """Return a table of these columns, in this order, over the same memory."""
+        return SelectedTable(self, features)
 
     @abstractmethod
     def take(self, rows: np.ndarray) -> Table:
@@ -92,11 +139,65 @@ class Table(ABC):
         """Return how a message calls the column."""
         return column_label(self.names, feature)
 
-    def locator(self, row: int, feature: int) -> Locate:
-        """Return the words for a cell of the block that begins at (row, feature)."""
+    def locator(
+        self, row: int, feature: int, features: np.ndarray | None = None
+    ) -> Locate:
+        """Return the words for a cell of the block that begins at (row, feature).
+
+        The block holds the columns `features` if they are given.
+        """
 
         def locate(index: tuple[int, ...]) -> str:
             column = feature + (index[1] if len(index) > 1 else 0)
+            if features is not None:
+                column = int(features[column])
             return f"row {row + index[0]} of {self.label(column)}"
 
         return locate
+
+
+class SelectedTable(Table):
+    """Some columns of a table, in an order of their own."""
+
+    def __init__(self, table: Table, features: Sequence[int]) -> None:
+        self._table = table
+        self._features = np.array(features, np.intp)
+        order = self._features.tolist()
+        super().__init__(
+            table.n_rows,
+            len(order),
+            None if table.names is None else [table.names[f] for f in order],
+            None if table.types is None else [table.types[f] for f in order],
+            table.dtype,
+            table.categories.select(order),
+        )
+
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        columns, used = [], 0
+        for feature in self._features[start:stop].tolist():
+            part = None if scratch is None else scratch[used:]
+            columns += self._table.columns(feature, feature + 1, part)
+            used += columns[-1].nbytes
+        return columns
+
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        chosen = self._features if features is None else self._features[features]
+        return self._table.rows(start, stop, chosen)
+
+    def take(self, rows: np.ndarray) -> Table:
+        return SelectedTable(self._table.take(rows), self._features.tolist())
+
+
+def check_codes(values: np.ndarray, locate: Locate) -> None:
+    """Raise a `DataError` that names the first value that is no category's code."""
+    with np.errstate(invalid="ignore"):
+        good = (values >= 0) & (values < MAX_LEVELS) & (values == np.floor(values))
+    bad = ~(good | np.isnan(values))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"{locate((row,))} holds {values[row]}, but a column of type 'c' holds "
+            f"codes of categories, whole numbers from 0 to {MAX_LEVELS - 1}"
+        )

@@ -183,10 +183,6 @@ ARGUMENTS = {
         {"feature_types": ["float", "num", "i"]},
         ["'num'", "column 1", "'float'"],
     ),
-    "categories": (
-        {"feature_types": ["c", "q", "q"]},
-        ["column 0", "not have categor"],
-    ),
     "missing text": ({"missing": "NA"}, ["missing", "'NA'"]),
     "missing a list": ({"missing": [1]}, ["missing", "[1]"]),
     "missing complex": ({"missing": 1j}, ["missing", "1j"]),
