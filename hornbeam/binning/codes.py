@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.cuts import ColumnCuts, Cuts, cut_column, integer_weights
-from hornbeam.data.floats import nearest
+from hornbeam.data.floats import Locate, nearest
+from hornbeam.errors import DataError
 from hornbeam.kernels.binning import bin_column, interleave
 from hornbeam.kernels.team import available_threads
 
@@ -45,12 +46,16 @@ class BinnedMatrix:
         (features,) bool: whether any cell of a feature is missing.
     is_float32
         Whether every value that was binned is exactly a float32.
+    is_categorical
+        (features,) bool: whether a feature's bins are categories. It then has a cut
+        1, 2, ... above each of them and the minimum 0, so that bin and value are one.
     """
 
     cuts: Cuts
     by_feature: Codes
     has_missing: npt.NDArray[np.bool_]
     is_float32: bool
+    is_categorical: npt.NDArray[np.bool_]
     _by_row: Codes | None = field(default=None, repr=False)
 
     @property
@@ -128,8 +133,11 @@ def bin_table(
         change the result.
     """
     fixed = integer_weights(weights)
+    types = table.types or [""] * table.n_features
 
     def cut(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
+        if types[feature] == "c":
+            return _cut_between_categories(table, feature, values)
         return cut_column(values, max_bin, fixed, scratch)
 
     return _bin(table, cut, max_bin, n_threads)
@@ -146,6 +154,20 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> BinnedMatrix:
     return _bin(table, known, int(cuts.bins.max()), n_threads)
 
 
+def _cut_between_categories(
+    table: Table, feature: int, values: npt.NDArray[Any]
+) -> ColumnCuts:
+    """Return a bin for each category: those with a name, else up to the last code."""
+    has_missing = bool(np.isnan(values).any())
+    categories = getattr(table, "categories", None)
+    names = None if categories is None else categories.of(feature)
+    if names is not None:
+        levels = len(names)
+    else:
+        levels = 0 if values.size == 0 else int(np.fmax.reduce(values, initial=-1)) + 1
+    return ColumnCuts.of_categories(levels, has_missing)
+
+
 def _bin(
     table: Table,
     cut: Callable[[int, npt.NDArray[Any], Bytes], ColumnCuts],
@@ -153,6 +175,7 @@ def _bin(
     n_threads: int,
 ) -> BinnedMatrix:
     """Cut and code the columns, a few at a time, each read once."""
+    is_categorical = _categorical(table)
     small = max_bin <= 256
     shape = (table.n_features, table.n_rows)
     codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
@@ -179,7 +202,10 @@ def _bin(
                 out = codes[f]
                 if small and column.upper.size + column.has_missing > 256:
                     out = large[f] = np.empty(table.n_rows, np.uint16)
-                _code(values, column, out)
+                if is_categorical[f]:
+                    _copy_codes(values, column, out, table.locator(0, f))
+                else:
+                    _code(values, column, out)
         finally:
             workspaces.put(workspace)
 
@@ -194,7 +220,15 @@ def _bin(
         codes,
         np.array([column.has_missing for column in done]),
         bool(are_float32.all()),
+        is_categorical,
     )
+
+
+def _categorical(table: Table) -> npt.NDArray[np.bool_]:
+    """Return which columns hold categories, (features,) bool."""
+    if table.types is None:
+        return np.zeros(table.n_features, np.bool_)
+    return np.array([kind == "c" for kind in table.types])
 
 
 def _is_float32(values: npt.NDArray[Any]) -> bool:
@@ -211,6 +245,23 @@ def _code(values: npt.NDArray[Any], column: ColumnCuts, out: Codes) -> None:
     cuts[1 : inner.size + 1] = nearest(inner, values.dtype)
     position = np.empty(1024, np.uint32)
     bin_column(values, cuts, depth, column.upper.size, position, out)
+
+
+def _copy_codes(
+    values: npt.NDArray[Any], column: ColumnCuts, out: Codes, locate: Locate
+) -> None:
+    """Write the codes of categories, which are the values themselves."""
+    levels = column.upper.size
+    beyond = values >= levels
+    if beyond.any():
+        row = int(beyond.argmax())
+        raise DataError(
+            f"{locate((row,))} holds the category code {int(values[row])}, but the "
+            f"data that made the bins had no code above {levels - 1}; give its "
+            "categories names (a frame of strings or of a category type), or replace "
+            "codes that training did not see by NaN"
+        )
+    np.copyto(out, np.where(np.isnan(values), levels, values), casting="unsafe")
 
 
 def _mapped_bytes(size: int) -> Bytes:

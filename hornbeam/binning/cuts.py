@@ -36,6 +36,11 @@ class ColumnCuts:
     minimum: float
     has_missing: bool
 
+    @classmethod
+    def of_categories(cls, levels: int, has_missing: bool) -> ColumnCuts:
+        """Return the cuts 1, 2, ... that give each category the bin of its code."""
+        return cls(np.arange(1.0, max(levels, 1) + 1), 0.0, has_missing)
+
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
@@ -94,6 +99,7 @@ def cut_column(
     max_bin: int,
     weights: Int64s | None,
     scratch: npt.NDArray[np.uint8] | None = None,
+    absent: int = 0,
 ) -> ColumnCuts:
     """Return the cuts of one column.
 
@@ -108,9 +114,11 @@ def cut_column(
         (rows,) from `integer_weights`, or None for equal ones.
     scratch
         Bytes for twice the values, or None.
+    absent
+        Further rows that miss the column and are not in `values`.
     """
     ordered, carried = sort_floats(values, weights, scratch)
-    has_missing = bool(np.isnan(ordered[-1]))
+    has_missing = absent > 0 or bool(np.isnan(ordered[-1:]).any())
     ranks = None
     if carried is not None:  # a row without weight is as good as none
         ordered, carried = ordered[carried > 0], carried[carried > 0]

@@ -8,6 +8,7 @@ import pytest
 
 from hornbeam.binning.codes import bin_table, bin_with_cuts
 from hornbeam.data.adapters import as_table
+from hornbeam.errors import DataError
 from hornbeam.kernels.jit import COMPILED
 
 TYPES = [np.float32, np.float64]
@@ -137,3 +138,40 @@ def test_decoded_values_are_float32_where_that_is_exact():
     assert bin_table(as_table(some_rows()), 16).dtype == np.float64
     integers = np.arange(30.0).reshape(-1, 1)
     assert bin_table(as_table(integers), 16).dtype == np.float32
+
+
+def coded(*columns):
+    """Return a table of which the last column holds codes of categories."""
+    table = as_table(np.column_stack(columns).astype(np.float32))
+    table.types = ["float"] * (table.n_features - 1) + ["c"]
+    return table
+
+
+@pytest.mark.parametrize("last", [3, 255, 256, 65_534])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_category_has_the_bin_of_its_code(last, missing):
+    codes = np.array([2, 0, np.nan if missing else 1, last, 2])
+    binned = bin_table(coded(np.arange(5), codes), 4)
+    assert binned.is_categorical.tolist() == [False, True]
+    assert binned.cuts.of(1).tolist() == list(range(1, last + 2))
+    assert binned.cuts.minimums[1] == 0
+    expected = np.where(np.isnan(codes), last + 1, codes)
+    np.testing.assert_array_equal(binned.by_feature[1], expected)
+    assert binned.has_missing.tolist() == [False, missing]
+    assert binned.by_feature.dtype == (np.uint8 if last < 255 else np.uint16) or (
+        last == 255 and not missing
+    )
+    np.testing.assert_array_equal(binned.decode(0, 5)[:, 1], codes)
+
+
+def test_categories_in_the_bins_of_another_table():
+    numbers = np.zeros(4)
+    binned = bin_table(coded(numbers, [0, 4, np.nan, 1]), 4)
+    again = bin_with_cuts(coded(numbers, [4, 3, 3, np.nan]), binned.cuts)
+    assert again.by_feature[1].tolist() == [4, 3, 3, 5]
+    assert again.is_categorical.tolist() == [False, True]
+    with pytest.raises(DataError, match=r"row 1 of column 1 holds .* 7, .* above 4"):
+        bin_with_cuts(coded(numbers, [0, 7, 0, 0]), binned.cuts)
+    with pytest.raises(DataError, match="no code above 0"):
+        nothing = bin_table(coded(numbers, [np.nan] * 4), 4)
+        bin_with_cuts(coded(numbers, [0, 0, 1, 0]), nothing.cuts)

@@ -207,3 +207,17 @@ def test_zeros_of_both_signs_are_equal():
     column = cut_column(np.array([-0.0, 0.0, 1.0, -1.0, 0.0, -0.0]), 16, None)
     assert inner_of(column) == [0.0, 1.0]
     assert not np.signbit(column.upper).any()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("known", [0, 1, 5, 60])
+def test_absent_rows_are_missing_ones(known, weighted):
+    rng = np.random.default_rng(known)
+    values = np.append(rng.normal(size=known), [np.nan] * 7)
+    weights = integer_weights(rng.random(known + 7)) if weighted else None
+    whole = cut_column(values, 8, weights)
+    part = cut_column(
+        values[:known], 8, None if weights is None else weights[:known], absent=7
+    )
+    assert part.upper.tobytes() == whole.upper.tobytes()
+    assert (part.minimum, part.has_missing) == (whole.minimum, True)
