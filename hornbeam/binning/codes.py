@@ -5,23 +5,22 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.cuts import ColumnCuts, Cuts, cut_column, integer_weights
 from hornbeam.data.floats import Locate, nearest
+from hornbeam.data.schema import Schema
+from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 from hornbeam.kernels.binning import bin_column, interleave
 from hornbeam.kernels.team import available_threads
 
-if TYPE_CHECKING:
-    from hornbeam.data.adapters import Table
-
-__all__ = ["BinnedMatrix", "bin_table", "bin_with_cuts"]
+__all__ = ["BinnedMatrix", "BinnedTable", "bin_table", "bin_with_cuts"]
 
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -97,19 +96,65 @@ class BinnedMatrix:
             self._by_row = by_row
         return self._by_row
 
-    def decode(self, start: int, stop: int) -> npt.NDArray[Any]:
+    def decode(
+        self, start: int, stop: int, features: npt.NDArray[Any] | None = None
+    ) -> npt.NDArray[Any]:
         """Return rows `start` to `stop` as one value of each cell's bin.
 
         That is the lower end of the bin, so that a decoded value lies on the same
-        side of every cut as the value it stands for; NaN where missing.
+        side of every cut as the value it stands for; NaN where missing. Only the
+        columns `features`, in that order, if they are given.
         """
-        out = np.empty((stop - start, self.n_features), self.dtype)
-        for f in range(self.n_features):
-            lower = np.concatenate(
-                [[self.cuts.minimums[f]], self.cuts.of(f)[:-1], [np.nan]]
-            )
-            out[:, f] = lower[self.by_feature[f, start:stop]]
+        order = range(self.n_features) if features is None else features.tolist()
+        out = np.empty((stop - start, len(order)), self.dtype)
+        for place, f in enumerate(order):
+            out[:, place] = self._lower_ends(f)[self.by_feature[f, start:stop]]
         return out
+
+    def decode_column(self, feature: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return one column as `decode` does, in a type that holds the values."""
+        return self._lower_ends(feature).astype(dtype)[self.by_feature[feature]]
+
+    def _lower_ends(self, feature: int) -> npt.NDArray[np.float64]:
+        """Return the lower end of each bin of a feature, and NaN for missing."""
+        minimum, cuts = self.cuts.minimums[feature], self.cuts.of(feature)
+        return np.concatenate([[minimum], cuts[:-1], [np.nan]])
+
+
+class BinnedTable(Table):
+    """The rows of a binned matrix, each cell as the value that stands for its bin.
+
+    Parameters
+    ----------
+    binned
+        The codes, which are held by reference.
+    schema
+        The names, types and categories of the columns.
+    """
+
+    def __init__(self, binned: BinnedMatrix, schema: Schema) -> None:
+        super().__init__(
+            binned.n_rows,
+            binned.n_features,
+            schema.names,
+            schema.types,
+            np.dtype(binned.dtype),
+            schema.categories,
+        )
+        self._binned = binned
+
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        return [self._binned.decode_column(f, self.dtype) for f in range(start, stop)]
+
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        return self._binned.decode(start, stop, features)
+
+    def take(self, rows: np.ndarray) -> Table:
+        codes = self._binned.by_feature[:, rows]
+        taken = replace(self._binned, by_feature=codes, _by_row=None)
+        return BinnedTable(taken, self.schema)
 
 
 def bin_table(
@@ -159,8 +204,7 @@ def _cut_between_categories(
 ) -> ColumnCuts:
     """Return a bin for each category: those with a name, else up to the last code."""
     has_missing = bool(np.isnan(values).any())
-    categories = getattr(table, "categories", None)
-    names = None if categories is None else categories.of(feature)
+    names = table.categories.of(feature)
     if names is not None:
         levels = len(names)
     else:

@@ -6,8 +6,9 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.binning.codes import bin_table, bin_with_cuts
+from hornbeam.binning.codes import BinnedTable, bin_table, bin_with_cuts
 from hornbeam.data.adapters import as_table
+from hornbeam.data.categories import Categories
 from hornbeam.errors import DataError
 from hornbeam.kernels.jit import COMPILED
 
@@ -142,9 +143,8 @@ def test_decoded_values_are_float32_where_that_is_exact():
 
 def coded(*columns):
     """Return a table of which the last column holds codes of categories."""
-    table = as_table(np.column_stack(columns).astype(np.float32))
-    table.types = ["float"] * (table.n_features - 1) + ["c"]
-    return table
+    types = ["float"] * (len(columns) - 1) + ["c"]
+    return as_table(np.column_stack(columns).astype(np.float32), types=types)
 
 
 @pytest.mark.parametrize("last", [3, 255, 256, 65_534])
@@ -175,3 +175,28 @@ def test_categories_in_the_bins_of_another_table():
     with pytest.raises(DataError, match="no code above 0"):
         nothing = bin_table(coded(numbers, [np.nan] * 4), 4)
         bin_with_cuts(coded(numbers, [0, 0, 1, 0]), nothing.cuts)
+
+
+def test_a_binned_table_has_the_decoded_rows():
+    data = some_rows(dtype=np.float32)[:, 1:4]
+    types = ["float", "float", "q"]
+    table = as_table(data, names=["a", "b", "c"], types=types)
+    binned = bin_table(table, 9)
+    decoded = BinnedTable(binned, table.schema)
+    assert decoded.schema == table.schema and decoded.dtype == np.float32
+    rows = binned.decode(0, 100)
+    np.testing.assert_array_equal(decoded.rows(10, 30), rows[10:30])
+    np.testing.assert_array_equal(
+        decoded.rows(10, 30, np.array([2, 0])), rows[10:30, [2, 0]]
+    )
+    np.testing.assert_array_equal(np.column_stack(decoded.columns(1, 3)), rows[:, 1:])
+    some = np.array([5, 5, 99, 0])
+    np.testing.assert_array_equal(decoded.take(some).rows(0, 4), rows[some])
+
+
+def test_categories_with_names_have_a_bin_each_whether_present_or_not():
+    table = coded([2, np.nan, 0])
+    table.categories = Categories([["z", "y", "x"]])
+    binned = bin_table(table, 256)
+    assert binned.by_feature.tolist() == [[2, 3, 0]]
+    assert binned.cuts.bins.tolist() == [3]
