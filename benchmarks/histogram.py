@@ -11,7 +11,11 @@ import numpy as np
 
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
 from hornbeam.kernels.histogram import build_histograms
-from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
+from hornbeam.kernels.layout import (
+    BYTE_CELLS,
+    COARSE_GRADIENT_BITS,
+    COARSE_HESSIAN_BITS,
+)
 from hornbeam.kernels.team import lease
 
 #: A node of one row in each of these.
@@ -32,10 +36,12 @@ def main() -> None:
     hessians = rng.integers(0, 1 << COARSE_HESSIAN_BITS, n_rows)
     packed = (gradients << 32) + hessians
     columns = np.arange(n_features, dtype=np.uint64)
-    stride = int(np.diff(offsets).max())
+    is_byte = codes.dtype.itemsize == 1
+    packed_cells = np.full(n_features, BYTE_CELLS) if is_byte else np.diff(offsets)
+    starts = (np.cumsum(packed_cells) - packed_cells).astype(np.uint64)
     wide = np.empty((2, 0), np.int64)
     for threads in arguments.threads:
-        scratch = np.zeros((threads, n_features * stride), np.int64)
+        scratch = np.zeros((threads, packed_cells.sum()), np.int64)
         histograms = np.zeros((threads, 2, int(offsets[-1])), np.int64)
         for thin in THINNING:
             # As after splits: some of the rows, in ascending order.
@@ -48,7 +54,7 @@ def main() -> None:
             tasks[:, 5] = n_features
             joins = np.array([[0, 1, threads, -1, 0, offsets[-1]]], np.int64)
             inputs = (tasks, joins, codes, columns, offsets, rows, packed, wide)
-            inputs += (scratch, stride, histograms)
+            inputs += (scratch, starts, histograms)
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, build_histograms, threads, *inputs

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of
-from hornbeam.kernels.layout import NODE_DTYPE, SPLIT_DTYPE
+from hornbeam.kernels.layout import FEATURE_DTYPE, NODE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.partition import partition_rows
 from hornbeam.kernels.plan import enter_splits, plan_partition
 from hornbeam.kernels.team import lease
@@ -24,7 +24,9 @@ def main() -> None:
     matrix = binned(arguments.rows, arguments.columns)
     n_rows = matrix.n_rows
     rng = np.random.default_rng(0)
-    bins = matrix.cuts.bins.astype(np.int64)
+    features = np.zeros(matrix.n_features, FEATURE_DTYPE)
+    features["column"] = np.arange(matrix.n_features)
+    features["bins"] = matrix.cuts.bins
     for threads in arguments.threads:
         for level in range(DEPTH):
             count = 1 << level
@@ -40,11 +42,13 @@ def main() -> None:
             splits["feature"] = rng.integers(0, matrix.n_features, count)
             splits["bin"] = rng.integers(BINS // 8, BINS * 7 // 8, count)
             tasks = np.empty((count + 5 * threads, 5), np.int64)
-            enter_splits(batch, splits, count + 2 * batch, bins, nodes)
+            no_sets = np.empty((nodes.size, 0), np.uint64)
+            left = count + 2 * batch
+            enter_splits(batch, splits, no_sets[:count], left, features, nodes, no_sets)
             n_tasks, members = plan_partition(batch, nodes, threads, tasks)
             tasks = tasks[:n_tasks]
             counts = np.empty(n_tasks, np.int64)
-            inputs = (tasks, nodes, matrix.by_feature, rows, counts)
+            inputs = (tasks, nodes, no_sets, matrix.by_feature, rows, counts)
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, partition_rows, members, *inputs

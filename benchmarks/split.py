@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, parse_arguments, seconds_of
-from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.split import find_splits
 from hornbeam.kernels.team import lease
 
@@ -26,7 +26,8 @@ def main() -> None:
     steps = np.array([2.0**-17, 2.0**-18])
     no_limits = np.empty((0, 0), np.uint8)
     columns = np.arange(n_features, dtype=np.uint64)
-    bins = np.full(n_features, BINS, np.int64)
+    features = np.zeros(n_features, FEATURE_DTYPE)
+    features["bins"] = BINS
     slots = np.arange(NODES)
     for what, missing in (("no missing", 0), ("missing in every feature", 1)):
         offsets = np.arange(n_features + 1) * (BINS + missing)
@@ -39,7 +40,8 @@ def main() -> None:
         for threads in arguments.threads:
             scratch = np.empty((threads, 4, BINS + 1))
             splits = np.zeros((NODES, 1), SPLIT_DTYPE)
-            where = (slots, histograms, columns, no_limits, offsets, bins)
+            features["cell"] = offsets[:-1]
+            where = (slots, histograms, offsets[:2], columns, no_limits, features)
             inputs = (*where, steps, rules, scratch, n_features, splits)
             with lease(threads) as team:
                 seconds = seconds_of(

@@ -13,7 +13,64 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Backend", "GradientSource", "Growth", "RowSample"]
+from hornbeam.kernels.layout import FEATURE_DTYPE
+
+__all__ = ["Backend", "DenseCodes", "GradientSource", "Growth", "RowSample"]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCodes:
+    """Bin numbers of all cells, in columns that may each hold several features.
+
+    A row has bin b of feature f where column ``column_of[f]`` has the code
+    ``low[f] + b``, b below ``bins[f]``; with any other code it misses the feature.
+
+    Attributes
+    ----------
+    by_feature, by_row
+        Codes of the same cells, (columns, rows) and (rows * columns,), uint8 or uint16.
+    bins
+        (features,) int64: bins of each feature.
+    offsets
+        (columns + 1,) int64: the first cell of each column in a histogram, which has
+        a cell for every code of the column.
+    is_categorical
+        (features,) bool: whether a bin is a category.
+    column_of, low
+        (features,) int64.
+    """
+
+    by_feature: NDArray[Any]
+    by_row: NDArray[Any]
+    bins: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    is_categorical: NDArray[np.bool_]
+    column_of: NDArray[np.int64]
+    low: NDArray[np.int64]
+
+    @classmethod
+    def of_own_columns(
+        cls,
+        by_feature: NDArray[Any],
+        by_row: NDArray[Any],
+        bins: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        is_categorical: NDArray[np.bool_] | None = None,
+    ) -> DenseCodes:
+        """Return codes where each feature has a column of its own."""
+        if is_categorical is None:
+            is_categorical = np.zeros(bins.size, bool)
+        columns, low = np.arange(bins.size), np.zeros(bins.size, np.int64)
+        return cls(by_feature, by_row, bins, offsets, is_categorical, columns, low)
+
+    @property
+    def feature_table(self) -> NDArray[Any]:
+        """The features as kernels take them, (features,) `FEATURE_DTYPE`."""
+        table = np.empty(self.bins.size, FEATURE_DTYPE)
+        table["column"], table["low"] = self.column_of, self.low
+        table["bins"], table["is_categorical"] = self.bins, self.is_categorical
+        table["cell"] = self.offsets[self.column_of] + self.low
+        return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +134,7 @@ class Backend(ABC):
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """Columns of the data."""
+        """Features of the data."""
 
     @abstractmethod
     def compute_gradients(self, objective: GradientSource) -> None:
@@ -94,19 +151,22 @@ class Backend(ABC):
         self,
         output: int,
         growth: Growth,
-        columns: NDArray[np.uint64],
+        features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
         """Put all rows, or a sample, into the root of a new tree for one output.
 
-        `columns` are the only features that the tree may split on, ascending.
+        `features` are the only ones that the tree may split on, ascending.
         """
 
     @abstractmethod
     def find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
-    ) -> NDArray[Any]:
-        """Return the best split of each node as (nodes,) `SPLIT_DTYPE`.
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        """Return the best split of each node as (nodes,) `SPLIT_DTYPE`, and the sets.
+
+        The sets, (nodes, words) uint64, hold the categories that go right where a
+        split is categorical; they have no words where no feature is categorical.
 
         `nodes` is the root alone or whole pairs of siblings. `allowed`, of shape
         (nodes, features), says which features each node may use; None: all.
@@ -114,7 +174,11 @@ class Backend(ABC):
 
     @abstractmethod
     def apply_splits(
-        self, nodes: NDArray[np.intp], splits: NDArray[Any], left: NDArray[np.intp]
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
     ) -> None:
         """Send the rows of each node to its children ``left`` and ``left + 1``."""
 

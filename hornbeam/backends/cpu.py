@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, GradientSource, Growth, RowSample
+from hornbeam.backends.base import (
+    Backend,
+    DenseCodes,
+    GradientSource,
+    Growth,
+    RowSample,
+)
 from hornbeam.errors import DataError
 from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.histogram import build_histograms
@@ -49,8 +55,8 @@ _LEAST_MEAN_STEPS = 64
 _OUTLIERS = 16
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
-#: Packed sums of one task: what fits in the second-level cache.
-_SCRATCH_BYTES = 1 << 19
+#: Packed cells of one task: what fits in the second-level cache.
+_SCRATCH_CELLS = 1 << 16
 #: Cells of one split task.
 _SPLIT_CELLS = 1 << 15
 #: A fixed-point value must stay below this for rounding by float64 to be exact.
@@ -72,12 +78,8 @@ class CpuBackend(Backend):
 
     Parameters
     ----------
-    by_feature, by_row
-        Codes of the same cells, (features, rows) and (rows * features,).
-    bins
-        (features,) int64: bins of each feature; the code of a missing cell.
-    offsets
-        (features + 1,) int64: first histogram cell of each feature.
+    codes
+        Bin numbers of all cells.
     labels, weights
         (rows,) float64; weights may be None.
     scores
@@ -90,10 +92,7 @@ class CpuBackend(Backend):
 
     def __init__(
         self,
-        by_feature: NDArray[Any],
-        by_row: NDArray[Any],
-        bins: NDArray[np.int64],
-        offsets: NDArray[np.int64],
+        codes: DenseCodes,
         labels: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
@@ -103,8 +102,10 @@ class CpuBackend(Backend):
     ) -> None:
         self._team: Team = take_team(threads)
         self._closed = False
-        self._by_feature, self._by_row = by_feature, by_row
-        self._bins, self._offsets = bins, offsets
+        self._by_feature, self._by_row = codes.by_feature, codes.by_row
+        self._offsets = codes.offsets
+        self._cells_of = np.diff(codes.offsets)
+        self._features = codes.feature_table
         self._labels, self._weights = labels, weights
         self.scores = scores
         outputs, rows = scores.shape
@@ -116,12 +117,15 @@ class CpuBackend(Backend):
         self._packed = np.empty(rows, np.int64)
         self._wide = np.empty((2, 0), np.int64)
         self._rows = np.empty((2, rows), np.uint32)
-        self._widest = int(np.diff(offsets).max())
-        is_byte = by_row.dtype.itemsize == 1
-        self._stride = BYTE_CELLS if is_byte else 1 << (self._widest - 1).bit_length()
         self._init_histograms(max_histograms)
+        self._widest = int(codes.bins.max())
         self._split_scratch = np.empty((self._team.size, 3, self._widest + 1))
+        categories = int(codes.bins.max(where=codes.is_categorical, initial=0))
+        self._set_words = -(-categories // 64)
         self._nodes = np.zeros(64, NODE_DTYPE)
+        # A code may go left that is no category: that of the missing.
+        words = -(-int(self._cells_of.max()) // 64) if categories > 0 else 0
+        self._lefts = np.empty((64, words), np.uint64)
         self._leaf_of = np.empty(rows, np.uint32)
         self._every_row = np.arange(rows, dtype=np.uint32)
 
@@ -137,18 +141,21 @@ class CpuBackend(Backend):
         self._histograms = np.zeros(
             (self._n_slots + self._n_slabs, 2, self._cells), np.int64
         )
-        columns = max(1, _SCRATCH_BYTES // (8 * self._stride))
-        self._columns_of_a_task = min(columns, self.n_features)
-        self._scratch = np.zeros(
-            (self._team.size, self._columns_of_a_task * self._stride), np.int64
-        )
+        # Bytes have as many cells each, so that kernels know where one is.
+        is_byte = self._by_row.dtype.itemsize == 1
+        self._packed_cells = self._cells_of.copy()
+        if is_byte:
+            self._packed_cells[:] = BYTE_CELLS
+        most_packed = max(_SCRATCH_CELLS, int(self._packed_cells.max()))
+        cells = min(most_packed, int(self._packed_cells.sum()))
+        self._scratch = np.zeros((self._team.size, cells), np.int64)
         self._slots_in_order = np.arange(self._n_slots)[::-1]
         self._free = np.empty(self._n_slots, np.int64)
         self._state = np.zeros(3, np.int64)
 
     @property
     def n_features(self) -> int:
-        return self._bins.size
+        return self._features.size
 
     def close(self) -> None:
         # A backend that is never closed lets go of its team. A lease would give the
@@ -180,12 +187,13 @@ class CpuBackend(Backend):
         self,
         output: int,
         growth: Growth,
-        columns: NDArray[np.uint64],
+        features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
         self._output = output
         self._rules = growth.rules
-        self._columns = columns
+        self._chosen = features
+        self._choose_columns()
         self._quantise()
         rows = self._n_rows
         if sample is None:
@@ -204,6 +212,24 @@ class CpuBackend(Backend):
         self._waiting = _NO_NODES
         self._free[:] = self._slots_in_order
         self._state[0] = self._n_slots
+
+    def _choose_columns(self) -> None:
+        """Take the columns of the tree's features, and say which task sums which."""
+        columns = np.unique(self._features["column"][self._chosen])
+        self._columns = columns.astype(np.uint64)
+        cells = self._packed_cells[columns]
+        ends = np.cumsum(cells)
+        blocks = [0]
+        while blocks[-1] < columns.size:
+            begin = blocks[-1]
+            most = int(ends[begin] - cells[begin]) + self._scratch.shape[1]
+            blocks.append(int(np.searchsorted(ends, most, side="right")))
+        self._blocks = np.array(blocks)
+        first = np.repeat(self._blocks[:-1], np.diff(self._blocks))
+        self._starts = (ends - cells - (ends - cells)[first]).astype(np.uint64)
+        # Any column counts each row once; the narrowest is added up soonest.
+        narrow = columns[self._cells_of[columns].argmin()]
+        self._totals = self._offsets[narrow : narrow + 2]
 
     def _draw(self, sample: RowSample) -> NDArray[np.uint8]:
         taken = np.empty(self._n_rows, np.uint8)
@@ -273,7 +299,7 @@ class CpuBackend(Backend):
 
     def find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
-    ) -> NDArray[Any]:
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         # A batch may need a slot for each node beside those of the nodes' parents.
         batch = self._n_slots // 3 & ~1
         if nodes.size <= batch:
@@ -282,44 +308,47 @@ class CpuBackend(Backend):
         for i in range(0, nodes.size, batch):
             mask = None if allowed is None else allowed[i : i + batch]
             parts.append(self._find_splits(nodes[i : i + batch], mask))
-        return np.concatenate(parts)
+        splits, sets = zip(*parts, strict=True)
+        return np.concatenate(splits), np.concatenate(sets)
 
     def _find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
-    ) -> NDArray[Any]:
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         self._move_rows()
         self._build_histograms(nodes)
-        columns = self._columns.size
+        features = self._chosen.size
         members = self._team.members_for(
-            _CELLS_PER_BIN * columns * self._widest * nodes.size
+            _CELLS_PER_BIN * features * self._widest * nodes.size
         )
-        block = columns
+        block = features
         if members > 1:
-            block = max(1, min(columns, _SPLIT_CELLS // self._widest))
-        splits = np.empty((nodes.size, -(-columns // block)), SPLIT_DTYPE)
+            block = max(1, min(features, _SPLIT_CELLS // self._widest))
+        parts = -(-features // block)
+        splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
+        sets = np.empty((nodes.size, parts, self._set_words), np.uint64)
         self._team.run(
             find_splits,
             members,
             self._nodes["slot"][nodes],
             self._histograms,
-            self._columns,
+            self._totals,
+            self._chosen,
             _NO_MASK if allowed is None else allowed,
-            self._offsets,
-            self._bins,
+            self._features,
             self._steps,
             self._rules,
             self._split_scratch,
             block,
             splits,
         )
-        if splits.shape[1] == 1:
-            return splits[:, 0]
+        if parts == 1:
+            return splits[:, 0], sets[:, 0]
         best = splits["gain"].argmax(axis=1)  # the first of equals: lowest feature
-        return splits[np.arange(nodes.size), best]
+        every = np.arange(nodes.size)
+        return splits[every, best], sets[every, best]
 
     def _build_histograms(self, nodes: NDArray[np.intp]) -> None:
-        columns = self._columns.size
-        blocks = -(-columns // self._columns_of_a_task)
+        blocks = self._blocks.size - 1
         tasks = np.empty(((nodes.size + self._n_slabs) * blocks, 6), np.int64)
         joins = np.empty((nodes.size * (self._cells // JOIN_CELLS + 1), 6), np.int64)
         members = plan_histograms(
@@ -328,8 +357,7 @@ class CpuBackend(Backend):
             self._free,
             self._state,
             self._team.size,
-            columns,
-            self._columns_of_a_task,
+            self._blocks,
             self._cells,
             self._n_slots,
             np.empty((nodes.size, 2), np.int64),
@@ -348,12 +376,16 @@ class CpuBackend(Backend):
             self._packed if self._coarse else self._packed[:0],
             self._wide,
             self._scratch,
-            self._stride,
+            self._starts,
             self._histograms,
         )
 
     def apply_splits(
-        self, nodes: NDArray[np.intp], splits: NDArray[Any], left: NDArray[np.intp]
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
     ) -> None:
         # Rows only move when splits of the children are looked for: the last level's
         # stay where they are.
@@ -363,8 +395,12 @@ class CpuBackend(Backend):
             more = np.zeros(max(last, 2 * self._nodes.size), NODE_DTYPE)
             more["slot"] = -1
             more[: self._nodes.size] = self._nodes
-            self._nodes = more
-        enter_splits(nodes, splits, left, self._bins, self._nodes)
+            lefts = np.empty((more.size, self._lefts.shape[1]), np.uint64)
+            lefts[: self._nodes.size] = self._lefts
+            self._nodes, self._lefts = more, lefts
+        enter_splits(
+            nodes, splits, sets, left, self._features, self._nodes, self._lefts
+        )
         self._waiting = nodes
 
     def _move_rows(self) -> None:
@@ -382,6 +418,7 @@ class CpuBackend(Backend):
             members,
             tasks,
             self._nodes,
+            self._lefts,
             self._by_feature,
             self._rows,
             counts,
@@ -404,6 +441,7 @@ class CpuBackend(Backend):
             members,
             tasks[:n_tasks],
             self._nodes,
+            self._lefts,
             self._by_feature,
             self._rows,
             self._leaf_of_node,
@@ -431,6 +469,7 @@ class CpuBackend(Backend):
                 self._left_out,
                 self._by_feature,
                 self._nodes,
+                self._lefts,
                 self._leaf_of_node,
                 self._leaf_of,
             )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.base import DenseCodes
 from hornbeam.backends.open import open_backend
 from hornbeam.boosting.prediction import Rows, add_layout
 from hornbeam.data.dmatrix import DMatrix
@@ -98,13 +99,15 @@ class TrainingSession(Session):
         labels = np.empty(0) if data.labels is None else data.labels
         self.backend = open_backend(
             parameters.device,
-            by_feature=binned.by_feature,
-            by_row=binned.by_row(parameters.nthread),
-            bins=binned.cuts.bins,
-            offsets=binned.offsets,
-            labels=labels,
-            weights=data.weights,
-            scores=np.ascontiguousarray(margins.T),
+            DenseCodes.of_own_columns(
+                binned.by_feature,
+                binned.by_row(parameters.nthread),
+                binned.cuts.bins,
+                binned.offsets,
+            ),
+            labels,
+            data.weights,
+            np.ascontiguousarray(margins.T),
             threads=parameters.nthread,
             max_histograms=parameters.max_cached_hist_node,
         )

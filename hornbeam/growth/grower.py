@@ -112,15 +112,13 @@ def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> _S
     level = np.zeros(1, np.intp)
     depth, leaves = 0, 1
     while level.size > 0 and not shape.deep_enough(depth):
-        splits = backend.find_splits(level, columns.allowed(level, depth))
-        chosen = shape.worthwhile(splits)
-        nodes, splits = level[chosen], splits[chosen]
-        nodes = nodes[: shape.leaves_left(leaves)]
-        if nodes.size == 0:
+        splits, sets = backend.find_splits(level, columns.allowed(level, depth))
+        chosen = np.flatnonzero(shape.worthwhile(splits))[: shape.leaves_left(leaves)]
+        if chosen.size == 0:
             break
-        splits = splits[: nodes.size]
+        nodes, splits, sets = level[chosen], splits[chosen], sets[chosen]
         left = sapling.split(nodes, splits)
-        backend.apply_splits(nodes, splits, left)
+        backend.apply_splits(nodes, splits, sets, left)
         leaves += nodes.size
         level = np.arange(left[0], left[-1] + 2)
         depth += 1
@@ -133,23 +131,23 @@ def _grow_best_first(
     sapling = _Sapling()
     leaves = 1
     #: Splits by falling gain; of equal ones that of the lower node first.
-    waiting: list[tuple[float, int, int, NDArray[Any]]] = []
+    waiting: list[tuple[float, int, int, NDArray[Any], NDArray[np.uint64]]] = []
 
     def consider(nodes: Nodes, depth: int) -> None:
         if shape.deep_enough(depth) or shape.leaves_left(leaves) <= 0:
             return
-        splits = backend.find_splits(nodes, columns.allowed(nodes, depth))
+        splits, sets = backend.find_splits(nodes, columns.allowed(nodes, depth))
         for i in np.flatnonzero(shape.worthwhile(splits)):
-            split = splits[i : i + 1]
-            item = (-float(split["gain"][0]), int(nodes[i]), depth, split)
-            heapq.heappush(waiting, item)
+            own = slice(i, i + 1)
+            order = -float(splits["gain"][i]), int(nodes[i])
+            heapq.heappush(waiting, (*order, depth, splits[own], sets[own]))
 
     consider(np.zeros(1, np.intp), 0)
     while waiting and shape.leaves_left(leaves) > 0:
-        _, node, depth, split = heapq.heappop(waiting)
+        _, node, depth, split, rights = heapq.heappop(waiting)
         nodes = np.array([node])
         left = sapling.split(nodes, split)
-        backend.apply_splits(nodes, split, left)
+        backend.apply_splits(nodes, split, rights, left)
         leaves += 1
         consider(np.array([left[0], left[0] + 1]), depth + 1)
     return sapling

@@ -1,8 +1,8 @@
-"""Sums of gradients and hessians for each bin of each feature of a node.
+"""Sums of gradients and hessians for each code of each column of a node.
 
 A histogram is two rows of int64, gradients and hessians, over the cells of all
-features, one feature after the other: its bins, then one cell for the missing if it
-has any. Integers make the sums exact in any order.
+columns, one column after the other: a cell for each of its codes, the last one for
+the missing if it has any. Integers make the sums exact in any order.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _AHEAD = 28
 _LOW_HALF = 0xFFFFFFFF
 
 
-def _step(codes, stride):
-    """Return `stride`, the distance between the cells of two features."""
-    return np.uint64(stride)
+def _start(codes, starts, j):
+    """Return ``starts[j]``, the first packed cell of column j."""
+    return starts[j]
 
 
-@overload(_step)
-def _overload_step(codes, stride):
+@overload(_start)
+def _overload_start(codes, starts, j):
     # Known when compiled it is a part of each address, which is a tenth faster.
     if codes.dtype == types.uint8:
-        return lambda codes, stride: np.uint64(BYTE_CELLS)
-    return lambda codes, stride: np.uint64(stride)
+        return lambda codes, starts, j: j * np.uint64(BYTE_CELLS)
+    return lambda codes, starts, j: starts[j]
 
 
 @inline
@@ -44,16 +44,15 @@ def _ask_for_row(codes, packed, row, width):
 
 
 @kernel
-def _add_packed(codes, columns, features, rows, begin, end, packed, stride, sums):
-    """Add the packed pairs of ``rows[begin:end]`` to `sums`, `stride` cells a feature.
+def _add_packed(codes, columns, all_columns, rows, begin, end, packed, starts, sums):
+    """Add the packed pairs of ``rows[begin:end]`` to `sums`.
 
     Four rows at a time: while one add waits for its cell, the others go on. Unsigned
     indices spare the check for negative ones.
     """
-    width = np.uint64(features)
-    step = _step(codes, stride)
+    width = np.uint64(all_columns)
     count = np.uint64(columns.size)
-    every = columns.size == features
+    every = columns.size == all_columns
     whole = begin + (end - begin) // 4 * 4
     # Rows one after the other, as at the root, are fetched ahead by the processor.
     scattered = np.int64(rows[end - 1]) - np.int64(rows[begin]) != end - begin - 1
@@ -76,38 +75,37 @@ def _add_packed(codes, columns, features, rows, begin, end, packed, stride, sums
         start_1 = row_1 * width
         start_2 = row_2 * width
         start_3 = row_3 * width
-        cell = np.uint64(0)
         if every:
             for f in range(count):
+                cell = _start(codes, starts, f)
                 sums[cell + np.uint64(codes[start_0 + f])] += value_0
                 sums[cell + np.uint64(codes[start_1 + f])] += value_1
                 sums[cell + np.uint64(codes[start_2 + f])] += value_2
                 sums[cell + np.uint64(codes[start_3 + f])] += value_3
-                cell += step
         else:
             for j in range(count):
+                cell = _start(codes, starts, j)
                 f = columns[j]
                 sums[cell + np.uint64(codes[start_0 + f])] += value_0
                 sums[cell + np.uint64(codes[start_1 + f])] += value_1
                 sums[cell + np.uint64(codes[start_2 + f])] += value_2
                 sums[cell + np.uint64(codes[start_3 + f])] += value_3
-                cell += step
     for i in range(whole, end):
         row = np.uint64(rows[i])
         value = packed[row]
-        cell = np.uint64(0)
         for j in range(count):
+            cell = _start(codes, starts, j)
             sums[cell + np.uint64(codes[row * width + columns[j]])] += value
-            cell += step
 
 
 @inline
-def _flush(columns, offsets, stride, sums, gradients, hessians):
+def _flush(columns, offsets, starts, sums, gradients, hessians):
     """Move the packed sums into the wide ones and leave zeros."""
     for j in range(columns.size):
         f = columns[j]
         begin, end = offsets[f], offsets[f + np.uint64(1)]
-        own = sums[j * stride : j * stride + end - begin]
+        start = np.int64(starts[j])
+        own = sums[start : start + end - begin]
         own_gradients = gradients[begin:end]
         own_hessians = hessians[begin:end]
         for b in range(own.size):
@@ -121,7 +119,7 @@ def _add_pairs(
     codes,
     columns,
     offsets,
-    features,
+    all_columns,
     rows,
     begin,
     end,
@@ -134,7 +132,7 @@ def _add_pairs(
 
     That is less to do for few rows, and the way of fine pairs, which do not pack.
     """
-    width = np.uint64(features)
+    width = np.uint64(all_columns)
     for i in range(begin, end):
         row = np.uint64(rows[i])
         prefetch(codes, np.uint64(rows[min(i + _AHEAD, end - 1)]) * width)
@@ -158,14 +156,14 @@ def build_histograms(
     sync,
     tasks,  # (tasks, 6) int64: slot, side, row begin and end, column begin and end
     joins,  # (joins, 6) int64: slot, first and last slab, parent's slot or -1, cells
-    codes,  # (rows * features,) uint8 or uint16, row-major
-    columns,  # (columns,) uint64: the features to count, ascending
-    offsets,  # (features + 1,) int64: first cell of each feature
+    codes,  # (rows * columns,) uint8 or uint16, row-major
+    columns,  # (chosen,) uint64: the columns to count, ascending
+    offsets,  # (columns + 1,) int64: first cell of each column
     rows,  # (2, rows) uint32: the rows of each node lie together, on one of two sides
     packed,  # (rows,) int64: coarse pairs; empty where the wide ones are used
     wide,  # (2, rows) int64: fine pairs; (2, 0) where the packed ones are used
-    scratch,  # (members, columns of a task * stride) int64, zeros in and out
-    stride,  # cells a feature in scratch: BYTE_CELLS, or any more for uint16 codes
+    scratch,  # (members, cells of a task) int64, zeros in and out
+    starts,  # (chosen,) uint64: where a task has each column in it; BYTE_CELLS a byte
     histograms,  # (slots, 2, cells) int64: where nodes and slabs are summed
 ):
     """Sum each task's rows into its slot; then add slabs up and take from parents.
@@ -175,7 +173,7 @@ def build_histograms(
     parent's histogram is known, the join also takes the node's from it: what is left
     there is the histogram of the node's sibling.
     """
-    features = offsets.size - 1
+    all_columns = offsets.size - 1
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
         slot, side, begin, end = (
@@ -185,19 +183,22 @@ def build_histograms(
             tasks[task, 3],
         )
         chosen = columns[tasks[task, 4] : tasks[task, 5]]
+        own_starts = starts[tasks[task, 4] : tasks[task, 5]]
         own_rows = rows[side]
         gradients = histograms[slot, 0]
         hessians = histograms[slot, 1]
+        first = last = np.int64(0)
         for j in range(chosen.size):
             first, last = offsets[chosen[j]], offsets[chosen[j] + np.uint64(1)]
             gradients[first:last] = 0
             hessians[first:last] = 0
-        if packed.size == 0 or end - begin < stride:
+        cells = np.int64(own_starts[chosen.size - 1]) + last - first
+        if packed.size == 0 or (end - begin) * chosen.size < cells:
             _add_pairs(
                 codes,
                 chosen,
                 offsets,
-                features,
+                all_columns,
                 own_rows,
                 begin,
                 end,
@@ -211,9 +212,17 @@ def build_histograms(
             for block in range(begin, end, BLOCK_ROWS):
                 stop = min(block + BLOCK_ROWS, end)
                 _add_packed(
-                    codes, chosen, features, own_rows, block, stop, packed, stride, sums
+                    codes,
+                    chosen,
+                    all_columns,
+                    own_rows,
+                    block,
+                    stop,
+                    packed,
+                    own_starts,
+                    sums,
                 )
-                _flush(chosen, offsets, stride, sums, gradients, hessians)
+                _flush(chosen, offsets, own_starts, sums, gradients, hessians)
         task = next_task(sync, 0)
     barrier(sync, members)
     task = next_task(sync, 1)

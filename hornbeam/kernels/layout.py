@@ -9,6 +9,7 @@ __all__ = [
     "BYTE_CELLS",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
+    "FEATURE_DTYPE",
     "JOIN_CELLS",
     "NODE_DTYPE",
     "SPLIT_DTYPE",
@@ -36,6 +37,18 @@ JOIN_CELLS = 1 << 14
 #: Rows of one task where a flat loop over rows is shared out among threads.
 TASK_ROWS = 1 << 14
 
+#: Where a feature is found. Features may share a column of codes: one whose rows have
+#: codes outside of ``low`` to ``low + bins`` misses the feature.
+FEATURE_DTYPE = np.dtype(
+    [
+        ("column", np.int64),  # of codes
+        ("low", np.int64),  # the code of its first bin
+        ("bins", np.int64),
+        ("cell", np.int64),  # of its first bin in a histogram
+        ("is_categorical", np.int64),
+    ]
+)
+
 #: The best split of a node. A gain of zero or less means that there is none.
 SPLIT_DTYPE = np.dtype(
     [
@@ -45,9 +58,11 @@ SPLIT_DTYPE = np.dtype(
         ("total_gradient", np.int64),
         ("total_hessian", np.int64),
         ("feature", np.int32),
-        ("bin", np.int32),  # the last bin that goes left; -1: only the missing do
+        # The last bin that goes left; -1: only the missing do. Of categories a set
+        # beside the split says which go right.
+        ("bin", np.int32),
         ("missing_left", np.int32),
-        ("padding", np.int32),
+        ("is_categorical", np.int32),
     ],
     align=True,
 )
@@ -61,8 +76,10 @@ NODE_DTYPE = np.dtype(
         ("parent", np.int64),
         ("slot", np.int64),  # of its histogram; -1 without one
         ("left", np.int64),  # the left child, the right one follows; -1 at leaves
-        ("feature", np.int64),
-        ("bin", np.int64),  # the last bin that goes left
-        ("missing", np.int64),  # the code of a missing cell that goes left, or -1
+        ("column", np.int64),  # of the codes that tell left from right
+        ("low", np.int64),  # codes from here on
+        ("count", np.int64),  # so many
+        ("inside_right", np.int64),  # go right, and all others left; or the reverse
+        ("is_categorical", np.int64),  # a set of codes goes left instead
     ]
 )

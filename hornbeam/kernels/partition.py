@@ -18,6 +18,20 @@ __all__ = [
 
 
 @inline
+def _ordered_left(code, low, count, inside_right):
+    """Return 1 if a row goes left by the range of codes ``low`` to ``low + count``."""
+    inside = np.uint64(np.int64(code) - low) < np.uint64(count)
+    return np.uint64(inside) ^ np.uint64(inside_right)
+
+
+@inline
+def _listed_left(code, lefts):
+    """Return 1 if a row goes left by the set of codes `lefts`."""
+    bit = np.uint64(code)
+    return (lefts[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1)
+
+
+@inline
 def _copy(source, target):
     """Copy as a loop: Numba takes a second to compile an assignment of slices."""
     for i in range(source.size):
@@ -31,7 +45,8 @@ def partition_rows(
     sync,
     tasks,  # (tasks, 5) int64: node, begin, end, the node's first and last task
     nodes,  # table of NODE_DTYPE
-    codes,  # (features, rows) uint8 or uint16, column-major
+    lefts,  # (nodes, words) uint64: codes that go left at splits by category
+    codes,  # (columns, rows) uint8 or uint16, column-major
     rows,  # (2, rows) uint32, in and out
     counts,  # (tasks,) int64, out: rows of the task that go left
 ):
@@ -53,19 +68,29 @@ def partition_rows(
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
         node = nodes[tasks[task, 0]]
-        column = codes[node["feature"]]
-        last_bin = np.int32(node["bin"])
-        missing = np.int32(node["missing"])
+        column = codes[node["column"]]
+        low = node["low"]
+        count = node["count"]
+        inside_right = node["inside_right"]
         source = rows[node["side"], tasks[task, 1] : tasks[task, 2]]
         target = rows[1 - node["side"], tasks[task, 1] : tasks[task, 2]]
         last = np.uint64(max(source.size, 1) - 1)
         left = np.uint64(0)
-        for i in range(np.uint64(source.size)):
-            row = source[i]
-            code = np.int32(column[np.uint64(row)])
-            target[left] = row
-            target[last - (i - left)] = row
-            left += np.uint64((code <= last_bin) | (code == missing))
+        if node["is_categorical"]:
+            own_lefts = lefts[tasks[task, 0]]
+            for i in range(np.uint64(source.size)):
+                row = source[i]
+                code = column[np.uint64(row)]
+                target[left] = row
+                target[last - (i - left)] = row
+                left += _listed_left(code, own_lefts)
+        else:
+            for i in range(np.uint64(source.size)):
+                row = source[i]
+                code = column[np.uint64(row)]
+                target[left] = row
+                target[last - (i - left)] = row
+                left += _ordered_left(code, low, count, inside_right)
         counts[task] = np.int64(left)
         task = next_task(sync, 0)
     barrier(sync, members)
@@ -97,7 +122,8 @@ def mark_leaves(
     sync,
     tasks,  # (tasks, 5) int64: node, its leaf or -1 if it is split, side, begin, end
     nodes,  # table of NODE_DTYPE
-    codes,  # (features, rows) uint8 or uint16, column-major
+    lefts,  # (nodes, words) uint64: codes that go left at splits by category
+    codes,  # (columns, rows) uint8 or uint16, column-major
     rows,  # (2, rows) uint32
     leaf_of_node,  # (nodes,) uint32
     leaf_of,  # (rows,) uint32, out
@@ -116,16 +142,23 @@ def mark_leaves(
                 leaf_of[np.uint64(own_rows[i])] = leaf
         else:
             node = nodes[tasks[task, 0]]
-            column = codes[node["feature"]]
-            last_bin = np.int32(node["bin"])
-            missing = np.int32(node["missing"])
+            column = codes[node["column"]]
+            low = node["low"]
+            count = node["count"]
+            inside_right = node["inside_right"]
             left = leaf_of_node[node["left"]]
             right = leaf_of_node[node["left"] + 1]
-            for i in range(own_rows.size):
-                row = np.uint64(own_rows[i])
-                code = np.int32(column[row])
-                goes_left = (code <= last_bin) | (code == missing)
-                leaf_of[row] = left if goes_left else right
+            if node["is_categorical"]:
+                own_lefts = lefts[tasks[task, 0]]
+                for i in range(own_rows.size):
+                    row = np.uint64(own_rows[i])
+                    goes_left = _listed_left(column[row], own_lefts)
+                    leaf_of[row] = left if goes_left else right
+            else:
+                for i in range(own_rows.size):
+                    row = np.uint64(own_rows[i])
+                    goes_left = _ordered_left(column[row], low, count, inside_right)
+                    leaf_of[row] = left if goes_left else right
         task = next_task(sync, 0)
 
 
@@ -184,8 +217,9 @@ def route_rows(
     members,
     sync,
     rows,  # (some,) uint32: rows that took no part in growing the tree
-    codes,  # (features, rows) uint8 or uint16, column-major
+    codes,  # (columns, rows) uint8 or uint16, column-major
     nodes,  # table of NODE_DTYPE
+    lefts,  # (nodes, words) uint64: codes that go left at splits by category
     leaf_of_node,  # (nodes,) uint32
     leaf_of,  # (all rows,) uint32, out
 ):
@@ -196,8 +230,13 @@ def route_rows(
             number = np.int64(0)
             while nodes[number]["left"] >= 0:
                 node = nodes[number]
-                code = np.int64(codes[node["feature"], np.uint64(row)])
-                goes_left = code <= node["bin"] or code == node["missing"]
-                number = node["left"] if goes_left else node["left"] + 1
+                code = codes[node["column"], np.uint64(row)]
+                if node["is_categorical"]:
+                    goes_left = _listed_left(code, lefts[number])
+                else:
+                    goes_left = _ordered_left(
+                        code, node["low"], node["count"], node["inside_right"]
+                    )
+                number = node["left"] + 1 - np.int64(goes_left)
             leaf_of[np.uint64(row)] = leaf_of_node[number]
         task = next_task(sync, 0)

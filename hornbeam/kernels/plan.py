@@ -5,6 +5,8 @@ Python would spend more time on these small lists than the kernels on small data
 
 from __future__ import annotations
 
+import numpy as np
+
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_CELLS, TASK_ROWS
 from hornbeam.kernels.sync import members_for
@@ -49,8 +51,7 @@ def plan_histograms(
     free,  # (slots,) int64: stack of free histogram slots
     state,  # (3,) int64: free slots, in and out; tasks and joins, out
     team_size,
-    columns,
-    columns_of_a_task,
+    blocks,  # (blocks + 1,) int64: where the columns of one task begin and end
     cells,  # of a histogram
     first_slab,  # slots from here on take parts of nodes that are shared out
     built,  # (nodes, 2) int64, scratch: node to build, slot to subtract it from
@@ -101,7 +102,7 @@ def plan_histograms(
         rows += nodes[node]["end"] - nodes[node]["begin"]
     state[0] = free_count
 
-    members = members_for(team_size, rows * columns)
+    members = members_for(team_size, rows * blocks[blocks.size - 1])
     chunk = _chunk(rows, members)
     join_cells = cells if members == 1 else JOIN_CELLS
     slab = first_slab
@@ -118,13 +119,13 @@ def plan_histograms(
             if part > begin:
                 target = slab
                 slab += 1
-            for column in range(0, columns, columns_of_a_task):
+            for block in range(blocks.size - 1):
                 tasks[n_tasks, 0] = target
                 tasks[n_tasks, 1] = nodes[node]["side"]
                 tasks[n_tasks, 2] = part
                 tasks[n_tasks, 3] = min(part + chunk, end)
-                tasks[n_tasks, 4] = column
-                tasks[n_tasks, 5] = min(column + columns_of_a_task, columns)
+                tasks[n_tasks, 4] = blocks[block]
+                tasks[n_tasks, 5] = blocks[block + 1]
                 n_tasks += 1
             part += chunk
         if slab > own_slab or built[i, 1] >= 0:
@@ -141,22 +142,48 @@ def plan_histograms(
     return members
 
 
+@inline
+def _list_lefts(rights, feature, missing_left, lefts):
+    """Write the codes that go left: other categories than `rights`, or the missing."""
+    one = np.uint64(1)
+    for word in range(lefts.size):
+        lefts[word] = ~np.uint64(0) if missing_left else np.uint64(0)
+    for category in range(feature["bins"]):
+        code = category + feature["low"]
+        right = (rights[category >> 6] >> np.uint64(category & 63)) & one
+        bit = one << np.uint64(code & 63)
+        if right:
+            lefts[code >> 6] &= ~bit
+        else:
+            lefts[code >> 6] |= bit
+
+
 @kernel
 def enter_splits(
     batch,  # (nodes,) int64: the nodes to split
     splits,  # (nodes,) SPLIT_DTYPE
+    sets,  # (nodes, words) uint64: the categories that go right
     left,  # (nodes,) int64: their left children
-    bins,  # (features,) int64: the code of a missing cell
+    features,  # table of FEATURE_DTYPE
     nodes,  # table of NODE_DTYPE, in and out
+    lefts,  # (table's nodes, words) uint64, out: codes that go left, of categories
 ):
     """Enter splits and children in the table; the rows stay with the parents."""
     for i in range(batch.size):
         node = nodes[batch[i]]
-        feature = splits[i]["feature"]
-        node["feature"] = feature
-        node["bin"] = splits[i]["bin"]
-        node["missing"] = bins[feature] if splits[i]["missing_left"] else -1
+        feature = features[splits[i]["feature"]]
+        missing_left = splits[i]["missing_left"]
+        is_categorical = splits[i]["is_categorical"]
+        bins_left = splits[i]["bin"] + 1
+        node["column"] = feature["column"]
+        node["is_categorical"] = is_categorical
+        node["inside_right"] = missing_left
+        # What is outside of the range goes where the missing go.
+        node["low"] = feature["low"] + (bins_left if missing_left else 0)
+        node["count"] = feature["bins"] - bins_left if missing_left else bins_left
         node["left"] = left[i]
+        if is_categorical:
+            _list_lefts(sets[i], feature, missing_left, lefts[batch[i]])
         for child in range(left[i], left[i] + 2):
             nodes[child]["parent"] = batch[i]
             nodes[child]["slot"] = -1

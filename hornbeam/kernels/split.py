@@ -54,10 +54,10 @@ def find_splits(
     sync,
     slots,  # (nodes,) int64: where each node's histogram is
     histograms,  # (slots, 2, cells) int64
-    columns,  # (columns,) uint64: the features to look at, ascending
+    totals,  # (2,) int64: from which to which cell each row is counted once
+    chosen,  # (chosen,) uint64: the features to look at, ascending
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
-    offsets,  # (features + 1,) int64: first cell of each feature
-    bins,  # (features,) int64: cells less the one for the missing
+    features,  # table of FEATURE_DTYPE
     steps,  # (2,) float64: value of one step of gradients and of hessians
     rules,  # (4,) float64: lambda, alpha, max_delta_step, min_child_weight
     scratch,  # (members, 3, most bins of a feature + 1) float64
@@ -85,7 +85,7 @@ def find_splits(
         hessians = histograms[slots[node], 1]
         total_g = np.int64(0)
         total_h = np.int64(0)
-        for c in range(offsets[columns[0]], offsets[columns[0] + np.uint64(1)]):
+        for c in range(totals[0], totals[1]):
             total_g += gradients[c]
             total_h += hessians[c]
         best_score = 0.0
@@ -94,12 +94,12 @@ def find_splits(
         best_missing_left = 0
         best_g = np.int64(0)
         best_h = np.int64(0)
-        for j in range(part * block, min((part + 1) * block, columns.size)):
-            feature = np.int64(columns[j])
+        for j in range(part * block, min((part + 1) * block, chosen.size)):
+            feature = np.int64(chosen[j])
             if allowed.size > 0 and allowed[node, feature] == 0:
                 continue
-            start = offsets[feature]
-            count = bins[feature]
+            start = features[feature]["cell"]
+            count = features[feature]["bins"]
             left_g = np.int64(0)
             left_h = np.int64(0)
             own_g = gradients[start : start + count]
@@ -142,6 +142,7 @@ def find_splits(
         split["feature"] = best_feature
         split["bin"] = best_bin
         split["missing_left"] = best_missing_left
+        split["is_categorical"] = 0
         split["left_gradient"] = best_g
         split["left_hessian"] = best_h
         split["gain"] = 0.0

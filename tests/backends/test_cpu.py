@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hornbeam.backends import cpu
-from hornbeam.backends.base import Growth, RowSample
+from hornbeam.backends.base import DenseCodes, Growth, RowSample
 from hornbeam.backends.cpu import CpuBackend
 from hornbeam.binning.codes import bin_table
 from hornbeam.data.adapters import as_table
@@ -44,11 +44,11 @@ class Training:
         data[rng.random(data.shape) < missing] = np.nan
         self.binned = bin_table(as_table(data), max_bin)
         self.bins, self.codes = self.binned.cuts.bins, self.binned.by_feature
+        codes = DenseCodes.of_own_columns(
+            self.codes, self.binned.by_row(), self.bins, self.binned.offsets
+        )
         self.backend = CpuBackend(
-            self.codes,
-            self.binned.by_row(),
-            self.bins,
-            self.binned.offsets,
+            codes,
             np.zeros(rows),
             weights,
             np.zeros((1, rows)),
@@ -231,7 +231,7 @@ def total_and_step(training):
     training.set_gradients()
     columns = np.arange(len(training.bins), dtype=np.uint64)
     training.backend.begin_tree(0, GROWTH, columns, None)
-    (split,) = training.backend.find_splits(np.zeros(1, np.intp), None)
+    (split,), _ = training.backend.find_splits(np.zeros(1, np.intp), None)
     (exact,) = training.backend.sum_leaves(np.zeros(1, np.intp))
     steps = int(split["total_gradient"])
     step = 2.0 ** round(np.log2(exact[0] / steps))
@@ -244,7 +244,7 @@ def test_negative_hessians_are_summed_exactly():
     training.set_gradients()
     columns = np.arange(2, dtype=np.uint64)
     training.backend.begin_tree(0, GROWTH, columns, None)
-    (split,) = training.backend.find_splits(np.zeros(1, np.intp), None)
+    (split,), _ = training.backend.find_splits(np.zeros(1, np.intp), None)
     (exact,) = training.backend.sum_leaves(np.zeros(1, np.intp))
     assert exact[1] == pytest.approx(training.h.sum(), rel=1e-12)
     for part, values in (("gradient", training.g), ("hessian", training.h)):

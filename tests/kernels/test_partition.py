@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from kernel_calls import MEMBERS, call, needs_compiler
 
-from hornbeam.kernels.layout import NODE_DTYPE, TASK_ROWS
+from hornbeam.kernels.layout import (
+    FEATURE_DTYPE,
+    NODE_DTYPE,
+    SPLIT_DTYPE,
+    TASK_ROWS,
+)
 from hornbeam.kernels.partition import (
     add_leaf_values,
     mark_leaves,
@@ -17,10 +22,42 @@ from hornbeam.kernels.partition import (
     route_rows,
     sum_leaves,
 )
-from hornbeam.kernels.plan import settle_children
+from hornbeam.kernels.plan import enter_splits, settle_children
 
 CODES = [np.uint8, np.uint16]
-BINS = [6, 3, 9]
+BINS = [6, 3, 9, 4, 5, 70]
+#: The last three features share a column, the last one is of categories.
+COLUMN_OF = [0, 1, 2, 3, 3, 3]
+LOW = [0, 0, 0, 1, 5, 10]
+FEATURES = np.zeros(6, FEATURE_DTYPE)
+FEATURES["column"], FEATURES["low"], FEATURES["bins"] = COLUMN_OF, LOW, BINS
+CODES_OF_A_COLUMN = [7, 4, 10, 80]
+#: The categories of the last feature that go right.
+RIGHT = [0, 3, 63, 64, 69]
+
+
+def goes_left(codes, row, feature, last_bin, missing_left):
+    """Return whether a row goes left, from the codes of all columns."""
+    code = int(codes[COLUMN_OF[feature], row]) - LOW[feature]
+    bins = BINS[feature]
+    code = code if 0 <= code < bins else bins
+    if feature == 5 and code < bins:
+        return code not in RIGHT
+    return naive.goes_left(code, last_bin, bins, missing_left)
+
+
+def enter(nodes, lefts, node, feature, last_bin, missing_left):
+    """Enter a split in the table of nodes."""
+    splits = np.zeros(1, SPLIT_DTYPE)
+    splits["feature"], splits["bin"] = feature, last_bin
+    splits["missing_left"], splits["is_categorical"] = missing_left, feature == 5
+    rights = np.zeros((1, 2), np.uint64)
+    for category in RIGHT:
+        rights[0, category // 64] |= np.uint64(1 << category % 64)
+    left = nodes["left"][[node]]
+    children = nodes[left[0] : left[0] + 2].copy()
+    enter_splits(np.array([node]), splits, rights, left, FEATURES, nodes, lefts)
+    nodes[left[0] : left[0] + 2] = children
 
 
 class Rows:
@@ -28,9 +65,12 @@ class Rows:
 
     def __init__(self, rows, code_type=np.uint8, seed=0):
         rng = np.random.default_rng(seed)
-        self.codes = np.array([rng.integers(0, n + 1, rows) for n in BINS], code_type)
+        codes = [rng.integers(0, n, rows) for n in CODES_OF_A_COLUMN]
+        self.codes = np.array(codes, code_type)
         self.rows = np.full((2, rows), rows, np.uint32)
         self.nodes = np.zeros(6, NODE_DTYPE)
+        self.lefts = np.zeros((6, 2), np.uint64)
+        self.splits = {}
         self.middle = rows // 3
         self.nodes["begin"][:2] = 0, self.middle
         self.nodes["end"][:2] = self.middle, rows
@@ -48,9 +88,8 @@ class Rows:
 
     def split(self, node, feature, last_bin, missing_left):
         """Enter a split."""
-        self.nodes[node]["feature"] = feature
-        self.nodes[node]["bin"] = last_bin
-        self.nodes[node]["missing"] = BINS[feature] if missing_left else -1
+        enter(self.nodes, self.lefts, node, feature, last_bin, missing_left)
+        self.splits[node] = feature, last_bin, missing_left
 
     def partition(self, cuts, members=1):
         """Split both nodes, each in tasks that end at its `cuts`."""
@@ -63,23 +102,18 @@ class Rows:
         tasks = np.array(tasks)
         counts = np.full(len(tasks), -9)
         call(
-            partition_rows, tasks, self.nodes, self.codes, self.rows, counts,
-            members=members,
+            partition_rows, tasks, self.nodes, self.lefts, self.codes, self.rows,
+            counts, members=members,
         )  # fmt: skip
         settle_children(tasks, counts, self.nodes)
 
     def check(self, node):
         """Assert that each child has the rows that the plain twin sends there."""
-        split = self.nodes[node]
-        feature = split["feature"]
-        missing_left = split["missing"] >= 0
         sides = {True: set(), False: set()}
         for row in self.before[node]:
-            code = self.codes[feature, row]
-            side = naive.goes_left(code, split["bin"], BINS[feature], missing_left)
-            sides[side].add(row)
+            sides[goes_left(self.codes, row, *self.splits[node])].add(row)
         for child, side in ((0, True), (1, False)):
-            rows = self.of(split["left"] + child)
+            rows = self.of(self.nodes["left"][node] + child)
             assert len(rows) == len(set(rows))
             assert set(rows) == sides[side]
 
@@ -97,6 +131,19 @@ def test_children_have_their_rows(cuts, last_bin, code_type, missing_left):
     rows.split(0, 0, last_bin, missing_left)
     rows.split(1, 2, last_bin + 2, not missing_left)
     rows.partition(cuts)
+    rows.check(0)
+    rows.check(1)
+
+
+@pytest.mark.parametrize("missing_left", [False, True])
+@pytest.mark.parametrize("code_type", CODES)
+@pytest.mark.parametrize("feature", [3, 4, 5])
+@pytest.mark.parametrize("last_bin", [-1, 1, 3])
+def test_features_that_share_a_column(last_bin, feature, code_type, missing_left):
+    rows = Rows(200, code_type)
+    rows.split(0, feature, last_bin, missing_left)
+    rows.split(1, 5, last_bin, not missing_left)
+    rows.partition(([20], []))
     rows.check(0)
     rows.check(1)
 
@@ -127,24 +174,24 @@ def test_partition_by_a_team(members):
 
 @pytest.mark.parametrize("members", MEMBERS)
 @pytest.mark.parametrize("missing_left", [False, True])
-def test_leaves_are_marked(missing_left, members):
+@pytest.mark.parametrize("feature", [0, 4, 5])
+def test_leaves_are_marked(feature, missing_left, members):
     """Node 0 is a leaf, node 1 is split but has kept its rows."""
     rows = Rows(90)
     middle = rows.middle
-    rows.split(1, 0, 2, missing_left)
-    rows.nodes["left"][1] = 4
+    rows.split(1, feature, 2, missing_left)
     leaf_of_node = np.array([7, 99, 99, 99, 3, 5], np.uint32)
     tasks = [[0, 7, 0, 0, 20], [0, 7, 0, 20, middle]]
     tasks += [[1, -1, 1, middle, 60], [1, -1, 1, 60, 90]]
     leaf_of = np.full(90, 99, np.uint32)
     call(
-        mark_leaves, np.array(tasks), rows.nodes, rows.codes, rows.rows, leaf_of_node,
-        leaf_of, members=members,
+        mark_leaves, np.array(tasks), rows.nodes, rows.lefts, rows.codes, rows.rows,
+        leaf_of_node, leaf_of, members=members,
     )  # fmt: skip
     assert (leaf_of[rows.of(0)] == 7).all()
     for row in rows.of(1):
-        goes_left = naive.goes_left(rows.codes[0, row], 2, BINS[0], missing_left)
-        assert leaf_of[row] == (3 if goes_left else 5)
+        side = goes_left(rows.codes, row, feature, 2, missing_left)
+        assert leaf_of[row] == (3 if side else 5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -183,24 +230,26 @@ def test_leaf_values_are_added(members):
 def test_rows_are_routed_to_their_leaves(code_type, members):
     n_rows = TASK_ROWS + 500 if members > 1 else 120
     rows = Rows(n_rows, code_type)
-    # Node 0 is split into 1 and 2, node 2 into 3 and 4, node 3 into 5 and 6.
-    nodes = np.zeros(7, NODE_DTYPE)
+    # Node 0 is split into 1 and 2, node 2 into 3 and 4, and so on.
+    nodes = np.zeros(9, NODE_DTYPE)
+    lefts = np.zeros((9, 2), np.uint64)
     nodes["left"] = -1
-    splits = {0: (0, 2, True, 1), 2: (2, 5, False, 3), 3: (1, -1, True, 5)}
-    for node, (feature, last_bin, missing_left, left) in splits.items():
-        nodes[node]["feature"], nodes[node]["bin"] = feature, last_bin
-        nodes[node]["missing"] = BINS[feature] if missing_left else -1
+    splits = {0: (0, 2, True, 1), 2: (5, 0, False, 3), 3: (4, -1, True, 5)}
+    splits[4] = (2, 5, False, 7)
+    for node, (*split, left) in splits.items():
         nodes[node]["left"] = left
-    leaf_of_node = np.array([9, 0, 9, 9, 1, 2, 3], np.uint32)
+        enter(nodes, lefts, node, *split)
+    leaf_of_node = np.array([9, 0, 9, 9, 9, 1, 2, 3, 4], np.uint32)
     some = np.arange(1, n_rows, 2, dtype=np.uint32)
     leaf_of = np.full(n_rows, 99, np.uint32)
-    call(route_rows, some, rows.codes, nodes, leaf_of_node, leaf_of, members=members)
+    call(
+        route_rows, some, rows.codes, nodes, lefts, leaf_of_node, leaf_of,
+        members=members,
+    )  # fmt: skip
     assert (leaf_of[::2] == 99).all()
     for row in some[:60].tolist() + some[-60:].tolist():
         node = 0
         while node in splits:
-            feature, last_bin, missing_left, left = splits[node]
-            code = rows.codes[feature, row]
-            side = naive.goes_left(code, last_bin, BINS[feature], missing_left)
-            node = left if side else left + 1
+            *split, left = splits[node]
+            node = left if goes_left(rows.codes, row, *split) else left + 1
         assert leaf_of[row] == leaf_of_node[node]

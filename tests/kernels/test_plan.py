@@ -9,6 +9,7 @@ from kernel_calls import needs_compiler
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import (
     BLOCK_ROWS,
+    FEATURE_DTYPE,
     JOIN_CELLS,
     NODE_DTYPE,
     SPLIT_DTYPE,
@@ -58,8 +59,9 @@ class HistogramPlan:
         state = np.array([len(free), 0, 0])
         tasks = np.full((300, 6), -9)
         joins = np.full((300, 6), -9)
+        blocks = np.array([*range(0, columns, block), columns])
         self.members = plan_histograms(
-            self.batch, nodes, self.free, state, team_size, columns, block, cells,
+            self.batch, nodes, self.free, state, team_size, blocks, cells,
             SLOTS, np.empty((len(batch), 2), np.int64), tasks, joins,
         )  # fmt: skip
         self.free = self.free[: state[0]].tolist()
@@ -189,15 +191,19 @@ def test_partition(team_size, sizes):
     splits["feature"] = 1, 0
     splits["bin"] = 4, -1
     splits["missing_left"] = 0, 1
-    enter_splits(batch, splits, left, np.array([30, 31]), nodes)
+    features = np.zeros(2, FEATURE_DTYPE)
+    features["column"], features["low"], features["bins"] = [5, 6], [0, 9], [30, 31]
+    no_sets = np.empty((7, 0), np.uint64)
+    enter_splits(batch, splits, no_sets[:2], left, features, nodes, no_sets)
     assert nodes["parent"][3:].tolist() == [1, 1, 2, 2]
     assert nodes["left"][3:].tolist() == nodes["slot"][3:].tolist() == [-1] * 4
     assert nodes["end"][3:].tolist() == [-1] * 4
     tasks = np.full((40, 5), -9)
     n_tasks, members = plan_partition(batch, nodes, team_size, tasks)
     assert members == (team_size if sizes is LARGE else 1)
-    for node, exact in ((1, (1, 4, -1, 3)), (2, (0, -1, 30, 5))):
-        fields = nodes[node][["feature", "bin", "missing", "left"]]
+    # Bins 0 to 4 of the second feature go left; of the first all 30 go right.
+    for node, exact in ((1, (6, 9, 5, 0, 3)), (2, (5, 0, 30, 1, 5))):
+        fields = nodes[node][["column", "low", "count", "inside_right", "left"]]
         assert fields.item() == exact
         own = [task for task in tasks[:n_tasks].tolist() if task[0] == node]
         assert own[0][1] == nodes["begin"][node] and own[-1][2] == nodes["end"][node]
@@ -206,6 +212,33 @@ def test_partition(team_size, sizes):
         assert {(t[3], t[4]) for t in own} == {(first, first + len(own))}
         assert members > 1 or len(own) == 1
         assert members == 1 or all(t[2] - t[1] >= BLOCK_ROWS for t in own[:-1])
+
+
+@pytest.mark.parametrize("missing_left", [0, 1])
+@pytest.mark.parametrize(("low", "bins"), [(0, 3), (1, 70), (60, 64)])
+def test_the_codes_of_a_categorical_split(low, bins, missing_left):
+    codes = low + bins + 5
+    rng = np.random.default_rng(bins)
+    goes_right = rng.random(bins) < 0.5
+    rights = np.zeros((1, 3), np.uint64)
+    for category in np.flatnonzero(goes_right).tolist():
+        rights[0, category // 64] |= np.uint64(1 << category % 64)
+    splits = np.zeros(1, SPLIT_DTYPE)
+    splits["is_categorical"], splits["missing_left"] = 1, missing_left
+    features = np.array([(4, low, bins, 0, 1)], FEATURE_DTYPE)
+    nodes = np.zeros(3, NODE_DTYPE)
+    lefts = np.zeros((3, -(-codes // 64)), np.uint64)
+    enter_splits(
+        np.zeros(1, np.int64), splits, rights, np.ones(1, np.int64), features, nodes,
+        lefts,
+    )  # fmt: skip
+    assert nodes[0][["column", "is_categorical", "left"]].item() == (4, 1, 1)
+    assert not lefts[1:].any()
+    for code in range(codes):
+        is_left = bool(int(lefts[0, code // 64]) >> code % 64 & 1)
+        is_category = low <= code < low + bins
+        expected = not goes_right[code - low] if is_category else bool(missing_left)
+        assert is_left == expected
 
 
 def test_children_lie_where_the_rows_went():

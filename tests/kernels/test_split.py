@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernel_calls import MEMBERS, call
 
-from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.split import find_splits
 
 STEPS = np.array([2.0**-10, 2.0**-12])
@@ -44,13 +44,15 @@ class Data:
             self.histograms.append(sums)
         self.histograms = np.array(self.histograms)
         self.columns = np.arange(len(codes))
+        self.total_of = -1  # which of the columns counts each row
 
     def find(self, rules, allowed=None, block=None, members=1):
         """Return the splits of all nodes, (nodes, tasks a node)."""
         nodes = len(self.histograms)
         block = self.columns.size if block is None else block
         splits = np.zeros((nodes, -(-self.columns.size // block)), SPLIT_DTYPE)
-        splits["padding"] = -9
+        features = np.zeros(self.bins.size, FEATURE_DTYPE)
+        features["bins"], features["cell"] = self.bins, self.offsets[:-1]
         mask = np.empty((0, 0), np.uint8) if allowed is None else allowed
         # In slots of another order.
         slots = np.arange(nodes)[::-1].copy()
@@ -58,10 +60,10 @@ class Data:
             find_splits,
             slots,
             np.ascontiguousarray(self.histograms[::-1]),
+            self.offsets[self.columns[self.total_of] :][:2],
             self.columns.astype(np.uint64),
             mask,
-            self.offsets,
-            self.bins,
+            features,
             STEPS,
             np.array(rules, np.float64),
             np.full((members, 3, self.bins.max() + 2), np.nan),
@@ -174,6 +176,7 @@ def test_where_no_row_of_the_node_misses_the_feature_none_goes_left():
     cells = data.histograms[0, :, 6].copy()
     data.histograms[0, :, 6] = 0
     data.histograms[0, :, 2] += cells
+    data.total_of = 0
     split = data.find(RULES["plain"])[0, 0]
     assert data.check(split, 0, RULES["plain"], [0])[2] == 0
 
