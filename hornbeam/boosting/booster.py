@@ -242,6 +242,7 @@ class Booster(ModelHolder):
                 raise DataError(
                     "the training data has no labels; pass them: DMatrix(data, label)"
                 )
+            _check_one_target(data)
             self.objective.check_labels(data.labels)
         # Rows that cannot be binned are found before they have changed the model.
         binned = data.binned(self.params.max_bin, self.params.nthread)
@@ -260,7 +261,7 @@ class Booster(ModelHolder):
         if estimate and model.boost_from_average:
             assert data.labels is not None
             model.base_score = self.objective.estimate_base_score(
-                data.labels, data.weights
+                data.labels, data.row_weights
             )
         model.double_scores = data.labels is not None and _needs_double(data.labels)
         if not model.double_scores:
@@ -307,6 +308,7 @@ class Booster(ModelHolder):
                     f"the data {name!r} in evals has no labels to measure against; "
                     "pass them: DMatrix(data, label)"
                 )
+            _check_one_target(data)
             given = _squeezed(margins.copy()) if feval and output_margin else None
             with lease(self.params.nthread) as team:
                 predictions = _squeezed(self.objective.transform(team, margins))
@@ -314,7 +316,7 @@ class Booster(ModelHolder):
                 if self.params.verbosity == 0:
                     warnings.simplefilter("ignore")
                 for metric in self._metrics:
-                    value = metric(predictions, data.labels, data.weights)
+                    value = metric(predictions, data.labels, data.row_weights)
                     items.append(f"{name}-{metric.name}:{value!r}")
             if feval is not None:
                 result = feval(predictions if given is None else given, data)
@@ -583,6 +585,14 @@ class Booster(ModelHolder):
     def __iter__(self) -> Iterator[Booster]:
         for number in range(self.model.n_rounds):
             yield self[number]
+
+
+def _check_one_target(data: DMatrix) -> None:
+    if data.n_targets > 1:
+        raise DataError(
+            f"the labels have {data.n_targets} columns; Hornbeam does not train "
+            "several targets together yet: train a model for each, with one label a row"
+        )
 
 
 def _needs_double(labels: NDArray[np.float64]) -> bool:

@@ -94,9 +94,10 @@ class TrainingSession(Session):
         self.cuts = binned.cuts
         self.n_trees = n_trees
         self._base_margin = data.base_margin
-        self._labels, self._weights = data.labels, data.weights
+        self._labels, self._weights = data.labels, data.row_weights
         self._made_for = _preparation(parameters)
-        labels = np.empty(0) if data.labels is None else data.labels
+        # Several targets are for an objective of the caller's, which has the matrix.
+        labels = data.labels if data.n_targets == 1 else None
         self.backend = open_backend(
             parameters.device,
             DenseCodes.of_own_columns(
@@ -105,8 +106,8 @@ class TrainingSession(Session):
                 binned.cuts.bins,
                 binned.offsets,
             ),
-            labels,
-            data.weights,
+            np.empty(0) if labels is None else labels,
+            data.row_weights,
             np.ascontiguousarray(margins.T),
             threads=parameters.nthread,
             max_histograms=parameters.max_cached_hist_node,
@@ -116,7 +117,7 @@ class TrainingSession(Session):
         """Whether neither the data nor what it is prepared by has been changed."""
         return (
             self._labels is data.labels
-            and self._weights is data.weights
+            and self._weights is data.row_weights
             and self.begins_at(data.base_margin)
             and self._made_for == _preparation(parameters)
         )

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.adapters import as_table
-from hornbeam.data.labels import as_base_margin, as_labels, as_weights
+from hornbeam.data.beside import Beside
+from hornbeam.data.categories import Categories
+from hornbeam.data.cells import as_csr, count_filled
+from hornbeam.data.info import Info
 from hornbeam.data.schema import Schema, check_names, check_schema, check_types
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
     from hornbeam.binning.codes import BinnedMatrix
 
-__all__ = ["DMatrix", "QuantileDMatrix"]
+__all__ = ["DMatrix", "DataSplitMode", "QuantileDMatrix"]
 
 Floats = npt.NDArray[np.float64]
 
-NOT_YET = ("group", "qid", "label_lower_bound", "label_upper_bound", "feature_weights")
-SETTABLE = ("label", "weight", "base_margin")
-# Rows read in one step where a whole matrix is walked through.
-STEP = 1 << 14
+SKETCHES = ("exact", "approximate")
 
 
-def _not_yet(what: str) -> NoReturn:
-    raise DataError(f"Hornbeam does not have {what} yet; leave it out")
+class DataSplitMode(IntEnum):
+    """What a worker of several holds; Hornbeam has only rows."""
+
+    ROW = 0
+    COL = 1
 
 
-class DMatrix:
+class DMatrix(Beside):
     """Features with their labels, weights and margins.
 
     The features are held by reference and never copied whole: do not change the
@@ -45,9 +50,9 @@ class DMatrix:
         NumPy array, list of rows, pandas or polars DataFrame, pyarrow Table or
         RecordBatch, or SciPy sparse matrix (its absent cells are missing).
     label
-        One number for each row.
+        One number for each row, or one for each row and target.
     weight
-        How much each row counts; not negative.
+        How much each row counts, or each group of rows; not negative.
     base_margin
         Where boosting starts from, for each row, or for each row and output.
     missing
@@ -60,12 +65,21 @@ class DMatrix:
         Their types (``"float"``, ``"int"``, ``"q"``, ``"i"``), by default the frame's.
     nthread
         Threads for binning; all cores if None or not positive.
-    group, qid, label_lower_bound, label_upper_bound, feature_weights
-        Not there yet: an error if given.
+    group
+        The number of rows in each group, in the order of the rows.
+    qid
+        The group of each row, instead of `group`: whole numbers that never fall.
+    label_lower_bound, label_upper_bound
+        Where the label of each row lies; the upper one may be infinite.
+    feature_weights
+        How likely each column is to be drawn where columns are sampled; not negative.
     enable_categorical
-        Whether to take categorical columns, which are not there yet either way.
+        Whether to take categorical columns; else they are an error.
     data_split_mode
         Only 0: the rows are split, not the columns.
+    sketch
+        ``"exact"`` cuts the columns at their exact quantiles; ``"approximate"`` is for
+        data that is slow to read again.
     """
 
     def __init__(
@@ -85,17 +99,21 @@ class DMatrix:
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
         feature_weights: Any = None,
-        enable_categorical: bool = False,
+        enable_categorical: bool = True,
         data_split_mode: int = 0,
+        sketch: str = "exact",
     ) -> None:
-        if data_split_mode != 0:
-            _not_yet(f"data_split_mode={data_split_mode!r} (a split by columns)")
-        table = as_table(data, missing, feature_names)
-        self._fill(
-            table,
-            check_types(feature_types, table.n_features) or table.types,
-            nthread,
+        if data_split_mode != DataSplitMode.ROW:
+            raise DataError(
+                f"data_split_mode={data_split_mode!r} (a split by columns) is not in "
+                "Hornbeam yet; leave it out"
+            )
+        if sketch not in SKETCHES:
+            raise DataError(f"sketch must be one of {SKETCHES}, not {sketch!r}")
+        table = as_table(
+            data, missing, feature_names, feature_types, enable_categorical
         )
+        self._fill(table, nthread, sketch)
         self.set_info(
             label=label,
             weight=weight,
@@ -107,33 +125,34 @@ class DMatrix:
             feature_weights=feature_weights,
         )
 
-    def _fill(
-        self, table: Table, feature_types: list[str] | None, nthread: int | None
-    ) -> None:
+    def _fill(self, table: Table, nthread: int | None, sketch: str) -> None:
         self.table: Table | None = table
         self.n_rows = table.n_rows
         self.n_features = table.n_features
         self.dtype = table.dtype
         self.nthread = Parameters.resolve({"nthread": nthread}).nthread
-        self.labels: Floats | None = None
-        self.weights: Floats | None = None
-        self.base_margin: Floats | None = None
+        self.sketch = sketch
+        self.info = Info(table.n_rows, table.n_features)
         self._names = table.names
-        self._types = feature_types
-        self._binned: dict[int, BinnedMatrix] = {}
+        self._types = table.types
+        self._categories = table.categories
+        # With the weights that the cuts follow.
+        self._binned: dict[int, tuple[Floats | None, BinnedMatrix]] = {}
 
     # For the learner
 
     @property
     def schema(self) -> Schema:
-        """The number, names and types of the columns."""
-        return Schema(self.n_features, self._names, self._types)
+        """The number, names, types and categories of the columns."""
+        return Schema(self.n_features, self._names, self._types, self._categories)
 
     def binned(self, max_bin: int, nthread: int = 0) -> BinnedMatrix:
         """Return the codes of the features, made on the first call and kept."""
-        if max_bin not in self._binned:
-            self._binned[max_bin] = self._bin(max_bin, nthread)
-        return self._binned[max_bin]
+        weights, codes = self._binned.get(max_bin, (None, None))
+        if codes is None or weights is not self.row_weights:
+            codes = self._bin(max_bin, nthread)
+            self._binned[max_bin] = self.row_weights, codes
+        return codes
 
     def _bin(self, max_bin: int, nthread: int) -> BinnedMatrix:
         # Here, because Numba comes with it: a matrix for prediction needs none of it.
@@ -141,7 +160,10 @@ class DMatrix:
 
         assert self.table is not None
         if "c" in (self._types or ()):
-            _not_yet("training on categorical features")
+            raise DataError(
+                "Hornbeam does not train on categorical features yet; encode them as "
+                "numbers"
+            )
         if self.n_rows == 0:
             raise DataError(
                 f"there are no rows to learn from (shape (0, {self.n_features})); "
@@ -150,7 +172,7 @@ class DMatrix:
         return bin_table(
             self.table,
             max_bin,
-            weights=self.weights,
+            weights=self.row_weights,
             n_threads=nthread,
         )
 
@@ -158,91 +180,6 @@ class DMatrix:
         """Return a block of rows, missing as NaN; read it, never write to it."""
         assert self.table is not None
         return self.table.rows(start, stop)
-
-    # Labels, weights and margins
-
-    def set_info(
-        self,
-        *,
-        label: Any = None,
-        weight: Any = None,
-        base_margin: Any = None,
-        group: Any = None,
-        qid: Any = None,
-        label_lower_bound: Any = None,
-        label_upper_bound: Any = None,
-        feature_names: Sequence[str] | None = None,
-        feature_types: Sequence[str] | None = None,
-        feature_weights: Any = None,
-    ) -> None:
-        """Set whatever is given; the arguments are those of the constructor."""
-        absent = (group, qid, label_lower_bound, label_upper_bound, feature_weights)
-        for name, value in zip(NOT_YET, absent, strict=True):
-            if value is not None:
-                _not_yet(name)
-        if label is not None:
-            self.set_label(label)
-        if weight is not None:
-            self.set_weight(weight)
-        if base_margin is not None:
-            self.set_base_margin(base_margin)
-        if feature_names is not None:
-            self.feature_names = list(feature_names)
-        if feature_types is not None:
-            self.feature_types = list(feature_types)
-
-    def set_label(self, label: Any) -> None:
-        """Set the labels, one number for each row."""
-        self.labels = as_labels(label, self.n_rows)
-
-    def set_weight(self, weight: Any) -> None:
-        """Set the weights, one number for each row; not negative."""
-        self.weights = as_weights(weight, self.n_rows)
-        if self.table is not None:
-            # Cuts follow the weights, so codes made with others are not these rows'.
-            self._binned.clear()
-
-    def set_base_margin(self, margin: Any) -> None:
-        """Set the margins, one for each row, or one for each row and output."""
-        self.base_margin = as_base_margin(margin, self.n_rows)
-
-    def set_float_info(self, field: str, data: Any) -> None:
-        """Set ``label``, ``weight`` or ``base_margin``."""
-        self._check_field(field)
-        self.set_info(**{field: data})
-
-    def get_float_info(self, field: str) -> Floats:
-        """Return a field that can be set, read-only; empty if it was not."""
-        self._check_field(field)
-        held = {
-            "label": self.labels,
-            "weight": self.weights,
-            "base_margin": self.base_margin,
-        }[field]
-        view = np.empty(0) if held is None else held.view()
-        view.flags.writeable = False
-        return view
-
-    @staticmethod
-    def _check_field(field: str) -> None:
-        if field in NOT_YET:
-            _not_yet(field)
-        if field not in SETTABLE:
-            raise DataError(
-                f"there is no field {field!r}; it is one of {', '.join(SETTABLE)}"
-            )
-
-    def get_label(self) -> Floats:
-        """Return the labels, read-only; empty if there are none."""
-        return self.get_float_info("label")
-
-    def get_weight(self) -> Floats:
-        """Return the weights, read-only; empty if there are none."""
-        return self.get_float_info("weight")
-
-    def get_base_margin(self) -> Floats:
-        """Return the margins, read-only; empty if there are none."""
-        return self.get_float_info("base_margin")
 
     # Features
 
@@ -266,6 +203,13 @@ class DMatrix:
     def feature_types(self, types: Sequence[str] | None) -> None:
         self._types = check_types(types, self.n_features)
 
+    def get_categories(self, export_to_arrow: bool = False) -> Categories:
+        """Return the names of the categories of each column.
+
+        `export_to_arrow` is taken for XGBoost's sake: they always can be.
+        """
+        return self._categories
+
     def num_row(self) -> int:
         """Return the number of rows."""
         return self.n_rows
@@ -276,29 +220,15 @@ class DMatrix:
 
     def num_nonmissing(self) -> int:
         """Return the number of cells that are not missing."""
-        return sum(int((block == block).sum()) for block in self._blocks())
+        return count_filled(self)
 
-    def _blocks(self) -> Iterator[np.ndarray]:
-        for start in range(0, self.n_rows, STEP):
-            yield self.rows(start, min(start + STEP, self.n_rows))
+    def data_split_mode(self) -> DataSplitMode:
+        """Return what is split among workers: the rows."""
+        return DataSplitMode.ROW
 
     def get_data(self) -> Any:
         """Return the features as a SciPy CSR matrix without the missing cells."""
-        sparse = require("scipy.sparse", "frames", "DMatrix.get_data")
-        present = [block == block for block in self._blocks()]
-        values = [
-            block[here] for block, here in zip(self._blocks(), present, strict=True)
-        ]
-        counts = [here.sum(axis=1) for here in present]
-        indices = [here.nonzero()[1] for here in present]
-        return sparse.csr_matrix(
-            (
-                np.concatenate([np.empty(0, self.dtype), *values]),
-                np.concatenate([np.empty(0, np.intp), *indices]),
-                np.concatenate([[0], *counts]).cumsum(),
-            ),
-            shape=(self.n_rows, self.n_features),
-        )
+        return as_csr(self)
 
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (pointers, values): for each column a lower bound and its cuts.
@@ -310,7 +240,7 @@ class DMatrix:
                 "this DMatrix has no cuts before it is trained on; "
                 "train with it, or make a QuantileDMatrix"
             )
-        cuts = next(iter(self._binned.values())).cuts
+        cuts = next(iter(self._binned.values()))[1].cuts
         values = np.insert(cuts.values, cuts.pointers[:-1], cuts.minimums)
         pointers = cuts.pointers + np.arange(len(cuts.pointers))
         return pointers.astype(np.uint64), values.astype(self.dtype)
@@ -323,21 +253,23 @@ class DMatrix:
         rindex
             Numbers of the rows.
         allow_groups
-            Of no effect while there are no groups.
+            Whether to take rows of a matrix that has groups. What is taken of a group
+            is a group, so its rows must stay together.
         """
         if self.table is None:
             raise DataError(
                 "a QuantileDMatrix no longer has the rows to slice; slice a DMatrix, "
                 "or the data before"
             )
+        if self.info.group_ptr is not None and not allow_groups:
+            raise DataError(
+                "this matrix has groups; pass allow_groups=True to take rows of groups"
+            )
         rows = self._row_numbers(rindex)
         part = DMatrix.__new__(DMatrix)
-        part._fill(self.table.take(rows), self._types, self.nthread)
-        part.set_info(
-            label=None if self.labels is None else self.labels[rows],
-            weight=None if self.weights is None else self.weights[rows],
-            base_margin=None if self.base_margin is None else self.base_margin[rows],
-        )
+        part._fill(self.table.take(rows), self.nthread, self.sketch)
+        part._types = self._types
+        part.info = self.info.take(rows)
         return part
 
     def _row_numbers(self, rindex: Any) -> npt.NDArray[np.intp]:
@@ -382,10 +314,10 @@ class QuantileDMatrix(DMatrix):
     ref
         The matrix whose cuts to use: for validation, that of the training.
     max_quantile_batches
-        Only for data in batches, which are not there yet.
+        Taken for XGBoost's sake: no more than one batch is held at a time.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-enable_categorical, data_split_mode
+enable_categorical, data_split_mode, sketch
         As for `DMatrix`.
     """
 
@@ -408,12 +340,16 @@ enable_categorical, data_split_mode
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
         feature_weights: Any = None,
-        enable_categorical: bool = False,
+        enable_categorical: bool = True,
         max_quantile_batches: int | None = None,
         data_split_mode: int = 0,
+        sketch: str = "exact",
     ) -> None:
-        if max_quantile_batches is not None:
-            _not_yet("max_quantile_batches (data in batches)")
+        _check_batches(max_quantile_batches)
+        if ref is not None and not isinstance(ref, DMatrix):
+            raise DataError(
+                f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}"
+            )
         super().__init__(
             data,
             label,
@@ -431,24 +367,27 @@ enable_categorical, data_split_mode
             feature_weights=feature_weights,
             enable_categorical=enable_categorical,
             data_split_mode=data_split_mode,
+            sketch=sketch,
         )
+        self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
             codes = self._bin(self.max_bin, self.nthread)
         else:
             self.max_bin, codes = self._bin_like(ref, max_bin)
         self._codes = codes
-        self._binned[self.max_bin] = codes
+        self._binned[self.max_bin] = self.row_weights, codes
         self.dtype = np.dtype(codes.dtype)
         self.table = None
+
+    @property
+    def ref(self) -> DMatrix | None:
+        """The matrix whose cuts were used, as long as it lives."""
+        return None if self._ref is None else self._ref()
 
     def _bin_like(self, ref: DMatrix, max_bin: int | None) -> tuple[int, BinnedMatrix]:
         from hornbeam.binning.codes import bin_with_cuts
 
-        if not isinstance(ref, DMatrix):
-            raise DataError(
-                f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}"
-            )
         check_schema(ref.schema, self.schema, unnamed_allowed=True)
         if max_bin is None and isinstance(ref, QuantileDMatrix):
             max_bin = ref.max_bin
@@ -471,3 +410,11 @@ enable_categorical, data_split_mode
         """Return a block of rows, each cell as the value that stands for its bin."""
         rows: np.ndarray = self._codes.decode(start, stop)
         return rows
+
+
+def _check_batches(count: int | None) -> None:
+    whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
+    if count is not None and not (whole and count > 0):
+        raise DataError(
+            f"max_quantile_batches must be a whole number above 0, not {count!r}"
+        )

@@ -1,8 +1,9 @@
-"""What goes with the rows beside the features: labels, weights and margins."""
+"""What one field beside the features may hold, and how it is read."""
 
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,76 +14,189 @@ from hornbeam.data.floats import float_type, write_floats
 from hornbeam.data.from_numpy import as_array
 from hornbeam.errors import DataError
 
-__all__ = ["as_base_margin", "as_labels", "as_weights"]
-
-MENDS = {
-    "label": "; encode classes as 0, 1, 2, ... or use HornbeamClassifier, which takes "
-    "labels of any kind"
-}
+__all__ = ["FIELDS", "Field", "as_base_margin", "read_field", "read_whole"]
 
 Floats = npt.NDArray[np.float64]
 
 
-def as_labels(data: Any, n_rows: int) -> Floats:
-    """Return a copy of the labels, one float64 for each row."""
-    labels = _read(data, "label")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim > 1:
-        raise DataError(
-            f"label has shape {labels.shape}; Hornbeam does not train several targets "
-            "together yet: pass one label for each row"
-        )
-    return _checked(labels, n_rows, "label")
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of numbers beside the features.
+
+    Attributes
+    ----------
+    name
+        XGBoost's name of it.
+    each
+        What has a number: a "row", or a "column".
+    wide
+        What may have several numbers of its own, each in a column; none if empty.
+    negative, infinite
+        Whether a number may be below zero, and whether it may be +inf.
+    idle
+        What is wrong if all are zero; they may be, if empty.
+    mend
+        What to do about values that are no numbers.
+    """
+
+    name: str
+    each: str = "row"
+    wide: str = ""
+    negative: bool = True
+    infinite: bool = False
+    idle: str = ""
+    mend: str = ""
 
 
-def as_weights(data: Any, n_rows: int) -> Floats:
-    """Return a copy of the weights, one float64 for each row."""
-    weights = _read(data, "weight")
-    if weights.ndim == 2 and weights.shape[1] == 1:
-        weights = weights[:, 0]
-    if weights.ndim > 1:
-        raise DataError(
-            f"weight has shape {weights.shape}; pass one weight for each row"
-        )
-    weights = _checked(weights, n_rows, "weight")
-    negative = weights < 0
-    if negative.any():
-        row = int(negative.argmax())
-        raise DataError(
-            f"weight is {weights[row]} in row {row}; weights must not be negative"
-        )
-    if n_rows and not weights.any():
-        raise DataError("every weight is zero; at least one row must count")
-    return weights
+FIELDS = {
+    field.name: field
+    for field in (
+        Field(
+            "label",
+            wide="target",
+            mend="; encode classes as 0, 1, 2, ... or use HornbeamClassifier, which "
+            "takes labels of any kind",
+        ),
+        Field("weight", negative=False, idle="at least one row must count"),
+        Field("base_margin", wide="output"),
+        Field("label_lower_bound"),
+        Field("label_upper_bound", infinite=True),
+        Field(
+            "feature_weights",
+            each="column",
+            negative=False,
+            idle="at least one column must be there to be drawn",
+        ),
+    )
+}
 
 
 def as_base_margin(data: Any, n_rows: int) -> Floats:
     """Return a copy of the margins, float64 of shape (n_rows,) or (n_rows, outputs)."""
-    margins = _read(data, "base_margin")
-    if margins.ndim > 2:
+    return read_field(FIELDS["base_margin"], data, n_rows)
+
+
+def read_field(
+    field: Field, data: Any, count: int, groups: int | None = None
+) -> Floats:
+    """Return a copy of a field's numbers, checked, as float64 in C order.
+
+    Parameters
+    ----------
+    field
+        Which one.
+    data
+        Array, list, Series, Arrow array or frame of one column; of more where the
+        field may be wide.
+    count
+        How many rows or columns there are.
+    groups
+        How many groups may have a number each instead, None if they may not.
+    """
+    values = _read(data, field)
+    if values.ndim == 2 and values.shape[1] == 1 and field.name != "base_margin":
+        values = values[:, 0]
+    if values.ndim > (2 if field.wide else 1):
+        more = f", or one for each {field.each} and {field.wide}" if field.wide else ""
         raise DataError(
-            f"base_margin has shape {margins.shape}; "
-            "pass one value for each row, or one for each row and output"
+            f"{field.name} has shape {values.shape}; pass one number for each "
+            f"{field.each}{more}"
         )
-    return _checked(margins, n_rows, "base_margin")
+    if values.ndim == 0 or len(values) not in (count, groups):
+        _raise_length(field, values, count, groups)
+    each = field.each if len(values) == count else "group"
+    _check_domain(field, values, each)
+    return values
 
 
-def _read(data: Any, what: str) -> Floats:
-    """Return the numbers of any container in a new float64 array, null as NaN."""
-    try:
-        array, nulls = _values(data)
-    except DataError as error:
+def _raise_length(field: Field, values: Floats, count: int, groups: int | None) -> None:
+    given = "one value" if values.ndim == 0 else f"{len(values)} values"
+    if field.each == "column":
         raise DataError(
-            f"{what} must be numbers: {error}{MENDS.get(what, '')}"
-        ) from None
+            f"{field.name} has {given} for {count} columns; pass one for each column"
+        )
+    if groups is None:
+        hint = ""
+        if field.name == "weight":
+            hint = " (one for each group of rows needs group or qid first)"
+        raise DataError(
+            f"{field.name} has {given} for {count} rows of features; "
+            f"pass one for each row{hint}"
+        )
+    raise DataError(
+        f"{field.name} has {given} for {count} rows of features in {groups} groups; "
+        "pass one for each row, or one for each group"
+    )
+
+
+def _check_domain(field: Field, values: Floats, each: str) -> None:
+    good = np.isfinite(values)
+    if field.infinite:
+        good |= values == np.inf
+    bad = ~(good if good.ndim == 1 else good.all(axis=1))
+    if bad.any():
+        i = int(bad.argmax())
+        finite = "finite " if not field.infinite else ""
+        mend = (
+            f"drop the rows without a {finite}{field.name}, or mend them"
+            if each == "row"
+            else f"give each {each} a {finite}number"
+        )
+        raise DataError(
+            f"{field.name} is {values[i]} in {each} {i} (so in {np.count_nonzero(bad)} "
+            f"of {len(values)} {each}s); {mend}"
+        )
+    if not field.negative and (values < 0).any():
+        i = int((values < 0).argmax())
+        raise DataError(
+            f"{field.name} is {values[i]} in {each} {i}; weights must not be negative"
+        )
+    if field.idle and values.size and not values.any():
+        raise DataError(f"every {field.name} is zero; {field.idle}")
+
+
+def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
+    """Return whole numbers, 1-d, in an integer type that holds all of them."""
+    array, nulls = _values_or_error(data, what, "")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array, nulls = array[:, 0], None if nulls is None else nulls[:, 0]
+    if array.ndim != 1:
+        raise DataError(f"{what} has shape {array.shape}; pass whole numbers in a row")
+    if nulls is not None and nulls.any():
+        raise DataError(f"{what} is missing at position {int(nulls.argmax())}")
+    if array.dtype.kind == "u":
+        return array.astype(np.uint64)
+    if array.dtype.kind in "ib" or not array.size:
+        return array.astype(np.int64)
+    whole = array == np.floor(array)
+    whole &= np.abs(array) < 2.0**53
+    if not whole.all():
+        i = int((~whole).argmax())
+        raise DataError(
+            f"{what} is {array[i]} at position {i}; {what} must be whole numbers"
+        )
+    return array.astype(np.int64)
+
+
+def _read(data: Any, field: Field) -> Floats:
+    """Return the numbers of any container in a new float64 array, null as NaN."""
+    array, nulls = _values_or_error(data, field.name, field.mend)
 
     def locate(index: tuple[int, ...]) -> str:
-        return f"row {index[0]} of {what}"
+        return f"{field.each} {index[0]} of {field.name}"
 
     out = np.empty(array.shape)
     write_floats(array, out, np.nan, locate, nulls)
     return out
+
+
+def _values_or_error(
+    data: Any, what: str, mend: str
+) -> tuple[np.ndarray, np.ndarray | None]:
+    try:
+        return _values(data)
+    except DataError as error:
+        raise DataError(f"{what} must be numbers: {error}{mend}") from None
 
 
 def _values(data: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -99,21 +213,3 @@ def _values(data: Any) -> tuple[np.ndarray, np.ndarray | None]:
     if float_type(array.dtype) is None:
         raise DataError(f"values of type {array.dtype} cannot be read as such")
     return array, None
-
-
-def _checked(values: Floats, n_rows: int, what: str) -> Floats:
-    """Return the values in C order, or raise unless there are `n_rows` finite ones."""
-    if values.ndim == 0 or len(values) != n_rows:
-        given = "one value" if values.ndim == 0 else f"{len(values)} values"
-        raise DataError(
-            f"{what} has {given} for {n_rows} rows of features; pass one for each row"
-        )
-    cells = np.isfinite(values)
-    bad = ~(cells if cells.ndim == 1 else cells.all(axis=1))
-    if bad.any():
-        row = int(bad.argmax())
-        raise DataError(
-            f"{what} is {values[row]} in row {row} (so in {np.count_nonzero(bad)} of "
-            f"{n_rows} rows); drop the rows without a finite {what}, or mend them"
-        )
-    return np.ascontiguousarray(values)

@@ -156,7 +156,7 @@ ARGUMENTS = {
         ["label must be numbers", "datetime64[D]"],
     ),
     "label a word": ({"label": "target"}, ["label must be numbers", "str"]),
-    "label of two columns": ({"label": np.ones((4, 2))}, ["(4, 2)", "targets"]),
+    "label 3-d": ({"label": np.ones((4, 2, 1))}, ["(4, 2, 1)", "row and target"]),
     "label a huge integer": (
         {"label": [1, 2, 2**60, 3]},
         [str(2**60), "row 2 of label", "2**53"],
@@ -186,11 +186,67 @@ ARGUMENTS = {
     "missing text": ({"missing": "NA"}, ["missing", "'NA'"]),
     "missing a list": ({"missing": [1]}, ["missing", "[1]"]),
     "missing complex": ({"missing": 1j}, ["missing", "1j"]),
-    "group": ({"group": [4]}, ["does not have group yet"]),
-    "qid": ({"qid": [0, 0, 1, 1]}, ["does not have qid yet"]),
-    "lower": ({"label_lower_bound": [0] * 4}, ["label_lower_bound yet"]),
-    "upper": ({"label_upper_bound": [0] * 4}, ["label_upper_bound yet"]),
-    "feature weights": ({"feature_weights": [1] * 3}, ["feature_weights yet"]),
+    "group sizes": (
+        {"group": [1, 2]},
+        ["sizes in group add up to 3", "there are 4 rows"],
+    ),
+    "group negative": ({"group": [5, -1]}, ["group is -1 at position 1"]),
+    "group of text": ({"group": ["a"]}, ["group must be numbers"]),
+    "group of halves": ({"group": [2.0, 1.5, 0.5]}, ["group is 1.5 at position 1"]),
+    "group of two columns": ({"group": np.ones((2, 2), int)}, ["group", "(2, 2)"]),
+    "qid unsorted": (
+        {"qid": [1, 1, 0, 2]},
+        ["qid is not sorted", "falls from 1 to 0 in row 2", "sort the rows"],
+    ),
+    "qid too short": ({"qid": [1, 1]}, ["qid has 2 values for 4 rows"]),
+    "qid with nulls": (
+        {"qid": pl.Series([1, 1, None, 2])},
+        ["qid is missing at position 2"],
+    ),
+    "qid with nan": ({"qid": [1, 1, NAN, 2]}, ["qid is nan at position 2"]),
+    "group and qid": ({"group": [4], "qid": [0] * 4}, ["group and qid", "one of them"]),
+    "weights for groups, too few": (
+        {"group": [2, 2], "weight": [1, 1, 1]},
+        ["weight has 3 values", "4 rows", "2 groups"],
+    ),
+    "weights for groups that are not there": (
+        {"weight": [1, 1]},
+        ["weight has 2 values", "group or qid"],
+    ),
+    "weights for groups negative": (
+        {"group": [2, 2], "weight": [1, -1]},
+        ["weight is -1.0 in group 1"],
+    ),
+    "lower too short": ({"label_lower_bound": [0]}, ["label_lower_bound", "1 values"]),
+    "lower infinite": (
+        {"label_lower_bound": [0, -INF, 0, 0]},
+        ["label_lower_bound is -inf in row 1"],
+    ),
+    "upper nan": (
+        {"label_upper_bound": [0, INF, NAN, 0]},
+        ["label_upper_bound is nan in row 2"],
+    ),
+    "bounds crossed": (
+        {"label_lower_bound": [1, 2, 3, 4], "label_upper_bound": [1, 2, 2, INF]},
+        ["label_lower_bound is 3.0 in row 2", "label_upper_bound 2.0"],
+    ),
+    "feature weights too few": (
+        {"feature_weights": [1, 1]},
+        ["feature_weights has 2 values for 3 columns"],
+    ),
+    "feature weights negative": (
+        {"feature_weights": [1, -1, 1]},
+        ["feature_weights is -1.0 in column 1"],
+    ),
+    "feature weights nan": (
+        {"feature_weights": [1, NAN, 1]},
+        ["feature_weights is nan in column 1"],
+    ),
+    "feature weights zero": (
+        {"feature_weights": [0, 0, 0]},
+        ["every feature_weights is zero", "drawn"],
+    ),
+    "sketch": ({"sketch": "rough"}, ["sketch", "'exact'", "'rough'"]),
     "split by columns": ({"data_split_mode": 1}, ["data_split_mode"]),
 }
 

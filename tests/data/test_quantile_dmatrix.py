@@ -200,7 +200,7 @@ NAMED = pd.DataFrame(DATA, columns=list("abc"))
             ),
             "missing: 'a', 'b', 'c'",
         ),
-        (lambda: QuantileDMatrix(DATA, max_quantile_batches=2), "max_quantile_batches"),
+        (lambda: QuantileDMatrix(DATA, max_quantile_batches=0), "max_quantile_batches"),
         (lambda: QuantileDMatrix(DATA).slice([0]), "slice a DMatrix"),
         (lambda: QuantileDMatrix([[1.0], [np.inf]]), "column 0 holds inf in row 1"),
         (lambda: QuantileDMatrix(DATA, [1, 2, 3, NAN]), "label is nan in row 3"),
