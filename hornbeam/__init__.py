@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TrainingCheckPoint,
     )
     from hornbeam.data.categories import Categories
+    from hornbeam.data.data_iter import DataIter
     from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
     from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
     from hornbeam.training import train
@@ -40,6 +41,7 @@ __all__ = [
     "Categories",
     "DMatrix",
     "DataError",
+    "DataIter",
     "EarlyStopping",
     "EvaluationMonitor",
     "HornbeamClassifier",
@@ -62,6 +64,7 @@ _HOMES = {
     "Booster": "hornbeam.boosting.booster",
     "Categories": "hornbeam.data.categories",
     "DMatrix": "hornbeam.data.dmatrix",
+    "DataIter": "hornbeam.data.data_iter",
     "EarlyStopping": "hornbeam.callbacks",
     "EvaluationMonitor": "hornbeam.callbacks",
     "HornbeamClassifier": "hornbeam.sklearn",

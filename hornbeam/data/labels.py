@@ -14,7 +14,14 @@ from hornbeam.data.floats import float_type, write_floats
 from hornbeam.data.from_numpy import as_array
 from hornbeam.errors import DataError
 
-__all__ = ["FIELDS", "Field", "as_base_margin", "read_field", "read_whole"]
+__all__ = [
+    "FIELDS",
+    "Field",
+    "as_base_margin",
+    "read_field",
+    "read_numbers",
+    "read_whole",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -93,7 +100,7 @@ def read_field(
     groups
         How many groups may have a number each instead, None if they may not.
     """
-    values = _read(data, field)
+    values = read_numbers(data, field)
     if values.ndim == 2 and values.shape[1] == 1 and field.name != "base_margin":
         values = values[:, 0]
     if values.ndim > (2 if field.wide else 1):
@@ -178,7 +185,7 @@ def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
     return array.astype(np.int64)
 
 
-def _read(data: Any, field: Field) -> Floats:
+def read_numbers(data: Any, field: Field) -> Floats:
     """Return the numbers of any container in a new float64 array, null as NaN."""
     array, nulls = _values_or_error(data, field.name, field.mend)
 

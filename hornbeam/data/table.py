@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +39,9 @@ class Table(ABC):
 
     #: Whether the rows are read from a source anew each time.
     is_stream: ClassVar[bool] = False
+    #: Labels and their like where they come with the rows, by the names that
+    #: ``DMatrix.set_info`` has for them.
+    info: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,

@@ -1,0 +1,71 @@
+"""What is read in batches: the contract of a source, and one batch of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["BATCH_ROWS", "Batch", "Source"]
+
+#: Rows of a batch where the source leaves the choice to the reader.
+BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows of a source.
+
+    Attributes
+    ----------
+    data
+        The features: anything that `as_table` takes.
+    info
+        What goes with the rows, by the names that ``DMatrix.set_info`` has for it.
+    names, types
+        Names and types of the columns in place of the container's own.
+    """
+
+    data: Any
+    info: Mapping[str, Any] = field(default_factory=dict)
+    names: Sequence[str] | None = None
+    types: Sequence[str] | None = None
+
+
+class Source(ABC):
+    """Rows that come in batches, and come again whenever they are asked for.
+
+    Every reading must give the same rows in the same order; how many of them make up
+    a batch may differ.
+    """
+
+    #: What messages call the source.
+    name: str = "the data"
+    #: What to do about readings that differ.
+    mend: str = "the source must give the same rows in the same order each time"
+    #: Whether `batches` can leave columns out, so that they cost nothing.
+    projects: bool = False
+    #: Whether the names of the columns are the data's own, not made up for reading.
+    named: bool = True
+    #: Whether a batch is memory that nobody else writes to, so that it may be kept.
+    owns_batches: bool = False
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """Names of all columns, if they are known without reading the rows."""
+        return None
+
+    @property
+    def apart(self) -> Mapping[str, str]:
+        """Columns that are no features: for each part, such as "label", its column."""
+        return {}
+
+    @abstractmethod
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        """Read once from the beginning.
+
+        Only these columns, in this order, if they are given and the source projects.
+        """

@@ -1,0 +1,140 @@
+"""Batches from a class of the caller's own: XGBoost's `DataIter`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from hornbeam.data.batches import Batch, Source
+from hornbeam.errors import DataError
+
+__all__ = ["DataIter", "IterSource"]
+
+
+class DataIter(ABC):
+    """Rows in batches, by a class of one's own: subclass it and write both methods.
+
+    Pass an object of the subclass to `DMatrix` or `QuantileDMatrix`. It is read several
+    times, and must give the same rows in the same order each time.
+
+    Parameters
+    ----------
+    cache_prefix
+        Not there yet: an error if given.
+    release_data, on_host, min_cache_page_bytes
+        Taken for XGBoost's sake: a batch is let go as soon as the next one is asked
+        for.
+    """
+
+    def __init__(
+        self,
+        cache_prefix: str | None = None,
+        release_data: bool = True,
+        *,
+        on_host: bool = True,
+        min_cache_page_bytes: int | None = None,
+    ) -> None:
+        if cache_prefix is not None:
+            raise DataError(
+                "Hornbeam does not have cache_prefix (pages of codes on disk) yet; "
+                "leave it out: the batches are read again, and only codes are kept"
+            )
+        self.cache_prefix = cache_prefix
+        self.release_data = release_data
+        self.on_host = on_host
+        self.min_cache_page_bytes = min_cache_page_bytes
+
+    @abstractmethod
+    def next(self, input_data: Callable[..., None]) -> bool | int:
+        """Call `input_data` with the next batch and return True; False at the end.
+
+        Its arguments, each by name, are those of ``DMatrix``: `data`, `label`,
+        `weight`, `base_margin`, `group`, `qid`, `label_lower_bound`,
+        `label_upper_bound`, `feature_names`, `feature_types`, `feature_weights`.
+        """
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Go back to the first batch."""
+
+
+class IterSource(Source):
+    """A `DataIter`, or whatever has its two methods (such as XGBoost's own)."""
+
+    def __init__(self, iterator: Any) -> None:
+        if getattr(iterator, "cache_prefix", None) is not None:
+            raise DataError(
+                "Hornbeam does not have cache_prefix (pages of codes on disk) yet; "
+                "make the iterator without it"
+            )
+        self._iterator = iterator
+        self.name = f"the {type(iterator).__name__}"
+        self.mend = (
+            "its next() must give the same rows in the same order after each reset()"
+        )
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        self._iterator.reset()
+        number = 0
+        while True:
+            inbox = _Inbox(f"batch {number} of {self.name}")
+            more = self._iterator.next(inbox)
+            if not more:
+                if inbox.batch is not None:
+                    raise DataError(
+                        f"next() of {self.name} gave batch {number} to input_data, but "
+                        f"returned {more!r}, which means that there was none; return "
+                        "True with each batch and False after the last"
+                    )
+                return
+            if inbox.batch is None:
+                raise DataError(
+                    f"next() of {self.name} returned {more!r} without giving batch "
+                    f"{number} to input_data; return False after the last batch"
+                )
+            yield inbox.batch
+            number += 1
+
+
+class _Inbox:
+    """What `next` is given to hand its batch over with."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.batch: Batch | None = None
+
+    def __call__(
+        self,
+        *,
+        data: Any,
+        label: Any = None,
+        weight: Any = None,
+        base_margin: Any = None,
+        group: Any = None,
+        qid: Any = None,
+        label_lower_bound: Any = None,
+        label_upper_bound: Any = None,
+        feature_names: Sequence[str] | None = None,
+        feature_types: Sequence[str] | None = None,
+        feature_weights: Any = None,
+    ) -> None:
+        """Take the next batch; the arguments are those of ``DMatrix``."""
+        if self.batch is not None:
+            raise DataError(
+                f"{self._where}: input_data was called twice; call it once in a next()"
+            )
+        info = {
+            "label": label,
+            "weight": weight,
+            "base_margin": base_margin,
+            "group": group,
+            "qid": qid,
+            "label_lower_bound": label_lower_bound,
+            "label_upper_bound": label_upper_bound,
+            "feature_weights": feature_weights,
+        }
+        given = {part: value for part, value in info.items() if value is not None}
+        self.batch = Batch(data, given, feature_names, feature_types)

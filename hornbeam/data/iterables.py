@@ -1,0 +1,126 @@
+"""Batches that the caller has in Python: lists, functions, lazy frames, datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+from hornbeam.data.batches import BATCH_ROWS, Batch, Source
+from hornbeam.errors import DataError
+
+__all__ = ["BatchesSource", "DatasetSource", "LazyFrameSource", "is_batch", "is_table"]
+
+
+def is_table(data: Any) -> bool:
+    """Return whether the object has rows and columns and can be read again."""
+    if hasattr(data, "__next__"):
+        return False
+    return len(getattr(data, "shape", ())) == 2 or hasattr(data, "__arrow_c_stream__")
+
+
+def is_batch(data: Any) -> bool:
+    """Return whether the object is a table, or (X, y) or (X, y, weight) of one."""
+    if isinstance(data, tuple):
+        return len(data) in (2, 3) and is_table(data[0])
+    return isinstance(data, Batch) or is_table(data)
+
+
+class BatchesSource(Source):
+    """Tables, or (X, y) or (X, y, weight) of each, from whatever is iterated over.
+
+    Parameters
+    ----------
+    begin
+        Returns the batches from the first one on; called once for each reading.
+    name
+        What messages call the source.
+    mend
+        What to do about readings that differ.
+    """
+
+    def __init__(
+        self, begin: Callable[[], Iterable[Any]], name: str, mend: str
+    ) -> None:
+        self._begin = begin
+        self.name = name
+        self.mend = mend
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        items = self._begin()
+        if is_table(items):
+            items = [items]
+        elif not isinstance(items, Iterable):
+            raise DataError(
+                f"{self.name} returned {type(items).__name__}, not batches; return a "
+                "list or an iterator of tables or of (X, y) tuples"
+            )
+        for number, item in enumerate(items):
+            yield self._batch(number, item)
+
+    def _batch(self, number: int, item: Any) -> Batch:
+        if isinstance(item, Batch):
+            return item
+        if not isinstance(item, tuple):
+            return Batch(item)
+        if len(item) not in (2, 3):
+            raise DataError(
+                f"batch {number} of {self.name} is a tuple of {len(item)}; a batch is "
+                "a table, (X, y) or (X, y, weight)"
+            )
+        given = zip(("label", "weight"), item[1:], strict=False)
+        return Batch(
+            item[0], {part: value for part, value in given if value is not None}
+        )
+
+
+class LazyFrameSource(Source):
+    """A polars LazyFrame, collected batch by batch."""
+
+    name = "the LazyFrame"
+    mend = "add sort() to the query, or collect() it"
+    projects = True
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self._frame.collect_schema().names())
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        frame = self._frame if columns is None else self._frame.select(list(columns))
+        for batch in frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+            yield Batch(batch)
+
+
+class DatasetSource(Source):
+    """A pyarrow Dataset: files in any of its formats, read batch by batch."""
+
+    name = "the Dataset"
+    mend = "its files must not change while it is read"
+    projects = True
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self._dataset.schema.names)
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        # One thread and little read ahead: a batch in memory, not dozens of them.
+        scanner = self._dataset.scanner(
+            columns=None if columns is None else list(columns),
+            batch_size=BATCH_ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+        )
+        for batch in scanner.to_batches():
+            yield Batch(batch)

@@ -1,0 +1,379 @@
+"""A table whose rows are read from a source, batch by batch, whenever they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hornbeam.data.adapters import as_table
+from hornbeam.data.align import align
+from hornbeam.data.apart import column_names, take_apart
+from hornbeam.data.batches import Batch, Source
+from hornbeam.data.floats import check_missing
+from hornbeam.data.from_numpy import ArrayTable
+from hornbeam.data.gathering import Gathering, in_order, part_of
+from hornbeam.data.parts import Parts, read_part
+from hornbeam.data.schema import Schema
+from hornbeam.data.table import SelectedTable, Table
+from hornbeam.errors import DataError
+
+__all__ = ["StreamTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch lies, for messages."""
+
+    number: int
+    first_row: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"batch {self.number} of {self.source} (from row {self.first_row} on)"
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Say where it was in whatever `DataError` comes out of the block."""
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{self}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A batch that was read, its columns as they came."""
+
+    place: Place
+    table: Table
+    info: Mapping[str, Any]
+    own_names: list[str] | None
+
+
+class StreamTable(Table):
+    """The rows of a source.
+
+    It is read once when the table is made, for the columns, the number of rows and
+    what goes with them, and again for each use. An exception of the source's own comes
+    through as it is; what is wrong with a batch is a `DataError` that says with which.
+
+    Parameters
+    ----------
+    source
+        Where the rows come from.
+    missing, names, types, enable_categorical
+        As for `as_table`, for each batch.
+    apart
+        Columns that are no features: for each part, such as ``"label"``, its name.
+
+    Attributes
+    ----------
+    info
+        Labels and whatever else came with the rows, as arrays for all rows, by the
+        names that ``DMatrix.set_info`` has for them.
+    """
+
+    is_stream: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        source: Source,
+        missing: float | None = None,
+        names: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        enable_categorical: bool = True,
+        apart: Mapping[str, str] | None = None,
+    ) -> None:
+        self._source = source
+        self._missing = check_missing(missing)
+        self._given_names = names
+        self._given_types = types
+        self._enable_categorical = enable_categorical
+        self._apart = {**source.apart, **(apart or {})}
+        self._own_names: list[str] | None = None
+        gathering, parts = Gathering(), Parts()
+        with closing(self._read(None)) as batches:
+            for batch in batches:
+                with batch.place.named():
+                    gathering.add(batch.table)
+                    parts.add(batch.info, batch.table.n_rows)
+                self._own_names = batch.own_names
+        schema = gathering.schema
+        if schema is None:
+            raise DataError(
+                f"{source.name} has no batches, so there are no columns to speak of; "
+                "give at least one batch"
+            )
+        super().__init__(
+            gathering.n_rows,
+            schema.n_features,
+            schema.names,
+            schema.types,
+            gathering.dtype,
+            schema.categories,
+        )
+        self.info = parts.whole()
+        # The columns as the batches have them; `names` may be set to others later.
+        self._expected = schema
+        self._sample = gathering.sample
+        self._cursor: _Cursor | None = None
+
+    def _read(self, features: Sequence[int] | None) -> Generator[_Read, None, None]:
+        """Yield the batches from the first on, with `features` or all columns.
+
+        The columns are as they come; in the first reading nothing is known of them.
+        """
+        names, types, apart, columns = (
+            self._given_names,
+            self._given_types,
+            self._apart,
+            None,
+        )
+        if self._source.projects and self._own_names is not None:
+            chosen = range(self.n_features) if features is None else features
+            # Labels come along, to see that the rows are still the same.
+            apart = {part: name for part, name in apart.items() if part == "label"}
+            columns = [*(self._own_names[f] for f in chosen), *apart.values()]
+            names = None if names is None else [names[f] for f in chosen]
+            types = None if types is None else [types[f] for f in chosen]
+        row = 0
+        with closing(self._source.batches(columns)) as batches:
+            for number, batch in enumerate(batches):
+                place = Place(number, row, self._source.name)
+                with place.named():
+                    read = self._table(place, batch, names, types, apart)
+                row += read.table.n_rows
+                yield read
+
+    def _table(
+        self,
+        place: Place,
+        batch: Batch,
+        names: Sequence[str] | None,
+        types: Sequence[str] | None,
+        apart: Mapping[str, str],
+    ) -> _Read:
+        data, columns = take_apart(batch.data, apart)
+        twice = [part for part in columns if part in batch.info]
+        if twice:
+            raise DataError(
+                f"{twice[0]} comes with the batch, and from the column "
+                f"{apart[twice[0]]!r}; leave one out"
+            )
+        table = as_table(
+            data,
+            self._missing,
+            batch.names if names is None else names,
+            batch.types if types is None else types,
+            self._enable_categorical,
+        )
+        if not self._source.named:
+            table.names = None
+        return _Read(place, table, {**batch.info, **columns}, column_names(data))
+
+    def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
+        chosen = None if features is None else [int(feature) for feature in features]
+        projected = chosen if self._source.projects else None
+        expected = part_of(self._expected, projected)
+        row = 0
+        with closing(self._read(projected)) as batches:
+            for batch in batches:
+                # Without rows a container may not know its types.
+                if not batch.table.n_rows:
+                    continue
+                with batch.place.named():
+                    table = align(in_order(batch.table, expected), expected)
+                    if chosen is not projected and chosen is not None:
+                        table = table.select(chosen)
+                    self._check_same(table, chosen, batch, row)
+                row += table.n_rows
+                yield _Part(table, batch.place, part_of(self.schema, chosen))
+        if row != self.n_rows:
+            raise DataError(
+                f"{self._source.name} had {self.n_rows} rows in the first reading, and "
+                f"{row} now; {self._source.mend}"
+            )
+
+    def _check_same(
+        self, table: Table, features: Sequence[int] | None, batch: _Read, first_row: int
+    ) -> None:
+        """Raise unless these rows are those that came in the first reading."""
+        if first_row + table.n_rows > self.n_rows:
+            raise DataError(
+                f"there were {self.n_rows} rows in the first reading, and there are "
+                f"more now; {self._source.mend}"
+            )
+        different = self._sample.differs(table, first_row, features)
+        labels = self.info.get("label")
+        if different is None and labels is not None and "label" in batch.info:
+            now = read_part("label", batch.info["label"])
+            before = labels[first_row : first_row + table.n_rows]
+            if now.shape != before.shape:
+                different = first_row
+            elif not np.array_equal(now, before, equal_nan=True):
+                same = (now == before) | (np.isnan(now) & np.isnan(before))
+                same = same if same.ndim == 1 else same.all(axis=1)
+                different = first_row + int(same.argmin())
+        if different is not None:
+            raise DataError(
+                f"row {different} is not the one of the first reading; "
+                f"{self._source.mend}"
+            )
+
+    # As a table
+
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        return self.read_columns(range(start, stop))
+
+    def read_columns(self, features: Sequence[int]) -> list[np.ndarray]:
+        """Return these columns whole: one reading of the source, and memory for all."""
+        parts = [batch.columns(0, len(features)) for batch in self.batches(features)]
+        if not parts:
+            return [np.empty(0, self.dtype) for _ in features]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        key = None if features is None else features.tolist()
+        cursor = self._cursor
+        if cursor is None or not cursor.serves(start, key):
+            self._close()
+            cursor = self._cursor = _Cursor(self.batches(key), key)
+        width = self.n_features if key is None else len(key)
+        out = np.empty((stop - start, width), self.dtype)
+        try:
+            cursor.read(start, stop, out)
+        except BaseException:
+            self._close()
+            raise
+        if stop == self.n_rows:
+            self._close()
+        return out
+
+    def _close(self) -> None:
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+
+    def take(self, rows: np.ndarray) -> Table:
+        out = np.empty((len(rows), self.n_features), self.dtype, order="F")
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        first = 0
+        for batch in self.batches():
+            stop = first + batch.n_rows
+            begin, end = np.searchsorted(ordered, (first, stop))
+            if begin < end:
+                part = batch.take(ordered[begin:end] - first)
+                out[order[begin:end]] = part.rows(0, part.n_rows)
+            first = stop
+        return ArrayTable(
+            out, names=self.names, types=self.types, categories=self.categories
+        )
+
+    def select(self, features: Sequence[int]) -> Table:
+        return _SelectedStream(self, features)
+
+
+class _SelectedStream(SelectedTable):
+    """Some columns of a stream."""
+
+    is_stream: ClassVar[bool] = True
+
+    def __init__(self, table: StreamTable, features: Sequence[int]) -> None:
+        super().__init__(table, features)
+        self._stream = table
+
+    def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
+        chosen = self._features
+        if features is not None:
+            chosen = chosen[np.asarray(features, np.intp)]
+        return self._stream.batches(chosen.tolist())
+
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        return self._stream.read_columns(self._features[start:stop].tolist())
+
+    def select(self, features: Sequence[int]) -> Table:
+        return _SelectedStream(
+            self._stream, self._features[np.asarray(features, np.intp)].tolist()
+        )
+
+
+class _Part(Table):
+    """The rows of one batch; what is wrong with them is said with its place."""
+
+    def __init__(self, table: Table, place: Place, schema: Schema) -> None:
+        super().__init__(
+            table.n_rows,
+            schema.n_features,
+            schema.names,
+            schema.types,
+            table.dtype,
+            schema.categories,
+        )
+        self._table = table
+        self._place = place
+
+    def columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        with self._place.named():
+            return self._table.columns(start, stop, scratch)
+
+    _columns = columns
+
+    def rows(
+        self, start: int, stop: int, features: np.ndarray | None = None
+    ) -> np.ndarray:
+        with self._place.named():
+            return self._table.rows(start, stop, features)
+
+    _rows = rows
+
+    def take(self, rows: np.ndarray) -> Table:
+        with self._place.named():
+            return self._table.take(rows)
+
+
+class _Cursor:
+    """A reading of the source that stands at some row, and goes on from there."""
+
+    def __init__(
+        self, batches: Iterator[Table], features: Sequence[int] | None
+    ) -> None:
+        self._batches = batches
+        self._features = features
+        self._table: Table | None = None
+        self._first = 0
+
+    def serves(self, start: int, features: Sequence[int] | None) -> bool:
+        """Return whether these columns are read here and the row is still ahead."""
+        return features == self._features and start >= self._first
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """Write the rows start..stop-1 into `out`."""
+        row = start
+        while row < stop:
+            table = self._table
+            if table is None or row >= self._first + table.n_rows:
+                self._first += 0 if table is None else table.n_rows
+                self._table = next(self._batches)
+                continue
+            end = min(stop, self._first + table.n_rows)
+            part = table.rows(row - self._first, end - self._first)
+            out[row - start : end - start] = part
+            row = end
+
+    def close(self) -> None:
+        """Let the source go."""
+        self._table = None
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
