@@ -170,10 +170,12 @@ CASES = {
         DataError,
         "no columns|(60, 0)",
     ),
-    "strings among the features": (
-        lambda: train(rows=pd.DataFrame({"n": LABELS, "city": ["x"] * 60})),
+    "dates among the features": (
+        lambda: train(
+            rows=pd.DataFrame({"n": LABELS, "day": pd.date_range("2020", periods=60)})
+        ),
         DataError,
-        "'city' (str)",
+        "'day' (datetime64",
     ),
     "complex features": (
         lambda: train(rows=ROWS * 1j),

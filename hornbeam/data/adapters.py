@@ -8,13 +8,22 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from hornbeam.data.floats import check_finite, check_missing, float_type
 from hornbeam.data.frame import Column
-from hornbeam.data.from_arrow import arrow_column, arrow_table
+from hornbeam.data.from_arrow import (
+    arrow_column,
+    arrow_dataset_table,
+    arrow_stream_table,
+    arrow_table,
+)
+from hornbeam.data.from_narwhals import native_frame
 from hornbeam.data.from_numpy import ArrayTable, as_array
 from hornbeam.data.from_pandas import pandas_column, pandas_table
-from hornbeam.data.from_polars import polars_column, polars_table
+from hornbeam.data.from_polars import lazy_polars_table, polars_column, polars_table
 from hornbeam.data.from_scipy import SparseTable
+from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
@@ -25,7 +34,9 @@ Families = tuple[tuple[str, tuple[str, ...], Callable[..., Any]], ...]
 TABLES: Families = (
     ("pandas", ("DataFrame",), pandas_table),
     ("polars", ("DataFrame",), polars_table),
+    ("polars", ("LazyFrame",), lazy_polars_table),
     ("pyarrow", ("Table", "RecordBatch"), arrow_table),
+    ("pyarrow.dataset", ("Dataset", "Scanner"), arrow_dataset_table),
     ("scipy.sparse", ("spmatrix", "sparray"), SparseTable),
 )
 COLUMNS: Families = (
@@ -34,8 +45,8 @@ COLUMNS: Families = (
     ("pyarrow", ("Array", "ChunkedArray"), arrow_column),
 )
 WHAT_IS_TAKEN = (
-    "pass a NumPy array, a list of rows, a pandas or polars DataFrame, a pyarrow Table "
-    "or RecordBatch, or a SciPy sparse matrix"
+    "pass a NumPy array, a list of rows, a pandas or polars frame, a pyarrow Table, "
+    "anything that offers an Arrow stream or is an array, or a SciPy sparse matrix"
 )
 
 
@@ -51,10 +62,12 @@ def as_table(
     Parameters
     ----------
     data
-        NumPy array (or what offers itself as one), list of rows, pandas or polars
-        DataFrame, pyarrow Table or RecordBatch, SciPy sparse matrix.
+        NumPy array (or what offers itself as one, or by DLPack), list of rows, pandas
+        or polars frame, pyarrow Table, RecordBatch or Dataset, whatever offers an Arrow
+        stream or is known to narwhals, SciPy sparse matrix.
     missing
-        The number that stands for missing, besides NaN and null.
+        The number that stands for missing, besides NaN and null. It is not looked for
+        in columns of categories.
     names
         Names for the columns in place of the container's own.
     types
@@ -64,21 +77,58 @@ def as_table(
         Whether a categorical column is taken; else it is an error.
     """
     missing = check_missing(missing)
-    table = as_frame(data, missing, names, types)
+    table = None
+    if type(data) is not np.ndarray:  # at once, for the sake of single rows
+        table = as_frame(data, missing, names, types, enable_categorical)
     if table is None:
         table = _array_table(data, missing, names, types)
-    if not enable_categorical and table.types and "c" in table.types:
-        first = table.types.index("c")
-        raise DataError(
-            f"{table.label(first)} is categorical (so are {table.types.count('c')} of "
-            f"{table.n_features} columns); pass enable_categorical=True, or encode "
-            "them as numbers"
-        )
+        _check_categorical(table, enable_categorical)
     return table
 
 
+def as_frame(
+    data: Any,
+    missing: float = math.nan,
+    names: Sequence[str] | None = None,
+    types: Sequence[str] | None = None,
+    enable_categorical: bool = False,
+) -> Table | None:
+    """Return the table of a data frame or sparse matrix; None for any other object."""
+    read = _reader(data, TABLES)
+    if read is None:
+        if _reader(data, COLUMNS) is not None:
+            return None
+        if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+            read = arrow_stream_table
+        else:
+            native = native_frame(data)
+            read = None if native is None else _reader(native, TABLES)
+            data = native
+    if read is None:
+        return None
+    table = cast(Table, read(data, missing, names, types))
+    _check_categorical(table, enable_categorical)
+    return table
+
+
+def _check_categorical(table: Table, enable_categorical: bool) -> None:
+    if enable_categorical or not table.types or "c" not in table.types:
+        return
+    these = [table.label(f) for f, kind in enumerate(table.types) if kind == "c"]
+    more = len(these) - LISTED
+    raise DataError(
+        f"there are categories or text in {', '.join(these[:LISTED])}"
+        + (f" and {more} more" if more > 0 else "")
+        + "; encode them as numbers, or pass enable_categorical=True where features "
+        "are meant"
+    )
+
+
 def _array_table(
-    data: Any, missing: float, names: Sequence[str] | None, types: Sequence[str] | None
+    data: Any,
+    missing: float,
+    names: Sequence[str] | None,
+    types: Sequence[str] | None,
 ) -> Table:
     if _reader(data, COLUMNS) is not None:
         raise DataError(
@@ -91,24 +141,13 @@ def _array_table(
     return ArrayTable(array, missing, names, types)
 
 
-def as_frame(
-    data: Any,
-    missing: float = math.nan,
-    names: Sequence[str] | None = None,
-    types: Sequence[str] | None = None,
-) -> Table | None:
-    """Return the table of a data frame or sparse matrix; None for any other object."""
-    read = _reader(data, TABLES)
-    return None if read is None else cast(Table, read(data, missing, names, types))
-
-
 def as_column(data: Any) -> Column | None:
     """Return the column of a Series or Arrow array; None for any other object."""
     read = _reader(data, COLUMNS)
     if read is None:
         return None
     column = read(data)
-    if column is None or float_type(column.dtype) is None:
+    if column is None or column.levels is not None or float_type(column.dtype) is None:
         kind = data.type if hasattr(data, "type") else data.dtype
         raise DataError(f"this {words(data)} has type {kind}, which is not a number")
     return cast(Column, column)
@@ -141,8 +180,6 @@ def _mend(data: Any) -> str:
         )
     if isinstance(data, Mapping):
         return "make a frame of it, such as pandas.DataFrame(data)"
-    if hasattr(data, "collect"):
-        return "call its collect() and pass the frame"
     if isinstance(data, Iterator) or hasattr(data, "next"):
         return "batches are not read yet: put them together into one table"
     return WHAT_IS_TAKEN

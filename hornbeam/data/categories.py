@@ -57,6 +57,19 @@ class Categories:
         )
         self.feature_names = None if feature_names is None else tuple(feature_names)
 
+    @classmethod
+    def of_checked(
+        cls,
+        names: Iterable[np.ndarray | None],
+        feature_names: Sequence[str] | None = None,
+    ) -> Categories:
+        """Return categories of arrays that come from `check_levels`."""
+        new = cls((), feature_names)
+        levels = tuple(names)
+        if any(values is not None for values in levels):
+            new.names = levels
+        return new
+
     def empty(self) -> bool:
         """Return whether no feature has categories with names."""
         return not self.names
@@ -71,7 +84,7 @@ class Categories:
             return self
         features = list(features)
         names = self.feature_names
-        return Categories(
+        return Categories.of_checked(
             [self.names[feature] for feature in features],
             None if names is None else [names[feature] for feature in features],
         )
@@ -196,7 +209,7 @@ def union(parts: Sequence[Categories], feature_names: Sequence[str]) -> Categori
             )
         together = {value for values in known for value in values.tolist()}
         names.append(check_levels(sorted(together), f"{feature_names[feature]!r}"))
-    return Categories(names, feature_names)
+    return Categories.of_checked(names, feature_names)
 
 
 NO_CATEGORIES = Categories()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hornbeam.data.categories import Categories, check_levels
 from hornbeam.data.floats import (
-    NOT_NUMBERS,
     as_floats,
     common_float,
     feature_type,
@@ -21,20 +22,51 @@ from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
-__all__ = ["AllMissing", "Column", "FrameTable", "NumpyColumn", "frame_table"]
+__all__ = [
+    "AllMissing",
+    "CategoryColumn",
+    "Column",
+    "FrameTable",
+    "NumpyColumn",
+    "frame_table",
+]
+
+# What to do with a column that holds no numbers, by what its type is called.
+ADVICE = {
+    r"(?i)date|time|period|duration": "dates and times mean something as numbers only "
+    "by a rule of yours: pass, for example, the days since some date, the hour of the "
+    "day, or the seconds of a span",
+    r"(?i)decimal": "cast decimals to float64",
+    r"(?i)list|struct|map|array|dict|tuple|set": "of a nested column make one column "
+    "for each part",
+    r"(?i)binary|bytes|blob": "decode bytes to strings, which are categories",
+    r"(?i)complex": "of complex numbers make two columns",
+    r"(?i)interval": "of intervals pass the left end and the right end",
+}
 
 
 class Column(ABC):
-    """One column of numbers in its container's own memory.
+    """One column of numbers, or of codes of categories, in its container's own memory.
 
     Parameters
     ----------
     dtype
         The type of the numbers.
+    kind
+        XGBoost's word for it, by default that for `dtype`.
     """
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
+    #: The categories that codes stand for; None in a column of numbers.
+    levels: np.ndarray | None = None
+
+    def __init__(self, dtype: np.dtype[Any], kind: str | None = None) -> None:
         self.dtype = dtype
+        self._kind = kind
+
+    @property
+    def kind(self) -> str:
+        """XGBoost's word for the column."""
+        return feature_type(self.dtype) if self._kind is None else self._kind
 
     @abstractmethod
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -44,8 +76,8 @@ class Column(ABC):
 class NumpyColumn(Column):
     """A column that is an array."""
 
-    def __init__(self, array: np.ndarray) -> None:
-        super().__init__(array.dtype)
+    def __init__(self, array: np.ndarray, kind: str | None = None) -> None:
+        super().__init__(array.dtype, kind)
         self._array = array
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -62,6 +94,35 @@ class AllMissing(Column):
         return np.full(stop - start, np.nan, np.float32), None
 
 
+class CategoryColumn(Column):
+    """A column of categories, read as codes.
+
+    Parameters
+    ----------
+    levels
+        The categories in the order of their codes.
+    label
+        How a message calls the column.
+    """
+
+    levels: np.ndarray
+
+    def __init__(self, levels: Any, label: str) -> None:
+        super().__init__(np.dtype(np.float32), "c")
+        self.levels = check_levels(levels, label)
+        # Code -1, which is null, finds the NaN at the end.
+        self._floats = np.append(
+            np.arange(len(self.levels), dtype=np.float32), np.float32(np.nan)
+        )
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        return self._floats[self.codes(start, stop)], None
+
+    @abstractmethod
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        """Return whole numbers, places in `levels`; -1 for null."""
+
+
 class FrameTable(Table):
     """A table of columns."""
 
@@ -74,9 +135,21 @@ class FrameTable(Table):
         types: Sequence[str] | None = None,
     ) -> None:
         if types is None:
-            types = [feature_type(column.dtype) for column in columns]
-        dtype = common_float([column.dtype for column in columns])
-        super().__init__(n_rows, len(columns), names, types, dtype)
+            types = [column.kind for column in columns]
+        super().__init__(
+            n_rows,
+            len(columns),
+            names,
+            types,
+            common_float([column.dtype for column in columns]),
+            Categories.of_checked([column.levels for column in columns], names),
+        )
+        for feature, column in enumerate(columns):
+            if column.levels is not None and types[feature] != "c":
+                raise DataError(
+                    f"feature_types calls {self.label(feature)} {types[feature]!r}, "
+                    "but it holds categories; call it 'c', or encode it as numbers"
+                )
         self._parts = columns
         self._missing = missing
 
@@ -87,7 +160,7 @@ class FrameTable(Table):
         for feature in range(start, stop):
             values, nulls = self._parts[feature].read(0, self.n_rows)
             locate = self.locator(0, feature)
-            floats.append(as_floats(values, self._missing, locate, nulls))
+            floats.append(as_floats(values, self._marker(feature), locate, nulls))
         return floats
 
     def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
@@ -96,8 +169,22 @@ class FrameTable(Table):
         for place, feature in enumerate(order):
             values, nulls = self._parts[feature].read(start, stop)
             locate = self.locator(start, feature)
-            write_floats(values, out[:, place], self._missing, locate, nulls)
+            marker = self._marker(feature)
+            write_floats(values, out[:, place], marker, locate, nulls)
         return out
+
+    def _marker(self, feature: int) -> float:
+        """Return the value that means missing: no code of a category does."""
+        return self._missing if self._parts[feature].levels is None else np.nan
+
+    def select(self, features: Sequence[int]) -> Table:
+        return FrameTable(
+            [self._parts[feature] for feature in features],
+            self.n_rows,
+            self._missing,
+            None if self.names is None else [self.names[f] for f in features],
+            None if self.types is None else [self.types[f] for f in features],
+        )
 
     def take(self, rows: np.ndarray) -> Table:
         out = np.empty((len(rows), self.n_features), self.dtype, order="F")
@@ -121,7 +208,8 @@ def frame_table(
     Parameters
     ----------
     found
-        Name, type as the container words it, and column; None where it has no numbers.
+        Name, type as the container words it, and column; None where it has neither
+        numbers nor categories.
     n_rows
         The number of rows.
     missing
@@ -135,15 +223,27 @@ def frame_table(
     for name, words, column in found:
         own_names.append(name)
         if column is None or float_type(column.dtype) is None:
-            refused.append(f"{name!r} ({words})")
+            refused.append((repr(name), str(words)))
         else:
             columns.append(column)
     if refused:
-        more = len(refused) - LISTED
-        these = ", ".join(refused[:LISTED]) + (f" and {more} more" if more > 0 else "")
-        raise DataError(
-            f"these columns cannot be read as numbers: {these}; {NOT_NUMBERS}"
-        )
+        raise DataError(_refusal(refused))
     return FrameTable(
         columns, n_rows, missing, own_names if names is None else names, types
+    )
+
+
+def _refusal(refused: list[tuple[str, str]]) -> str:
+    more = len(refused) - LISTED
+    these = ", ".join(f"{name} ({words})" for name, words in refused[:LISTED])
+    advice = [
+        what
+        for pattern, what in ADVICE.items()
+        if any(re.search(pattern, words) for _, words in refused)
+    ]
+    return (
+        f"these columns hold neither numbers nor categories: {these}"
+        + (f" and {more} more" if more > 0 else "")
+        + "; "
+        + "; ".join([*advice, "or leave them out"])
     )

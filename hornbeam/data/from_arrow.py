@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.data.frame import AllMissing, Column, FrameTable, frame_table
+from hornbeam.data.frame import (
+    AllMissing,
+    CategoryColumn,
+    Column,
+    FrameTable,
+    frame_table,
+)
+from hornbeam.errors import DataError, require
 
-__all__ = ["arrow_column", "arrow_table"]
+__all__ = ["arrow_column", "arrow_dataset_table", "arrow_stream_table", "arrow_table"]
 
 ARROW_TYPES = {
     **{
@@ -22,13 +29,23 @@ ARROW_TYPES = {
     "double": np.dtype(np.float64),
     "bool": np.dtype(np.bool_),
 }
+TEXT = ("string", "large_string", "string_view")
+# What the values of a dictionary may be: strings or numbers.
+LEVELS = (*TEXT, *ARROW_TYPES)
 
 
-def arrow_column(data: Any) -> Column | None:
-    """Return a column over a pyarrow Array or ChunkedArray; None if no numbers."""
+def arrow_column(data: Any, label: str = "the column") -> Column | None:
+    """Return a column over a pyarrow Array or ChunkedArray.
+
+    None if it holds neither numbers nor categories. `label` is how a message calls it.
+    """
     words = str(data.type)
     if words == "null":
         return AllMissing()
+    if words in TEXT:
+        return TextColumn(data, label)
+    if words.startswith("dictionary") and str(data.type.value_type) in LEVELS:
+        return DictionaryColumn(data, label)
     dtype = ARROW_TYPES.get(words)
     return None if dtype is None else ArrowColumn(data, dtype)
 
@@ -41,10 +58,42 @@ def arrow_table(
 ) -> FrameTable:
     """Return the table of a pyarrow Table or RecordBatch."""
     found = (
-        (name, str(column.type), arrow_column(column))
+        (name, str(column.type), arrow_column(column, f"column {name!r}"))
         for name, column in zip(data.column_names, data.columns, strict=True)
     )
     return frame_table(found, data.num_rows, missing, names, types)
+
+
+def arrow_dataset_table(
+    data: Any,
+    missing: float,
+    names: Sequence[str] | None,
+    types: Sequence[str] | None = None,
+) -> FrameTable:
+    """Return the table of a Dataset or Scanner, read into memory."""
+    return arrow_table(data.to_table(), missing, names, types)
+
+
+def arrow_stream_table(
+    data: Any,
+    missing: float,
+    names: Sequence[str] | None,
+    types: Sequence[str] | None = None,
+) -> FrameTable:
+    """Return the table of whatever offers Arrow's C stream or a batch.
+
+    What can be read only once is read here, and held in memory.
+    """
+    pa = require("pyarrow", "frames", f"reading a {type(data).__name__}")
+    stream = hasattr(data, "__arrow_c_stream__")
+    try:
+        table = pa.table(data) if stream else pa.record_batch(data)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
+        raise DataError(
+            f"this {type(data).__name__} gives no table to Arrow ({error}); "
+            "pass a frame of rows and columns"
+        ) from error
+    return arrow_table(table, missing, names, types)
 
 
 class ArrowColumn(Column):
@@ -56,7 +105,7 @@ class ArrowColumn(Column):
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
         part = self._data.slice(start, stop - start)
-        chunks = [chunk for chunk in getattr(part, "chunks", [part]) if len(chunk)]
+        chunks = [chunk for chunk in _chunks(part) if len(chunk)]
         if len(chunks) == 1:
             return self._values(chunks[0]), _nulls(chunks[0])
         values = np.empty(stop - start, self.dtype)
@@ -78,6 +127,71 @@ class ArrowColumn(Column):
         return np.frombuffer(
             buffer, self.dtype, len(chunk), chunk.offset * self.dtype.itemsize
         )
+
+
+class TextColumn(CategoryColumn):
+    """Strings: the categories are those that occur, sorted."""
+
+    def __init__(self, data: Any, label: str) -> None:
+        import pyarrow.compute as pc
+
+        present = pc.unique(_without_views(data)).drop_null()
+        # Sorted by code points, as Python and polars do.
+        super().__init__(sorted(present.to_pylist()), label)
+        self._data = data
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        return _places(self._data.slice(start, stop - start), self.levels)
+
+
+class DictionaryColumn(CategoryColumn):
+    """Codes beside a dictionary.
+
+    Its order is kept where all chunks have the same one, unused values included;
+    where they differ, the values of all of them are sorted.
+    """
+
+    def __init__(self, data: Any, label: str) -> None:
+        dictionaries = [chunk.dictionary for chunk in _chunks(data)]
+        self._is_one = all(dictionaries[0].equals(part) for part in dictionaries[1:])
+        levels = dictionaries[0].to_pylist() if dictionaries else []
+        if not self._is_one:
+            together = {value for part in dictionaries for value in part.to_pylist()}
+            levels = sorted(together, key=lambda value: (value is None, value))
+        super().__init__(levels, label)
+        self._data = data
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        found = [np.empty(0, np.int32)]
+        for chunk in _chunks(self._data.slice(start, stop - start)):
+            codes = _filled(chunk.indices.cast("int32"))
+            if not self._is_one:
+                places = _places(chunk.dictionary, self.levels)
+                codes = np.append(places, np.int32(-1))[codes]
+            found.append(codes)
+        return np.concatenate(found) if len(found) > 2 else found[-1]
+
+
+def _chunks(data: Any) -> list[Any]:
+    return data.chunks if hasattr(data, "chunks") else [data]
+
+
+def _places(data: Any, levels: np.ndarray) -> np.ndarray:
+    """Return where each value is among `levels`, -1 for null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    data = _without_views(data)
+    return _filled(pc.index_in(data, value_set=pa.array(levels).cast(data.type)))
+
+
+def _filled(codes: Any) -> np.ndarray:
+    return codes.fill_null(-1).to_numpy()
+
+
+def _without_views(data: Any) -> Any:
+    # Arrow has few functions for string views, and its unique() takes null for "".
+    return data.cast("large_string") if str(data.type) == "string_view" else data
 
 
 def _nulls(chunk: Any) -> np.ndarray | None:

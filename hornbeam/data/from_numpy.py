@@ -30,18 +30,28 @@ STEP = 4096
 def as_array(data: Any) -> np.ndarray | None:
     """Return an array of real numbers of any shape; None if `data` is not one.
 
-    A list may hold None, which is missing. What looks like a list but is ragged or
-    holds other things raises a `DataError` that says where.
+    What a masked array masks is missing. A list or an array of objects may hold None,
+    which is missing. What looks like a list but is ragged or holds other things raises
+    a `DataError` that says where.
     """
     if isinstance(data, np.ma.MaskedArray):
-        raise DataError(
-            "masked arrays are not taken yet; pass array.filled(numpy.nan) of floats"
-        )
+        return data
     if isinstance(data, (list, tuple)):
         return _from_sequence(data)
-    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
-        return np.asarray(data)
-    return None
+    try:
+        if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+            array = np.asarray(data)
+        elif hasattr(data, "__dlpack__"):
+            array = np.from_dlpack(data)
+        else:
+            return None
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        # Such as a tensor on another device, or one that needs gradients.
+        raise DataError(
+            f"this {type(data).__name__} does not give its numbers to NumPy ({error}); "
+            "detach it, copy it to the CPU, and cast it to a type that NumPy has"
+        ) from error
+    return _from_objects(array) if array.dtype.kind == "O" else array
 
 
 def _from_sequence(data: Sequence[Any]) -> np.ndarray:
@@ -79,7 +89,7 @@ def _from_objects(array: np.ndarray) -> np.ndarray:
 
 
 class ArrayTable(Table):
-    """A 2-d array of any real type, order and byte order."""
+    """A 2-d array of any real type, order and byte order; what is masked is missing."""
 
     def __init__(
         self,
@@ -103,8 +113,11 @@ class ArrayTable(Table):
             )
         n_rows, n_features = array.shape
         super().__init__(n_rows, n_features, names, types, dtype, categories)
-        self._array = array
+        self._array = np.asarray(array)
         self._missing = missing
+        # Which cells are masked, or None.
+        masked = isinstance(array, np.ma.MaskedArray) and array.mask is not np.ma.nomask
+        self._nulls = np.ma.getmaskarray(array) if masked else None
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -112,7 +125,12 @@ class ArrayTable(Table):
         by_column = self._array[:, start:stop].T
         if by_column.strides[1] == by_column.itemsize or not by_column.size:
             return [
-                as_floats(column, self._missing, self.locator(0, feature))
+                as_floats(
+                    column,
+                    self._missing,
+                    self.locator(0, feature),
+                    self._masked((slice(None), feature)),
+                )
                 for feature, column in enumerate(by_column, start)
             ]
         out = (
@@ -126,16 +144,23 @@ class ArrayTable(Table):
                 out[:, row : row + STEP].T,
                 self._missing,
                 self.locator(row, start),
+                self._masked((slice(row, row + STEP), slice(start, stop))),
             )
         return list(out)
 
+    def _masked(self, cells: Any) -> np.ndarray | None:
+        return None if self._nulls is None else self._nulls[cells]
+
     def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
         part = self._array[start:stop]
+        nulls = self._masked(slice(start, stop))
         if features is not None:
             part = part.take(features, axis=1)
-        return as_floats(part, self._missing, self.locator(start, 0, features))
+            nulls = None if nulls is None else nulls.take(features, axis=1)
+        return as_floats(part, self._missing, self.locator(start, 0, features), nulls)
 
     def take(self, rows: np.ndarray) -> Table:
-        return ArrayTable(
-            self._array[rows], self._missing, self.names, self.types, self.categories
-        )
+        array = self._array[rows]
+        if self._nulls is not None:
+            array = np.ma.MaskedArray(array, self._nulls[rows])
+        return ArrayTable(array, self._missing, self.names, self.types, self.categories)

@@ -1,25 +1,46 @@
-"""pandas frames: NumPy columns, nullable ones, and those backed by Arrow."""
+"""pandas frames: NumPy columns, nullable, sparse and categorical ones, and Arrow's."""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hornbeam.data.frame import Column, FrameTable, NumpyColumn, frame_table
+from hornbeam.data.floats import EXACT, beyond_exact
+from hornbeam.data.frame import (
+    AllMissing,
+    CategoryColumn,
+    Column,
+    FrameTable,
+    NumpyColumn,
+    frame_table,
+)
 from hornbeam.data.from_arrow import arrow_column
+from hornbeam.errors import DataError
 
 __all__ = ["pandas_column", "pandas_table"]
 
+# What pandas calls objects that are all strings, or all numbers; null apart.
+TEXT = ("string", "empty")
+NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")
+
 
 def pandas_column(series: Any) -> Column | None:
-    """Return a column over a Series; None if it does not hold numbers."""
+    """Return a column over a Series; None if it holds no numbers and no categories."""
     dtype = series.dtype
+    label = f"column {_name(series.name)!r}"
+    if hasattr(dtype, "categories"):
+        return PandasCategories(series, label)
+    if dtype.kind == "O" and getattr(dtype, "storage", "python") == "python":
+        return _object_column(series.to_numpy(dtype=object), label)
     if isinstance(dtype, np.dtype):
         return NumpyColumn(series.to_numpy())
-    if hasattr(dtype, "pyarrow_dtype"):
-        return arrow_column(series.array.__arrow_array__())
+    if hasattr(dtype, "pyarrow_dtype") or hasattr(dtype, "storage"):
+        return arrow_column(series.array.__arrow_array__(), label)
+    if hasattr(dtype, "fill_value"):
+        return SparseColumn(series)
     # pandas has no public name for the nullable types together, but each knows the
     # type of its numbers.
     if isinstance(getattr(dtype, "numpy_dtype", None), np.dtype):
@@ -35,7 +56,7 @@ def pandas_table(
 ) -> FrameTable:
     """Return the table of a DataFrame."""
     found = (
-        (_name(name), series.dtype, pandas_column(series))
+        (_name(name), _words(series), pandas_column(series))
         for name, series in data.items()
     )
     return frame_table(found, len(data), missing, names, types)
@@ -44,6 +65,14 @@ def pandas_table(
 def _name(name: Any) -> str:
     """Return a column's name as text; the levels of a MultiIndex with blanks."""
     return " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def _words(series: Any) -> str:
+    """Return the type of a column as a message calls it."""
+    if series.dtype != object:
+        return str(series.dtype)
+    first = next((value for value in series.dropna()), None)
+    return f"object: {type(first).__name__}"
 
 
 class NullableColumn(Column):
@@ -60,3 +89,83 @@ class NullableColumn(Column):
             return part.to_numpy(dtype=self.dtype), None
         filler = self.dtype.type(0)
         return part.to_numpy(dtype=self.dtype, na_value=filler), nulls
+
+
+class SparseColumn(Column):
+    """pandas' Sparse: what is not stored is the fill value, missing only if NaN."""
+
+    def __init__(self, series: Any) -> None:
+        super().__init__(series.dtype.subtype)
+        self._series = series
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        return np.asarray(self._series.array[start:stop]), None
+
+
+class PandasCategories(CategoryColumn):
+    """A categorical: its categories in their order, unused ones included."""
+
+    def __init__(self, series: Any, label: str) -> None:
+        own = series.array
+        super().__init__(own.categories.to_numpy(), label)
+        self._codes = own.codes
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        return self._codes[start:stop]
+
+
+class ObjectCategories(CategoryColumn):
+    """Objects that are strings: the categories are those that occur, sorted."""
+
+    def __init__(self, values: np.ndarray, label: str) -> None:
+        import pandas as pd
+
+        present = pd.unique(values)
+        super().__init__(sorted(present[~pd.isna(present)].tolist()), label)
+        self._places = {name: code for code, name in enumerate(self.levels)}
+        self._values = values
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        import pandas as pd
+
+        own, present = pd.factorize(self._values[start:stop])
+        places = [*(self._places[name] for name in present), -1]
+        return np.array(places, np.int32)[own]
+
+
+def _object_column(values: np.ndarray, label: str) -> Column | None:
+    """Return a column over objects of one kind, strings or numbers, and null."""
+    import pandas as pd
+
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    if kind in TEXT:
+        nothing = kind == "empty" and len(values) > 0
+        return AllMissing() if nothing else ObjectCategories(values, label)
+    nulls = pd.isna(values)
+    if kind not in NUMBERS:
+        known = np.flatnonzero(~nulls)
+        kinds = [_kind(values[row]) for row in known]
+        odd = next((i for i, k in enumerate(kinds) if k != kinds[0]), None)
+        if odd is not None:
+            raise DataError(
+                f"{label} holds {kinds[0]} in row {known[0]} ({values[known[0]]!r}), "
+                f"but {kinds[odd]} in row {known[odd]} ({values[known[odd]]!r}); make "
+                "it all numbers or all strings"
+            )
+        if kinds[0] != "a number":
+            return None
+    for row in np.flatnonzero(~nulls):
+        value = values[row]
+        if isinstance(value, numbers.Integral) and abs(int(value)) > EXACT:
+            raise DataError(beyond_exact(value, f"row {row} of {label}"))
+    types = {"boolean": "i", "integer": "int"}
+    floats = np.where(nulls, np.nan, values).astype(np.float64)
+    return NumpyColumn(floats, types.get(kind))
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, (numbers.Real, np.bool_)):
+        return "a number"
+    return f"a {type(value).__name__}"

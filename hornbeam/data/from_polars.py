@@ -7,9 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.data.frame import AllMissing, Column, FrameTable, frame_table
+from hornbeam.data.frame import (
+    AllMissing,
+    CategoryColumn,
+    Column,
+    FrameTable,
+    frame_table,
+)
 
-__all__ = ["polars_column", "polars_table"]
+__all__ = ["lazy_polars_table", "polars_column", "polars_table"]
 
 POLARS_TYPES = {
     **{
@@ -25,10 +31,17 @@ POLARS_TYPES = {
 
 
 def polars_column(series: Any) -> Column | None:
-    """Return a column over a Series; None if it does not hold numbers."""
-    words = str(series.dtype)
+    """Return a column over a Series; None if it holds no numbers and no categories."""
+    label = f"column {series.name!r}"
+    words = series.dtype.base_type().__name__
     if words == "Null":
         return AllMissing()
+    if words == "String":
+        return TextColumn(series, label)
+    if words == "Enum":
+        return EnumColumn(series, label)
+    if words == "Categorical":
+        return CategoricalColumn(series, label)
     dtype = POLARS_TYPES.get(words)
     return None if dtype is None else PolarsColumn(series, dtype)
 
@@ -47,6 +60,16 @@ def polars_table(
     return frame_table(found, data.height, missing, names, types)
 
 
+def lazy_polars_table(
+    data: Any,
+    missing: float,
+    names: Sequence[str] | None,
+    types: Sequence[str] | None = None,
+) -> FrameTable:
+    """Return the table of a LazyFrame, which is collected."""
+    return polars_table(data.collect(engine="streaming"), missing, names, types)
+
+
 class PolarsColumn(Column):
     """A column of numbers that may hold nulls."""
 
@@ -61,3 +84,56 @@ class PolarsColumn(Column):
         # Left alone, to_numpy() would round integers with nulls to float64.
         nulls = part.is_null().to_numpy()
         return part.fill_null(self.dtype.type(0).item()).to_numpy(), nulls
+
+
+class EnumColumn(CategoryColumn):
+    """An Enum: its categories in their order, unused ones included."""
+
+    def __init__(self, series: Any, label: str) -> None:
+        super().__init__(series.dtype.categories.to_list(), label)
+        self._series = series
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        return _physical(self._series.slice(start, stop - start))
+
+
+class TextColumn(CategoryColumn):
+    """Strings: the categories are those that occur, sorted."""
+
+    def __init__(self, series: Any, label: str) -> None:
+        super().__init__(series.drop_nulls().unique().sort().to_list(), label)
+        self._series = series
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        import polars as pl
+
+        part = self._series.slice(start, stop - start)
+        return _physical(part.cast(pl.Enum(self.levels.tolist())))
+
+
+class CategoricalColumn(CategoryColumn):
+    """A Categorical: the categories that occur, sorted.
+
+    Its own numbers depend on what else the program has read before.
+    """
+
+    def __init__(self, series: Any, label: str) -> None:
+        present = series.drop_nulls().unique()
+        names = present.cast(str).to_list()
+        super().__init__(sorted(names), label)
+        own = _physical(present)
+        places = {name: code for code, name in enumerate(self.levels)}
+        # Null, -1, finds the place at the end.
+        self._places = np.full(int(own.max(initial=0)) + 2, -1, np.int32)
+        self._places[own] = [places[name] for name in names]
+        self._series = series
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        return self._places[_physical(self._series.slice(start, stop - start))]
+
+
+def _physical(series: Any) -> np.ndarray:
+    """Return the numbers behind categories, -1 for null."""
+    import polars as pl
+
+    return series.to_physical().cast(pl.Int32).fill_null(-1).to_numpy()

@@ -219,4 +219,6 @@ def _values(data: Any) -> tuple[np.ndarray, np.ndarray | None]:
         raise DataError(f"a {words(data)} cannot be read as such")
     if float_type(array.dtype) is None:
         raise DataError(f"values of type {array.dtype} cannot be read as such")
+    if isinstance(array, np.ma.MaskedArray):
+        return array.data, np.ma.getmaskarray(array)
     return array, None

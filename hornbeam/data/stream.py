@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class StreamTable(Table):
         names that ``DMatrix.set_info`` has for them.
     """
 
-    is_stream: ClassVar[bool] = True
+    is_stream: bool = True
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ class StreamTable(Table):
 class _SelectedStream(SelectedTable):
     """Some columns of a stream."""
 
-    is_stream: ClassVar[bool] = True
+    is_stream: bool = True
 
     def __init__(self, table: StreamTable, features: Sequence[int]) -> None:
         super().__init__(table, features)

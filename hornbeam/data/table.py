@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Table(ABC):
     """
 
     #: Whether the rows are read from a source anew each time.
-    is_stream: ClassVar[bool] = False
+    is_stream: bool = False
     #: Labels and their like where they come with the rows, by the names that
     #: ``DMatrix.set_info`` has for them.
     info: Mapping[str, Any] = MappingProxyType({})
@@ -166,6 +166,7 @@ class SelectedTable(Table):
     def __init__(self, table: Table, features: Sequence[int]) -> None:
         self._table = table
         self._features = np.array(features, np.intp)
+        self.is_stream, self.info = table.is_stream, table.info
         order = self._features.tolist()
         super().__init__(
             table.n_rows,
@@ -189,6 +190,10 @@ class SelectedTable(Table):
     def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
         chosen = self._features if features is None else self._features[features]
         return self._table.rows(start, stop, chosen)
+
+    def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
+        chosen = self._features if features is None else self._features[list(features)]
+        yield from self._table.batches(chosen.tolist())
 
     def take(self, rows: np.ndarray) -> Table:
         return SelectedTable(self._table.take(rows), self._features.tolist())

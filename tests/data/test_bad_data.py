@@ -39,12 +39,11 @@ FEATURES = {
     "numbers as strings": ([["1", "2"]], ["<U1"]),
     "bytes": (np.array([[b"a"]]), ["|S1"]),
     "complex": (np.array([[1j]]), ["complex128"]),
-    "objects": (np.array([[1, 2]], object), ["object"]),
+    "objects": (np.array([[1, "x"]], object), ["row 0, column 1", "'x'"]),
     "dates": (np.array([["2020-01-01"]], "datetime64[D]"), ["datetime64[D]", "days"]),
     "spans": (np.array([[3]], "timedelta64[s]"), ["timedelta64[s]"]),
     "records": (np.zeros((2, 2), [("a", float)]), ["dtype"]),
     "long doubles": (np.zeros((2, 2), np.longdouble), ["64 bits"]),
-    "masked": (np.ma.masked_equal(X, 3.0), ["masked", "filled"]),
     "sparse complex": (sp.csr_array(np.array([[1j]])), ["complex128"]),
     "ragged list": ([[1, 2], [3, 4], [5]], ["row 2", "1 values", "row 0 has 2"]),
     "unevenly nested": ([[1, [2]], [3, 4]], ["unevenly"]),
@@ -55,40 +54,86 @@ FEATURES = {
     "none": (None, ["NoneType", "NumPy array"]),
     "number": (3.0, ["float", "NumPy array"]),
     "iterator": (iter([X]), ["batches are not read yet"]),
-    "lazy frame": (pl.LazyFrame({"a": [1]}), ["LazyFrame", "collect()"]),
-    "pandas text": (pd.DataFrame({"n": [1], "city": ["x"]}), ["'city' (str)"]),
-    "pandas object": (pd.DataFrame({"o": [1, "x"]}, dtype=object), ["'o' (object)"]),
-    "pandas date": (pd.DataFrame({"t": [pd.Timestamp(DAY)]}), ["'t' (datetime64"]),
+    "pandas mixture": (
+        pd.DataFrame({"o": [None, 1, "x"]}, dtype=object),
+        ["column 'o' holds a number in row 1 (1)", "text in row 2 ('x')", "all"],
+    ),
+    "pandas objects": (
+        pd.DataFrame({"o": [[1, 2], [3]]}),
+        ["'o' (object: list)", "one column for each part"],
+    ),
+    "pandas dates as objects": (pd.DataFrame({"t": [DAY]}), ["'t' (object: date)"]),
+    "pandas decimals": (
+        pd.DataFrame({"d": [decimal.Decimal("1.5")]}),
+        ["'d' (object: Decimal)", "float64"],
+    ),
+    "pandas huge objects": (
+        pd.DataFrame({"o": [1, 2**60]}, dtype=object),
+        [f"the integer {2**60} in row 1 of column 'o'"],
+    ),
+    "pandas date": (
+        pd.DataFrame({"t": [pd.Timestamp(DAY)]}),
+        ["'t' (datetime64", "days since some date"],
+    ),
+    "pandas span": (
+        pd.DataFrame({"t": [pd.Timedelta(1)]}),
+        ["'t' (timedelta64", "seconds of a span"],
+    ),
+    "pandas category of dates": (
+        pd.DataFrame({"k": pd.Categorical([pd.Timestamp(DAY)])}),
+        ["column 'k'", "all strings or all numbers"],
+    ),
+    "pandas category of both": (
+        pd.DataFrame({"k": pd.Categorical([1, "x"])}),
+        ["column 'k'", "int and str"],
+    ),
     "pandas zone": (
         pd.DataFrame({"t": [pd.Timestamp(DAY, tz="UTC")]}),
         ["'t' (datetime64", "UTC"],
-    ),
-    "pandas category": (
-        pd.DataFrame({"k": pd.Categorical(["x"])}),
-        ["'k' (category)", "codes"],
     ),
     "pandas interval": (
         pd.DataFrame({"k": pd.interval_range(0, 2)}),
         ["'k' (interval"],
     ),
-    "pandas sparse": (
-        pd.DataFrame({"k": pd.arrays.SparseArray([0, 1])}),
-        ["'k' (Sparse[int64, 0])"],
-    ),
     "pandas complex": (pd.DataFrame({"z": [1j]}), ["'z' (complex128)"]),
-    "polars text": (pl.DataFrame({"city": ["x"]}), ["'city' (String)"]),
-    "polars date": (pl.DataFrame({"t": [DAY]}), ["'t' (Date)"]),
+    "polars date": (pl.DataFrame({"t": [DAY]}), ["'t' (Date)", "days since"]),
+    "polars binary": (pl.DataFrame({"b": [b"x"]}), ["'b' (Binary)", "decode"]),
+    "polars object": (pl.DataFrame({"o": [object()]}), ["'o' (Object"]),
+    "polars struct": (pl.DataFrame({"s": [{"a": 1}]}), ["'s' (Struct", "each part"]),
     "polars list": (pl.DataFrame({"l": [[1, 2]]}), ["'l' (List(Int64))"]),
-    "polars category": (
-        pl.DataFrame({"k": ["x"]}, schema={"k": pl.Categorical}),
-        ["'k' (Categorical"],
+    "arrow timestamp": (
+        pa.table({"t": pa.array([0], pa.timestamp("s"))}),
+        ["'t' (timestamp[s])", "days since"],
     ),
-    "arrow text": (pa.table({"n": [1], "city": ["x"]}), ["'city' (string)"]),
+    "arrow dictionary of dates": (
+        pa.table({"t": pa.array([DAY]).dictionary_encode()}),
+        ["'t' (dictionary<values=date32", "days since"],
+    ),
+    "arrow dictionary with null": (
+        pa.table(
+            {
+                "k": pa.DictionaryArray.from_arrays(
+                    pa.array([0, 1]), pa.array(["x", None])
+                )
+            }
+        ),
+        ["column 'k'", "null among its categories"],
+    ),
+    "arrow dictionary with doubles": (
+        pa.table(
+            {
+                "k": pa.DictionaryArray.from_arrays(
+                    pa.array([0, 1]), pa.array(["x", "x"])
+                )
+            }
+        ),
+        ["column 'k'", "'x' more than once"],
+    ),
+    "too many words": (
+        pl.DataFrame({"id": [f"u{i}" for i in range(70_000)]}),
+        ["column 'id'", "70,000 categories", "65,535"],
+    ),
     "arrow decimal": (pa.table({"d": [decimal.Decimal("1.5")]}), ["'d' (decimal128"]),
-    "arrow dictionary": (
-        pa.table({"k": pa.array(["x"]).dictionary_encode()}),
-        ["'k' (dictionary"],
-    ),
     "pandas arrow date": (
         pd.DataFrame({"t": pd.array([DAY], dtype=pd.ArrowDtype(pa.date32()))}),
         ["'t' (date32"],
@@ -113,14 +158,14 @@ FEATURES = {
 def test_bad_features(case):
     data, needed = FEATURES[case]
     with pytest.raises(DataError) as error:
-        DMatrix(data)
+        as_table(data)
     for words in needed:
         assert words in str(error.value)
 
 
 def test_many_bad_columns_are_listed_up_to_ten():
-    frame = pd.DataFrame({f"c{i}": ["x"] for i in range(14)})
-    with pytest.raises(DataError, match=r"'c9' \(str\) and 4 more"):
+    frame = pd.DataFrame({f"c{i}": [DAY] for i in range(14)})
+    with pytest.raises(DataError, match=r"'c9' \(object: date\) and 4 more"):
         as_table(frame)
 
 
