@@ -2,24 +2,285 @@
 
 from __future__ import annotations
 
-from hornbeam.data.schema import Schema, check_schema
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from hornbeam.data.categories import same_levels
+from hornbeam.data.floats import Locate
+from hornbeam.data.schema import Schema, listed
 from hornbeam.data.table import Table
+from hornbeam.errors import DataError, ParameterError
 
-__all__ = ["align"]
+__all__ = ["UNSEEN", "align"]
+
+UNSEEN = ("error", "missing")
+# What a code becomes where there is none for its category.
+_NONE = np.float32(-1)
 
 
-def align(table: Table, expected: Schema, unseen: str = "error") -> Table:
+def align(
+    table: Table, expected: Schema, unseen: str = "error", of: str = "training"
+) -> Table:
     """Return the rows of `table` with the columns and codes that are expected.
+
+    Columns are found by name, in any order, or by place where one side has no names.
+    Categories are found by name, whatever their codes are; codes without names are
+    those of the expected categories. All that is wrong with the columns is said in one
+    `DataError`; what is wrong with a row, when it is read.
 
     Parameters
     ----------
     table
-        What is given.
+        What is given. It is returned itself where it is as expected.
     expected
         The columns of the model, or of the matrix whose cuts are used.
     unseen
         What to do with a category that is not among the expected ones: ``"error"``,
         or ``"missing"`` to read it as a missing value.
+    of
+        How a message calls what the columns are compared with.
     """
-    check_schema(expected, table.schema, unnamed_allowed=True)
-    return table
+    if unseen not in UNSEEN:
+        raise ParameterError(
+            f'unseen must be "error" or "missing", not {unseen!r}: what to do with a '
+            f"category that {of} does not have"
+        )
+    named = bool(expected.names and table.names)
+    if (
+        (table.names == expected.names if named else True)
+        and table.n_features == expected.n_features
+        and not (_has_categories(expected) or _has_categories(table))
+    ):
+        return table
+    places = _places(table, expected) if named else None
+    if places is None and table.n_features != expected.n_features:
+        raise DataError(
+            f"there are {expected.n_features} columns in {of}"
+            + (f" ({listed(expected.names)})" if expected.names else "")
+            + f", but this data has {table.n_features}; pass the same columns in the "
+            "same order"
+        )
+    _check_kinds(table, expected, places, of)
+    if places is not None and places != list(range(table.n_features)):
+        table = table.select(places)
+    return _recoded(table, expected, unseen, of)
+
+
+def _has_categories(side: Table | Schema) -> bool:
+    return not side.categories.empty() or (side.types is not None and "c" in side.types)
+
+
+def _places(table: Table, expected: Schema) -> list[int]:
+    """Return where each expected column is; -1 where it is not, for `_check_kinds`."""
+    place = {name: i for i, name in enumerate(table.names or ())}
+    return [place.get(name, -1) for name in expected.names or ()]
+
+
+def _check_kinds(
+    table: Table, expected: Schema, places: Sequence[int] | None, of: str
+) -> None:
+    """Raise unless every column is there, and holds what it is expected to hold."""
+    faults: dict[str, list[str]] = {}
+    if places is not None:
+        known = set(expected.names or ())
+        extra = [name for name in table.names or () if name not in known]
+        if extra:
+            faults[f"not in {of}"] = extra
+    for feature in range(expected.n_features):
+        place = feature if places is None else places[feature]
+        names = expected.names or table.names
+        name = names[feature] if names else str(feature)
+        fault = "missing" if place < 0 else _fault(table, place, expected, feature, of)
+        if fault:
+            faults.setdefault(fault, []).append(name)
+    if faults:
+        raise DataError(
+            f"the columns are not those of {of}; "
+            + "; ".join(f"{fault}: {listed(names)}" for fault, names in faults.items())
+            + f"; pass the columns that {of} had, with the same kinds of values"
+        )
+
+
+def _fault(
+    table: Table, place: int, expected: Schema, feature: int, of: str
+) -> str | None:
+    """Return what is wrong with the kind of a column, if anything."""
+    wanted = expected.categories.of(feature)
+    levels = table.categories.of(place)
+    coded = wanted is not None or (
+        expected.types is not None and expected.types[feature] == "c"
+    )
+    is_coded = levels is not None or (
+        table.types is not None and table.types[place] == "c"
+    )
+    if place in table.typeless:
+        return None
+    if not coded:
+        return f"categories where {of} had numbers" if is_coded else None
+    if wanted is None:
+        # Codes come as numbers, which are looked at when they are read.
+        return None if levels is None else f"names of categories where {of} had codes"
+    if not is_coded:
+        return f"numbers where {of} had categories"
+    if levels is None or not len(levels) or not len(wanted):
+        return None
+    if (levels.dtype == object) != (wanted.dtype == object):
+        text, number = f"strings as categories in {of}", "numbers here"
+        if levels.dtype == object:
+            text, number = f"numbers as categories in {of}", "strings here"
+        return f"{text}, {number}"
+    return None
+
+
+def _recoded(table: Table, expected: Schema, unseen: str, of: str) -> Table:
+    codes: dict[int, _Codes] = {}
+    raw = False
+    for feature in range(table.n_features):
+        wanted = expected.categories.of(feature)
+        given = table.categories.of(feature)
+        if wanted is None:
+            coded = expected.types is not None and expected.types[feature] == "c"
+            raw |= coded and (table.types is None or table.types[feature] != "c")
+        elif feature not in table.typeless and not same_levels(wanted, given):
+            codes[feature] = _Codes(wanted, given, unseen, of)
+    if not codes and not raw:
+        return table
+    return RecodedTable(table, expected, codes)
+
+
+class _Codes:
+    """From the codes of one list of categories to those of another.
+
+    Parameters
+    ----------
+    wanted
+        The categories whose codes are to come out.
+    given
+        Those whose codes go in; the wanted ones if None.
+    unseen, of
+        As for `align`.
+    """
+
+    def __init__(
+        self, wanted: np.ndarray, given: np.ndarray | None, unseen: str, of: str
+    ) -> None:
+        self._given = given
+        self._of = of
+        self._size = len(wanted if given is None else given)
+        # Two more places: for codes beyond the given categories, and for missing.
+        self._codes = np.full(self._size + 2, _NONE)
+        if given is None:
+            self._codes[: self._size] = np.arange(self._size)
+        else:
+            code = {name: i for i, name in enumerate(wanted.tolist())}
+            self._codes[: self._size] = [code.get(v, _NONE) for v in given.tolist()]
+        if unseen == "missing":
+            self._codes[self._codes == _NONE] = np.nan
+        self._codes[-1] = np.nan
+
+    def __call__(self, values: np.ndarray, locate: Locate) -> np.ndarray:
+        absent = np.isnan(values)
+        place = np.where(absent, self._size + 1, np.minimum(values, self._size))
+        codes = self._codes[place.astype(np.intp)]
+        none = codes == _NONE
+        if none.any():
+            row = int(none.argmax())
+            code = int(values[row])
+            held = (
+                f"the code {code}"
+                if self._given is None
+                else f"the category {self._given.tolist()[code]!r}"
+            )
+            raise DataError(
+                f"{locate((row,))} holds {held}, which {self._of} did not see; drop "
+                'the row, put it with another category, or pass unseen="missing" to '
+                "read such as missing"
+            )
+        return codes
+
+
+class RecodedTable(Table):
+    """A table whose categories have the codes of other ones.
+
+    Parameters
+    ----------
+    table
+        The rows, with columns in the order that is expected.
+    expected
+        Types and categories that come out.
+    codes
+        What changes the codes, for the columns where they change.
+    first_row
+        The number of the first row in messages.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        expected: Schema,
+        codes: Mapping[int, _Codes],
+        first_row: int = 0,
+    ) -> None:
+        super().__init__(
+            table.n_rows,
+            table.n_features,
+            table.names,
+            table.types if expected.types is None else expected.types,
+            table.dtype,
+            expected.categories,
+        )
+        self.is_stream, self.info = table.is_stream, table.info
+        self._table = table
+        self._codes = codes
+        self._first_row = first_row
+
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        columns = self._table.columns(start, stop, scratch)
+        for feature in range(start, stop):
+            if feature in self._codes:
+                locate = self.locator(0, feature)
+                column = columns[feature - start]
+                columns[feature - start] = self._codes[feature](column, locate)
+        return columns
+
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        rows = self._table.rows(start, stop, features)
+        if not self._codes:
+            return rows
+        rows = rows.copy()  # it may be the container's own memory
+        order = range(self.n_features) if features is None else features.tolist()
+        for place, feature in enumerate(order):
+            if feature in self._codes:
+                locate = self.locator(start, feature)
+                rows[:, place] = self._codes[feature](rows[:, place], locate)
+        return rows
+
+    def locator(
+        self, row: int, feature: int, features: np.ndarray | None = None
+    ) -> Locate:
+        return super().locator(self._first_row + row, feature, features)
+
+    def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
+        chosen = range(self.n_features) if features is None else features
+        types = self.types
+        expected = Schema(
+            len(chosen),
+            types=None if types is None else [types[feature] for feature in chosen],
+            categories=self.categories.select(chosen),
+        )
+        codes = {
+            place: self._codes[feature]
+            for place, feature in enumerate(chosen)
+            if feature in self._codes
+        }
+        row = self._first_row
+        for batch in self._table.batches(features):
+            yield RecodedTable(batch, expected, codes, row)
+            row += batch.n_rows
+
+    def take(self, rows: np.ndarray) -> Table:
+        expected = Schema(self.n_features, None, self.types, self.categories)
+        return RecodedTable(self._table.take(rows), expected, self._codes)

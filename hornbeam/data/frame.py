@@ -150,6 +150,11 @@ class FrameTable(Table):
                     f"feature_types calls {self.label(feature)} {types[feature]!r}, "
                     "but it holds categories; call it 'c', or encode it as numbers"
                 )
+        self.typeless = frozenset(
+            feature
+            for feature, column in enumerate(columns)
+            if isinstance(column, AllMissing)
+        )
         self._parts = columns
         self._missing = missing
 

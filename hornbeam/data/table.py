@@ -39,6 +39,8 @@ class Table(ABC):
 
     #: Whether the rows are read from a source anew each time.
     is_stream: bool = False
+    #: Columns without values, of which the container does not know what they would be.
+    typeless: frozenset[int] = frozenset()
     #: Labels and their like where they come with the rows, by the names that
     #: ``DMatrix.set_info`` has for them.
     info: Mapping[str, Any] = MappingProxyType({})
@@ -167,6 +169,9 @@ class SelectedTable(Table):
         self._table = table
         self._features = np.array(features, np.intp)
         self.is_stream, self.info = table.is_stream, table.info
+        self.typeless = frozenset(
+            place for place, feature in enumerate(features) if feature in table.typeless
+        )
         order = self._features.tolist()
         super().__init__(
             table.n_rows,

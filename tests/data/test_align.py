@@ -1,0 +1,212 @@
+"""A model meets the columns and categories it was trained on, or says what differs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hornbeam.data.adapters import as_table
+from hornbeam.data.align import align
+from hornbeam.data.categories import Categories
+from hornbeam.data.schema import Schema
+from hornbeam.errors import DataError, ParameterError
+
+NAN = float("nan")
+FRUIT = ["apple", "fig", "pear"]
+EXPECTED = Schema(
+    3, ["a", "k", "b"], ["float", "c", "i"], Categories([None, FRUIT, None])
+)
+
+
+def frame_of(**columns):
+    return pl.DataFrame(columns)
+
+
+def rows_of(data, expected=EXPECTED, unseen="error", **reading):
+    table = align(as_table(data, **reading), expected, unseen)
+    rows = table.rows(0, table.n_rows)
+    for feature, column in enumerate(table.columns(0, table.n_features)):
+        np.testing.assert_array_equal(column, rows[:, feature])
+        np.testing.assert_array_equal(table.column(feature), rows[:, feature])
+    backwards = np.arange(table.n_features)[::-1].copy()
+    np.testing.assert_array_equal(table.rows(0, table.n_rows, backwards), rows[:, ::-1])
+    (batch,) = table.batches(backwards.tolist())
+    np.testing.assert_array_equal(batch.rows(0, table.n_rows), rows[:, ::-1])
+    some = np.arange(table.n_rows)[::-2]
+    np.testing.assert_array_equal(table.take(some).rows(0, len(some)), rows[some])
+    return rows
+
+
+def test_the_same_columns_are_the_same_table():
+    for data, types in (
+        (np.eye(3), None),
+        (np.eye(3), ["c", "q", "i"]),
+        (frame_of(a=[1.0], k=pl.Series(["fig"], dtype=pl.Enum(FRUIT)), b=[True]), None),
+        (pd.DataFrame({"a": [1], "b": [2]}), None),
+    ):
+        table = as_table(data, types=types)
+        assert align(table, table.schema) is table
+        unnamed = Schema(table.n_features, None, table.types, table.categories)
+        assert align(table, unnamed) is table
+    table = as_table(pd.DataFrame({"a": [1], "b": [2.5]}))
+    assert align(table, Schema(2, ["a", "b"], ["float", "int"])) is table
+    assert align(as_table(np.eye(2)), table.schema) is not None
+
+
+def test_columns_by_name_in_any_order():
+    data = frame_of(b=[True, None], k=["pear", "apple"], a=[0.5, 1.5])
+    np.testing.assert_array_equal(rows_of(data), [[0.5, 2, 1], [1.5, 0, NAN]])
+    for other in (data.to_pandas(), data.to_arrow()):
+        np.testing.assert_array_equal(rows_of(other), rows_of(data))
+
+
+def test_categories_by_name_whatever_their_codes():
+    for values in (
+        pd.Categorical(["pear", None, "apple"], ["pear", "nut", "apple"]),
+        pd.Series(["pear", None, "apple"]),
+        pd.Series(["pear", None, "apple"], dtype=object),
+    ):
+        data = pd.DataFrame({"a": [1, 2, 3], "k": values, "b": [True, False, True]})
+        np.testing.assert_array_equal(rows_of(data)[:, 1], [2, NAN, 0])
+
+
+def test_numbers_as_categories():
+    expected = Schema(1, ["k"], ["c"], Categories([[10, 20, 30]]))
+    data = pd.DataFrame({"k": pd.Categorical([30, 10, None])})
+    assert rows_of(data, expected).ravel().tolist()[:2] == [2, 0]
+    data = pd.DataFrame({"k": pd.Categorical([30.0, 10.0])})
+    assert rows_of(data, expected).ravel().tolist() == [2, 0]
+    with pytest.raises(DataError, match="numbers as categories in training, strings"):
+        rows_of(pd.DataFrame({"k": ["30"]}), expected)
+    with pytest.raises(DataError, match="strings as categories in training, numbers"):
+        rows_of(pd.DataFrame({"a": [1.0], "k": pd.Categorical([3]), "b": [True]}))
+
+
+def test_a_category_that_was_not_seen():
+    data = frame_of(a=[0.0] * 4, k=["fig", "nut", None, "nut"], b=[True] * 4)
+    table = align(as_table(data), EXPECTED)
+    assert table.rows(0, 1)[0, 1] == 1  # only a row that has it is an error
+    for read in (
+        lambda: table.rows(1, 4),
+        lambda: table.rows(0, 4, np.array([2, 1])),
+        lambda: table.columns(0, 3),
+        lambda: next(table.batches()).column(1),
+    ):
+        with pytest.raises(
+            DataError,
+            match=r"row 1 of column 'k' holds the category 'nut', which training did "
+            r'not see.*unseen="missing"',
+        ):
+            read()
+    rows = rows_of(data, unseen="missing")
+    np.testing.assert_array_equal(rows[:, 1], [1, NAN, NAN, NAN])
+    with pytest.raises(ParameterError, match="unseen"):
+        align(table, EXPECTED, "drop")
+
+
+def test_declared_categories_that_no_row_has_do_no_harm():
+    data = frame_of(
+        a=[0.0], k=pl.Series(["pear"], dtype=pl.Enum(["nut", "pear"])), b=[True]
+    )
+    assert rows_of(data)[0, 1] == 2
+
+
+def test_a_column_without_values_is_of_any_kind():
+    for data in (
+        frame_of(a=[None], k=[None], b=[None]),
+        pa.table({"a": pa.nulls(1), "k": pa.nulls(1), "b": pa.nulls(1)}),
+        pd.DataFrame({"b": [None], "k": [None], "a": [None]}),
+        frame_of(a=[None], k=pl.Series([None], dtype=pl.String), b=[None]),
+    ):
+        assert np.isnan(rows_of(data)).all()
+
+
+def test_codes_that_stand_for_the_expected_names():
+    array = np.array([[0.5, 2, 1], [0.5, NAN, 0]])
+    np.testing.assert_array_equal(rows_of(array, types=["q", "c", "i"]), array)
+    array[1, 1] = 3
+    with pytest.raises(DataError, match="row 1 of column 1 holds the code 3"):
+        rows_of(array, types=["q", "c", "i"])
+    rows = rows_of(array, unseen="missing", types=["q", "c", "i"])
+    np.testing.assert_array_equal(rows[:, 1], [2, NAN])
+
+
+def test_raw_codes():
+    expected = Schema(2, None, ["c", "q"])
+    array = np.array([[3.0, 0.5], [NAN, 1.5]])
+    np.testing.assert_array_equal(rows_of(array, expected), array)
+    np.testing.assert_array_equal(rows_of(array, expected, types=["c", "q"]), array)
+    with pytest.raises(DataError, match="row 1 of column 0 holds -1"):
+        rows_of(np.array([[3.0, 1], [-1, 1]]), expected)
+    for data in (pd.DataFrame(array), pl.DataFrame(array)):
+        np.testing.assert_array_equal(rows_of(data, expected), array)
+    with pytest.raises(
+        DataError, match=r"names of categories where training had codes"
+    ):
+        rows_of(frame_of(x=["u"], y=[0.5]), expected)
+
+
+@pytest.mark.parametrize(
+    ("data", "needed"),
+    [
+        (frame_of(a=[1.0], b=[True]), ["missing: 'k'"]),
+        (
+            frame_of(a=[1.0], k=["fig"], b=[True], z=[1], y=[1]),
+            ["not in training: 'z', 'y'"],
+        ),
+        (
+            frame_of(A=[1.0], k=[3], b=["x"]),
+            [
+                "missing: 'a'",
+                "not in training: 'A'",
+                "numbers where training had categories: 'k'",
+                "categories where training had numbers: 'b'",
+            ],
+        ),
+        (np.eye(3), ["numbers where training had categories: 'k'"]),
+        (np.eye(2), ["3 columns in training ('a', 'k', 'b')", "this data has 2"]),
+        (np.eye(4), ["3 columns", "has 4"]),
+    ],
+)
+def test_one_error_lists_all_that_differs(data, needed):
+    with pytest.raises(DataError) as error:
+        align(as_table(data), EXPECTED)
+    for words in needed:
+        assert words in str(error.value)
+
+
+def test_a_numeric_model_and_text():
+    for expected in (Schema(1), Schema(1, ["k"]), Schema(1, ["k"], ["float"])):
+        with pytest.raises(DataError, match=r"categories where training had numbers"):
+            align(as_table(frame_of(k=["x"])), expected)
+
+
+def test_what_the_columns_are_compared_with_has_a_name():
+    with pytest.raises(DataError, match="not in the first batch: 'z'"):
+        align(as_table(frame_of(z=[1.0])), Schema(1, ["a"]), of="the first batch")
+
+
+@given(
+    st.permutations(["a", "k", "q"]),
+    st.lists(st.sampled_from([*FRUIT, None]), min_size=1, max_size=8),
+    st.permutations([*FRUIT, "nut"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_order_of_columns_and_codes(order, values, levels):
+    n = len(values)
+    columns = {
+        "a": np.arange(n) / 2,
+        "k": pd.Categorical(values, levels),
+        "q": pd.Categorical(values, FRUIT),
+    }
+    expected = Schema(
+        3, ["a", "k", "q"], ["float", "c", "c"], Categories([None, FRUIT, FRUIT])
+    )
+    rows = rows_of(pd.DataFrame({name: columns[name] for name in order}), expected)
+    codes = [NAN if value is None else FRUIT.index(value) for value in values]
+    np.testing.assert_array_equal(rows, np.column_stack([columns["a"], codes, codes]))
