@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any
@@ -13,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.cuts import ColumnCuts, Cuts, cut_column, integer_weights
+from hornbeam.binning.looks import sketch_column
+from hornbeam.binning.streams import batches_of, cuts_of_stream
+from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.floats import Locate, nearest
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.binning import bin_column, interleave
-from hornbeam.kernels.team import available_threads
 
 __all__ = ["BinnedMatrix", "BinnedTable", "bin_table", "bin_with_cuts"]
 
@@ -83,7 +83,7 @@ class BinnedMatrix:
         """Return the codes row after row, (rows * features,), made on first use."""
         if self._by_row is None:
             by_row = np.empty(self.by_feature.size, self.by_feature.dtype)
-            _in_threads(
+            in_threads(
                 lambda begin: interleave(
                     self.by_feature,
                     begin,
@@ -162,8 +162,12 @@ def bin_table(
     max_bin: int,
     weights: npt.NDArray[np.float64] | None = None,
     n_threads: int = 1,
+    sketch: str = "exact",
 ) -> BinnedMatrix:
     """Return `table` in bins cut at its own (weighted) quantiles.
+
+    A table in batches is read several times: for exact cuts mostly twice, for
+    approximate ones once; and once more for the codes.
 
     Parameters
     ----------
@@ -176,20 +180,37 @@ def bin_table(
     n_threads
         Threads that share the columns, 0 or less for all processors; they do not
         change the result.
+    sketch
+        "exact", or "approximate" for cuts from a sketch, which a table in batches is
+        read once for (see `sketch`). Batches do not change either's result.
     """
+    if sketch not in ("exact", "approximate"):
+        raise ParameterError(f"sketch must be 'exact' or 'approximate', not {sketch!r}")
+    exact = sketch == "exact"
     fixed = integer_weights(weights)
-    types = table.types or [""] * table.n_features
+    if table.is_stream:
+        columns = cuts_of_stream(table, max_bin, fixed, n_threads, exact)
+        return _bin_stream(table, columns, max_bin, n_threads, own_cuts=True)
+    is_categorical = _categorical(table)
+    cut_numbers = cut_column if exact else sketch_column
 
     def cut(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
-        if types[feature] == "c":
+        if is_categorical[feature]:
             return _cut_between_categories(table, feature, values)
-        return cut_column(values, max_bin, fixed, scratch)
+        return cut_numbers(values, max_bin, fixed, scratch)
 
     return _bin(table, cut, max_bin, n_threads)
 
 
 def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> BinnedMatrix:
     """Return `table` in the bins of another one, as a validation set needs it."""
+    if table.is_stream:
+        columns = [
+            ColumnCuts(cuts.of(feature), float(cuts.minimums[feature]), False)
+            for feature in range(table.n_features)
+        ]
+        max_bin = int(cuts.bins.max())
+        return _bin_stream(table, columns, max_bin, n_threads, own_cuts=False)
 
     def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
         has_missing = bool(np.isnan(values).any())
@@ -228,11 +249,11 @@ def _bin(
     # A column of 256 bins and missing cells does not fit in a byte.
     large: dict[int, npt.NDArray[np.uint16]] = {}
 
-    n_threads = _thread_count(n_threads, -(-table.n_features // _COLUMNS_AT_ONCE))
+    n_threads = thread_count(n_threads, -(-table.n_features // _COLUMNS_AT_ONCE))
     column_bytes = table.n_rows * np.dtype(table.dtype).itemsize
     workspaces: SimpleQueue[Bytes] = SimpleQueue()
     for _ in range(n_threads):
-        workspaces.put(_mapped_bytes((_COLUMNS_AT_ONCE + 2) * column_bytes))
+        workspaces.put(mapped_bytes((_COLUMNS_AT_ONCE + 2) * column_bytes))
 
     def work(start: int) -> None:
         stop = min(start + _COLUMNS_AT_ONCE, table.n_features)
@@ -253,7 +274,7 @@ def _bin(
         finally:
             workspaces.put(workspace)
 
-    _in_threads(work, range(0, table.n_features, _COLUMNS_AT_ONCE), n_threads)
+    in_threads(work, range(0, table.n_features, _COLUMNS_AT_ONCE), n_threads)
     if large:
         codes = codes.astype(np.uint16)
         for f, column_codes in large.items():
@@ -266,6 +287,82 @@ def _bin(
         bool(are_float32.all()),
         is_categorical,
     )
+
+
+def _bin_stream(
+    table: Table,
+    columns: list[ColumnCuts],
+    max_bin: int,
+    n_threads: int,
+    *,
+    own_cuts: bool,
+) -> BinnedMatrix:
+    """Write the codes of a table in batches, in one reading."""
+    writer = _StreamWriter(table, columns, max_bin, own_cuts)
+    for begin, batch in batches_of(table):
+        writer.write(batch, begin, n_threads)
+    return BinnedMatrix(
+        Cuts.join(columns),
+        writer.codes,
+        writer.has_missing,
+        bool(writer.are_float32.all()),
+        writer.is_categorical,
+    )
+
+
+class _StreamWriter:
+    """The codes of a table in batches, and what is found while they are written."""
+
+    def __init__(
+        self, table: Table, columns: list[ColumnCuts], max_bin: int, own_cuts: bool
+    ) -> None:
+        self._columns = columns
+        # Some batches of a column may be float32 where others, and so the cuts, are
+        # float64. The cuts of another table are rounded to the type of the rows.
+        self._are_wide = [
+            own_cuts and not _is_float32(column.upper[:-1]) for column in columns
+        ]
+        self._sizes = np.array([column.upper.size for column in columns])
+        self.is_categorical = _categorical(table)
+        self.has_missing = np.array([column.has_missing for column in columns])
+        self.are_float32 = np.ones(table.n_features, bool)
+        small = max_bin <= 256 and not self._is_large().any()
+        shape = (table.n_features, table.n_rows)
+        self.codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
+
+    def _is_large(self) -> npt.NDArray[np.bool_]:
+        """Return which columns do not fit in a byte."""
+        return self._sizes + self.has_missing > 256
+
+    def write(self, batch: Table, begin: int, n_threads: int) -> None:
+        """Write the codes of the rows from `begin` on."""
+        tasks = range(0, batch.n_features, _COLUMNS_AT_ONCE)
+
+        def work(start: int) -> None:
+            stop = min(start + _COLUMNS_AT_ONCE, batch.n_features)
+            for f, values in enumerate(batch.columns(start, stop), start):
+                self._write_column(f, values, begin, batch.locator(0, f))
+
+        in_threads(work, tasks, n_threads)
+        if self.codes.itemsize == 1 and self._is_large().any():
+            # The first missing cell of a column of 256 bins.
+            self.codes = self.codes.astype(np.uint16)
+            in_threads(work, tasks, n_threads)
+
+    def _write_column(
+        self, f: int, values: npt.NDArray[Any], begin: int, locate: Locate
+    ) -> None:
+        self.has_missing[f] |= bool(np.isnan(values).any())
+        self.are_float32[f] &= _is_float32(values)
+        out = self.codes[f, begin : begin + values.size]
+        if out.itemsize == 1 and self._sizes[f] + self.has_missing[f] > 256:
+            return  # written when there is room
+        if self.is_categorical[f]:
+            _copy_codes(values, self._columns[f], out, locate)
+        elif self._are_wide[f]:
+            _code(values.astype(np.float64, copy=False), self._columns[f], out)
+        else:
+            _code(values, self._columns[f], out)
 
 
 def _categorical(table: Table) -> npt.NDArray[np.bool_]:
@@ -306,32 +403,3 @@ def _copy_codes(
             "codes that training did not see by NaN"
         )
     np.copyto(out, np.where(np.isnan(values), levels, values), casting="unsafe")
-
-
-def _mapped_bytes(size: int) -> Bytes:
-    """Return memory that the system gets back as soon as it is let go.
-
-    What has come from malloc stays with the process and adds to its later peak.
-    """
-    return np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8)
-
-
-def _thread_count(n_threads: int, n_tasks: int) -> int:
-    """Return how many threads to use: no more than processors, or than tasks."""
-    processors = available_threads()
-    n_threads = min(n_threads, processors) if n_threads > 0 else processors
-    return max(1, min(n_threads, n_tasks))
-
-
-def _in_threads(
-    work: Callable[[int], None], tasks: Sequence[int], n_threads: int
-) -> None:
-    """Do all tasks, each alone, with numpy and kernels releasing the GIL."""
-    n_threads = _thread_count(n_threads, len(tasks))
-    if n_threads == 1:
-        for task in tasks:
-            work(task)
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        for _ in pool.map(work, tasks):
-            pass

@@ -16,7 +16,17 @@ import numpy.typing as npt
 from hornbeam.kernels.layout import SUM_BITS
 from hornbeam.kernels.sort import sort_floats
 
-__all__ = ["ColumnCuts", "Cuts", "cut_column", "integer_weights"]
+__all__ = [
+    "Cells",
+    "ColumnCuts",
+    "Cuts",
+    "MixedCells",
+    "cut_cells",
+    "cut_column",
+    "evenly",
+    "in_order",
+    "integer_weights",
+]
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -117,65 +127,172 @@ def cut_column(
     absent
         Further rows that miss the column and are not in `values`.
     """
-    ordered, carried = sort_floats(values, weights, scratch)
-    has_missing = absent > 0 or bool(np.isnan(ordered[-1:]).any())
-    ranks = None
-    if carried is not None:  # a row without weight is as good as none
-        ordered, carried = ordered[carried > 0], carried[carried > 0]
-        ranks = np.cumsum(carried)
-    known = int(np.searchsorted(ordered, np.nan))
-    ordered = ordered[:known]
-    if known == 0:
-        nothing = ordered.dtype.type(_MARGIN)
-        return ColumnCuts(np.array([_above(nothing)]), _below(nothing), has_missing)
-    changes = ordered[1:] != ordered[:-1]
-    if np.count_nonzero(changes) < max_bin:
-        inner = ordered[1:][changes]
-    else:
-        inner = _cut_at_ranks(
-            ordered,
-            None if ranks is None else ranks[:known],
-            max_bin - 1 if has_missing else max_bin,
-        )
-    # A negative zero equals zero but has other bits.
-    upper = np.append(inner.astype(np.float64), _above(ordered[-1])) + 0.0
-    return ColumnCuts(upper, _below(ordered[0]), has_missing)
+    ordered, carried, has_missing = in_order(values, weights, scratch)
+    cells = Cells(ordered, None if carried is None else np.cumsum(carried))
+    return cut_cells(cells, max_bin, has_missing or absent > 0)
 
 
-def _cut_at_ranks(
-    ordered: npt.NDArray[Any], ranks: Int64s | None, bins: int
-) -> npt.NDArray[Any]:
-    """Return the inner cuts of the finest grid of equal ranks that fits in `bins`.
+def in_order(
+    values: npt.NDArray[Any],
+    weights: Int64s | None,
+    scratch: npt.NDArray[np.uint8] | None = None,
+) -> tuple[npt.NDArray[Any], Int64s | None, bool]:
+    """Return what counts of a column, ascending, its weights, and if any is missing.
 
-    Where no value is heavier than a bin this is the grid of `bins` quantiles. Heavy
-    values swallow points of the grid; then a finer one uses the bins they leave.
+    A row without weight is as good as none, but may be the one that is missing.
     """
-    total = ordered.size if ranks is None else int(ranks[-1])
+    ordered, carried = sort_floats(values, weights, scratch)
+    known = int(np.searchsorted(ordered, np.nan))
+    has_missing = known < ordered.size
+    ordered = ordered[:known]
+    if carried is None:
+        return ordered, None, has_missing
+    carried = carried[:known]
+    return ordered[carried > 0], carried[carried > 0], has_missing
 
-    def cuts_of(grid: int) -> npt.NDArray[Any]:
-        points = (
-            np.arange(1, grid, dtype=np.int64) * (total // grid)
-            + (np.arange(1, grid, dtype=np.int64) * (total % grid)) // grid
-        )
-        at = points if ranks is None else np.searchsorted(ranks, points, side="right")
-        cuts = ordered[np.minimum(at, ordered.size - 1)]
-        new = np.empty(cuts.size, bool)
-        new[:1] = cuts[:1] != ordered[0]
-        np.not_equal(cuts[1:], cuts[:-1], out=new[1:])
-        return cuts[new]
 
-    best = cuts_of(bins)
-    if best.size == bins - 1:
-        return best
-    fits, too_fine = bins, bins * _FINEST_GRID + 1
-    while too_fine - fits > 1:
-        grid = min(2 * fits, (fits + too_fine) // 2)
-        cuts = cuts_of(grid)
-        if cuts.size < bins:
-            fits, best = grid, cuts
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A column in ascending order, as far as its values have been told apart.
+
+    Attributes
+    ----------
+    low
+        (cells,) float32 or float64: the least value of each cell. Cells of one value
+        may follow each other.
+    ranks
+        (cells,) int64: the weight of all cells up to each, itself included. None: a
+        cell weighs one.
+    high
+        (cells,): the greatest value of each. None: every cell is one value.
+    """
+
+    low: npt.NDArray[Any]
+    ranks: Int64s | None
+    high: npt.NDArray[Any] | None = None
+
+
+class MixedCells(Exception):  # noqa: N818 (a question, not an error)
+    """Where the cuts lie depends on what is inside of these cells.
+
+    Parameters
+    ----------
+    cells
+        Their numbers, ascending.
+    """
+
+    def __init__(self, cells: npt.NDArray[np.intp]) -> None:
+        super().__init__(cells)
+        self.cells = cells
+
+
+def cut_cells(cells: Cells, max_bin: int, has_missing: bool) -> ColumnCuts:
+    """Return the cuts of one column, or raise `MixedCells` if cells hide them.
+
+    This is what says where cuts lie, whatever way the cells were found: cells that
+    are told apart no more than needed give the cuts of single values.
+    """
+    low = cells.low
+    if low.size == 0:
+        nothing = low.dtype.type(_MARGIN)
+        return ColumnCuts(np.array([_above(nothing)]), _below(nothing), has_missing)
+    high = low if cells.high is None else cells.high
+    mixed = None if cells.high is None else cells.low != cells.high
+    changes = low[1:] != low[:-1]
+    distinct = 1 + np.count_nonzero(changes)
+    if mixed is not None:
+        distinct += np.count_nonzero(mixed)  # there are two values or more in each
+    if distinct <= max_bin:
+        if mixed is not None and mixed.any():
+            raise MixedCells(np.flatnonzero(mixed))
+        inner = low[1:][changes]
+    else:
+        bins = max_bin - 1 if has_missing else max_bin
+        inner = _Grids(low, cells.ranks, mixed).finest(bins)
+    # A negative zero equals zero but has other bits.
+    upper = np.append(inner.astype(np.float64), _above(high[-1])) + 0.0
+    return ColumnCuts(upper, _below(low[0]), has_missing)
+
+
+class _Grids:
+    """Grids of equal ranks over the cells of a column; a cut lies where a point does.
+
+    Points in a cell of several values may be as many cuts, or one, or none.
+    """
+
+    def __init__(
+        self,
+        low: npt.NDArray[Any],
+        ranks: Int64s | None,
+        mixed: npt.NDArray[np.bool_] | None,
+    ) -> None:
+        self._low = low
+        self._ranks = ranks
+        self._mixed = mixed
+        self._total = low.size if ranks is None else int(ranks[-1])
+
+    def finest(self, bins: int) -> npt.NDArray[Any]:
+        """Return the inner cuts of the finest grid that fits in `bins`.
+
+        Where no value is heavier than a bin this is the grid of `bins` quantiles.
+        Heavy values swallow points of the grid; then a finer one uses the bins they
+        leave.
+        """
+        best = self._points(bins)
+        if self._has_less(best, bins - 1, bins):
+            fits, too_fine = bins, bins * _FINEST_GRID + 1
+            while too_fine - fits > 1:
+                grid = min(2 * fits, (fits + too_fine) // 2)
+                points = self._points(grid)
+                if self._has_less(points, bins, too_fine):
+                    fits, best = grid, points
+                else:
+                    too_fine = grid
+        at, new = best
+        if self._mixed is not None and self._mixed[at].any():
+            raise MixedCells(np.unique(at[self._mixed[at]]))
+        return self._low[at[new]]
+
+    def _points(self, grid: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+        """Return the cell of each point, and which points are surely new cuts."""
+        points = evenly(self._total, grid, np.arange(1, grid))
+        if self._ranks is None:
+            at = np.minimum(points, self._low.size - 1)
         else:
-            too_fine = grid
-    return best
+            at = np.searchsorted(self._ranks, points, side="right")
+        cuts = self._low[at]
+        new = np.empty(cuts.size, bool)
+        new[:1] = cuts[:1] != self._low[0]
+        np.not_equal(cuts[1:], cuts[:-1], out=new[1:])
+        return at, new
+
+    def _has_less(
+        self,
+        points: tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]],
+        limit: int,
+        finest: int,
+    ) -> bool:
+        """Return whether these points are less than `limit` cuts.
+
+        If that cannot be told, all cells that may have two points of a grid up to the
+        `finest` are in the way.
+        """
+        at, new = points
+        least = int(np.count_nonzero(new))
+        if self._mixed is None or least >= limit:
+            return least < limit
+        unsure = at[self._mixed[at] & ~new]
+        if least + unsure.size < limit:
+            return True
+        assert self._ranks is not None
+        weights = np.diff(self._ranks, prepend=0)
+        heavy = self._mixed & (weights > self._total // finest)
+        raise MixedCells(np.union1d(np.flatnonzero(heavy), unsure))
+
+
+def evenly(total: int, steps: int, numbers: Int64s) -> Int64s:
+    """Return ``numbers * total // steps``, which may not fit in an int64 halfway."""
+    return numbers * (total // steps) + numbers * (total % steps) // steps
 
 
 def _above(highest: np.floating[Any]) -> float:
@@ -185,7 +302,7 @@ def _above(highest: np.floating[Any]) -> float:
         end = np.float32(np.float64(value) + (np.abs(np.float64(value)) + _MARGIN))
     if np.isfinite(end) and end > highest:
         return float(end)
-    return float(min(2.0 * abs(np.float64(highest)), np.finfo(np.float64).max))
+    return min(2.0 * abs(float(highest)), float(np.finfo(np.float64).max))
 
 
 def _below(lowest: np.floating[Any]) -> float:
@@ -195,4 +312,4 @@ def _below(lowest: np.floating[Any]) -> float:
         end = (value - np.abs(value)) - _MARGIN
     if np.isfinite(end) and end < lowest:
         return float(end)
-    return float(max(-2.0 * abs(np.float64(lowest)), np.finfo(np.float64).min))
+    return max(-2.0 * abs(float(lowest)), float(np.finfo(np.float64).min))
