@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hornbeam.data.categories import Categories
     from hornbeam.data.data_iter import DataIter
     from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+    from hornbeam.data.sources import read
     from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
     from hornbeam.training import train
     from hornbeam.warm import warmup
@@ -56,6 +57,7 @@ __all__ = [
     "QuantileDMatrix",
     "TrainingCallback",
     "TrainingCheckPoint",
+    "read",
     "train",
     "warmup",
 ]
@@ -74,6 +76,7 @@ _HOMES = {
     "QuantileDMatrix": "hornbeam.data.dmatrix",
     "TrainingCallback": "hornbeam.callbacks",
     "TrainingCheckPoint": "hornbeam.callbacks",
+    "read": "hornbeam.data.sources",
     "train": "hornbeam.training",
     "warmup": "hornbeam.warm",
 }

@@ -12,6 +12,7 @@ import pytest
 import hornbeam
 
 HEAVY = {
+    "duckdb",
     "lightgbm",
     "llvmlite",
     "matplotlib",

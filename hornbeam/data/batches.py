@@ -7,7 +7,10 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BATCH_ROWS", "Batch", "Source"]
+from hornbeam.data.schema import listed
+from hornbeam.errors import DataError
+
+__all__ = ["BATCH_ROWS", "Batch", "ChosenColumns", "Source"]
 
 #: Rows of a batch where the source leaves the choice to the reader.
 BATCH_ROWS = 1 << 16
@@ -25,12 +28,15 @@ class Batch:
         What goes with the rows, by the names that ``DMatrix.set_info`` has for it.
     names, types
         Names and types of the columns in place of the container's own.
+    origin
+        The file that it comes from, where the source has several.
     """
 
     data: Any
     info: Mapping[str, Any] = field(default_factory=dict)
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None
+    origin: str | None = None
 
 
 class Source(ABC):
@@ -69,3 +75,46 @@ class Source(ABC):
 
         Only these columns, in this order, if they are given and the source projects.
         """
+
+
+class ChosenColumns(Source):
+    """Some columns of a source.
+
+    Parameters
+    ----------
+    source
+        It must be one of columns with names.
+    columns
+        Their names, in the order wanted.
+    """
+
+    def __init__(self, source: Source, columns: Sequence[str]) -> None:
+        names = source.column_names
+        if names is None or not source.projects:
+            raise DataError(
+                f"{source.name} has no columns that could be chosen by name; leave "
+                "columns out"
+            )
+        for column in columns:
+            if column not in names:
+                raise DataError(
+                    f"{source.name} has no column {column!r}; it has {listed(names)}"
+                )
+        self._source = source
+        self._columns = list(columns)
+        self.name, self.mend = source.name, source.mend
+        self.projects, self.named = source.projects, source.named
+        self.owns_batches = source.owns_batches
+
+    @property
+    def column_names(self) -> list[str]:
+        return self._columns
+
+    @property
+    def apart(self) -> Mapping[str, str]:
+        return self._source.apart
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        yield from self._source.batches(self._columns if columns is None else columns)

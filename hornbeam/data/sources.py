@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hornbeam.data.adapters import words
-from hornbeam.data.batches import Source
+from hornbeam.data.batches import ChosenColumns, Source
 from hornbeam.data.data_iter import IterSource
+from hornbeam.data.files import as_path, open_file
+from hornbeam.data.from_csv import CSV
+from hornbeam.data.from_duckdb import QuerySource
+from hornbeam.data.from_ipc import ArrowIPC
+from hornbeam.data.from_parquet import Parquet
+from hornbeam.data.from_svmlight import Svmlight
 from hornbeam.data.iterables import (
     BatchesSource,
     DatasetSource,
@@ -21,7 +26,45 @@ from hornbeam.data.stream import StreamTable
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
-__all__ = ["open_source"]
+__all__ = ["open_source", "read"]
+
+FORMATS = {kind.name: kind for kind in (Parquet, CSV, Svmlight, ArrowIPC)}
+
+
+def read(
+    what: Any, *, connection: Any = None, columns: Sequence[str] | None = None
+) -> Source:
+    """Return rows that are read in batches, from files or from a query.
+
+    Pass it to `DMatrix`, `QuantileDMatrix` or whatever takes data. Nothing is read
+    but the names of the columns until then, and no more than a batch is held at a
+    time.
+
+    Parameters
+    ----------
+    what
+        Path of a Parquet, CSV, libsvm or Arrow file, of a folder of them, or a glob;
+        with a `connection` the text of a query.
+    connection
+        Connection of DuckDB.
+    columns
+        The columns to read, all others are left alone; those of labels and weights
+        are among them.
+    """
+    if connection is not None:
+        if not isinstance(what, str):
+            raise DataError(
+                f"with a connection, pass the text of a query, not {words(what)}"
+            )
+        source: Source | None = QuerySource(what, connection)
+    else:
+        source = as_source(what)
+    if source is None:
+        raise DataError(
+            f"cannot read this {words(what)} in batches; pass a path, or a query with "
+            "connection="
+        )
+    return source if columns is None else ChosenColumns(source, columns)
 
 
 def open_source(
@@ -40,9 +83,9 @@ def open_source(
     Parameters
     ----------
     data
-        `Source`, `DataIter`, list of batches, function that returns batches, iterable
-        that can be gone through again and again, polars LazyFrame, pyarrow Dataset.
-        A batch is a table, (X, y) or (X, y, weight).
+        Path or URI, what `read` returns, `DataIter`, list of batches, function that
+        returns batches, iterable that can be gone through again and again, polars
+        LazyFrame, pyarrow Dataset. A batch is a table, (X, y) or (X, y, weight).
     missing, names, types, enable_categorical
         As for `as_table`.
     apart
@@ -51,13 +94,17 @@ def open_source(
     source = as_source(data)
     if source is None:
         return None
-    return StreamTable(source, missing, names, types, enable_categorical, apart)
+    table = StreamTable(source, missing, names, types, enable_categorical, apart)
+    return table if table.only is None else table.only
 
 
 def as_source(data: Any) -> Source | None:
     """Return what reads the data in batches; None if it is no such thing."""
     if isinstance(data, Source):
         return data
+    path = as_path(data)
+    if path is not None:
+        return open_file(path, FORMATS)
     if callable(getattr(data, "next", None)) and callable(getattr(data, "reset", None)):
         return IterSource(data)
     if _is(data, "polars", "LazyFrame"):
@@ -72,7 +119,7 @@ def as_source(data: Any) -> Source | None:
             "several times; pass a list of the batches, a function that returns a new "
             "iterator each time, or a DataIter"
         )
-    if is_table(data) or isinstance(data, (str, bytes, os.PathLike, Mapping, set)):
+    if is_table(data) or isinstance(data, (bytes, Mapping, set)):
         return None
     if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         return None

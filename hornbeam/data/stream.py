@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hornbeam.data.floats import check_missing
 from hornbeam.data.from_numpy import ArrayTable
 from hornbeam.data.gathering import Gathering, in_order, part_of
 from hornbeam.data.parts import Parts, read_part
-from hornbeam.data.schema import Schema
+from hornbeam.data.schema import Schema, listed
 from hornbeam.data.table import SelectedTable, Table
 from hornbeam.errors import DataError
 
@@ -31,9 +31,14 @@ class Place:
     number: int
     first_row: int
     source: str
+    origin: str | None
 
     def __str__(self) -> str:
-        return f"batch {self.number} of {self.source} (from row {self.first_row} on)"
+        within = f"in {self.origin}, " if self.origin else ""
+        return (
+            f"batch {self.number} of {self.source} ({within}from row {self.first_row} "
+            "on)"
+        )
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -52,6 +57,76 @@ class _Read:
     table: Table
     info: Mapping[str, Any]
     own_names: list[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a batch of a source becomes a table: the arguments of `StreamTable`."""
+
+    missing: float
+    names: Sequence[str] | None
+    types: Sequence[str] | None
+    enable_categorical: bool
+    apart: Mapping[str, str]
+    named: bool
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        missing: float | None,
+        names: Sequence[str] | None,
+        types: Sequence[str] | None,
+        enable_categorical: bool,
+        apart: Mapping[str, str] | None,
+    ) -> _How:
+        apart = {**source.apart, **(apart or {})}
+        for part, column in apart.items():
+            if source.column_names is not None and column not in source.column_names:
+                raise DataError(
+                    f"{source.name} has no column {column!r} for {part}; it has "
+                    f"{listed(source.column_names)}"
+                )
+        return cls(
+            check_missing(missing),
+            names,
+            types,
+            enable_categorical,
+            apart,
+            source.named or names is not None,
+        )
+
+    def only(self, features: Sequence[int]) -> _How:
+        """Return how to read these columns; the labels, too, but nothing else.
+
+        By the labels one sees whether the rows are still the same.
+        """
+        return replace(
+            self,
+            names=None if self.names is None else [self.names[f] for f in features],
+            types=None if self.types is None else [self.types[f] for f in features],
+            apart={p: column for p, column in self.apart.items() if p == "label"},
+        )
+
+    def read(self, place: Place, batch: Batch) -> _Read:
+        """Return the table of a batch, and what goes with it."""
+        data, columns = take_apart(batch.data, self.apart)
+        for part in columns:
+            if part in batch.info:
+                raise DataError(
+                    f"{part} comes with the batch, and from the column "
+                    f"{self.apart[part]!r}; leave one out"
+                )
+        table = as_table(
+            data,
+            self.missing,
+            batch.names if self.names is None else self.names,
+            batch.types if self.types is None else self.types,
+            self.enable_categorical,
+        )
+        if not self.named:
+            table.names = None
+        return _Read(place, table, {**batch.info, **columns}, column_names(data))
 
 
 class StreamTable(Table):
@@ -75,6 +150,8 @@ class StreamTable(Table):
     info
         Labels and whatever else came with the rows, as arrays for all rows, by the
         names that ``DMatrix.set_info`` has for them.
+    only
+        The rows in memory, if they all came in one batch that may be kept.
     """
 
     is_stream: bool = True
@@ -89,15 +166,14 @@ class StreamTable(Table):
         apart: Mapping[str, str] | None = None,
     ) -> None:
         self._source = source
-        self._missing = check_missing(missing)
-        self._given_names = names
-        self._given_types = types
-        self._enable_categorical = enable_categorical
-        self._apart = {**source.apart, **(apart or {})}
+        self._how = _How.of(source, missing, names, types, enable_categorical, apart)
         self._own_names: list[str] | None = None
         gathering, parts = Gathering(), Parts()
+        only: Table | None = None
         with closing(self._read(None)) as batches:
             for batch in batches:
+                first = batch.place.number == 0 and source.owns_batches
+                only = batch.table if first else None
                 with batch.place.named():
                     gathering.add(batch.table)
                     parts.add(batch.info, batch.table.n_rows)
@@ -117,6 +193,9 @@ class StreamTable(Table):
             schema.categories,
         )
         self.info = parts.whole()
+        self.only = only
+        if only is not None:
+            only.info = self.info
         # The columns as the batches have them; `names` may be set to others later.
         self._expected = schema
         self._sample = gathering.sample
@@ -127,53 +206,20 @@ class StreamTable(Table):
 
         The columns are as they come; in the first reading nothing is known of them.
         """
-        names, types, apart, columns = (
-            self._given_names,
-            self._given_types,
-            self._apart,
-            None,
-        )
+        how, columns = self._how, None
         if self._source.projects and self._own_names is not None:
             chosen = range(self.n_features) if features is None else features
             # Labels come along, to see that the rows are still the same.
-            apart = {part: name for part, name in apart.items() if part == "label"}
-            columns = [*(self._own_names[f] for f in chosen), *apart.values()]
-            names = None if names is None else [names[f] for f in chosen]
-            types = None if types is None else [types[f] for f in chosen]
+            how = how.only(chosen)
+            columns = [*(self._own_names[f] for f in chosen), *how.apart.values()]
         row = 0
         with closing(self._source.batches(columns)) as batches:
             for number, batch in enumerate(batches):
-                place = Place(number, row, self._source.name)
+                place = Place(number, row, self._source.name, batch.origin)
                 with place.named():
-                    read = self._table(place, batch, names, types, apart)
+                    read = how.read(place, batch)
                 row += read.table.n_rows
                 yield read
-
-    def _table(
-        self,
-        place: Place,
-        batch: Batch,
-        names: Sequence[str] | None,
-        types: Sequence[str] | None,
-        apart: Mapping[str, str],
-    ) -> _Read:
-        data, columns = take_apart(batch.data, apart)
-        twice = [part for part in columns if part in batch.info]
-        if twice:
-            raise DataError(
-                f"{twice[0]} comes with the batch, and from the column "
-                f"{apart[twice[0]]!r}; leave one out"
-            )
-        table = as_table(
-            data,
-            self._missing,
-            batch.names if names is None else names,
-            batch.types if types is None else types,
-            self._enable_categorical,
-        )
-        if not self._source.named:
-            table.names = None
-        return _Read(place, table, {**batch.info, **columns}, column_names(data))
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
         chosen = None if features is None else [int(feature) for feature in features]
@@ -283,17 +329,9 @@ class StreamTable(Table):
 class _SelectedStream(SelectedTable):
     """Some columns of a stream."""
 
-    is_stream: bool = True
-
     def __init__(self, table: StreamTable, features: Sequence[int]) -> None:
         super().__init__(table, features)
         self._stream = table
-
-    def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
-        chosen = self._features
-        if features is not None:
-            chosen = chosen[np.asarray(features, np.intp)]
-        return self._stream.batches(chosen.tolist())
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None

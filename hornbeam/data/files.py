@@ -1,0 +1,263 @@
+"""Files as sources: what a path or URI stands for, and which format reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hornbeam.data.batches import Batch, Source
+from hornbeam.data.schema import listed
+from hornbeam.errors import DataError
+
+__all__ = ["FileFormat", "FileSource", "as_path", "open_file", "parse_uri", "reading"]
+
+# What may follow a path after a question mark: name=value, several with & between.
+OPTIONS = re.compile(r"\?(\w+=[^?&]*(?:&\w+=[^?&]*)*)$")
+PARTS = {"label_column": "label", "weight_column": "weight"}
+
+
+class FileFormat(ABC):
+    """How the files of one format are read."""
+
+    #: What ``?format=`` calls it, and what its files end in.
+    name: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]]
+    #: What may be given after the path: arguments of the class, and columns that are
+    #: no features, with the part they have.
+    options: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[Mapping[str, str]] = PARTS
+    #: Whether `batches` can leave columns out.
+    projects: ClassVar[bool] = True
+    #: Whether the names of the columns are those of the file.
+    named: bool = True
+
+    @abstractmethod
+    def column_names(self, path: str) -> list[str] | None:
+        """Return the names of the columns of a file; None if it has no names."""
+
+    @abstractmethod
+    def batches(
+        self, path: str, columns: Sequence[str] | None
+    ) -> Generator[Batch, None, None]:
+        """Yield the rows of a file, with these columns or all."""
+
+
+class FileSource(Source):
+    """Files of one format, one after the other.
+
+    Parameters
+    ----------
+    name
+        What messages call them together.
+    paths
+        The files in their order.
+    form
+        How they are read.
+    apart
+        Options of the path that name a column, by the part it has.
+    """
+
+    mend = "the files must not change while they are read"
+    owns_batches = True
+
+    def __init__(
+        self,
+        name: str,
+        paths: Sequence[str],
+        form: FileFormat,
+        apart: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self._paths = paths
+        self._format = form
+        with reading(paths[0]):
+            self._columns = form.column_names(paths[0])
+        self.named = form.named
+        self.projects = form.projects
+        self._apart = {
+            part: _column(self._columns or [], column, name)
+            for part, column in apart.items()
+        }
+
+    @property
+    def column_names(self) -> list[str] | None:
+        return self._columns
+
+    @property
+    def apart(self) -> Mapping[str, str]:
+        return self._apart
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        for path in self._paths:
+            origin = path if len(self._paths) > 1 else None
+            if columns is not None and path != self._paths[0]:
+                with reading(path):
+                    _check_columns(path, self._format.column_names(path) or [], columns)
+            with closing(self._format.batches(path, columns)) as batches:
+                while True:
+                    with reading(path):
+                        batch = next(batches, None)
+                    if batch is None:
+                        break
+                    yield replace(batch, origin=origin)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn what goes wrong with a file's bytes into a `DataError` that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:  # Arrow's own are among these
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"cannot read {path}: {reason}") from error
+
+
+def _check_columns(path: str, present: Sequence[str], wanted: Sequence[str]) -> None:
+    absent = [name for name in wanted if name not in present]
+    if absent:
+        raise DataError(
+            f"{path} lacks columns of the first file: {listed(absent)}; the files must "
+            "have the same columns"
+        )
+
+
+def _column(names: Sequence[str], given: str, source: str) -> str:
+    """Return the name of a column that is given by its name or its number."""
+    if given in names:
+        return given
+    if given.isdecimal() and int(given) < len(names):
+        return names[int(given)]
+    raise DataError(f"{source} has no column {given!r}; it has {listed(names)}")
+
+
+# --- Paths ----------------------------------------------------------------------------
+
+
+def as_path(data: Any) -> str | None:
+    """Return a path or URI as a string; None if the object is neither."""
+    return os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+
+
+def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
+    """Return the path of a URI, and its options: ``data.csv?format=csv``."""
+    path = uri.removeprefix("file://")
+    if os.path.exists(path):
+        return path, {}
+    path, mark, _ = path.partition("#")
+    if mark:
+        raise DataError(
+            f"{uri!r} asks for a cache on disk (after #), which Hornbeam does not "
+            "have yet; leave it out: files are read in batches anyway"
+        )
+    found = OPTIONS.search(path)
+    if found is None:
+        return path, {}
+    options: dict[str, str] = {}
+    for pair in found[1].split("&"):
+        name, _, value = pair.partition("=")
+        if name in options:
+            raise DataError(f"{uri!r} gives {name} twice")
+        options[name] = value
+    return path[: found.start()], options
+
+
+def open_file(uri: str, formats: Mapping[str, type[FileFormat]]) -> FileSource:
+    """Return the source of a file, of a folder, or of all files that a glob finds.
+
+    Parameters
+    ----------
+    uri
+        The path, with options such as ``?format=csv&label_column=0``.
+    formats
+        Those there are, by their names.
+    """
+    path, options = parse_uri(uri)
+    paths = _files(path, formats)
+    kind = _format(options.pop("format", None), paths, formats)
+    allowed = (*kind.parts, *kind.options)
+    for name in options:
+        if name not in allowed:
+            raise DataError(
+                f"{uri!r} has the option {name!r}; for {kind.name} there are "
+                f"{listed(['format', *allowed])}"
+            )
+    apart = {
+        part: options.pop(name) for name, part in kind.parts.items() if name in options
+    }
+    return FileSource(path, paths, kind(**options), apart)
+
+
+def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:
+    """Return the files that the path stands for, sorted."""
+    if os.path.isfile(path):
+        return [path]
+    if os.path.isdir(path):
+        endings = tuple(e for kind in formats.values() for e in kind.endings)
+        # Names that begin so are those of notes that writers of folders leave.
+        found = sorted(
+            str(file)
+            for file in Path(path).rglob("*")
+            if file.is_file() and file.name[0] not in "._"
+        )
+        if not found:
+            raise DataError(f"the folder {path} holds no files")
+        known = [file for file in found if file.endswith(endings)]
+        return known or found
+    if has_magic(path):
+        found = sorted(file for file in glob(path, recursive=True))
+        found = [file for file in found if os.path.isfile(file)]
+        if not found:
+            raise DataError(f"no file matches {path}")
+        return found
+    raise DataError(f"there is no file {path}")
+
+
+def _format(
+    given: str | None, paths: Sequence[str], formats: Mapping[str, type[FileFormat]]
+) -> type[FileFormat]:
+    if given is not None:
+        if given not in formats:
+            raise DataError(
+                f"there is no format {given!r}; it is one of {', '.join(formats)}"
+            )
+        return formats[given]
+    kinds = {path: _by_ending(path, formats) for path in paths}
+    unknown = [path for path, kind in kinds.items() if kind is None]
+    if unknown:
+        endings = [e for kind in formats.values() for e in kind.endings]
+        raise DataError(
+            f"cannot read {unknown[0]}: it must end in {', '.join(endings[:-1])} or "
+            f"{endings[-1]}; or say the format: "
+            f"{unknown[0]}?format=csv (or {', '.join(formats)})"
+        )
+    first = kinds[paths[0]]
+    assert first is not None
+    for path, kind in kinds.items():
+        if kind is not first:
+            raise DataError(
+                f"{paths[0]} and {path} have different formats; read files of one "
+                "format together, such as with a glob: folder/*.parquet"
+            )
+    return first
+
+
+def _by_ending(
+    path: str, formats: Mapping[str, type[FileFormat]]
+) -> type[FileFormat] | None:
+    for kind in formats.values():
+        if path.lower().endswith(kind.endings):
+            return kind
+    return None

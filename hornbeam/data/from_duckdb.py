@@ -1,0 +1,98 @@
+"""Queries of DuckDB, whose results are read batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hornbeam.data.batches import BATCH_ROWS, Batch, Source
+from hornbeam.errors import DataError, require
+
+__all__ = ["QuerySource"]
+
+
+class QuerySource(Source):
+    """What a query gives, asked anew for each reading on a cursor of its own.
+
+    Parameters
+    ----------
+    sql
+        One SELECT.
+    connection
+        A connection of DuckDB.
+    """
+
+    name = "the query"
+    mend = (
+        "add an ORDER BY to the query that leaves no ties, and nothing random, so that "
+        "it gives the same rows in the same order each time"
+    )
+    projects = True
+    owns_batches = True
+
+    def __init__(self, sql: str, connection: Any) -> None:
+        if not hasattr(connection, "cursor") or not hasattr(connection, "sql"):
+            raise DataError(
+                f"connection must be one of DuckDB, not {type(connection).__name__}; "
+                "pass duckdb.connect(path)"
+            )
+        require("pyarrow", "files", "reading a query")
+        sql = sql.strip().rstrip(";")
+        self._sql = sql
+        self._connection = connection
+        with self._failing():
+            kinds = [each.type.name for each in connection.extract_statements(sql)]
+            if kinds != ["SELECT"]:
+                what = " and ".join(kinds) or "nothing"
+                raise DataError(
+                    f"the query must be one SELECT, but it is {what}: {sql!r}; run "
+                    "other statements on the connection before"
+                )
+            with connection.cursor() as cursor:
+                self._columns = list(cursor.sql(sql).columns)
+
+    @property
+    def column_names(self) -> list[str]:
+        return self._columns
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        sql = self._sql
+        if columns is not None:
+            # The query has lines of its own: it may end in a comment.
+            sql = f"SELECT {', '.join(map(_quoted, columns))} FROM (\n{sql}\n)"
+        with self._connection.cursor() as cursor:
+            with self._failing():
+                reader = cursor.sql(sql).to_arrow_reader(BATCH_ROWS)
+            while True:
+                with self._failing():
+                    batch = next(reader, None)
+                if batch is None:
+                    return
+                yield Batch(batch)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn what DuckDB says into a `DataError`."""
+        duckdb = require("duckdb", "files", "reading a query")
+        try:
+            yield
+        except (duckdb.Error, OSError) as error:  # OSError: in the middle, by Arrow
+            hint = ""
+            if isinstance(error, duckdb.CatalogException):
+                hint = (
+                    " (it runs on a cursor of the connection, which does not see its "
+                    "temporary tables and registered frames: make tables of them)"
+                )
+            raise DataError(f"the query failed: {_reason(error)}{hint}") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _reason(error: Exception) -> str:
+    """Return what DuckDB says in a line, without the picture of the query."""
+    return " ".join(str(error).partition("\n\n")[0].split())

@@ -1,0 +1,44 @@
+"""Parquet files, read by batches of rows and only the columns that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from hornbeam.data.batches import BATCH_ROWS, Batch
+from hornbeam.data.files import FileFormat
+from hornbeam.errors import require
+
+__all__ = ["Parquet"]
+
+# Bytes of a column that are read from the file in one step. Without it the whole
+# column of a row group is: hundreds of megabytes.
+BUFFER = 1 << 20
+
+
+class Parquet(FileFormat):
+    """Parquet."""
+
+    name = "parquet"
+    endings = (".parquet", ".pq")
+
+    def column_names(self, path: str) -> list[str]:
+        with _open(path) as file:
+            return list(file.schema_arrow.names)
+
+    def batches(
+        self, path: str, columns: Sequence[str] | None
+    ) -> Generator[Batch, None, None]:
+        with _open(path) as file:
+            for batch in file.iter_batches(
+                BATCH_ROWS,
+                columns=None if columns is None else list(columns),
+                use_threads=False,
+            ):
+                # In the file's order until here.
+                yield Batch(batch if columns is None else batch.select(list(columns)))
+
+
+def _open(path: str) -> Any:
+    parquet = require("pyarrow.parquet", "files", "reading Parquet")
+    return parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
