@@ -7,6 +7,7 @@ in. A grower knows trees. Between them pass node numbers, splits and sums, never
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +16,14 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.layout import FEATURE_DTYPE
 
-__all__ = ["Backend", "DenseCodes", "GradientSource", "Growth", "RowSample"]
+__all__ = [
+    "Backend",
+    "DenseCodes",
+    "FilledCodes",
+    "GradientSource",
+    "Growth",
+    "RowSample",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,32 @@ class DenseCodes:
         table["bins"], table["is_categorical"] = self.bins, self.is_categorical
         table["cell"] = self.offsets[self.column_of] + self.low
         return table
+
+
+@dataclass(frozen=True, slots=True)
+class FilledCodes:
+    """Bin numbers of the filled cells, of tables of which few cells are filled.
+
+    Attributes
+    ----------
+    starts
+        (features + 1,) int64: the first cell of each feature.
+    rows
+        (cells,) uint32: by feature, and those of a feature by bin.
+    codes
+        (cells,) uint8 or uint16.
+    bins
+        (features,) int64: bins of each feature.
+    by_row
+        Returns the cells row after row: (rows + 1,) int64 where each begins, (cells,)
+        uint32 features, (cells,) codes.
+    """
+
+    starts: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    codes: NDArray[Any]
+    bins: NDArray[np.int64]
+    by_row: Callable[[], tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)

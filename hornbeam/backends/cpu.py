@@ -1,4 +1,4 @@
-"""Rows in memory, and a team of threads."""
+"""The codes of all cells in memory."""
 
 from __future__ import annotations
 
@@ -7,32 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import (
-    Backend,
-    DenseCodes,
-    GradientSource,
-    Growth,
-    RowSample,
-)
-from hornbeam.errors import DataError
-from hornbeam.kernels.gradients import find_extent, quantise, widen
+from hornbeam.backends.base import DenseCodes, Growth, RowSample
+from hornbeam.backends.rows import CELLS_PER_ROW, RowsBackend
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import (
     BYTE_CELLS,
-    COARSE_GRADIENT_BITS,
-    COARSE_HESSIAN_BITS,
     JOIN_CELLS,
     NODE_DTYPE,
     SPLIT_DTYPE,
-    SUM_BITS,
     TASK_ROWS,
 )
 from hornbeam.kernels.partition import (
-    add_leaf_values,
     mark_leaves,
     partition_rows,
     route_rows,
-    sum_leaves,
 )
 from hornbeam.kernels.plan import (
     enter_splits,
@@ -41,51 +29,31 @@ from hornbeam.kernels.plan import (
     plan_partition,
     settle_children,
 )
-from hornbeam.kernels.sampling import draw_rows
 from hornbeam.kernels.split import find_splits
-from hornbeam.kernels.team import Team, give_back_team, take_team
 
 __all__ = ["CpuBackend"]
 
-#: Where the mean |g| or h is under this many coarse steps, rounding is no longer
-#: small beside it, and fine steps are used. A test shows both sides of the line.
-_LEAST_MEAN_STEPS = 64
-#: Rows that count for nothing in these means, as if they were the largest possible: a
-#: few outliers must not hide that all others are small.
-_OUTLIERS = 16
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
 #: Packed cells of one task: what fits in the second-level cache.
 _SCRATCH_CELLS = 1 << 16
 #: Cells of one split task.
 _SPLIT_CELLS = 1 << 15
-#: A fixed-point value must stay below this for rounding by float64 to be exact.
-_FINEST_BITS = 51
-#: The cost of one step of a loop over rows, and of one bin in the search for splits,
-#: in cells of a histogram.
-_CELLS_PER_ROW = 8
+#: The cost of one bin in the search for splits, in cells of a histogram.
 _CELLS_PER_BIN = 4
-
-#: The inverse of a step has to be finite.
-_LEAST_EXPONENT = -900
-_COARSE_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
 _NO_MASK = np.empty((0, 0), np.uint8)
 _NO_NODES = np.empty(0, np.intp)
 
 
-class CpuBackend(Backend):
-    """Rows in memory.
+class CpuBackend(RowsBackend):
+    """Codes of all cells in memory, and histograms of them.
 
     Parameters
     ----------
     codes
         Bin numbers of all cells.
-    labels, weights
-        (rows,) float64; weights may be None.
-    scores
-        (outputs, rows) float64: the margins to begin with; kept and changed.
-    threads
-        Size of the team; 0 or less means all processors.
+    labels, weights, scores, threads
+        As for `RowsBackend`.
     max_histograms
         The most histograms kept at once; None: what fits in one GiB.
     """
@@ -100,22 +68,12 @@ class CpuBackend(Backend):
         threads: int = 0,
         max_histograms: int | None = None,
     ) -> None:
-        self._team: Team = take_team(threads)
-        self._closed = False
+        super().__init__(labels, weights, scores, threads)
         self._by_feature, self._by_row = codes.by_feature, codes.by_row
         self._offsets = codes.offsets
         self._cells_of = np.diff(codes.offsets)
         self._features = codes.feature_table
-        self._labels, self._weights = labels, weights
-        self.scores = scores
-        outputs, rows = scores.shape
-        self._n_rows = rows
-        # float32 times a weight is not a float32.
-        self._gradient_type = np.dtype(np.float32 if weights is None else np.float64)
-        self._gradients = np.empty((outputs, rows), self._gradient_type)
-        self._hessians = np.empty((outputs, rows), self._gradient_type)
-        self._packed = np.empty(rows, np.int64)
-        self._wide = np.empty((2, 0), np.int64)
+        rows = self._n_rows
         self._rows = np.empty((2, rows), np.uint32)
         self._init_histograms(max_histograms)
         self._widest = int(codes.bins.max())
@@ -126,7 +84,6 @@ class CpuBackend(Backend):
         # A code may go left that is no category: that of the missing.
         words = -(-int(self._cells_of.max()) // 64) if categories > 0 else 0
         self._lefts = np.empty((64, words), np.uint64)
-        self._leaf_of = np.empty(rows, np.uint32)
         self._every_row = np.arange(rows, dtype=np.uint32)
 
     def _init_histograms(self, most: int | None) -> None:
@@ -157,32 +114,6 @@ class CpuBackend(Backend):
     def n_features(self) -> int:
         return self._features.size
 
-    def close(self) -> None:
-        # A backend that is never closed lets go of its team. A lease would give the
-        # team back from the garbage collector, when its pool has lost its threads.
-        if not self._closed:
-            self._closed = True
-            give_back_team(self._team)
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        objective.write_gradients(
-            self._team,
-            self.scores,
-            self._labels,
-            self._weights,
-            self._gradients,
-            self._hessians,
-        )
-        self._may_pack = True
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        with np.errstate(over="ignore"):
-            self._gradients[...] = gradients
-            self._hessians[...] = hessians
-        self._may_pack = bool((self._hessians >= 0.0).all())
-
     def begin_tree(
         self,
         output: int,
@@ -190,11 +121,10 @@ class CpuBackend(Backend):
         features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
-        self._output = output
         self._rules = growth.rules
         self._chosen = features
         self._choose_columns()
-        self._quantise()
+        self._quantise(output)
         rows = self._n_rows
         if sample is None:
             self._rows[0] = self._every_row
@@ -230,72 +160,6 @@ class CpuBackend(Backend):
         # Any column counts each row once; the narrowest is added up soonest.
         narrow = columns[self._cells_of[columns].argmin()]
         self._totals = self._offsets[narrow : narrow + 2]
-
-    def _draw(self, sample: RowSample) -> NDArray[np.uint8]:
-        taken = np.empty(self._n_rows, np.uint8)
-        self._run_rows(
-            draw_rows,
-            self._n_rows,
-            int(sample.rate * 2.0**32),
-            np.uint64(sample.tree),
-            np.uint64(0),
-            np.uint64(sample.seed % 2**64),
-            taken,
-        )
-        return taken
-
-    def _run_rows(self, kernel: Any, rows: int, *arguments: Any) -> None:
-        """Run a flat loop over rows."""
-        members = self._team.members_for(_CELLS_PER_ROW * rows)
-        self._team.run(kernel, members, *arguments)
-
-    def _quantise(self) -> None:
-        """Turn the output's gradients into integers, coarse where that is enough."""
-        rows = self._n_rows
-        gradients = self._gradients[self._output]
-        hessians = self._hessians[self._output]
-        tasks = -(-rows // TASK_ROWS)
-        bits = np.dtype(f"i{self._gradient_type.itemsize}").type
-        extent = np.empty((tasks, 2), bits)
-        self._run_rows(
-            find_extent,
-            rows,
-            gradients.view(bits),
-            hessians.view(bits),
-            bits(np.iinfo(bits).max),
-            extent,
-        )
-        largest = extent.max(axis=0).view(self._gradient_type).astype(np.float64)
-        if not np.isfinite(largest).all():
-            raise DataError(
-                "a gradient or hessian is not a finite float32 number: labels, "
-                "weights or base margins are too large, or the learning rate makes "
-                "training diverge; scale the labels or weights down, or lower "
-                "learning_rate"
-            )
-        exponents = np.frexp(largest)[1]  # largest < 2**exponent
-        fine = min(_FINEST_BITS, SUM_BITS - rows.bit_length())
-        self._fine_steps = np.ldexp(1.0, np.maximum(exponents - fine, _LEAST_EXPONENT))
-        self._steps = np.ldexp(
-            1.0, np.maximum(exponents - _COARSE_BITS, _LEAST_EXPONENT)
-        )
-        magnitudes = np.empty((tasks, 2), np.int64)
-        self._run_rows(
-            quantise, rows, gradients, hessians, *(1.0 / self._steps),
-            self._packed, magnitudes,
-        )  # fmt: skip
-        largest_steps = np.array([1 << COARSE_GRADIENT_BITS, 1 << COARSE_HESSIAN_BITS])
-        means = (magnitudes.sum(axis=0) - _OUTLIERS * largest_steps) / rows
-        enough = (means >= _LEAST_MEAN_STEPS) | (largest == 0.0)
-        # A caller's hessian may be negative; the packed half has no sign for it.
-        self._coarse = self._may_pack and bool(enough.all())
-        if not self._coarse:
-            if self._wide.shape[1] == 0:
-                self._wide = np.empty((2, rows), np.int64)
-            self._steps = self._fine_steps
-            self._run_rows(
-                widen, rows, gradients, hessians, *(1.0 / self._steps), self._wide
-            )
 
     def find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
@@ -426,7 +290,7 @@ class CpuBackend(Backend):
         settle_children(tasks, counts, self._nodes)
 
     def sum_leaves(self, leaves: NDArray[np.intp]) -> NDArray[np.float64]:
-        members = self._team.members_for(_CELLS_PER_ROW * self._n_rows)
+        members = self._team.members_for(CELLS_PER_ROW * self._n_rows)
         most_tasks = leaves.size + self._waiting.size + self._n_rows // TASK_ROWS
         tasks = np.empty((most_tasks, 5), np.int64)
         self._leaf_of_node = np.zeros(self._nodes.size, np.uint32)
@@ -447,17 +311,7 @@ class CpuBackend(Backend):
             self._leaf_of_node,
             self._leaf_of,
         )
-        sums = np.zeros((members, leaves.size + 1, 2), np.int64)
-        self._team.run(
-            sum_leaves,
-            members,
-            self._leaf_of,
-            self._gradients[self._output],
-            self._hessians[self._output],
-            *(1.0 / self._fine_steps),
-            sums,
-        )
-        return sums.sum(axis=0)[:-1] * self._fine_steps
+        return self._sum_leaf_of(leaves.size)
 
     def add_leaf_values(
         self, leaves: NDArray[np.intp], values: NDArray[np.float32]
@@ -473,10 +327,4 @@ class CpuBackend(Backend):
                 self._leaf_of_node,
                 self._leaf_of,
             )
-        self._run_rows(
-            add_leaf_values,
-            self._n_rows,
-            self._leaf_of,
-            values,
-            self.scores[self._output],
-        )
+        self._add_values(values)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, DenseCodes
+from hornbeam.backends.base import Backend, DenseCodes, FilledCodes
 
 __all__ = ["open_backend"]
 
 
 def open_backend(
     device: str,
-    codes: DenseCodes,
+    codes: DenseCodes | FilledCodes,
     labels: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
@@ -27,9 +27,13 @@ def open_backend(
     device
         ``"cpu"``.
     codes, labels, weights, scores, options
-        See `hornbeam.backends.cpu.CpuBackend`.
+        See `hornbeam.backends.cpu.CpuBackend` and `filled.FilledBackend`.
     """
+    assert device == "cpu", device
+    if isinstance(codes, FilledCodes):
+        from hornbeam.backends.filled import FilledBackend
+
+        return FilledBackend(codes, labels, weights, scores, **options)
     from hornbeam.backends.cpu import CpuBackend
 
-    assert device == "cpu", device
     return CpuBackend(codes, labels, weights, scores, **options)

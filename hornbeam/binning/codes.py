@@ -10,17 +10,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.cuts import ColumnCuts, Cuts, cut_column, integer_weights
+from hornbeam.backends.base import DenseCodes
+from hornbeam.binning.cuts import (
+    ColumnCuts,
+    Cuts,
+    are_float32,
+    cut_column,
+    integer_weights,
+)
+from hornbeam.binning.filled import FilledMatrix, fill_bins, is_thin
 from hornbeam.binning.looks import sketch_column
 from hornbeam.binning.streams import batches_of, cuts_of_stream
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
-from hornbeam.data.floats import Locate, nearest
+from hornbeam.data.floats import Locate
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.kernels.binning import bin_column, interleave
+from hornbeam.kernels.binning import interleave
 
-__all__ = ["BinnedMatrix", "BinnedTable", "bin_table", "bin_with_cuts"]
+__all__ = ["Binned", "BinnedMatrix", "BinnedTable", "bin_table", "bin_with_cuts"]
 
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -68,10 +76,7 @@ class BinnedMatrix:
     @property
     def dtype(self) -> npt.DTypeLike:
         """The type of decoded values: float32 where that loses nothing."""
-        values = np.concatenate([self.cuts.values, self.cuts.minimums])
-        with np.errstate(over="ignore"):
-            exact = np.array_equal(values.astype(np.float32), values)
-        return np.float32 if exact else np.float64
+        return self.cuts.dtype
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -95,6 +100,20 @@ class BinnedMatrix:
             )
             self._by_row = by_row
         return self._by_row
+
+    def as_codes(self, n_threads: int = 1) -> DenseCodes:
+        """Return the codes as a backend takes them."""
+        return DenseCodes.of_own_columns(
+            self.by_feature,
+            self.by_row(n_threads),
+            self.cuts.bins,
+            self.offsets,
+            self.is_categorical,
+        )
+
+    def take(self, rows: npt.NDArray[Any]) -> BinnedMatrix:
+        """Return the codes of these rows, in this order."""
+        return replace(self, by_feature=self.by_feature[:, rows], _by_row=None)
 
     def decode(
         self, start: int, stop: int, features: npt.NDArray[Any] | None = None
@@ -121,6 +140,10 @@ class BinnedMatrix:
         return np.concatenate([[minimum], cuts[:-1], [np.nan]])
 
 
+#: What a table becomes: codes of all its cells, or of those that are filled.
+Binned = BinnedMatrix | FilledMatrix
+
+
 class BinnedTable(Table):
     """The rows of a binned matrix, each cell as the value that stands for its bin.
 
@@ -132,7 +155,7 @@ class BinnedTable(Table):
         The names, types and categories of the columns.
     """
 
-    def __init__(self, binned: BinnedMatrix, schema: Schema) -> None:
+    def __init__(self, binned: Binned, schema: Schema) -> None:
         super().__init__(
             binned.n_rows,
             binned.n_features,
@@ -152,9 +175,7 @@ class BinnedTable(Table):
         return self._binned.decode(start, stop, features)
 
     def take(self, rows: np.ndarray) -> Table:
-        codes = self._binned.by_feature[:, rows]
-        taken = replace(self._binned, by_feature=codes, _by_row=None)
-        return BinnedTable(taken, self.schema)
+        return BinnedTable(self._binned.take(rows), self.schema)
 
 
 def bin_table(
@@ -163,7 +184,7 @@ def bin_table(
     weights: npt.NDArray[np.float64] | None = None,
     n_threads: int = 1,
     sketch: str = "exact",
-) -> BinnedMatrix:
+) -> Binned:
     """Return `table` in bins cut at its own (weighted) quantiles.
 
     A table in batches is read several times: for exact cuts mostly twice, for
@@ -199,10 +220,22 @@ def bin_table(
             return _cut_between_categories(table, feature, values)
         return cut_numbers(values, max_bin, fixed, scratch)
 
+    def cut_filled(
+        feature: int, values: npt.NDArray[Any], rows: npt.NDArray[np.uint32]
+    ) -> ColumnCuts:
+        if not exact:  # a sketch depends on which rows are empty
+            column = np.full(table.n_rows, np.nan, values.dtype)
+            column[rows] = values
+            return sketch_column(column, max_bin, fixed)
+        own = None if fixed is None else fixed[rows]
+        return cut_column(values, max_bin, own, absent=table.n_rows - len(rows))
+
+    if is_thin(table):
+        return fill_bins(table, cut_filled, max_bin)
     return _bin(table, cut, max_bin, n_threads)
 
 
-def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> BinnedMatrix:
+def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
     """Return `table` in the bins of another one, as a validation set needs it."""
     if table.is_stream:
         columns = [
@@ -217,7 +250,10 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> BinnedMatrix:
         minimum = float(cuts.minimums[feature])
         return ColumnCuts(cuts.of(feature), minimum, has_missing)
 
-    return _bin(table, known, int(cuts.bins.max()), n_threads)
+    max_bin = int(cuts.bins.max())
+    if is_thin(table):
+        return fill_bins(table, known, max_bin)
+    return _bin(table, known, max_bin, n_threads)
 
 
 def _cut_between_categories(
@@ -245,7 +281,7 @@ def _bin(
     shape = (table.n_features, table.n_rows)
     codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
     columns: list[ColumnCuts | None] = [None] * table.n_features
-    are_float32 = np.empty(table.n_features, bool)
+    all_float32 = np.empty(table.n_features, bool)
     # A column of 256 bins and missing cells does not fit in a byte.
     large: dict[int, npt.NDArray[np.uint16]] = {}
 
@@ -263,14 +299,14 @@ def _bin(
             for f, values in enumerate(table.columns(start, stop, block), start):
                 column = cut(f, values, scratch)
                 columns[f] = column
-                are_float32[f] = _is_float32(values)
+                all_float32[f] = are_float32(values)
                 out = codes[f]
                 if small and column.upper.size + column.has_missing > 256:
                     out = large[f] = np.empty(table.n_rows, np.uint16)
                 if is_categorical[f]:
                     _copy_codes(values, column, out, table.locator(0, f))
                 else:
-                    _code(values, column, out)
+                    column.code(values, out)
         finally:
             workspaces.put(workspace)
 
@@ -284,7 +320,7 @@ def _bin(
         Cuts.join(done),
         codes,
         np.array([column.has_missing for column in done]),
-        bool(are_float32.all()),
+        bool(all_float32.all()),
         is_categorical,
     )
 
@@ -320,7 +356,7 @@ class _StreamWriter:
         # Some batches of a column may be float32 where others, and so the cuts, are
         # float64. The cuts of another table are rounded to the type of the rows.
         self._are_wide = [
-            own_cuts and not _is_float32(column.upper[:-1]) for column in columns
+            own_cuts and not are_float32(column.upper[:-1]) for column in columns
         ]
         self._sizes = np.array([column.upper.size for column in columns])
         self.is_categorical = _categorical(table)
@@ -353,16 +389,16 @@ class _StreamWriter:
         self, f: int, values: npt.NDArray[Any], begin: int, locate: Locate
     ) -> None:
         self.has_missing[f] |= bool(np.isnan(values).any())
-        self.are_float32[f] &= _is_float32(values)
+        self.are_float32[f] &= are_float32(values)
         out = self.codes[f, begin : begin + values.size]
         if out.itemsize == 1 and self._sizes[f] + self.has_missing[f] > 256:
             return  # written when there is room
         if self.is_categorical[f]:
             _copy_codes(values, self._columns[f], out, locate)
         elif self._are_wide[f]:
-            _code(values.astype(np.float64, copy=False), self._columns[f], out)
+            self._columns[f].code(values.astype(np.float64, copy=False), out)
         else:
-            _code(values, self._columns[f], out)
+            self._columns[f].code(values, out)
 
 
 def _categorical(table: Table) -> npt.NDArray[np.bool_]:
@@ -370,22 +406,6 @@ def _categorical(table: Table) -> npt.NDArray[np.bool_]:
     if table.types is None:
         return np.zeros(table.n_features, np.bool_)
     return np.array([kind == "c" for kind in table.types])
-
-
-def _is_float32(values: npt.NDArray[Any]) -> bool:
-    if values.dtype == np.float32:
-        return True
-    with np.errstate(over="ignore"):
-        return np.array_equal(values, values.astype(np.float32), equal_nan=True)
-
-
-def _code(values: npt.NDArray[Any], column: ColumnCuts, out: Codes) -> None:
-    inner = column.upper[:-1]
-    depth = int(inner.size).bit_length()
-    cuts = np.full(1 << depth, np.inf, values.dtype)
-    cuts[1 : inner.size + 1] = nearest(inner, values.dtype)
-    position = np.empty(1024, np.uint32)
-    bin_column(values, cuts, depth, column.upper.size, position, out)
 
 
 def _copy_codes(

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.data.floats import nearest
+from hornbeam.kernels.binning import bin_column
 from hornbeam.kernels.layout import SUM_BITS
 from hornbeam.kernels.sort import sort_floats
 
@@ -21,6 +23,7 @@ __all__ = [
     "ColumnCuts",
     "Cuts",
     "MixedCells",
+    "are_float32",
     "cut_cells",
     "cut_column",
     "evenly",
@@ -50,6 +53,15 @@ class ColumnCuts:
     def of_categories(cls, levels: int, has_missing: bool) -> ColumnCuts:
         """Return the cuts 1, 2, ... that give each category the bin of its code."""
         return cls(np.arange(1.0, max(levels, 1) + 1), 0.0, has_missing)
+
+    def code(self, values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        """Write the bin of each value; of a missing one, how many bins there are."""
+        inner = self.upper[:-1]
+        depth = int(inner.size).bit_length()
+        cuts = np.full(1 << depth, np.inf, values.dtype)
+        cuts[1 : inner.size + 1] = nearest(inner, values.dtype)
+        position = np.empty(1024, np.uint32)
+        bin_column(values, cuts, depth, self.upper.size, position, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +97,12 @@ class Cuts:
         return self.minimums.size
 
     @property
+    def dtype(self) -> npt.DTypeLike:
+        """The type of cuts and minimums: float32 where that loses nothing."""
+        values = np.concatenate([self.values, self.minimums])
+        return np.float32 if are_float32(values) else np.float64
+
+    @property
     def bins(self) -> Int64s:
         """How many bins each feature has, (features,) int64."""
         return np.diff(self.pointers)
@@ -92,6 +110,14 @@ class Cuts:
     def of(self, feature: int) -> Float64s:
         """Return the cuts of one feature."""
         return self.values[self.pointers[feature] : self.pointers[feature + 1]]
+
+
+def are_float32(values: npt.NDArray[Any]) -> bool:
+    """Return whether every value is exactly a float32, or NaN."""
+    if values.dtype == np.float32:
+        return True
+    with np.errstate(over="ignore"):
+        return np.array_equal(values, values.astype(np.float32), equal_nan=True)
 
 
 def integer_weights(weights: Float64s | None) -> Int64s | None:

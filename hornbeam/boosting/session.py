@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import DenseCodes
 from hornbeam.backends.open import open_backend
 from hornbeam.boosting.prediction import Rows, add_layout
 from hornbeam.data.dmatrix import DMatrix
@@ -100,12 +99,7 @@ class TrainingSession(Session):
         labels = data.labels if data.n_targets == 1 else None
         self.backend = open_backend(
             parameters.device,
-            DenseCodes.of_own_columns(
-                binned.by_feature,
-                binned.by_row(parameters.nthread),
-                binned.cuts.bins,
-                binned.offsets,
-            ),
+            binned.as_codes(parameters.nthread),
             np.empty(0) if labels is None else labels,
             data.row_weights,
             np.ascontiguousarray(margins.T),

@@ -21,7 +21,7 @@ from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
-    from hornbeam.binning.codes import BinnedMatrix
+    from hornbeam.binning.codes import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "QuantileDMatrix"]
 
@@ -137,7 +137,7 @@ class DMatrix(Beside):
         self._types = table.types
         self._categories = table.categories
         # With the weights that the cuts follow.
-        self._binned: dict[int, tuple[Floats | None, BinnedMatrix]] = {}
+        self._binned: dict[int, tuple[Floats | None, Binned]] = {}
 
     # For the learner
 
@@ -146,7 +146,7 @@ class DMatrix(Beside):
         """The number, names, types and categories of the columns."""
         return Schema(self.n_features, self._names, self._types, self._categories)
 
-    def binned(self, max_bin: int, nthread: int = 0) -> BinnedMatrix:
+    def binned(self, max_bin: int, nthread: int = 0) -> Binned:
         """Return the codes of the features, made on the first call and kept."""
         weights, codes = self._binned.get(max_bin, (None, None))
         if codes is None or weights is not self.row_weights:
@@ -154,7 +154,7 @@ class DMatrix(Beside):
             self._binned[max_bin] = self.row_weights, codes
         return codes
 
-    def _bin(self, max_bin: int, nthread: int) -> BinnedMatrix:
+    def _bin(self, max_bin: int, nthread: int) -> Binned:
         # Here, because Numba comes with it: a matrix for prediction needs none of it.
         from hornbeam.binning.codes import bin_table
 
@@ -385,7 +385,7 @@ enable_categorical, data_split_mode, sketch
         """The matrix whose cuts were used, as long as it lives."""
         return None if self._ref is None else self._ref()
 
-    def _bin_like(self, ref: DMatrix, max_bin: int | None) -> tuple[int, BinnedMatrix]:
+    def _bin_like(self, ref: DMatrix, max_bin: int | None) -> tuple[int, Binned]:
         from hornbeam.binning.codes import bin_with_cuts
 
         check_schema(ref.schema, self.schema, unnamed_allowed=True)
@@ -396,7 +396,7 @@ enable_categorical, data_split_mode, sketch
         assert self.table is not None
         return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
 
-    def binned(self, max_bin: int, nthread: int = 0) -> BinnedMatrix:
+    def binned(self, max_bin: int, nthread: int = 0) -> Binned:
         """Return the codes; `max_bin` must be that of the construction."""
         if max_bin != self.max_bin:
             raise DataError(

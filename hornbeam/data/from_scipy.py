@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hornbeam.data.floats import NOT_NUMBERS, Locate, float_type, write_floats
+from hornbeam.data.floats import (
+    NOT_NUMBERS,
+    Locate,
+    check_finite,
+    float_type,
+    write_floats,
+)
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
 __all__ = ["SparseTable"]
 
+#: Cells read at once where all are walked through.
+_CELLS_AT_ONCE = 1 << 20
+
 
 class SparseTable(Table):
     """A sparse matrix, read by columns from CSC and by rows from CSR.
 
-    The form that was not given is made when it is first needed, and kept.
+    What was given is held by reference. The form that it does not have is made when
+    it is first needed, and kept; but for binning only while that takes.
     """
 
     def __init__(
@@ -44,14 +54,61 @@ class SparseTable(Table):
         self._matrix = matrix
         self._missing = missing
 
+    @property
+    def n_stored(self) -> int:
+        """Cells that are stored: the filled ones, and any stored as missing."""
+        return int(self._matrix.nnz)
+
     @cached_property
     def _by_row(self) -> Any:
-        return _canonical(self._matrix.tocsr(copy=False))
+        return _canonical(self._matrix.tocsr(copy=False), self._matrix)
 
     @cached_property
     def _by_column(self) -> Any:
-        own = self._matrix if self._matrix.format == "csc" else self._by_row
-        return _canonical(own.tocsc(copy=False))
+        return self._make_by_column()
+
+    def _make_by_column(self) -> Any:
+        return _canonical(self._matrix.tocsc(copy=False), self._matrix)
+
+    def filled(self, n_cells: int) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
+        """Yield the filled cells column by column, some columns at a time.
+
+        That is (first column, pointers, rows, values): cells ``pointers[k]`` to
+        ``pointers[k + 1]`` are those of the column k after the first. The values are
+        floats as those of `columns`, and finite. `n_cells` is about how many cells
+        come at a time; a column is never parted.
+        """
+        made = "_by_column" in self.__dict__
+        matrix = self._by_column if made else self._make_by_column()
+        start = 0
+        while start < self.n_features:
+            most = matrix.indptr[start] + n_cells
+            stop = int(np.searchsorted(matrix.indptr, most, side="right")) - 1
+            stop = max(stop, start + 1)
+            pointers = matrix.indptr[start : stop + 1].astype(np.int64)
+            cells = slice(pointers[0], pointers[-1])
+            pointers -= pointers[0]
+            rows = matrix.indices[cells]
+            features = np.repeat(np.arange(start, stop), np.diff(pointers))
+            values = self._floats(matrix.data[cells], rows, features)
+            missing = np.isnan(values)
+            if missing.any():
+                here = ~missing
+                pointers = np.concatenate([[0], np.cumsum(here)])[pointers]
+                rows, features, values = rows[here], features[here], values[here]
+            self._check_finite(rows, features, values)
+            yield start, pointers, rows, values
+            start = stop
+
+    def _check_finite(
+        self, rows: np.ndarray, features: np.ndarray, values: np.ndarray
+    ) -> None:
+        infinite = np.isinf(values)
+        if infinite.any():
+            cell = int(infinite.argmax())
+            column = np.full(rows[cell] + 1, np.nan, values.dtype)
+            column[-1] = values[cell]
+            check_finite(column, self.label(int(features[cell])))
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -68,13 +125,41 @@ class SparseTable(Table):
 
     def _rows(self, start: int, stop: int, chosen: np.ndarray | None) -> np.ndarray:
         matrix = self._by_row
-        out = np.full((stop - start, self.n_features), np.nan, self.dtype)
         cells = slice(matrix.indptr[start], matrix.indptr[stop])
         counts = np.diff(matrix.indptr[start : stop + 1])
         rows = np.repeat(np.arange(stop - start), counts)
-        features = matrix.indices[cells]
-        out[rows, features] = self._floats(matrix.data[cells], start + rows, features)
-        return out if chosen is None else out.take(chosen, axis=1)
+        features, values = matrix.indices[cells], matrix.data[cells]
+        place, width = features, self.n_features
+        if chosen is not None:
+            width = len(chosen)
+            place_of = np.full(self.n_features, -1, np.int32)
+            place_of[chosen] = np.arange(width)
+            place = place_of[features]
+            here = place >= 0
+            rows, place = rows[here], place[here]
+            features, values = features[here], values[here]
+        out = np.full((stop - start, width), np.nan, self.dtype)
+        out[rows, place] = self._floats(values, start + rows, features)
+        return out
+
+    def count_filled(self) -> int:
+        """Return the number of cells that are not missing."""
+        cells = self.filled(_CELLS_AT_ONCE)
+        return sum(len(values) for _, _, _, values in cells)
+
+    def as_csr(self) -> Any:
+        """Return the filled cells as a SciPy CSR matrix of floats."""
+        from scipy import sparse
+
+        matrix = self._by_row
+        counts = np.diff(matrix.indptr)
+        rows = np.repeat(np.arange(self.n_rows), counts)
+        values = self._floats(matrix.data, rows, matrix.indices)
+        here = ~np.isnan(values)
+        pointers = np.concatenate([[0], np.cumsum(here)])[matrix.indptr]
+        return sparse.csr_matrix(
+            (values[here], matrix.indices[here], pointers), shape=matrix.shape
+        )
 
     def _floats(
         self, values: np.ndarray, rows: np.ndarray, features: np.ndarray | int
@@ -94,10 +179,11 @@ class SparseTable(Table):
         return SparseTable(self._by_row[rows], self._missing, self.names, self.types)
 
 
-def _canonical(matrix: Any) -> Any:
+def _canonical(matrix: Any, given: Any) -> Any:
     """Return the matrix with each cell at most once: SciPy adds up repeated ones."""
     if matrix.has_canonical_format:
         return matrix
-    matrix = matrix.copy()  # the given one is the caller's
+    if np.shares_memory(matrix.data, given.data):  # which is the caller's
+        matrix = matrix.copy()
     matrix.sum_duplicates()
     return matrix

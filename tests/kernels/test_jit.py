@@ -152,6 +152,11 @@ print(json.dumps(counts))
 #: Codes of one or two bytes; floats of four or eight; the first and second phase.
 TWO = {
     "build_histograms": "codes",
+    "find_filled_splits": "codes",
+    "gather_cells": "codes",
+    "send_rows": "codes",
+    "sort_by_bin": "codes",
+    "turn_cells": "codes",
     "interleave": "codes",
     "mark_leaves": "codes",
     "partition_rows": "codes",
