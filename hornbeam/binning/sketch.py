@@ -131,7 +131,7 @@ def _sketch(
         middles[::2] = np.maximum(middles[::2] - 1, 0)
         at = middles if ranks is None else np.searchsorted(ranks, middles, "right")
         passed = evenly(total, steps, np.arange(1, steps + 1))
-        error += total // (2 * steps) + 1
+        error += total // (2 * steps) + 2  # two for the rounding of ranks
         # A heavy value is the middle of several steps.
         last = np.append(values[at[1:]] != values[at[:-1]], True)
         at, passed = at[last], passed[last]

@@ -1,0 +1,134 @@
+"""The sketch of a column's quantiles, and what it says of its own error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hornbeam.binning.cuts import cut_cells, cut_column
+from hornbeam.binning.sketch import SketchOfChunks, of_sorted
+
+
+def sketch_of(values, weights, points, chunk_rows):
+    """Return the sketch of a column in chunks."""
+    chunks = SketchOfChunks(points)
+    for start in range(0, values.size, chunk_rows):
+        part = slice(start, start + chunk_rows)
+        order = np.argsort(values[part], kind="stable")
+        chunks.add(
+            values[part][order], None if weights is None else weights[part][order]
+        )
+    return chunks.whole()
+
+
+def worst_error(sketch, values, weights):
+    """Return by how much the weight below or up to any value differs from the truth."""
+    weights = np.ones(values.size, np.int64) if weights is None else weights
+    order = np.argsort(values, kind="stable")
+    passed = np.append(0, np.cumsum(weights[order]))
+    told = np.append(0, np.cumsum(sketch.weights))
+    probes = np.unique(np.concatenate([values, sketch.values]))
+    return max(
+        int(
+            np.abs(
+                passed[np.searchsorted(values[order], probes, side)]
+                - told[np.searchsorted(sketch.values, probes, side)]
+            ).max()
+        )
+        for side in ("left", "right")
+    )
+
+
+def check_bound(values, weights, points, chunk_rows):
+    """Assert that the error is no more than told, and that no more than half a step."""
+    sketch = sketch_of(values, weights, points, chunk_rows)
+    total = values.size if weights is None else int(weights.sum())
+    assert sketch.weights.sum() == total
+    assert sketch.values.size <= points and (np.diff(sketch.values) > 0).all()
+    assert worst_error(sketch, values, weights) <= sketch.error
+    chunks = -(-values.size // chunk_rows)
+    levels = max(chunks - 1, 0).bit_length() + 1  # each chunk, and the merges
+    assert sketch.error <= levels * total / (2 * points) + 4 * chunks
+    distinct = np.unique(values if weights is None else values[weights > 0])
+    if distinct.size <= points:
+        assert sketch.error == 0
+        np.testing.assert_array_equal(sketch.values, distinct)
+
+
+columns = st.integers(1, 400).flatmap(
+    lambda rows: st.tuples(
+        st.integers(0, 2**32 - 1), st.just(rows), st.sampled_from([2, 20, 10**6])
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    columns,
+    st.sampled_from([4, 16, 100]),
+    st.sampled_from([7, 50, 400]),
+    st.sampled_from(["none", "small", "heavy", "wide"]),
+)
+def test_no_rank_is_further_off_than_the_sketch_says(
+    column, points, chunk_rows, weighting
+):
+    seed, rows, distinct = column
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, distinct, rows) / 7
+    weights = {
+        "none": None,
+        "small": rng.integers(0, 4, rows),
+        "heavy": np.where(rng.random(rows) < 0.02, 10**6, 1),
+        "wide": rng.integers(0, 2**50, rows),
+    }[weighting]
+    check_bound(values, weights, points, chunk_rows)
+
+
+def test_the_usual_error_is_far_less():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=30_000)
+    sketch = sketch_of(values, None, 64, 1000)
+    assert worst_error(sketch, values, None) < sketch.error / 2
+    # Errors do not drift: most lie on either side of nought.
+    ranks = np.cumsum(sketch.weights) - sketch.weights / 2
+    drift = np.searchsorted(np.sort(values), sketch.values) - ranks
+    assert abs(drift.mean()) < values.size / 64 / 4
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cuts_from_a_sketch_are_near_the_exact_ones(weighted):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=2000)
+    weights = rng.integers(1, 9, 2000) if weighted else None
+    sketch = sketch_of(values, weights, 256, 300)
+    near = cut_cells(sketch.cells(), 16, False)
+    exact = cut_column(values, 16, weights)
+    assert (near.minimum, near.upper[-1]) == (exact.minimum, exact.upper[-1])
+    assert near.upper.size == exact.upper.size
+    shares = np.ones(2000) if weights is None else weights
+    total = shares.sum()
+    for mine, theirs in zip(near.upper, exact.upper, strict=True):
+        between = (values >= min(mine, theirs)) & (values < max(mine, theirs))
+        assert shares[between].sum() <= sketch.error + total / 256
+
+
+def test_merging_with_nothing():
+    none = of_sorted(np.empty(0), None)
+    some = of_sorted(np.array([1.0, 2.0, 2.0]), None)
+    assert none.merge(some) is some and some.merge(none) is some
+    assert none.merge(none).values.size == 0
+    assert some.weights.tolist() == [1, 2] and some.error == 0
+
+
+def test_values_without_weight_are_left_out():
+    values = np.array([-1.0, 0.0, 3.0, 9.0])
+    sketch = of_sorted(values, np.array([0, 5, 2, 0]))
+    assert sketch.values.tolist() == [0.0, 3.0] and sketch.weights.tolist() == [5, 2]
+    assert (sketch.lowest, sketch.highest) == (0.0, 3.0)
+
+
+def test_total_weights_that_nearly_fill_an_integer():
+    values = np.arange(1000.0)
+    check_bound(values, np.full(1000, 2**61 // 1000), 64, 100)
