@@ -39,8 +39,9 @@ _GUIDES_OF_A_BIN = 32
 #: Ranges on either side of a cut of the sketch whose values are kept. Every other one
 #: is of a single value. With half as many about every tenth cut lies outside.
 _BESIDE = 4
-#: Bytes of a kept value and its weight, at most.
-_KEPT_BYTES = 16
+#: Bytes of a kept value with its weight, and as a range of its own.
+_HELD_BYTES = 16
+_KEPT_BYTES = 32
 _SIGN = np.uint64(1 << 63)
 
 
@@ -103,36 +104,57 @@ class ExactColumn:
         self._room = room
         self._has_missing = False
         self._ranges = _Ranges.none()
-        self._sketch = SketchOfChunks(max(POINTS, _GUIDES_OF_A_BIN * max_bin))
-        # Small columns are kept whole.
-        self._look = _Look.at_all(room) if n_rows * _KEPT_BYTES <= room else None
+        self._look: _Look | None = None
+        self._sketch: SketchOfChunks | None = None
+        if n_rows * _HELD_BYTES <= room:
+            self._look = _Look.at_all(room)
+        else:
+            self._sketch = SketchOfChunks(max(POINTS, _GUIDES_OF_A_BIN * max_bin))
 
     def take(self, values: Floats, weights: Int64s | None, has_missing: bool) -> None:
         """Take the next chunk, as `in_order` returns it."""
         self._has_missing |= has_missing
-        if self._look is None:
+        if self._sketch is not None:
             self._sketch.add(values, weights)
-        else:
+        if self._look is not None:
             self._look.take(values, weights)
 
     def end_reading(self) -> None:
         """Find the cuts, or what to look at in the next reading."""
-        if self._look is None:
-            sketch = self._sketch.whole()
-            if sketch.error:
-                near = cut_cells(sketch.cells(), self._max_bin, self._has_missing)
-                self._look = _Look.around(sketch, near.upper[:-1], self._room)
-                return
-            self.cuts = cut_cells(sketch.cells(), self._max_bin, self._has_missing)
+        look, sketch = self._look, self._sketch
+        self._look = self._sketch = None  # they are as large as all the rest
+        if sketch is not None:
+            whole = sketch.whole()
+            near = self._cut(whole.cells())
+            if whole.error:
+                self._look = _Look.around(whole, near.upper[:-1], self._room)
+            else:
+                self.cuts = near
             return
-        self._ranges = self._ranges.joined(self._look.ranges())
+        assert look is not None
+        before, self._ranges = self._ranges, _Ranges.none()
+        ranges = before.joined(look.ranges())
+        hidden = self._cut_or_ask(ranges)
+        if hidden is None:
+            return
+        if look.kept_rows * _KEPT_BYTES > self._room:
+            # Too many single values to hold until the next reading.
+            ranges = before.joined(look.counted())
+            hidden = self._cut_or_ask(ranges)
+            assert hidden is not None
+        looked_into, self._ranges = ranges.parted(hidden, self._room)
+        self._look = _Look.into(looked_into, self._room)
+
+    def _cut(self, cells: Cells) -> ColumnCuts:
+        return cut_cells(cells, self._max_bin, self._has_missing)
+
+    def _cut_or_ask(self, ranges: _Ranges) -> npt.NDArray[np.intp] | None:
+        """Find the cuts, or return which ranges to look into."""
         try:
-            self.cuts = cut_cells(
-                self._ranges.cells(), self._max_bin, self._has_missing
-            )
+            self.cuts = self._cut(ranges.cells())
         except MixedCells as question:
-            hidden, self._ranges = self._ranges.parted(question.cells, self._room)
-            self._look = _Look.into(hidden, self._room)
+            return question.cells
+        return None
 
 
 class _Ranges:
@@ -216,6 +238,7 @@ class _Look:
         self._room = room
         self._kept: list[tuple[Floats, Int64s | None]] = []
         self._kept_bytes = 0
+        self.kept_rows = 0
         self._found = _Ranges(
             np.full(begin.size, np.inf),
             np.full(begin.size, -np.inf),
@@ -274,10 +297,12 @@ class _Look:
         found.high[some] = np.maximum(found.high[some], values[last[some] - 1])
         kept = some[self._keep[some]]
         row_bytes = values.itemsize + (0 if weights is None else weights.itemsize)
-        self._kept_bytes += int(counts[kept].sum()) * row_bytes
+        kept_rows = int(counts[kept].sum())
+        self.kept_rows += kept_rows
+        self._kept_bytes += kept_rows * row_bytes
         if self._kept_bytes > self._room:
             self._keep = np.zeros_like(self._keep)
-            self._kept = []
+            self._kept, self.kept_rows = [], 0
         elif kept.size:
             parts = [
                 slice(*part)
@@ -298,10 +323,16 @@ class _Look:
             self._bounds[dtype] = _up(self._bounds[np.dtype(np.float64)], dtype)
         return self._bounds[dtype]
 
+    def counted(self) -> _Ranges:
+        """Return the ranges that have rows."""
+        return self._found.of(self._found.rows > 0)
+
     def ranges(self) -> _Ranges:
-        """Return the ranges with rows; each kept value is one."""
-        counted = self._found.of((self._found.rows > 0) & ~self._keep)
-        return counted.joined(self._kept_values()) if self._kept else counted
+        """Return the same, with each kept value as a range of its own."""
+        if not self._kept:
+            return self.counted()
+        others = self._found.of((self._found.rows > 0) & ~self._keep)
+        return others.joined(self._kept_values())
 
     def _kept_values(self) -> _Ranges:
         values = np.concatenate([part[0] for part in self._kept])
