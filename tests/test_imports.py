@@ -24,7 +24,7 @@ ROOMS = [
     ["kernels.maths"],
     ["kernels.jit", "kernels.layout"],
     ["params"],
-    ["errors"],
+    ["errors", "files"],
 ]
 # The contract of a backend, and what chooses one.
 OPEN_BACKENDS = {"backends.base", "backends.open"}

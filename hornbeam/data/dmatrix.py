@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Sequence
 from enum import IntEnum
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.adapters import as_table
+from hornbeam.data.align import align
 from hornbeam.data.beside import Beside
 from hornbeam.data.categories import Categories
 from hornbeam.data.cells import as_csr, count_filled
 from hornbeam.data.info import Info
-from hornbeam.data.schema import Schema, check_names, check_schema, check_types
+from hornbeam.data.opening import open_features
+from hornbeam.data.saved import save_table
+from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 from hornbeam.params import Parameters
@@ -47,8 +50,9 @@ class DMatrix(Beside):
     Parameters
     ----------
     data
-        NumPy array, list of rows, pandas or polars DataFrame, pyarrow Table or
-        RecordBatch, or SciPy sparse matrix (its absent cells are missing).
+        NumPy array, list of rows, frame of pandas, polars or pyarrow, SciPy sparse
+        matrix (its absent cells are missing), anything that is read in batches, or the
+        path of what `save_binary` has written.
     label
         One number for each row, or one for each row and target.
     weight
@@ -62,7 +66,9 @@ class DMatrix(Beside):
     feature_names
         Names of the columns, by default those of the frame.
     feature_types
-        Their types (``"float"``, ``"int"``, ``"q"``, ``"i"``), by default the frame's.
+        Their types (``"float"``, ``"int"``, ``"q"``, ``"i"``, and ``"c"`` for a
+        category), by default the frame's; or the `Categories` of another matrix, whose
+        codes the categories shall have.
     nthread
         Threads for binning; all cores if None or not positive.
     group
@@ -70,7 +76,9 @@ class DMatrix(Beside):
     qid
         The group of each row, instead of `group`: whole numbers that never fall.
     label_lower_bound, label_upper_bound
-        Where the label of each row lies; the upper one may be infinite.
+        Where the label of each row lies; the upper one may be infinite. A string as
+        label, weight, base_margin, qid or one of these names a column of `data`, which
+        is then no feature.
     feature_weights
         How likely each column is to be drawn where columns are sampled; not negative.
     enable_categorical
@@ -92,7 +100,7 @@ class DMatrix(Beside):
         missing: float | None = None,
         silent: bool = False,
         feature_names: Sequence[str] | None = None,
-        feature_types: Sequence[str] | None = None,
+        feature_types: Sequence[str] | Categories | None = None,
         nthread: int | None = None,
         group: Any = None,
         qid: Any = None,
@@ -110,32 +118,38 @@ class DMatrix(Beside):
             )
         if sketch not in SKETCHES:
             raise DataError(f"sketch must be one of {SKETCHES}, not {sketch!r}")
-        table = as_table(
-            data, missing, feature_names, feature_types, enable_categorical
+        beside = {
+            "label": label,
+            "weight": weight,
+            "base_margin": base_margin,
+            "group": group,
+            "qid": qid,
+            "label_lower_bound": label_lower_bound,
+            "label_upper_bound": label_upper_bound,
+            "feature_weights": feature_weights,
+        }
+        table, fields = open_features(
+            data,
+            beside,
+            missing=missing,
+            names=feature_names,
+            types=feature_types,
+            enable_categorical=enable_categorical,
         )
         self._fill(table, nthread, sketch)
-        self.set_info(
-            label=label,
-            weight=weight,
-            base_margin=base_margin,
-            group=group,
-            qid=qid,
-            label_lower_bound=label_lower_bound,
-            label_upper_bound=label_upper_bound,
-            feature_weights=feature_weights,
-        )
+        self.info.set(fields)
 
     def _fill(self, table: Table, nthread: int | None, sketch: str) -> None:
-        self.table: Table | None = table
+        self.table = table
         self.n_rows = table.n_rows
         self.n_features = table.n_features
         self.dtype = table.dtype
         self.nthread = Parameters.resolve({"nthread": nthread}).nthread
         self.sketch = sketch
         self.info = Info(table.n_rows, table.n_features)
-        self._names = table.names
-        self._types = table.types
-        self._categories = table.categories
+        # Which column of `info` each one is, None if it is the same.
+        self._order: npt.NDArray[np.intp] | None = None
+        self._aligned: tuple[Any, DMatrix] | None = None
         # With the weights that the cuts follow.
         self._binned: dict[int, tuple[Floats | None, Binned]] = {}
 
@@ -144,7 +158,46 @@ class DMatrix(Beside):
     @property
     def schema(self) -> Schema:
         """The number, names, types and categories of the columns."""
-        return Schema(self.n_features, self._names, self._types, self._categories)
+        return self.table.schema
+
+    @property
+    def feature_weights(self) -> Floats | None:
+        """How likely each column is to be drawn, (columns,)."""
+        weights = self.info["feature_weights"]
+        if weights is None or self._order is None:
+            return weights
+        return weights[self._order]
+
+    def like(self, expected: Schema, unseen: str = "error") -> DMatrix:
+        """Return this matrix with the columns and codes that a model expects.
+
+        That is the matrix itself if it has them already. Else it is another one over
+        the same features, with the same labels and all that goes with them, whenever
+        they are set; it is kept, so that asking again costs nothing.
+
+        Parameters
+        ----------
+        expected
+            The columns of the model.
+        unseen
+            What to do with categories that the model does not know: ``"error"``, or
+            ``"missing"`` to take them for missing values.
+        """
+        table = align(self.table, expected, unseen)
+        if table is self.table:
+            return self
+        made_for = self.schema, expected, unseen
+        if self._aligned is None or self._aligned[0] != made_for:
+            self._aligned = made_for, self._over(table, DMatrix)
+        return self._aligned[1]
+
+    def _over(self, table: Table, kind: type[DMatrix]) -> DMatrix:
+        """Return a matrix of the same rows and `info` over aligned columns."""
+        matrix = kind.__new__(kind)
+        matrix._fill(table, self.nthread, self.sketch)
+        matrix.info = self.info
+        matrix._order = _order(self.table, table)
+        return matrix
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
         """Return the codes of the features, made on the first call and kept."""
@@ -158,12 +211,6 @@ class DMatrix(Beside):
         # Here, because Numba comes with it: a matrix for prediction needs none of it.
         from hornbeam.binning.codes import bin_table
 
-        assert self.table is not None
-        if "c" in (self._types or ()):
-            raise DataError(
-                "Hornbeam does not train on categorical features yet; encode them as "
-                "numbers"
-            )
         if self.n_rows == 0:
             raise DataError(
                 f"there are no rows to learn from (shape (0, {self.n_features})); "
@@ -174,41 +221,47 @@ class DMatrix(Beside):
             max_bin,
             weights=self.row_weights,
             n_threads=nthread,
+            sketch=self.sketch,
         )
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return a block of rows, missing as NaN; read it, never write to it."""
-        assert self.table is not None
-        return self.table.rows(start, stop)
+    def rows(
+        self, start: int, stop: int, features: npt.NDArray[np.intp] | None = None
+    ) -> np.ndarray:
+        """Return a block of rows, missing as NaN; read it, never write to it.
+
+        Only the columns `features`, in that order, if they are given.
+        """
+        return self.table.rows(start, stop, features)
 
     # Features
 
     @property
     def feature_names(self) -> list[str] | None:
         """Names of the columns; None if they have none."""
-        return self._names
+        return self.table.names
 
     @feature_names.setter
     def feature_names(self, names: Sequence[str] | None) -> None:
-        self._names = check_names(names, self.n_features)
-        if self.table is not None:
-            self.table.names = self._names
+        self.table.rename(names)
 
     @property
     def feature_types(self) -> list[str] | None:
         """Types of the columns; None if they are not known."""
-        return self._types
+        return self.table.types
 
     @feature_types.setter
     def feature_types(self, types: Sequence[str] | None) -> None:
-        self._types = check_types(types, self.n_features)
+        before = self.table.types
+        self.table.retype(types)
+        if _categorical(before) != _categorical(self.table.types):
+            self._binned.clear()
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
         """Return the names of the categories of each column.
 
         `export_to_arrow` is taken for XGBoost's sake: they always can be.
         """
-        return self._categories
+        return self.table.categories
 
     def num_row(self) -> int:
         """Return the number of rows."""
@@ -256,11 +309,6 @@ class DMatrix(Beside):
             Whether to take rows of a matrix that has groups. What is taken of a group
             is a group, so its rows must stay together.
         """
-        if self.table is None:
-            raise DataError(
-                "a QuantileDMatrix no longer has the rows to slice; slice a DMatrix, "
-                "or the data before"
-            )
         if self.info.group_ptr is not None and not allow_groups:
             raise DataError(
                 "this matrix has groups; pass allow_groups=True to take rows of groups"
@@ -268,8 +316,9 @@ class DMatrix(Beside):
         rows = self._row_numbers(rindex)
         part = DMatrix.__new__(DMatrix)
         part._fill(self.table.take(rows), self.nthread, self.sketch)
-        part._types = self._types
-        part.info = self.info.take(rows)
+        part.table.rename(self.feature_names)
+        part.table.retype(self.feature_types)
+        part.info, part._order = self.info.take(rows), self._order
         return part
 
     def _row_numbers(self, rindex: Any) -> npt.NDArray[np.intp]:
@@ -293,6 +342,14 @@ class DMatrix(Beside):
                 f"rows are numbered 0 to {self.n_rows - 1}"
             )
         return rows.astype(np.intp)
+
+    def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
+        """Write features and all that goes with them to a file that `DMatrix` reads.
+
+        The file is complete or, whatever happens, left as it was. `silent` is taken
+        for XGBoost's sake: nothing is printed either way.
+        """
+        save_table(fname, self.table, self.info.fields())
 
     def __reduce__(self) -> NoReturn:
         raise ValueError(
@@ -331,7 +388,7 @@ enable_categorical, data_split_mode, sketch
         missing: float | None = None,
         silent: bool = False,
         feature_names: Sequence[str] | None = None,
-        feature_types: Sequence[str] | None = None,
+        feature_types: Sequence[str] | Categories | None = None,
         nthread: int | None = None,
         max_bin: int | None = None,
         ref: DMatrix | None = None,
@@ -369,6 +426,8 @@ enable_categorical, data_split_mode, sketch
             data_split_mode=data_split_mode,
             sketch=sketch,
         )
+        from hornbeam.binning.codes import BinnedTable
+
         self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
@@ -377,8 +436,8 @@ enable_categorical, data_split_mode, sketch
             self.max_bin, codes = self._bin_like(ref, max_bin)
         self._codes = codes
         self._binned[self.max_bin] = self.row_weights, codes
-        self.dtype = np.dtype(codes.dtype)
-        self.table = None
+        self.table = BinnedTable(codes, self.schema)
+        self.dtype = self.table.dtype
 
     @property
     def ref(self) -> DMatrix | None:
@@ -388,12 +447,13 @@ enable_categorical, data_split_mode, sketch
     def _bin_like(self, ref: DMatrix, max_bin: int | None) -> tuple[int, Binned]:
         from hornbeam.binning.codes import bin_with_cuts
 
-        check_schema(ref.schema, self.schema, unnamed_allowed=True)
+        table = align(self.table, ref.schema)
+        self._order = _order(self.table, table)
+        self.table = table
         if max_bin is None and isinstance(ref, QuantileDMatrix):
             max_bin = ref.max_bin
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
-        assert self.table is not None
         return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
@@ -406,10 +466,58 @@ enable_categorical, data_split_mode, sketch
             )
         return self._codes
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return a block of rows, each cell as the value that stands for its bin."""
-        rows: np.ndarray = self._codes.decode(start, stop)
-        return rows
+    @property
+    def feature_types(self) -> list[str] | None:
+        """Types of the columns; None if they are not known."""
+        return self.table.types
+
+    @feature_types.setter
+    def feature_types(self, types: Sequence[str] | None) -> None:
+        if _categorical(types) != _categorical(self.table.types):
+            raise DataError(
+                "which columns of a QuantileDMatrix are categorical is settled by its "
+                "codes; make it anew with feature_types="
+            )
+        self.table.retype(types)
+
+    def slice(self, rindex: Any, allow_groups: bool = False) -> NoReturn:
+        """Raise an error: the features are not there any more."""
+        raise DataError(
+            "a QuantileDMatrix no longer has the rows to slice; slice a DMatrix, "
+            "or the data before"
+        )
+
+    def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
+        """Raise an error: the features are not there any more."""
+        raise DataError(
+            "a QuantileDMatrix no longer has the features to save; save a DMatrix of "
+            "the same data"
+        )
+
+    def _over(self, table: Table, kind: type[DMatrix]) -> DMatrix:
+        return super()._over(table, _AlignedCodes)
+
+
+class _AlignedCodes(DMatrix):
+    """A QuantileDMatrix with other columns or codes of categories: read, not learnt."""
+
+    def binned(self, max_bin: int, nthread: int = 0) -> NoReturn:
+        raise DataError(
+            "this QuantileDMatrix was binned with other columns or categories than the "
+            "model's; make it with ref= the matrix that the model was trained on"
+        )
+
+
+def _categorical(types: Sequence[str] | None) -> list[int]:
+    return [feature for feature, kind in enumerate(types or ()) if kind == "c"]
+
+
+def _order(given: Table, aligned: Table) -> npt.NDArray[np.intp] | None:
+    """Return the place of each aligned column among those given, None if the same."""
+    if not given.names or not aligned.names or given.names == aligned.names:
+        return None
+    places = {name: place for place, name in enumerate(given.names)}
+    return np.array([places[name] for name in aligned.names])
 
 
 def _check_batches(count: int | None) -> None:

@@ -144,12 +144,6 @@ class FrameTable(Table):
             common_float([column.dtype for column in columns]),
             Categories.of_checked([column.levels for column in columns], names),
         )
-        for feature, column in enumerate(columns):
-            if column.levels is not None and types[feature] != "c":
-                raise DataError(
-                    f"feature_types calls {self.label(feature)} {types[feature]!r}, "
-                    "but it holds categories; call it 'c', or encode it as numbers"
-                )
         self.typeless = frozenset(
             feature
             for feature, column in enumerate(columns)

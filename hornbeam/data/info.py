@@ -42,10 +42,10 @@ class Info:
         """Return a field as it was set, None if it was not."""
         return self._values.get(field)
 
-    @property
-    def n_groups(self) -> int | None:
-        """The number of groups, None without any."""
-        return None if self.group_ptr is None else len(self.group_ptr) - 1
+    def fields(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all that is set, groups as ``group_ptr``, as `set` takes it."""
+        groups = {} if self.group_ptr is None else {"group_ptr": self.group_ptr}
+        return {**self._values, **groups}
 
     def set(self, given: Mapping[str, Any]) -> None:
         """Set the fields that are not None: all of them, or with an error none.

@@ -62,14 +62,32 @@ class Table(ABC):
         self.n_rows = n_rows
         self.n_features = n_features
         self.names = check_names(names, n_features)
-        self.types = check_types(types, n_features)
         self.dtype = dtype
         self.categories = categories
+        self.retype(types)
+
+    def rename(self, names: Sequence[str] | None) -> None:
+        """Give the columns other names."""
+        self.names = check_names(names, self.n_features)
+        if not self.categories.empty():
+            self.categories = Categories.of_checked(self.categories.names, self.names)
+
+    def retype(self, types: Sequence[str] | None) -> None:
+        """Give the columns other types; what has names of categories keeps its."""
+        types = check_types(types, self.n_features)
+        for feature, levels in enumerate(self.categories.names):
+            given = None if types is None else types[feature]
+            if levels is not None and given != "c":
+                raise DataError(
+                    f"feature_types calls {self.label(feature)} {given!r}, but it "
+                    "holds categories; call it 'c', or encode it as numbers"
+                )
+        self.types = types
         # Codes that the caller vouches for: looked at wherever they are read.
         self._raw_codes = [
             feature
-            for feature, kind in enumerate(self.types or ())
-            if kind == "c" and categories.of(feature) is None
+            for feature, kind in enumerate(types or ())
+            if kind == "c" and self.categories.of(feature) is None
         ]
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from pathlib import Path
 from typing import Any
 
 from hornbeam.errors import ModelFileError, ParameterError
+from hornbeam.files import replace_file
 from hornbeam.forest import json_text, ubjson
 from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.document import write_document
@@ -89,7 +89,7 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
             f"{os.fspath(path)}: the suffix names no format of model files; "
             "give the file the suffix .json or .ubj"
         )
-    _replace(Path(os.path.realpath(path)), encode(model, format))
+    replace_file(path, [encode(model, format)])
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -99,30 +99,3 @@ def load(path: str | os.PathLike[str]) -> Model:
         return decode(data)
     except ModelFileError as error:
         raise type(error)(f"{os.fspath(path)}: {error}") from None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put a file with `data` in the place of `path` in one step."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {str(path.parent)!r} to save {path.name!r} in; "
-            "make it, or name another"
-        )
-    temporary = path.with_name(f".hornbeam-{os.urandom(8).hex()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with open(descriptor, "wb") as file:
-            if path.exists():
-                os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.sampling import draw_bits
+from hornbeam.kernels.sampling import draw_bits, draw_exponentials
 
 __all__ = ["ColumnSampler"]
 
@@ -30,6 +30,9 @@ class ColumnSampler:
         Which part of the columns above is taken, at least one.
     seed, tree
         What the draws depend on.
+    weights
+        (features,) how likely each column is to be drawn, or None for all the same.
+        Columns of weight 0 are drawn only where no others are left.
     """
 
     def __init__(
@@ -40,7 +43,9 @@ class ColumnSampler:
         by_node: float,
         seed: int,
         tree: int,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
+        self._weights = weights
         self._n_features = n_features
         self._by_level, self._by_node = by_level, by_node
         self._key, self._tree = np.uint64(seed % 2**64), np.uint64(tree)
@@ -54,10 +59,30 @@ class ColumnSampler:
         count = max(1, int(rate * columns.size))
         if count == columns.size:
             return columns
-        bits = np.empty(self._n_features, np.uint32)
-        draw_bits(self._tree, np.uint64(purpose), self._key, bits)
-        order = np.argsort(bits[columns], kind="stable")
+        if self._weights is None:
+            bits = np.empty(self._n_features, np.uint32)
+            draw_bits(self._tree, np.uint64(purpose), self._key, bits)
+            order = np.argsort(bits[columns], kind="stable")
+        else:
+            order = self._weighted_order(columns, self._weights[columns], purpose)
         return np.sort(columns[order[:count]])
+
+    def _weighted_order(
+        self, columns: NDArray[np.uint64], weights: NDArray[np.float64], purpose: int
+    ) -> NDArray[np.intp]:
+        """Return the columns' places in the order in which they are drawn.
+
+        Each waits for an exponential time with its weight as the rate, which is drawing
+        them one after the other with chances by weight, without putting them back: the
+        largest u**(1/w) of Efraimidis and Spirakis (2006). Where all weights are the
+        same it is the order of the draws without any.
+        """
+        waits = np.empty(self._n_features)
+        draw_exponentials(self._tree, np.uint64(purpose), self._key, waits)
+        never = weights == 0.0
+        with np.errstate(over="ignore"):
+            waits = waits[columns] / np.where(never, 1.0, weights)
+        return np.lexsort((waits, never))
 
     def allowed(self, nodes: NDArray[np.intp], depth: int) -> NDArray[np.uint8] | None:
         """Return which features each node may use, (nodes, features); None: all."""

@@ -9,7 +9,7 @@ from hornbeam.kernels.jit import kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["draw_bits", "draw_rows"]
+__all__ = ["draw_bits", "draw_exponentials", "draw_rows"]
 
 
 @kernel
@@ -48,3 +48,21 @@ def draw_bits(
     for i in range(bits.size):
         draw = maths.philox(np.uint64(i // 4), stream, purpose, key)
         bits[i] = draw[i % 4]
+
+
+@kernel
+def draw_exponentials(
+    stream,  # uint64: the tree
+    purpose,  # uint64
+    key,  # uint64: the seed
+    waits,  # (items,) float64, out
+):
+    """Write an exponential draw of mean 1 for each item: the least wait comes first.
+
+    It is -ln(u) for a u in (0, 1) made of the bits of `draw_bits`, and the lower the
+    bits, the shorter the wait.
+    """
+    for i in range(waits.size):
+        draw = maths.philox(np.uint64(i // 4), stream, purpose, key)
+        bits = np.float64(np.uint32(draw[i % 4]))
+        waits[i] = -maths.log((4294967295.5 - bits) / 4294967296.0)

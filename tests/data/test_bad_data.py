@@ -200,7 +200,7 @@ ARGUMENTS = {
         {"label": np.array(["2020-01-01"] * 4, "datetime64[D]")},
         ["label must be numbers", "datetime64[D]"],
     ),
-    "label a word": ({"label": "target"}, ["label must be numbers", "str"]),
+    "label a word": ({"label": "target"}, ["label='target'", "no columns"]),
     "label 3-d": ({"label": np.ones((4, 2, 1))}, ["(4, 2, 1)", "row and target"]),
     "label a huge integer": (
         {"label": [1, 2, 2**60, 3]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import few_values
 
@@ -14,14 +14,18 @@ from hornbeam.growth.sampling import ColumnSampler
 RATES = st.floats(0.01, 1.0)
 
 
-def sampler(n_features=40, tree=1.0, level=1.0, node=1.0, seed=0, number=0):
-    return ColumnSampler(n_features, tree, level, node, seed, number)
+def sampler(
+    n_features=40, tree=1.0, level=1.0, node=1.0, seed=0, number=0, weights=None
+):
+    weights = None if weights is None else np.array(weights, float)
+    return ColumnSampler(n_features, tree, level, node, seed, number, weights)
 
 
 def taken(n, rate):
     return max(1, int(rate * n))
 
 
+@settings(deadline=None)  # the first draw may have to be compiled
 @given(st.integers(1, 60), RATES, RATES, RATES, st.integers(-5, 2**63 - 1))
 def test_samples_are_nested_and_of_the_right_size(n, by_tree, by_level, by_node, seed):
     columns = sampler(n, by_tree, by_level, by_node, seed)
@@ -77,6 +81,57 @@ def test_every_column_has_its_turn():
         counts[sampler(tree=0.25, number=number).columns] += 1
     # Binomial: 500 on average, with a deviation of 19.
     assert abs(counts - 500).max() < 100
+
+
+# --- With weights ---------------------------------------------------------------------
+
+
+@settings(deadline=None)  # the first draw may have to be compiled
+@given(st.integers(2, 40), RATES, RATES, RATES, st.integers(0, 99), st.floats(0.1, 9))
+def test_equal_weights_are_no_weights(n, by_tree, by_level, by_node, number, weight):
+    nodes = np.arange(3, 6)
+    plain = sampler(n, by_tree, by_level, by_node, number=number)
+    same = sampler(n, by_tree, by_level, by_node, number=number, weights=[weight] * n)
+    np.testing.assert_array_equal(plain.columns, same.columns)
+    np.testing.assert_array_equal(plain.allowed(nodes, 1), same.allowed(nodes, 1))
+
+
+def test_the_first_draw_goes_by_weight():
+    weights = np.array([1.0, 2.0, 3.0, 4.0])
+    counts = np.zeros(4)
+    for number in range(4000):
+        counts[sampler(4, 0.25, number=number, weights=weights).columns] += 1
+    deviation = np.sqrt(4000 * weights / 10 * (1 - weights / 10))
+    assert (np.abs(counts - 400 * weights) < 4 * deviation).all()
+
+
+def test_the_second_draw_goes_by_the_weights_that_are_left():
+    """P(both of 0 and 1) = p0 p1/(1 - p0) + p1 p0/(1 - p1), as without replacement."""
+    p = np.array([0.5, 0.3, 0.2])
+    drawn = [
+        tuple(sampler(3, 0.7, number=number, weights=p).columns)
+        for number in range(4000)
+    ]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        chance = p[i] * p[j] / (1 - p[i]) + p[j] * p[i] / (1 - p[j])
+        deviation = np.sqrt(4000 * chance * (1 - chance))
+        assert abs(drawn.count((i, j)) - 4000 * chance) < 4 * deviation
+
+
+def test_columns_of_no_weight_come_last():
+    weights = [0, 1, 0, 1e-300, 0, 1e300]
+    for number in range(50):
+        few = sampler(6, 0.5, number=number, weights=weights)
+        assert few.columns.tolist() == [1, 3, 5]
+        more = sampler(6, 0.9, number=number, weights=weights)
+        assert {1, 3, 5} < set(more.columns.tolist()) and more.columns.size == 5
+        node = sampler(6, 0.5, node=0.7, number=number, weights=weights)
+        assert not node.allowed(np.arange(1), 0)[0, [0, 2, 4]].any()
+
+
+def test_rates_of_one_draw_nothing():
+    only = sampler(3, weights=[0, 0, 1])
+    assert only.columns.tolist() == [0, 1, 2] and only.allowed(np.arange(1), 0) is None
 
 
 # --- Through training -----------------------------------------------------------------

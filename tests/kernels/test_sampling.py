@@ -8,7 +8,7 @@ import pytest
 from kernel_calls import MEMBERS, call, needs_compiler
 
 from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.sampling import draw_bits, draw_rows
+from hornbeam.kernels.sampling import draw_bits, draw_exponentials, draw_rows
 
 SEEDS = [0, 7, 2**32 + 1, 2**64 - 1]
 
@@ -20,6 +20,16 @@ def test_bits_are_those_of_the_plain_twin(stream, seed):
     draw_bits(np.uint64(stream), np.uint64(5 << 28), np.uint64(seed), bits)
     exact = [naive.draw(i, stream, 5 << 28, seed) for i in range(11)]
     assert bits.tolist() == [word % 2**32 for word in exact]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_waits_are_exponential_draws_of_the_same_bits(seed):
+    waits = np.empty(11)
+    draw_exponentials(np.uint64(3), np.uint64(5 << 28), np.uint64(seed), waits)
+    bits = [naive.draw(i, 3, 5 << 28, seed) % 2**32 for i in range(11)]
+    exact = [-np.log1p(-(word + 0.5) / 2**32) for word in bits]
+    np.testing.assert_allclose(waits, exact, rtol=1e-9)
+    assert np.argsort(waits).tolist() == np.argsort(bits).tolist()
 
 
 def sample(rows, rate, tree=0, seed=0, members=1):

@@ -1,0 +1,107 @@
+"""From what the caller passes to a table of features and what goes beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hornbeam.data.adapters import as_table
+from hornbeam.data.align import align
+from hornbeam.data.apart import take_apart
+from hornbeam.data.categories import Categories
+from hornbeam.data.info import GROUPINGS
+from hornbeam.data.saved import is_saved, load_table
+from hornbeam.data.sources import open_source
+from hornbeam.data.table import Table
+from hornbeam.errors import DataError
+
+__all__ = ["open_features"]
+
+#: What may be the name of a column of the data in place of its values.
+NAMEABLE = (
+    "label",
+    "weight",
+    "qid",
+    "base_margin",
+    "label_lower_bound",
+    "label_upper_bound",
+)
+
+
+def open_features(
+    data: Any,
+    beside: Mapping[str, Any],
+    *,
+    missing: float | None = None,
+    names: Sequence[str] | None = None,
+    types: Sequence[str] | Categories | None = None,
+    enable_categorical: bool = True,
+) -> tuple[Table, dict[str, Any]]:
+    """Return the features, and the fields that go beside them.
+
+    Parameters
+    ----------
+    data, missing, names, types, enable_categorical
+        As `DMatrix` takes them.
+    beside
+        Fields by their names. A string as one of `NAMEABLE` names a column of `data`:
+        its values are the field's, and the column is no feature. A field that comes
+        with the data is taken if none is given.
+    """
+    given = {name: value for name, value in beside.items() if value is not None}
+    apart = {name: given.pop(name) for name in NAMEABLE if _is_name(given.get(name))}
+    columns = None if isinstance(types, Categories) else types
+    table: Table | None
+    if is_saved(data):
+        if apart:
+            raise DataError(
+                f"{next(iter(apart))}={next(iter(apart.values()))!r} is the name of a "
+                "column, and a saved DMatrix has its labels and the like apart; leave "
+                "it out, or pass the values"
+            )
+        table = load_table(data, missing, names, columns)
+    else:
+        table = open_source(
+            data,
+            missing=missing,
+            names=names,
+            types=columns,
+            enable_categorical=enable_categorical,
+            apart=apart,
+        )
+    if table is None:
+        rest, fields = take_apart(data, apart)
+        given |= fields
+        table = as_table(rest, missing, names, columns, enable_categorical)
+    if isinstance(types, Categories):
+        table = _coded_by(types, table)
+    return table, _with_own(table.info, given)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _with_own(own: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that came with the data, and in their place those given."""
+    if not given.keys().isdisjoint(GROUPINGS):
+        own = {name: value for name, value in own.items() if name not in GROUPINGS}
+    return {**own, **given}
+
+
+def _coded_by(categories: Categories, table: Table) -> Table:
+    """Return the table with the codes that `categories` has for its categories."""
+    if categories.empty():
+        return table
+    if len(categories.names) != table.n_features:
+        raise DataError(
+            f"feature_types holds the categories of {len(categories.names)} columns, "
+            f"but the data has {table.n_features}; pass data with the same columns"
+        )
+    schema = table.schema
+    types = list(schema.types or ["float"] * table.n_features)
+    for feature, levels in enumerate(categories.names):
+        if levels is not None:
+            types[feature] = "c"
+    return align(table, replace(schema, types=types, categories=categories))

@@ -1,0 +1,199 @@
+"""What is saved is loaded as it was, trains the same model, and is whole or refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from samples import few_values
+
+import hornbeam
+from hornbeam.data import saved
+from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.errors import DataError, MissingExtraError
+
+NAN = float("nan")
+ROWS, LABELS = few_values(120, 4)
+FRAME = pd.DataFrame(
+    {
+        "a": np.where(ROWS[:, 0] > 0, ROWS[:, 0], NAN),
+        "b": ROWS[:, 1] > 0,
+        "kind": pd.Categorical(
+            np.array(["oak", "elm", "Esche \U0001f333"])[np.arange(120) % 3],
+            categories=["elm", "oak", "fir", "Esche \U0001f333"],
+        ),
+        "size": pd.Categorical(np.arange(120) % 5 * 10),
+    }
+)
+BESIDE = {
+    "label": LABELS,
+    "weight": [1, 2.5, 0.1],
+    "group": [20, 60, 40],
+    "base_margin": np.column_stack([LABELS, -LABELS]),
+    "label_lower_bound": LABELS,
+    "label_upper_bound": np.where(LABELS > 0, np.inf, LABELS),
+    "feature_weights": [1, 0, 0.3, 4],
+}
+
+
+def saved_and_loaded(matrix, tmp_path, **arguments):
+    path = tmp_path / "data.buffer"
+    matrix.save_binary(path)
+    return DMatrix(path, **arguments)
+
+
+def sparse_rows():
+    matrix = sp.random_array((120, 40), density=0.05, format="csr", rng=0)
+    matrix.data[:3] = [0.0, NAN, -1.5]
+    return matrix
+
+
+MATRICES = {
+    "float32": lambda: DMatrix(ROWS.astype(np.float32), **BESIDE),
+    "float64": lambda: DMatrix(ROWS / 3, **BESIDE),
+    "integers": lambda: DMatrix((100 * ROWS).astype(np.int8), LABELS),
+    "categories": lambda: DMatrix(FRAME, **BESIDE),
+    "raw codes": lambda: DMatrix(
+        np.column_stack([np.arange(120) % 7, LABELS]), feature_types=["c", "q"]
+    ),
+    "sparse": lambda: DMatrix(sparse_rows(), LABELS),
+    "frame that is mostly missing": lambda: DMatrix(
+        pd.DataFrame(sparse_rows().toarray()).replace(0.0, NAN), LABELS
+    ),
+    "batches": lambda: DMatrix([FRAME[:50], FRAME[50:]], LABELS),
+    "no rows": lambda: DMatrix(np.empty((0, 3), np.float32)),
+}
+
+
+@pytest.mark.parametrize("case", MATRICES)
+def test_what_is_saved_is_loaded(case, tmp_path):
+    matrix = MATRICES[case]()
+    loaded = saved_and_loaded(matrix, tmp_path)
+    assert loaded.schema == matrix.schema and loaded.dtype == matrix.dtype
+    np.testing.assert_array_equal(
+        loaded.rows(0, matrix.n_rows), matrix.rows(0, matrix.n_rows)
+    )
+    assert loaded.info.fields().keys() == matrix.info.fields().keys()
+    for name, values in matrix.info.fields().items():
+        np.testing.assert_array_equal(loaded.info.fields()[name], values)
+    assert loaded.info.row_weights is None or loaded.row_weights.size == 120
+
+
+@pytest.mark.parametrize("case", ["float32", "float64", "integers", "sparse"])
+def test_models_are_the_same(case, tmp_path):
+    matrix = MATRICES[case]()
+    matrix.set_info(base_margin=np.zeros(120))
+    loaded = saved_and_loaded(matrix, tmp_path)
+    first, second = (
+        hornbeam.train({"subsample": 0.9}, data, 3) for data in (matrix, loaded)
+    )
+    assert first.digest() == second.digest()
+
+
+def test_few_filled_cells_make_a_small_file(tmp_path):
+    path = tmp_path / "data.buffer"
+    DMatrix(sp.random_array((3000, 100), density=0.01, rng=0)).save_binary(path)
+    assert path.stat().st_size < 3000 * 100 * 8 / 10
+
+
+def test_what_is_given_replaces_what_was_saved(tmp_path):
+    matrix = MATRICES["float32"]()
+    loaded = saved_and_loaded(
+        matrix,
+        tmp_path,
+        label=-LABELS,
+        qid=np.repeat([0, 1, 2], 40),
+        missing=float(np.float32(ROWS[0, 0])),
+        feature_names=list("wxyz"),
+        feature_types=["q"] * 4,
+    )
+    np.testing.assert_array_equal(loaded.get_label(), -LABELS)
+    assert loaded.get_group().tolist() == [40, 40, 40]
+    assert loaded.get_weight().tolist() == [1, 2.5, 0.1]
+    assert np.isnan(loaded.rows(0, 1)[0, 0])
+    assert loaded.feature_names == list("wxyz") and loaded.feature_types == ["q"] * 4
+    with pytest.raises(DataError, match="label='y' is the name of a column"):
+        DMatrix(tmp_path / "data.buffer", "y")
+
+
+def test_a_loaded_matrix_is_no_part_of_the_file(tmp_path):
+    loaded = saved_and_loaded(MATRICES["float64"](), tmp_path)
+    before = loaded.rows(0, 120).copy()
+    (tmp_path / "data.buffer").write_bytes(b"")
+    np.testing.assert_array_equal(loaded.rows(0, 120), before)
+    loaded.save_binary(tmp_path / "data.buffer")  # over what it came from
+    again = DMatrix(str(tmp_path / "data.buffer"))
+    np.testing.assert_array_equal(again.rows(0, 120), before)
+
+
+SMALL = pd.DataFrame({"a": [1.5, 2.5], "b": pd.Categorical(["x", "y"])})
+
+
+def test_a_file_cut_short_is_refused(tmp_path):
+    path = tmp_path / "data.buffer"
+    DMatrix(SMALL, [0, 1]).save_binary(path)
+    whole = path.read_bytes()
+    for length in range(len(saved.KIND), len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DataError, match=r"data\.buffer is not a sound DMatrix"):
+            DMatrix(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(DataError, match="checksum"):
+        DMatrix(path)
+
+
+def test_a_file_with_a_wrong_byte_is_refused(tmp_path):
+    path = tmp_path / "data.buffer"
+    DMatrix(SMALL, [0, 1]).save_binary(path)
+    whole = path.read_bytes()
+    for place in range(len(saved.KIND), len(whole)):
+        for flip in (1, 0x80):
+            damaged = bytearray(whole)
+            damaged[place] ^= flip
+            path.write_bytes(damaged)
+            with pytest.raises(DataError, match=r"not a sound DMatrix|has version"):
+                DMatrix(path)
+
+
+def test_another_version_is_named(tmp_path):
+    path = tmp_path / "data.buffer"
+    DMatrix(SMALL).save_binary(path)
+    path.write_bytes(path.read_bytes().replace(b"\r\n01", b"\r\n02", 1))
+    with pytest.raises(DataError, match=r"version 02 .* reads 01"):
+        DMatrix(path)
+
+
+def test_a_pickle_is_no_matrix(tmp_path):
+    path = tmp_path / "data.buffer"
+    path.write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(DataError):
+        DMatrix(path)
+
+
+def test_a_failure_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "data.buffer"
+    DMatrix(SMALL).save_binary(path)
+    before = path.read_bytes()
+    wrong = DMatrix(np.array([[0.5], [1.0]]), feature_types=["c"])
+    with pytest.raises(DataError, match=r"holds 0\.5"):
+        wrong.save_binary(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["data.buffer"]
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        DMatrix(SMALL).save_binary(tmp_path / "none" / "data.buffer")
+
+
+def test_codes_are_not_saved():
+    with pytest.raises(DataError, match="save a DMatrix"):
+        QuantileDMatrix(ROWS).save_binary("data.buffer")
+
+
+def test_a_sparse_file_needs_scipy(tmp_path, monkeypatch):
+    MATRICES["sparse"]().save_binary(tmp_path / "data.buffer")
+    monkeypatch.setitem(__import__("sys").modules, "scipy.sparse", None)
+    with pytest.raises(MissingExtraError, match="scipy"):
+        DMatrix(tmp_path / "data.buffer")
