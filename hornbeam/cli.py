@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -29,6 +30,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
+    from hornbeam.data.batches import Source
     from hornbeam.data.dmatrix import DMatrix
 
 __all__ = ["app"]
@@ -46,9 +48,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="DATA")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="A file of Parquet, CSV, libsvm or Arrow, a folder or glob of them, maybe "
+        "with options: data.txt?format=csv. With --database a query: SELECT ...",
+        metavar="DATA",
+    ),
+]
+Database = Annotated[
+    Path | None,
+    typer.Option(help="A file of DuckDB; DATA is a query of it, and so is --valid."),
+]
+Unseen = Annotated[
+    str | None,
+    typer.Option(help="Categories that training did not see: error or missing."),
+]
 ModelIn = Annotated[Path, typer.Option("--model", help="A model, .ubj or .json.")]
-Target = Annotated[str, typer.Option(help="The column to predict.")]
+Target = Annotated[
+    str | None,
+    typer.Option(help="The column to predict; not for libsvm, which has labels."),
+]
 Weight = Annotated[str | None, typer.Option(help="The column of weights.")]
 
 
@@ -70,9 +90,10 @@ def train(
         typer.Argument(help="Parameters, such as max_depth=4.", metavar="KEY=VALUE"),
     ] = None,
     *,
-    target: Target,
+    target: Target = None,
     model: Annotated[Path, typer.Option(help="Where to save: .ubj or .json.")],
-    valid: Annotated[Path | None, typer.Option(help="Data to evaluate on.")] = None,
+    valid: Annotated[str | None, typer.Option(help="Data to evaluate on.")] = None,
+    database: Database = None,
     params: Annotated[
         list[str] | None,
         typer.Option(help="Parameters: a .json or .toml file, or key=value."),
@@ -97,11 +118,15 @@ def train(
     from hornbeam.training import train as train_model
 
     start = perf_counter()
-    dtrain = _matrix(data, target, weight, drop or ())
+    source = _open(data, database)
+    dtrain = _matrix(_features(source, target, weight, drop or ()), target, weight)
     evals = []
     if valid is not None:
         names = dtrain.feature_names
-        evals = [(_matrix(valid, target, weight, columns=names), "valid")]
+        other = _open(valid, database)
+        evals = [
+            (_matrix(_columns(other, names, target, weight), target, weight), "valid")
+        ]
     booster = train_model(
         parameters.changed(),
         dtrain,
@@ -136,22 +161,26 @@ def predict(
     margin: Annotated[
         bool, typer.Option("--margin", help="Leave out the objective's transformation.")
     ] = False,
+    database: Database = None,
+    unseen: Unseen = None,
 ) -> None:
     """Predict the rows of DATA with a saved model."""
     if output is not None:
         _check_destination(output, (".csv", ".parquet"))
-    booster = _load(model)
-    matrix = _matrix(data, columns=_columns_of(booster))
-    values = booster.predict(
-        matrix, output_margin=margin, iteration_range=_best_rounds(booster)
-    )
-    table = _prediction_table(values)
+    booster = _load(model, unseen)
+    source = _columns(_open(data, database), _columns_of(booster))
+    tables = _predictions(booster, source, margin)
     if output is None:
-        pyarrow.csv.write_csv(table, sys.stdout.buffer)
-    elif output.suffix == ".parquet":
-        pyarrow.parquet.write_table(table, output)
-    else:
-        pyarrow.csv.write_csv(table, output)
+        _write_csv(tables, sys.stdout.buffer)
+        return
+    write = _write_parquet if output.suffix == ".parquet" else _write_csv
+    # What is there stays as it is until all is well.
+    part = output.with_name(f"{output.name}.part")
+    try:
+        write(tables, part)
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @app.command()
@@ -159,18 +188,21 @@ def evaluate(
     data: Data,
     *,
     model: ModelIn,
-    target: Target,
+    target: Target = None,
     weight: Weight = None,
+    database: Database = None,
+    unseen: Unseen = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(help="A metric; may be repeated. The objective's if absent."),
     ] = None,
 ) -> None:
     """Print how good a saved model is on DATA, a metric a line."""
-    booster = _load(model)
+    booster = _load(model, unseen)
     if metric:
         booster.set_param("eval_metric", metric)
-    matrix = _matrix(data, target, weight, columns=_columns_of(booster))
+    source = _columns(_open(data, database), _columns_of(booster), target, weight)
+    matrix = _matrix(source, target, weight)
     begin, end = _best_rounds(booster)
     if end:
         booster = booster[begin:end]
@@ -261,57 +293,105 @@ def _read_parameters(path: Path) -> dict[str, Any]:
 # --- Data -----------------------------------------------------------------------------
 
 
-def _read(path: Path) -> pa.Table:
+def _open(data: str, database: Path | None) -> Source:
+    """Return the rows of a file, or of a query of the database."""
+    from hornbeam.data.sources import read
+
+    if database is None:
+        return read(data)
+    duckdb = require("duckdb", "files", "--database")
+    if not database.is_file():
+        raise DataError(f"there is no database {database}")
     try:
-        if path.suffix == ".parquet":
-            return pyarrow.parquet.read_table(path)
-        if path.suffix == ".csv":
-            return pyarrow.csv.read_csv(path)
-    except pa.ArrowInvalid as error:
+        connection = duckdb.connect(database, read_only=True)
+    except duckdb.Error as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"cannot read {path}: {reason}") from error
-    raise DataError(f"cannot read {path}: it must end in .csv or .parquet")
+        raise DataError(f"cannot open the database {database}: {reason}") from error
+    return read(data, connection=connection)
 
 
-def _matrix(
-    path: Path,
-    target: str | None = None,
-    weight: str | None = None,
-    drop: Sequence[str] = (),
-    columns: Sequence[str] | None = None,
-) -> DMatrix:
-    """Return the file as a matrix: of `columns`, or of all that have no other part."""
+def _features(
+    source: Source, target: str | None, weight: str | None, drop: Sequence[str]
+) -> Source:
+    """Return the source with all its columns but those to drop."""
+    names = source.column_names
+    if names is None:
+        return _columns(source, drop or None)
+    _check_columns(source, [name for name in (target, weight) if name], drop)
+    return _columns(source, [name for name in names if name not in drop])
+
+
+def _columns(
+    source: Source, columns: Sequence[str] | None, *more: str | None
+) -> Source:
+    """Return the source with only these columns; with all of them if None."""
+    from hornbeam.data.sources import read
+
+    added = [name for name in more if name is not None]
+    _check_columns(source, added, columns or ())
+    if columns is None or not source.named:
+        return source
+    return read(source, columns=[*columns, *(n for n in added if n not in columns)])
+
+
+def _check_columns(source: Source, *groups: Sequence[str]) -> None:
+    names = source.column_names
+    for name in (name for group in groups for name in group):
+        if names is not None and name not in names:
+            raise DataError(
+                f"{source.name} has no column {name!r}; it has {', '.join(names)}"
+            )
+
+
+def _matrix(source: Source, target: str | None, weight: str | None) -> DMatrix:
     from hornbeam.data.dmatrix import DMatrix
 
-    table = _read(path)
-    apart = [name for name in (target, weight, *drop) if name is not None]
-    for name in [*apart, *(columns or ())]:
-        if name not in table.column_names:
-            raise DataError(
-                f"{path} has no column {name!r}; it has {', '.join(table.column_names)}"
+    matrix = DMatrix(source, target, weight=weight)
+    if not len(matrix.get_label()):
+        raise ParameterError(
+            f"{source.name} brings no labels; name their column with --target"
+        )
+    return matrix
+
+
+def _predictions(booster: Booster, source: Source, margin: bool) -> Iterator[pa.Table]:
+    """Yield the predictions of each batch; a mistake is said with its place.
+
+    One reading is enough to predict, so the source is not looked through before.
+    """
+    from hornbeam.data.batches import Place
+    from hornbeam.data.dmatrix import DMatrix
+
+    rounds = _best_rounds(booster)
+    row = 0
+    for number, batch in enumerate(source.batches()):
+        with Place(number, row, source.name, batch.origin).named():
+            matrix = DMatrix(batch.data)
+            values = booster.predict(
+                matrix, output_margin=margin, iteration_range=rounds
             )
-    return DMatrix(
-        table.drop_columns(apart) if columns is None else table.select(columns),
-        None if target is None else _numbers(table, target),
-        weight=None if weight is None else _numbers(table, weight),
-    )
-
-
-def _numbers(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
-    column = table.column(name)
-    try:
-        return column.cast(pa.float64()).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(
-            f"column {name!r} holds {column.type}, not numbers; write classes as 0, 1, "
-            "2 and so on"
-        ) from None
+        row += matrix.num_row()
+        yield _prediction_table(values)
 
 
 def _prediction_table(values: npt.NDArray[np.float32]) -> pa.Table:
     if values.ndim == 1:
         return pa.table({"prediction": values})
     return pa.table({f"prediction_{k}": values[:, k] for k in range(values.shape[1])})
+
+
+def _write_csv(tables: Iterator[pa.Table], sink: Any) -> None:
+    first = next(tables)
+    with pyarrow.csv.CSVWriter(sink, first.schema) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+
+
+def _write_parquet(tables: Iterator[pa.Table], sink: Any) -> None:
+    first = next(tables)
+    with pyarrow.parquet.ParquetWriter(sink, first.schema) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
 
 
 def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
@@ -325,10 +405,13 @@ def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
 # --- Models ---------------------------------------------------------------------------
 
 
-def _load(path: Path) -> Booster:
+def _load(path: Path, unseen: str | None = None) -> Booster:
     from hornbeam.boosting.booster import Booster
 
-    return Booster(model_file=path)
+    booster = Booster(model_file=path)
+    if unseen is not None:
+        booster.set_param("unseen", unseen)
+    return booster
 
 
 def _columns_of(booster: Booster) -> list[str] | None:

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
@@ -124,6 +126,57 @@ def test_predictions_go_to_standard_output_and_files(folder, model, booster):
         )
         written = read(out).column("prediction").to_numpy().astype(np.float32)
         np.testing.assert_array_equal(written, expected)
+
+
+def test_any_file_and_any_query_give_the_same_model(folder, booster):
+    pyarrow.feather.write_feather(
+        pyarrow.parquet.read_table(folder / "train.parquet"), folder / "train.feather"
+    )
+    with duckdb.connect(folder / "rows.duckdb") as connection:
+        for name in ("train", "valid"):
+            connection.execute(
+                f"CREATE TABLE {name} AS FROM read_parquet('{folder}/{name}.parquet')"
+            )
+    for data, more in (
+        (folder / "train.feather", []),
+        (
+            "SELECT * FROM train",
+            ["--database", folder / "rows.duckdb", "--valid", "FROM valid"],
+        ),
+    ):
+        _, _, *rest = training(folder, *more, model="other.ubj")
+        hornbeam_says("train", data, *rest)
+        other = hornbeam.Booster(model_file=folder / "other.ubj")
+        assert other.digest() == booster.digest()
+
+
+def test_predictions_are_written_batch_by_batch(folder, model, booster):
+    rows = np.random.default_rng(0).normal(size=(70_000, 3))
+    table = pa.table(dict(zip(["seats", "wind", "hour"], rows.T, strict=True)))
+    pyarrow.parquet.write_table(table, folder / "many.parquet")
+    out = folder / "many_out.parquet"
+    hornbeam_says("predict", folder / "many.parquet", "--model", model, "--output", out)
+    written = pyarrow.parquet.ParquetFile(out)
+    assert written.num_row_groups == 2
+    expected = booster.predict(
+        hornbeam.DMatrix(table.select(["hour", "wind", "seats"]))
+    )
+    np.testing.assert_array_equal(written.read()["prediction"].to_numpy(), expected)
+
+
+def test_libsvm_brings_its_labels(folder):
+    rng = np.random.default_rng(0)
+    lines = [f"{x > 0.5:d} 0:{x:.4f} 2:{y:.4f}\n" for x, y in rng.random((200, 2))]
+    (folder / "rows.txt").write_text("".join(lines))
+    data = "rows.txt?format=libsvm"
+    out = folder / "libsvm.ubj"
+    process = command("train", data, "--model", out, "--rounds", 2, cwd=folder)
+    assert process.returncode == 0, process.stderr
+    assert "200 rows and 3 columns" in process.stderr
+    process = command("evaluate", data, "--model", out, cwd=folder)
+    assert float(process.stdout.split("\t")[1]) < 0.5
+    process = command("predict", data, "--model", out, cwd=folder)
+    assert len(process.stdout.splitlines()) == 201
 
 
 def test_margins(folder, model):
@@ -257,10 +310,20 @@ TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--roun
             ["train", "train.xls", "--target", "late", "--model", "new.ubj"],
             "must end in",
         ),
-        (["train", "words.csv", "--target", "late", "--model", "new.ubj"], "'city'"),
         (
             ["train", "words.csv", "--target", "city", "--model", "new.ubj"],
-            "not numbers",
+            "label must be numbers",
+        ),
+        (["train", "train.csv", "--model", "new.ubj"], "with --target"),
+        ([*TRAIN, "--database", "absent.duckdb"], "no database absent.duckdb"),
+        ([*TRAIN, "--database", "train.csv"], "cannot open the database train.csv"),
+        (
+            ["predict", "SELECT * FROM t", "--model", "model.ubj", "--database", "d"],
+            "the query failed: Catalog Error",
+        ),
+        (
+            ["predict", "ragged.csv", "--model", "model.ubj", "--output", "kept.csv"],
+            "cannot read ragged.csv: CSV parse error: Row #4: Expected 4 columns",
         ),
         (
             ["train", "train.csv", "--target", "late", "--model", "new.bin"],
@@ -290,6 +353,10 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, folder):
     (folder / "list.json").write_text("[1]")
     (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
     (folder / "words.csv").write_text("late,city\n1,Rome\n0,Oslo\n")
+    (folder / "train.xls").touch()
+    (folder / "ragged.csv").write_text("hour,wind,seats,x\n" + "1,2,3,4\n" * 2 + "1\n")
+    (folder / "kept.csv").write_text("what was there")
+    duckdb.connect(folder / "d").close()
     process = command(*arguments, cwd=folder)
     assert process.returncode == 2
     assert process.stdout == ""
@@ -297,6 +364,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, folder):
     assert process.stderr.startswith("hornbeam: ")
     assert message in process.stderr
     assert not (folder / "new.ubj").exists()
+    assert not list(folder.glob("*.part"))
+    assert (folder / "kept.csv").read_text() == "what was there"
 
 
 def test_a_missing_extra_is_one_line_too():

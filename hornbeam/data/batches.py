@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from hornbeam.data.schema import listed
 from hornbeam.errors import DataError
 
-__all__ = ["BATCH_ROWS", "Batch", "ChosenColumns", "Source"]
+__all__ = ["BATCH_ROWS", "Batch", "ChosenColumns", "Place", "Source", "or_empty"]
 
 #: Rows of a batch where the source leaves the choice to the reader.
 BATCH_ROWS = 1 << 16
@@ -37,6 +38,31 @@ class Batch:
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None
     origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch lies, for messages."""
+
+    number: int
+    first_row: int
+    source: str
+    origin: str | None
+
+    def __str__(self) -> str:
+        within = f"in {self.origin}, " if self.origin else ""
+        return (
+            f"batch {self.number} of {self.source} ({within}from row {self.first_row} "
+            "on)"
+        )
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Say where it was in whatever `DataError` comes out of the block."""
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{self}: {error}") from error
 
 
 class Source(ABC):
@@ -75,6 +101,20 @@ class Source(ABC):
 
         Only these columns, in this order, if they are given and the source projects.
         """
+
+
+def or_empty(
+    tables: Iterable[Any], empty: Callable[[], Any]
+) -> Generator[Batch, None, None]:
+    """Yield a batch for each table; one without rows if there are none.
+
+    So what holds no rows still has its columns.
+    """
+    table = None
+    for table in tables:
+        yield Batch(table)
+    if table is None:
+        yield Batch(empty())
 
 
 class ChosenColumns(Source):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import Batch
+from hornbeam.data.batches import Batch, or_empty
 from hornbeam.data.files import FileFormat
 from hornbeam.errors import DataError, require
 
@@ -55,8 +55,7 @@ class CSV(FileFormat):
         if path not in self._types:
             self._types[path] = self._find_types(path)
         with self._open(path, self._types[path], columns) as reader:
-            for batch in reader:
-                yield Batch(batch)
+            yield from or_empty(reader, reader.schema.empty_table)
 
     def _find_types(self, path: str) -> dict[str, Any]:
         """Return a type for each column that all its values have.

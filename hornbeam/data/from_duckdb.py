@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch, Source
+from hornbeam.data.batches import BATCH_ROWS, Batch, Source, or_empty
 from hornbeam.errors import DataError, require
 
 __all__ = ["QuerySource"]
@@ -66,12 +66,15 @@ class QuerySource(Source):
         with self._connection.cursor() as cursor:
             with self._failing():
                 reader = cursor.sql(sql).to_arrow_reader(BATCH_ROWS)
-            while True:
-                with self._failing():
-                    batch = next(reader, None)
-                if batch is None:
-                    return
-                yield Batch(batch)
+            yield from or_empty(self._fetched(reader), reader.schema.empty_table)
+
+    def _fetched(self, reader: Any) -> Iterator[Any]:
+        while True:
+            with self._failing():
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

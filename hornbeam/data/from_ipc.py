@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch
+from hornbeam.data.batches import BATCH_ROWS, Batch, or_empty
 from hornbeam.data.files import FileFormat
 from hornbeam.errors import require
 
@@ -33,12 +33,7 @@ class ArrowIPC(FileFormat):
             names = self.column_names(path)
             included = sorted(names.index(name) for name in columns)
         with _open(path, included) as reader:
-            for batch in _each(reader):
-                chosen = batch if columns is None else batch.select(list(columns))
-                for row in range(0, chosen.num_rows, BATCH_ROWS):
-                    yield Batch(chosen.slice(row, BATCH_ROWS))
-                if not chosen.num_rows:
-                    yield Batch(chosen)
+            yield from or_empty(_pieces(reader, columns), reader.schema.empty_table)
 
 
 def _open(path: str, included: list[int] | None) -> Any:
@@ -52,8 +47,12 @@ def _open(path: str, included: list[int] | None) -> Any:
     return ipc.open_stream(pa.OSFile(path), options=options)
 
 
-def _each(reader: Any) -> Any:
-    """Return the record batches of either reader."""
+def _pieces(reader: Any, columns: Sequence[str] | None) -> Iterator[Any]:
+    """Yield the rows of either reader in batches that are not large."""
+    batches = reader
     if hasattr(reader, "num_record_batches"):
-        return map(reader.get_batch, range(reader.num_record_batches))
-    return reader
+        batches = map(reader.get_batch, range(reader.num_record_batches))
+    for batch in batches:
+        chosen = batch if columns is None else batch.select(list(columns))
+        for row in range(0, chosen.num_rows, BATCH_ROWS):
+            yield chosen.slice(row, BATCH_ROWS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch
+from hornbeam.data.batches import BATCH_ROWS, Batch, or_empty
 from hornbeam.data.files import FileFormat
 from hornbeam.errors import require
 
@@ -30,13 +30,12 @@ class Parquet(FileFormat):
         self, path: str, columns: Sequence[str] | None
     ) -> Generator[Batch, None, None]:
         with _open(path) as file:
-            for batch in file.iter_batches(
-                BATCH_ROWS,
-                columns=None if columns is None else list(columns),
-                use_threads=False,
-            ):
-                # In the file's order until here.
-                yield Batch(batch if columns is None else batch.select(list(columns)))
+            names = None if columns is None else list(columns)
+            batches = file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
+            if names is not None:
+                # They come in the order of the file.
+                batches = (batch.select(names) for batch in batches)
+            yield from or_empty(batches, lambda: file.read(names))
 
 
 def _open(path: str) -> Any:

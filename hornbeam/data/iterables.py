@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch, Source
+from hornbeam.data.batches import BATCH_ROWS, Batch, Source, or_empty
 from hornbeam.errors import DataError
 
 __all__ = ["BatchesSource", "DatasetSource", "LazyFrameSource", "is_batch", "is_table"]
@@ -81,6 +81,7 @@ class LazyFrameSource(Source):
     name = "the LazyFrame"
     mend = "add sort() to the query, or collect() it"
     projects = True
+    owns_batches = True
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -93,8 +94,8 @@ class LazyFrameSource(Source):
         self, columns: Sequence[str] | None = None
     ) -> Generator[Batch, None, None]:
         frame = self._frame if columns is None else self._frame.select(list(columns))
-        for batch in frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
-            yield Batch(batch)
+        batches = frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
+        yield from or_empty(batches, lambda: frame.limit(0).collect())
 
 
 class DatasetSource(Source):
@@ -103,6 +104,7 @@ class DatasetSource(Source):
     name = "the Dataset"
     mend = "its files must not change while it is read"
     projects = True
+    owns_batches = True
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -122,5 +124,5 @@ class DatasetSource(Source):
             fragment_readahead=1,
             use_threads=False,
         )
-        for batch in scanner.to_batches():
-            yield Batch(batch)
+        empty = scanner.projected_schema.empty_table
+        yield from or_empty(scanner.to_batches(), empty)

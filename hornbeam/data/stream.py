@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from hornbeam.data.adapters import as_table
 from hornbeam.data.align import align
 from hornbeam.data.apart import column_names, take_apart
-from hornbeam.data.batches import Batch, Source
+from hornbeam.data.batches import Batch, Place, Source
 from hornbeam.data.floats import check_missing
 from hornbeam.data.from_numpy import ArrayTable
 from hornbeam.data.gathering import Gathering, in_order, part_of
@@ -22,31 +22,6 @@ from hornbeam.data.table import SelectedTable, Table
 from hornbeam.errors import DataError
 
 __all__ = ["StreamTable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a batch lies, for messages."""
-
-    number: int
-    first_row: int
-    source: str
-    origin: str | None
-
-    def __str__(self) -> str:
-        within = f"in {self.origin}, " if self.origin else ""
-        return (
-            f"batch {self.number} of {self.source} ({within}from row {self.first_row} "
-            "on)"
-        )
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Say where it was in whatever `DataError` comes out of the block."""
-        try:
-            yield
-        except DataError as error:
-            raise DataError(f"{self}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

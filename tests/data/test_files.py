@@ -157,6 +157,17 @@ def test_only_the_columns_that_are_used_are_read(write, folder, size):
     np.testing.assert_array_equal(table.column(0), ROWS[:, 1])
 
 
+@pytest.mark.parametrize("write", WRITERS)
+def test_what_holds_no_rows_has_its_columns(write, folder, monkeypatch):
+    if write in (write_folder, write_glob):
+        pytest.skip("two files")
+    monkeypatch.setitem(globals(), "FRAME", FRAME[:0])
+    table = open_source(write(folder))
+    assert table.n_rows == 0
+    assert table.names[0] == "a"
+    assert table.rows(0, 0).shape == (0, table.n_features)
+
+
 @pytest.mark.parametrize("query_id", [None, np.repeat([1, 2, 3, 4], N // 4)])
 def test_libsvm(query_id, folder):
     cells = sp.random_array((N, 5), density=0.3, rng=RNG, format="csr")
