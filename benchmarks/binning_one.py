@@ -1,0 +1,40 @@
+"""Stream a Parquet file into codes once, and print what it took as JSON.
+
+`benchmarks.binning` starts it, in a process of its own. Arguments: file, sketch,
+threads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+
+from benchmarks.libraries import BINS
+from benchmarks.machine import clock, memory
+from hornbeam.binning.codes import bin_table
+from hornbeam.data.adapters import as_table
+from hornbeam.data.sources import open_source
+
+
+def main() -> None:
+    """Load the kernels, stream the file under the clock, print."""
+    path, sketch, threads = sys.argv[1:]
+    few = np.random.default_rng(0).normal(size=(2000, 2)).astype(np.float32)
+    bin_table(as_table(few), BINS)
+    with memory() as megabytes, clock() as seconds:
+        table = open_source(path)
+        assert table is not None
+        binned = bin_table(table, BINS, n_threads=int(threads), sketch=sketch)
+    result = {
+        "cpu_seconds": seconds.cpu,
+        "wall_seconds": seconds.wall,
+        "megabytes_added": megabytes.peak - megabytes.before,
+        "megabytes_codes": binned.n_rows * binned.n_features / 2**20,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
