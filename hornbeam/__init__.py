@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     )
     from hornbeam.data.categories import Categories
     from hornbeam.data.data_iter import DataIter
-    from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+    from hornbeam.data.dmatrix import DMatrix
+    from hornbeam.data.quantile_dmatrix import QuantileDMatrix
     from hornbeam.data.sources import read
     from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
     from hornbeam.training import train
@@ -73,7 +74,7 @@ _HOMES = {
     "HornbeamRegressor": "hornbeam.sklearn",
     "LearningRateScheduler": "hornbeam.callbacks",
     "ProgressBar": "hornbeam.callbacks",
-    "QuantileDMatrix": "hornbeam.data.dmatrix",
+    "QuantileDMatrix": "hornbeam.data.quantile_dmatrix",
     "TrainingCallback": "hornbeam.callbacks",
     "TrainingCheckPoint": "hornbeam.callbacks",
     "read": "hornbeam.data.sources",

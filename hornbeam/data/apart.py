@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,9 +56,9 @@ def _place(names: Sequence[str], name: str, part: str) -> int:
         return names.index(name)
     if name in names:
         raise DataError(f"there are several columns {name!r}; {part} needs just one")
-    raise DataError(
-        f"there is no column {name!r} for {part}; there are {listed(names)}"
-    )
+    near = difflib.get_close_matches(name, names)
+    there = f"did you mean {listed(near)}?" if near else f"there are {listed(names)}"
+    raise DataError(f"there is no column {name!r} for {part}; {there}")
 
 
 def _column(data: Any, place: int) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from hornbeam.data.from_scipy import SparseTable
+from hornbeam.data.table import Table
 from hornbeam.errors import require
 
 __all__ = ["as_csr", "count_filled", "row_blocks"]
@@ -15,31 +17,32 @@ __all__ = ["as_csr", "count_filled", "row_blocks"]
 CELLS = 1 << 20
 
 
-class Rows(Protocol):
-    """What is read by rows: a table, or a matrix."""
-
-    n_rows: int
-    n_features: int
-    dtype: np.dtype[Any]
-
-    def rows(self, start: int, stop: int) -> np.ndarray: ...
-
-
-def row_blocks(table: Rows) -> Iterator[np.ndarray]:
+def row_blocks(table: Table) -> Iterator[np.ndarray]:
     """Yield the rows in blocks, in C order, missing as NaN."""
     step = max(1, CELLS // table.n_features)
     for start in range(0, table.n_rows, step):
         yield table.rows(start, min(start + step, table.n_rows))
 
 
-def count_filled(table: Rows) -> int:
+def count_filled(table: Table) -> int:
     """Return the number of cells that are not missing."""
+    if isinstance(table, SparseTable):
+        return len(table.filled_by_row()[0])
     return sum(int(np.count_nonzero(block == block)) for block in row_blocks(table))
 
 
-def as_csr(table: Rows) -> Any:
+def as_csr(table: Table) -> Any:
     """Return the table as a SciPy CSR matrix without the missing cells."""
     sparse = require("scipy.sparse", "frames", "DMatrix.get_data")
+    if isinstance(table, SparseTable):
+        cells = table.filled_by_row()
+    else:
+        cells = _filled_by_row(table)
+    return sparse.csr_matrix(cells, shape=(table.n_rows, table.n_features))
+
+
+def _filled_by_row(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the values and columns of the filled cells, and each row's first."""
     values, columns = [np.empty(0, table.dtype)], [np.empty(0, np.int32)]
     counts = [np.zeros(1, np.int64)]
     for block in row_blocks(table):
@@ -47,11 +50,8 @@ def as_csr(table: Rows) -> Any:
         values.append(block[here])
         columns.append(here.nonzero()[1].astype(np.int32))
         counts.append(here.sum(axis=1))
-    return sparse.csr_matrix(
-        (
-            np.concatenate(values),
-            np.concatenate(columns),
-            np.concatenate(counts).cumsum(),
-        ),
-        shape=(table.n_rows, table.n_features),
+    return (
+        np.concatenate(values),
+        np.concatenate(columns),
+        np.concatenate(counts).cumsum(),
     )

@@ -1,9 +1,8 @@
-"""The matrices that training and prediction take: features, and what goes with them."""
+"""The matrix that training and prediction take: features, and what goes with them."""
 
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,7 +25,7 @@ from hornbeam.params import Parameters
 if TYPE_CHECKING:
     from hornbeam.binning.codes import Binned
 
-__all__ = ["DMatrix", "DataSplitMode", "QuantileDMatrix"]
+__all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -196,7 +195,7 @@ class DMatrix(Beside):
         matrix = kind.__new__(kind)
         matrix._fill(table, self.nthread, self.sketch)
         matrix.info = self.info
-        matrix._order = _order(self.table, table)
+        matrix._order = column_order(self.table, table)
         return matrix
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
@@ -253,7 +252,7 @@ class DMatrix(Beside):
     def feature_types(self, types: Sequence[str] | None) -> None:
         before = self.table.types
         self.table.retype(types)
-        if _categorical(before) != _categorical(self.table.types):
+        if categorical(before) != categorical(self.table.types):
             self._binned.clear()
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
@@ -273,7 +272,7 @@ class DMatrix(Beside):
 
     def num_nonmissing(self) -> int:
         """Return the number of cells that are not missing."""
-        return count_filled(self)
+        return count_filled(self.table)
 
     def data_split_mode(self) -> DataSplitMode:
         """Return what is split among workers: the rows."""
@@ -281,7 +280,7 @@ class DMatrix(Beside):
 
     def get_data(self) -> Any:
         """Return the features as a SciPy CSR matrix without the missing cells."""
-        return as_csr(self)
+        return as_csr(self.table)
 
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (pointers, values): for each column a lower bound and its cuts.
@@ -358,171 +357,14 @@ class DMatrix(Beside):
         )
 
 
-class QuantileDMatrix(DMatrix):
-    """Features kept only as codes of their bins: less memory than a `DMatrix`.
-
-    Rows read back from it hold one value for each bin, the lower edge, so that a tree
-    grown on the same cuts sends them the same way.
-
-    Parameters
-    ----------
-    max_bin
-        Bins of a column, 256 by default; training must ask for the same number.
-    ref
-        The matrix whose cuts to use: for validation, that of the training.
-    max_quantile_batches
-        Taken for XGBoost's sake: no more than one batch is held at a time.
-    data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
-nthread, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-enable_categorical, data_split_mode, sketch
-        As for `DMatrix`.
-    """
-
-    def __init__(
-        self,
-        data: Any,
-        label: Any = None,
-        *,
-        weight: Any = None,
-        base_margin: Any = None,
-        missing: float | None = None,
-        silent: bool = False,
-        feature_names: Sequence[str] | None = None,
-        feature_types: Sequence[str] | Categories | None = None,
-        nthread: int | None = None,
-        max_bin: int | None = None,
-        ref: DMatrix | None = None,
-        group: Any = None,
-        qid: Any = None,
-        label_lower_bound: Any = None,
-        label_upper_bound: Any = None,
-        feature_weights: Any = None,
-        enable_categorical: bool = True,
-        max_quantile_batches: int | None = None,
-        data_split_mode: int = 0,
-        sketch: str = "exact",
-    ) -> None:
-        _check_batches(max_quantile_batches)
-        if ref is not None and not isinstance(ref, DMatrix):
-            raise DataError(
-                f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}"
-            )
-        super().__init__(
-            data,
-            label,
-            weight=weight,
-            base_margin=base_margin,
-            missing=missing,
-            silent=silent,
-            feature_names=feature_names,
-            feature_types=feature_types,
-            nthread=nthread,
-            group=group,
-            qid=qid,
-            label_lower_bound=label_lower_bound,
-            label_upper_bound=label_upper_bound,
-            feature_weights=feature_weights,
-            enable_categorical=enable_categorical,
-            data_split_mode=data_split_mode,
-            sketch=sketch,
-        )
-        from hornbeam.binning.codes import BinnedTable
-
-        self._ref = None if ref is None else weakref.ref(ref)
-        if ref is None:
-            self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
-            codes = self._bin(self.max_bin, self.nthread)
-        else:
-            self.max_bin, codes = self._bin_like(ref, max_bin)
-        self._codes = codes
-        self._binned[self.max_bin] = self.row_weights, codes
-        self.table = BinnedTable(codes, self.schema)
-        self.dtype = self.table.dtype
-
-    @property
-    def ref(self) -> DMatrix | None:
-        """The matrix whose cuts were used, as long as it lives."""
-        return None if self._ref is None else self._ref()
-
-    def _bin_like(self, ref: DMatrix, max_bin: int | None) -> tuple[int, Binned]:
-        from hornbeam.binning.codes import bin_with_cuts
-
-        table = align(self.table, ref.schema)
-        self._order = _order(self.table, table)
-        self.table = table
-        if max_bin is None and isinstance(ref, QuantileDMatrix):
-            max_bin = ref.max_bin
-        max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
-        cuts = ref.binned(max_bin, self.nthread).cuts
-        return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
-
-    def binned(self, max_bin: int, nthread: int = 0) -> Binned:
-        """Return the codes; `max_bin` must be that of the construction."""
-        if max_bin != self.max_bin:
-            raise DataError(
-                f"this QuantileDMatrix was made with max_bin={self.max_bin} and cannot "
-                f"serve max_bin={max_bin}; use the same number for both, and make "
-                "validation sets with ref="
-            )
-        return self._codes
-
-    @property
-    def feature_types(self) -> list[str] | None:
-        """Types of the columns; None if they are not known."""
-        return self.table.types
-
-    @feature_types.setter
-    def feature_types(self, types: Sequence[str] | None) -> None:
-        if _categorical(types) != _categorical(self.table.types):
-            raise DataError(
-                "which columns of a QuantileDMatrix are categorical is settled by its "
-                "codes; make it anew with feature_types="
-            )
-        self.table.retype(types)
-
-    def slice(self, rindex: Any, allow_groups: bool = False) -> NoReturn:
-        """Raise an error: the features are not there any more."""
-        raise DataError(
-            "a QuantileDMatrix no longer has the rows to slice; slice a DMatrix, "
-            "or the data before"
-        )
-
-    def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
-        """Raise an error: the features are not there any more."""
-        raise DataError(
-            "a QuantileDMatrix no longer has the features to save; save a DMatrix of "
-            "the same data"
-        )
-
-    def _over(self, table: Table, kind: type[DMatrix]) -> DMatrix:
-        return super()._over(table, _AlignedCodes)
-
-
-class _AlignedCodes(DMatrix):
-    """A QuantileDMatrix with other columns or codes of categories: read, not learnt."""
-
-    def binned(self, max_bin: int, nthread: int = 0) -> NoReturn:
-        raise DataError(
-            "this QuantileDMatrix was binned with other columns or categories than the "
-            "model's; make it with ref= the matrix that the model was trained on"
-        )
-
-
-def _categorical(types: Sequence[str] | None) -> list[int]:
+def categorical(types: Sequence[str] | None) -> list[int]:
+    """Return which columns are categorical."""
     return [feature for feature, kind in enumerate(types or ()) if kind == "c"]
 
 
-def _order(given: Table, aligned: Table) -> npt.NDArray[np.intp] | None:
+def column_order(given: Table, aligned: Table) -> npt.NDArray[np.intp] | None:
     """Return the place of each aligned column among those given, None if the same."""
     if not given.names or not aligned.names or given.names == aligned.names:
         return None
     places = {name: place for place, name in enumerate(given.names)}
     return np.array([places[name] for name in aligned.names])
-
-
-def _check_batches(count: int | None) -> None:
-    whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
-    if count is not None and not (whole and count > 0):
-        raise DataError(
-            f"max_quantile_batches must be a whole number above 0, not {count!r}"
-        )

@@ -100,6 +100,15 @@ class SparseTable(Table):
             yield start, pointers, rows, values
             start = stop
 
+    def filled_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the values and columns of the filled cells, and each row's first."""
+        matrix = self._by_row
+        rows = np.repeat(np.arange(self.n_rows), np.diff(matrix.indptr))
+        values = self._floats(matrix.data, rows, matrix.indices)
+        here = ~np.isnan(values)
+        pointers = np.concatenate([[0], np.cumsum(here)])[matrix.indptr]
+        return values[here], matrix.indices[here], pointers
+
     def _check_finite(
         self, rows: np.ndarray, features: np.ndarray, values: np.ndarray
     ) -> None:

@@ -14,7 +14,8 @@ import pytest
 import scipy.sparse as sp
 import xgboost
 
-from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError
 
 NAN = float("nan")
@@ -177,6 +178,21 @@ def test_get_data_is_xgboosts(missing):
     np.testing.assert_array_equal(ours.data, theirs.data)
     tall = sp.random_array((40_000, 3), density=0.1, format="csr", rng=0)
     assert abs(DMatrix(tall).get_data() - tall).nnz == 0
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_filled_cells_of_sparse_matrices(form):
+    """Stored zeros are cells, stored missing values are none, as in XGBoost."""
+    cells = sp.random_array((50, 30), density=0.2, format="coo", rng=0)
+    cells.data[:9] = [0.0, 0.0, NAN, NAN, 7.0, 7.0, -1.0, 2.0, 3.0]
+    ours, theirs = (
+        kind(cells.asformat(form), missing=7.0) for kind in (DMatrix, xgboost.DMatrix)
+    )
+    assert ours.num_nonmissing() == theirs.num_nonmissing() == cells.nnz - 4
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_allclose(
+            getattr(ours.get_data(), part), getattr(theirs.get_data(), part), rtol=1e-6
+        )
 
 
 def test_slice():

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from samples import few_values
 
 import hornbeam
-from hornbeam.data.dmatrix import DataSplitMode, DMatrix, QuantileDMatrix
+from hornbeam.data.dmatrix import DataSplitMode, DMatrix
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError
 
 INF = float("inf")

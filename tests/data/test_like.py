@@ -8,7 +8,8 @@ import pytest
 import xgboost
 
 import hornbeam
-from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ParameterError
 
 NAN = float("nan")

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import hornbeam
-from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError
 
 INF = float("inf")
@@ -71,6 +72,10 @@ def test_a_column_may_be_two_things():
 FRAME = pd.DataFrame(COLUMNS)
 BAD = {
     "no such column": (lambda: DMatrix(FRAME, "Y"), ["'Y'", "label", "'y'"]),
+    "a column misspelt": (
+        lambda: DMatrix(FRAME, "y", weight="mragin"),
+        ["'mragin' for weight", "did you mean 'margin'?"],
+    ),
     "no names": (lambda: DMatrix(np.ones((4, 2)), "y"), ["label='y'", "no columns"]),
     "text as labels": (
         lambda: DMatrix(pd.DataFrame({"a": [1, 2], "y": ["x", "z"]}), "y"),

@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse as sp
 import xgboost
 
-from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, HornbeamError
 
 NAN = float("nan")

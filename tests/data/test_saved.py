@@ -13,7 +13,8 @@ from samples import few_values
 
 import hornbeam
 from hornbeam.data import saved
-from hornbeam.data.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, MissingExtraError
 
 NAN = float("nan")
