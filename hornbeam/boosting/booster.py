@@ -211,7 +211,13 @@ class Booster(ModelHolder):
         session = self._training_session(data, estimate)
         try:
             yield session
-            boost_round(session.backend, session.cuts, self.params, self.model)
+            boost_round(
+                session.backend,
+                session.cuts,
+                self.params,
+                self.model,
+                data.feature_weights,
+            )
         except BaseException:
             # Some trees of the round may be in the margins, and none in the model.
             self._sessions.pop(data, None)

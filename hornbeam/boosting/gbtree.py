@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, Growth, RowSample
 from hornbeam.binning.cuts import Cuts
@@ -17,11 +18,16 @@ __all__ = ["boost_round"]
 
 
 def boost_round(
-    backend: Backend, cuts: Cuts, parameters: Parameters, model: Model
+    backend: Backend,
+    cuts: Cuts,
+    parameters: Parameters,
+    model: Model,
+    feature_weights: NDArray[np.float64] | None = None,
 ) -> None:
     """Add one round of trees to `model`, on the gradients that `backend` has.
 
-    Each output gets `num_parallel_tree` trees, which share the learning rate.
+    Each output gets `num_parallel_tree` trees, which share the learning rate. The
+    `feature_weights`, (features,), say how likely each column is to be drawn.
     """
     outputs = range(model.n_outputs)
     trees: list[Tree] = []
@@ -29,7 +35,7 @@ def boost_round(
     for output in outputs:
         for _ in range(parameters.num_parallel_tree):
             number = len(model.trees) + len(trees)
-            tree = _grow(backend, cuts, parameters, output, number)
+            tree = _grow(backend, cuts, parameters, output, number, feature_weights)
             if not model.exact_features:
                 # The model rounds features to float32, so the value that a threshold
                 # was taken from will be rounded, too.
@@ -42,7 +48,12 @@ def boost_round(
 
 
 def _grow(
-    backend: Backend, cuts: Cuts, parameters: Parameters, output: int, number: int
+    backend: Backend,
+    cuts: Cuts,
+    parameters: Parameters,
+    output: int,
+    number: int,
+    feature_weights: NDArray[np.float64] | None,
 ) -> Tree:
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
@@ -60,6 +71,7 @@ def _grow(
             p.colsample_bynode,
             p.seed,
             number,
+            feature_weights,
         ),
         sample,
         p.learning_rate / p.num_parallel_tree,

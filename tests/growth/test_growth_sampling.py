@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import few_values
@@ -161,6 +162,28 @@ def test_trees_keep_to_their_columns():
         allowed = sampler(12, tree=0.25, seed=5, number=number).columns
         assert used(tree) <= set(allowed.tolist())
     assert set().union(*map(used, trees)) > set(range(8))
+
+
+def test_weights_of_columns_reach_the_trees():
+    """Columns of no weight are never used, as in XGBoost, unless all columns are."""
+    weights = np.r_[np.zeros(6), np.ones(6)]
+    params = {"max_depth": 4, "colsample_bynode": 0.4}
+    data = hornbeam.DMatrix(ROWS, LABELS, feature_weights=weights)
+    trees = hornbeam.train(params, data, 10).model.trees
+    assert set().union(*map(used, trees)) == set(range(6, 12))
+    theirs = xgboost.train(
+        params, xgboost.DMatrix(ROWS, LABELS, feature_weights=weights), 10
+    )
+    assert {int(name[1:]) for name in theirs.get_score()} == set(range(6, 12))
+    every = hornbeam.train({"max_depth": 4}, data, 3)
+    assert every.digest() == train({}, 3).digest()
+    data.set_info(feature_weights=weights[::-1])  # seen from the next tree on
+    booster = hornbeam.Booster(params)
+    booster.update(data, 0)
+    data.set_info(feature_weights=weights)
+    booster.update(data, 1)
+    first, second = booster.model.trees
+    assert used(first) <= set(range(6)) and used(second) <= set(range(6, 12))
 
 
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
