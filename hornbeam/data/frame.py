@@ -151,6 +151,10 @@ class FrameTable(Table):
         )
         self._parts = columns
         self._missing = missing
+        # The value that means missing: no code of a category does.
+        self._markers = [
+            missing if column.levels is None else np.nan for column in columns
+        ]
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -159,7 +163,7 @@ class FrameTable(Table):
         for feature in range(start, stop):
             values, nulls = self._parts[feature].read(0, self.n_rows)
             locate = self.locator(0, feature)
-            floats.append(as_floats(values, self._marker(feature), locate, nulls))
+            floats.append(as_floats(values, self._markers[feature], locate, nulls))
         return floats
 
     def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
@@ -168,13 +172,9 @@ class FrameTable(Table):
         for place, feature in enumerate(order):
             values, nulls = self._parts[feature].read(start, stop)
             locate = self.locator(start, feature)
-            marker = self._marker(feature)
+            marker = self._markers[feature]
             write_floats(values, out[:, place], marker, locate, nulls)
         return out
-
-    def _marker(self, feature: int) -> float:
-        """Return the value that means missing: no code of a category does."""
-        return self._missing if self._parts[feature].levels is None else np.nan
 
     def select(self, features: Sequence[int]) -> Table:
         return FrameTable(
@@ -244,5 +244,6 @@ def _refusal(refused: list[tuple[str, str]]) -> str:
         f"these columns hold neither numbers nor categories: {these}"
         + (f" and {more} more" if more > 0 else "")
         + "; "
-        + "; ".join([*advice, "or leave them out"])
+        + "; ".join(advice or ["cast them to integers, floats or strings"])
+        + "; or leave them out"
     )

@@ -40,14 +40,16 @@ def arrow_column(data: Any, label: str = "the column") -> Column | None:
     None if it holds neither numbers nor categories. `label` is how a message calls it.
     """
     words = str(data.type)
+    dtype = ARROW_TYPES.get(words)
+    if dtype is not None:
+        return ArrowColumn(data, dtype)
     if words == "null":
         return AllMissing()
     if words in TEXT:
         return TextColumn(data, label)
     if words.startswith("dictionary") and str(data.type.value_type) in LEVELS:
         return DictionaryColumn(data, label)
-    dtype = ARROW_TYPES.get(words)
-    return None if dtype is None else ArrowColumn(data, dtype)
+    return None
 
 
 def arrow_table(
@@ -58,7 +60,7 @@ def arrow_table(
 ) -> FrameTable:
     """Return the table of a pyarrow Table or RecordBatch."""
     found = (
-        (name, str(column.type), arrow_column(column, f"column {name!r}"))
+        (name, column.type, arrow_column(column, f"column {name!r}"))
         for name, column in zip(data.column_names, data.columns, strict=True)
     )
     return frame_table(found, data.num_rows, missing, names, types)
@@ -154,7 +156,9 @@ class DictionaryColumn(CategoryColumn):
     def __init__(self, data: Any, label: str) -> None:
         dictionaries = [chunk.dictionary for chunk in _chunks(data)]
         self._is_one = all(dictionaries[0].equals(part) for part in dictionaries[1:])
-        levels = dictionaries[0].to_pylist() if dictionaries else []
+        levels: Any = []
+        if dictionaries:
+            levels = _without_views(dictionaries[0]).to_numpy(zero_copy_only=False)
         if not self._is_one:
             together = {value for part in dictionaries for value in part.to_pylist()}
             levels = sorted(together, key=lambda value: (value is None, value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,13 @@ NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")
 def pandas_column(series: Any) -> Column | None:
     """Return a column over a Series; None if it holds no numbers and no categories."""
     dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return NumpyColumn(series.to_numpy())
     label = f"column {_name(series.name)!r}"
     if hasattr(dtype, "categories"):
         return PandasCategories(series, label)
     if dtype.kind == "O" and getattr(dtype, "storage", "python") == "python":
         return _object_column(series.to_numpy(dtype=object), label)
-    if isinstance(dtype, np.dtype):
-        return NumpyColumn(series.to_numpy())
     if hasattr(dtype, "pyarrow_dtype") or hasattr(dtype, "storage"):
         return arrow_column(series.array.__arrow_array__(), label)
     if hasattr(dtype, "fill_value"):
@@ -55,11 +55,14 @@ def pandas_table(
     types: Sequence[str] | None = None,
 ) -> FrameTable:
     """Return the table of a DataFrame."""
-    found = (
-        (_name(name), _words(series), pandas_column(series))
-        for name, series in data.items()
-    )
-    return frame_table(found, len(data), missing, names, types)
+
+    def found() -> Iterator[tuple[str, Any, Column | None]]:
+        for name, series in data.items():
+            column = pandas_column(series)
+            words = _words(series) if column is None else series.dtype
+            yield _name(name), words, column
+
+    return frame_table(found(), len(data), missing, names, types)
 
 
 def _name(name: Any) -> str:

@@ -32,6 +32,9 @@ POLARS_TYPES = {
 
 def polars_column(series: Any) -> Column | None:
     """Return a column over a Series; None if it holds no numbers and no categories."""
+    dtype = POLARS_TYPES.get(str(series.dtype))
+    if dtype is not None:
+        return PolarsColumn(series, dtype)
     label = f"column {series.name!r}"
     words = series.dtype.base_type().__name__
     if words == "Null":
@@ -42,8 +45,7 @@ def polars_column(series: Any) -> Column | None:
         return EnumColumn(series, label)
     if words == "Categorical":
         return CategoricalColumn(series, label)
-    dtype = POLARS_TYPES.get(words)
-    return None if dtype is None else PolarsColumn(series, dtype)
+    return None
 
 
 def polars_table(

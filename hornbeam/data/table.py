@@ -84,11 +84,11 @@ class Table(ABC):
                 )
         self.types = types
         # Codes that the caller vouches for: looked at wherever they are read.
-        self._raw_codes = [
+        self._raw_codes = frozenset(
             feature
             for feature, kind in enumerate(types or ())
             if kind == "c" and self.categories.of(feature) is None
-        ]
+        )
 
     @property
     def schema(self) -> Schema:

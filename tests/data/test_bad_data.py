@@ -100,6 +100,10 @@ FEATURES = {
     "polars binary": (pl.DataFrame({"b": [b"x"]}), ["'b' (Binary)", "decode"]),
     "polars object": (pl.DataFrame({"o": [object()]}), ["'o' (Object"]),
     "polars struct": (pl.DataFrame({"s": [{"a": 1}]}), ["'s' (Struct", "each part"]),
+    "polars wide": (
+        pl.DataFrame({"w": pl.Series([1], dtype=pl.Int128)}),
+        ["'w' (Int128)", "cast them to integers, floats or strings"],
+    ),
     "polars list": (pl.DataFrame({"l": [[1, 2]]}), ["'l' (List(Int64))"]),
     "arrow timestamp": (
         pa.table({"t": pa.array([0], pa.timestamp("s"))}),

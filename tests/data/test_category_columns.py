@@ -238,6 +238,12 @@ def test_raw_codes_that_are_none(container, value):
             read()
 
 
+def test_a_code_that_means_missing():
+    table = as_table(np.array([[-1.0], [2.0]]), missing=-1, types=["c"])
+    np.testing.assert_array_equal(table.rows(0, 2), [[NAN], [2]])
+    np.testing.assert_array_equal(table.column(0), [NAN, 2])
+
+
 @given(st.lists(st.none() | st.text(max_size=3), max_size=12))
 @settings(max_examples=50, deadline=None)
 def test_any_text(words):
