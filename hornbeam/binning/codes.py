@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.backends.base import DenseCodes
+from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import (
     ColumnCuts,
     Cuts,
@@ -18,7 +19,7 @@ from hornbeam.binning.cuts import (
     cut_column,
     integer_weights,
 )
-from hornbeam.binning.filled import FilledMatrix, fill_bins, is_thin
+from hornbeam.binning.filled import FilledMatrix, fill_bins, has_only_filled
 from hornbeam.binning.looks import sketch_column
 from hornbeam.binning.streams import batches_of, cuts_of_stream
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
@@ -26,7 +27,6 @@ from hornbeam.data.floats import Locate
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.kernels.binning import interleave
 
 __all__ = ["Binned", "BinnedMatrix", "BinnedTable", "bin_table", "bin_with_cuts"]
 
@@ -36,7 +36,6 @@ Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 #: Columns taken from a table at once: a few, so that little of it is held twice, but
 #: enough to use most of each cache line of a row-major array.
 _COLUMNS_AT_ONCE = 4
-_ROWS_OF_A_TASK = 1 << 16
 
 
 @dataclass(slots=True)
@@ -87,18 +86,7 @@ class BinnedMatrix:
     def by_row(self, n_threads: int = 1) -> Codes:
         """Return the codes row after row, (rows * features,), made on first use."""
         if self._by_row is None:
-            by_row = np.empty(self.by_feature.size, self.by_feature.dtype)
-            in_threads(
-                lambda begin: interleave(
-                    self.by_feature,
-                    begin,
-                    min(begin + _ROWS_OF_A_TASK, self.n_rows),
-                    by_row,
-                ),
-                range(0, self.n_rows, _ROWS_OF_A_TASK),
-                n_threads,
-            )
-            self._by_row = by_row
+            self._by_row = turn_columns(self.by_feature, n_threads)
         return self._by_row
 
     def as_codes(self, n_threads: int = 1) -> DenseCodes:
@@ -230,7 +218,7 @@ def bin_table(
         own = None if fixed is None else fixed[rows]
         return cut_column(values, max_bin, own, absent=table.n_rows - len(rows))
 
-    if is_thin(table):
+    if has_only_filled(table):
         return fill_bins(table, cut_filled, max_bin)
     return _bin(table, cut, max_bin, n_threads)
 
@@ -251,7 +239,7 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
         return ColumnCuts(cuts.of(feature), minimum, has_missing)
 
     max_bin = int(cuts.bins.max())
-    if is_thin(table):
+    if has_only_filled(table):
         return fill_bins(table, known, max_bin)
     return _bin(table, known, max_bin, n_threads)
 

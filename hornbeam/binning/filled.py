@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.backends.base import FilledCodes
+from hornbeam.backends.base import DenseCodes, FilledCodes
+from hornbeam.binning.bundles import bundle
 from hornbeam.binning.cuts import ColumnCuts, Cuts, are_float32
 from hornbeam.data.from_scipy import SparseTable
+from hornbeam.errors import DataError
 from hornbeam.kernels.filled import sort_by_bin, turn_cells
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from hornbeam.data.table import Table
 
-__all__ = ["FilledMatrix", "fill_bins", "is_thin"]
+__all__ = ["FilledMatrix", "fill_bins", "has_only_filled"]
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 Int64s = npt.NDArray[np.int64]
@@ -29,9 +31,8 @@ Uint32s = npt.NDArray[np.uint32]
 _CELLS_AT_ONCE = 1 << 20
 
 
-#: A table is kept by its filled cells if they are fewer than one in this many: a cell
-#: in a histogram takes 0.3 ns and two codes, a filled one 8 ns, its row and two codes.
-_THIN = 8
+#: A sparse table with categories has codes for all its cells, up to this many.
+_MOST_CELLS = 1 << 32
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class FilledMatrix:
     codes: Codes
     is_float32: bool
     _by_row: tuple[Int64s, Uint32s, Codes] | None = field(default=None, repr=False)
+    _as_codes: DenseCodes | FilledCodes | None = field(default=None, repr=False)
 
     @property
     def n_features(self) -> int:
@@ -96,11 +98,13 @@ class FilledMatrix:
             self._by_row = pointers, features, codes
         return self._by_row
 
-    def as_codes(self, n_threads: int = 1) -> FilledCodes:
-        """Return the cells as a backend takes them."""
-        return FilledCodes(
-            self.starts, self.rows, self.codes, self.cuts.bins, self.by_row
-        )
+    def as_codes(self, n_threads: int = 1) -> DenseCodes | FilledCodes:
+        """Return the cells as a backend takes them, made on first use and kept."""
+        if self._as_codes is None:
+            self._as_codes = bundle(self, n_threads) or FilledCodes(
+                self.starts, self.rows, self.codes, self.cuts.bins, self.by_row
+            )
+        return self._as_codes
 
     def decode(
         self, start: int, stop: int, features: npt.NDArray[np.intp] | None = None
@@ -158,6 +162,7 @@ class FilledMatrix:
             rows=own_rows[order],
             codes=codes[order],
             _by_row=None,
+            _as_codes=None,
         )
 
 
@@ -167,11 +172,22 @@ def _join_ranges(starts: Int64s, counts: Int64s) -> Int64s:
     return np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
 
 
-def is_thin(table: Table) -> TypeGuard[SparseTable]:
-    """Return whether to keep only the filled cells of a table."""
-    if not isinstance(table, SparseTable) or "c" in (table.types or ()):
+def has_only_filled(table: Table) -> TypeGuard[SparseTable]:
+    """Return whether a table's filled cells are binned alone: if it is sparse.
+
+    Those with columns of categories are not.
+    """
+    if not isinstance(table, SparseTable):
         return False
-    return _THIN * table.n_stored < table.n_rows * table.n_features
+    if "c" not in (table.types or ()):
+        return True
+    if table.n_rows * table.n_features > _MOST_CELLS:
+        raise DataError(
+            f"a sparse matrix with columns of type 'c' takes codes for all its "
+            f"{table.n_rows} x {table.n_features} cells, which are too many; give the "
+            "categories to a frame of their own columns, or pass them as numbers"
+        )
+    return False
 
 
 def fill_bins(

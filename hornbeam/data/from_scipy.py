@@ -20,9 +20,6 @@ from hornbeam.errors import DataError
 
 __all__ = ["SparseTable"]
 
-#: Cells read at once where all are walked through.
-_CELLS_AT_ONCE = 1 << 20
-
 
 class SparseTable(Table):
     """A sparse matrix, read by columns from CSC and by rows from CSR.
@@ -150,25 +147,6 @@ class SparseTable(Table):
         out = np.full((stop - start, width), np.nan, self.dtype)
         out[rows, place] = self._floats(values, start + rows, features)
         return out
-
-    def count_filled(self) -> int:
-        """Return the number of cells that are not missing."""
-        cells = self.filled(_CELLS_AT_ONCE)
-        return sum(len(values) for _, _, _, values in cells)
-
-    def as_csr(self) -> Any:
-        """Return the filled cells as a SciPy CSR matrix of floats."""
-        from scipy import sparse
-
-        matrix = self._by_row
-        counts = np.diff(matrix.indptr)
-        rows = np.repeat(np.arange(self.n_rows), counts)
-        values = self._floats(matrix.data, rows, matrix.indices)
-        here = ~np.isnan(values)
-        pointers = np.concatenate([[0], np.cumsum(here)])[matrix.indptr]
-        return sparse.csr_matrix(
-            (values[here], matrix.indices[here], pointers), shape=matrix.shape
-        )
 
     def _floats(
         self, values: np.ndarray, rows: np.ndarray, features: np.ndarray | int

@@ -178,7 +178,10 @@ TWO = {
     "_sort_by_digit": "floats",
     "_from_keys": "floats",
 }
-FOUR = {"bin_column": "codes and floats"}
+FOUR = {
+    "bin_column": "codes and floats",
+    "write_bundles": "codes of cells and of columns",
+}
 
 
 @needs_compiler

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import hornbeam
 from hornbeam import DMatrix, QuantileDMatrix
-from hornbeam.binning import filled
-from hornbeam.binning.filled import FilledMatrix
+from hornbeam.backends.base import FilledCodes
+from hornbeam.binning import bundles
 
 RATES = st.sampled_from([1.0, 1.0, 0.8, 0.4])
 PARAMS = st.fixed_dictionaries(
@@ -65,16 +65,17 @@ def train(params, data):
 
 @settings(max_examples=60, deadline=None)
 @given(PARAMS, tables(), st.sampled_from(["csr", "csc", "coo"]), st.booleans())
-def test_the_models_of_arrays(params, table, form, always):
+def test_the_models_of_arrays(params, table, form, by_cells):
     rows, labels, info = table
     if params["objective"].startswith("multi"):
         params["num_class"], labels = 3, np.digitize(labels, [-1.0, 1.0])
     sparse = as_sparse(rows, form)
     expected = train(params, DMatrix(rows, labels, **info))
-    with mock.patch.object(filled, "_THIN", 0 if always else filled._THIN):
+    with mock.patch.object(bundles, "_FILLED_PER_BIN", 10**9 if by_cells else 0):
         data = DMatrix(sparse, labels, **info)
         booster = train(params, data)
-        assert isinstance(data.binned(params["max_bin"]), FilledMatrix) or not always
+        codes = data.binned(params["max_bin"]).as_codes()
+        assert isinstance(codes, FilledCodes) or not by_cells
         assert booster.digest() == expected.digest()
         quantile = QuantileDMatrix(sparse, labels, max_bin=params["max_bin"], **info)
         assert train(params, quantile).digest() == expected.digest()
@@ -94,5 +95,5 @@ def test_any_number_of_threads(grow_policy):
     for threads in (1, 2, 3, 7):
         data = DMatrix(sparse, labels, nthread=threads)
         digests.add(train({**params, "nthread": threads}, data).digest())
-        assert isinstance(data.binned(256), FilledMatrix)
+        assert isinstance(data.binned(256).as_codes(), FilledCodes)
     assert len(digests) == 1
