@@ -162,6 +162,17 @@ class SparseTable(Table):
 
         return locate
 
+    def select(self, features: Sequence[int]) -> Table:
+        """Return a table of these columns; their filled cells are copied."""
+        order = list(features)
+        is_csc = self._matrix.format == "csc"
+        return SparseTable(
+            (self._by_column if is_csc else self._by_row)[:, order],
+            self._missing,
+            None if self.names is None else [self.names[f] for f in order],
+            None if self.types is None else [self.types[f] for f in order],
+        )
+
     def take(self, rows: np.ndarray) -> Table:
         return SparseTable(self._by_row[rows], self._missing, self.names, self.types)
 

@@ -8,11 +8,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
+import scipy.sparse
 
 from hornbeam.data.adapters import as_column, as_table
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError
 
 NAN = float("nan")
@@ -248,6 +250,22 @@ def test_an_unknown_object():
 
 
 # What is selected
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_columns_of_a_sparse_matrix_stay_sparse(form):
+    matrix = scipy.sparse.coo_array(X).asformat(form)
+    expected = np.where(X == 0, NAN, X)
+    table = as_table(matrix, names=NAMES, types=["q", "int", "float"])
+    assert_reads(table, expected)
+    wanted = Schema(3, ["c", "a", "b"], ["float"] * 3)
+    for part in (table.select([2, 0, 1]), align(table, wanted)):
+        assert type(part) is type(table)
+        assert part.names == ["c", "a", "b"] and part.types == ["float", "q", "int"]
+        np.testing.assert_array_equal(part.rows(0, 3), expected[:, [2, 0, 1]])
+    np.testing.assert_array_equal(
+        as_table(matrix, missing=6.0).select([2]).column(0), [3, NAN, 0.5]
+    )
 
 
 def test_a_selection_of_a_selection_and_its_batches():
