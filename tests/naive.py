@@ -63,9 +63,14 @@ def histogram(codes, offsets, columns, rows, pairs):
     return sums
 
 
-def goes_left(code, last_bin, bins, missing_left):
-    """Return whether a row with this code goes left; the missing have code `bins`."""
-    return bool(missing_left) if code == bins else code <= last_bin
+def goes_left(code, chosen, bins, missing_left):
+    """Return whether a row with this code goes left; the missing have code `bins`.
+
+    `chosen` is the last bin that goes left, or the categories that go right.
+    """
+    if code == bins:
+        return bool(missing_left)
+    return code not in chosen if isinstance(chosen, tuple) else code <= chosen
 
 
 def leaf_weight(g, h, reg_lambda, alpha, max_delta_step):
@@ -87,11 +92,34 @@ def gain(g, h, rules):
     return -(2 * g * w + (h + reg_lambda) * w * w + 2 * alpha * abs(w))
 
 
-def best_split(sums, offsets, bins, columns, steps, rules):
-    """Return (gain, feature, last left bin, missing left, left sums) of the best split.
+def category_candidates(cells, rules):
+    """Return (categories that go right, missing left) in XGBoost's order.
 
-    All candidates in XGBoost's order, in exact fractions; the first of equals wins.
-    None if no candidate leaves enough on both sides.
+    `cells` are the exact sums of each category.
+    """
+    every = range(len(cells))
+    if len(cells) < rules[4]:
+        return [((c,), left) for c in every for left in (1, 0)]
+
+    def weight(c):
+        g, h = cells[c]
+        own = leaf_weight(g, h, *rules[:3]) if h >= rules[3] else 0
+        return np.float32(float(own))
+
+    order = sorted(every, key=weight)
+    count = min(len(cells), int(rules[5]))
+    candidates = [(tuple(sorted(order[:n])), 1) for n in range(1, count)]
+    candidates += [(tuple(sorted(order[:-n])), 0) for n in range(1, count)]
+    return candidates
+
+
+def best_split(sums, offsets, bins, columns, steps, rules, categorical=()):
+    """Return (gain, feature, split, missing left, left sums) of the best split.
+
+    The split is the last left bin, or for the features in `categorical` the tuple of
+    the categories that go right. All candidates in XGBoost's order, in exact
+    fractions; the first of equals wins. None if no candidate leaves enough on both
+    sides.
     """
     steps = [Fraction(float(step)) for step in steps]
     rules = [Fraction(float(rule)) for rule in rules]
@@ -109,10 +137,13 @@ def best_split(sums, offsets, bins, columns, steps, rules):
         candidates = [(b, 0) for b in range(bins[f])]
         if missing != [0, 0]:
             candidates += [(b, 1) for b in range(bins[f] - 2, -2, -1)]
-        for last_bin, missing_left in candidates:
+        if f in categorical:
+            candidates = category_candidates([scaled(cell) for cell in cells], rules)
+        for chosen, missing_left in candidates:
             left = [missing[p] if missing_left else 0 for p in range(2)]
-            for cell in cells[: last_bin + 1]:
-                left = [left[p] + cell[p] for p in range(2)]
+            for b, cell in enumerate(cells):
+                if goes_left(b, chosen, bins[f], missing_left):
+                    left = [left[p] + cell[p] for p in range(2)]
             right = [total[p] - left[p] for p in range(2)]
             if min(left[1], right[1]) <= 0:
                 continue
@@ -120,34 +151,36 @@ def best_split(sums, offsets, bins, columns, steps, rules):
                 continue
             both = gain(*scaled(left), rules) + gain(*scaled(right), rules)
             if best is None or both > best[0]:
-                best = both, f, last_bin, missing_left, left
+                best = both, f, chosen, missing_left, left
     if best is None:
         return None
     return best[0] - gain(*scaled(total), rules), *best[1:]
 
 
-def grow(codes, bins, offsets, columns, pairs, rows, steps, rules, max_depth):
+def grow(
+    codes, bins, offsets, columns, pairs, rows, steps, rules, max_depth, categorical=()
+):
     """Return a tree grown on `rows`: a dict for a split, a list of rows for a leaf."""
     if max_depth == 0:
         return rows
     sums = histogram(codes, offsets, columns, rows, pairs)
-    best = best_split(sums, offsets, bins, columns, steps, rules)
+    best = best_split(sums, offsets, bins, columns, steps, rules, categorical)
     if best is None or best[0] <= Fraction(1e-6):
         return rows
-    _, f, last_bin, missing_left, _ = best
+    _, f, chosen, missing_left, _ = best
     sides = {True: [], False: []}
     for row in rows:
-        sides[goes_left(codes[f][row], last_bin, bins[f], missing_left)].append(row)
+        sides[goes_left(codes[f][row], chosen, bins[f], missing_left)].append(row)
     left, right = (
         grow(
             codes, bins, offsets, columns, pairs, sides[side], steps, rules,
-            max_depth - 1,
+            max_depth - 1, categorical,
         )
         for side in (True, False)
     )  # fmt: skip
     return {
         "feature": f,
-        "bin": last_bin,
+        "bin": chosen,
         "missing_left": missing_left,
         "left": left,
         "right": right,

@@ -124,16 +124,20 @@ class Growth:
     reg_alpha: float
     max_delta_step: float
     min_child_weight: float
+    max_cat_to_onehot: int = 4
+    max_cat_threshold: int = 64
 
     @property
     def rules(self) -> NDArray[np.float64]:
-        """As kernels take them, (4,) float64."""
+        """As kernels take them, (6,) float64, in the order above."""
         return np.array(
             [
                 self.reg_lambda,
                 self.reg_alpha,
                 self.max_delta_step,
                 self.min_child_weight,
+                self.max_cat_to_onehot,
+                self.max_cat_threshold,
             ]
         )
 

@@ -77,8 +77,10 @@ class CpuBackend(RowsBackend):
         self._rows = np.empty((2, rows), np.uint32)
         self._init_histograms(max_histograms)
         self._widest = int(codes.bins.max())
-        self._split_scratch = np.empty((self._team.size, 3, self._widest + 1))
         categories = int(codes.bins.max(where=codes.is_categorical, initial=0))
+        # Each category may go alone, with the missing and without them.
+        candidates = max(self._widest, 2 * categories)
+        self._split_scratch = np.empty((self._team.size, 5, candidates + 1))
         self._set_words = -(-categories // 64)
         self._nodes = np.zeros(64, NODE_DTYPE)
         # A code may go left that is no category: that of the missing.
@@ -204,6 +206,7 @@ class CpuBackend(RowsBackend):
             self._split_scratch,
             block,
             splits,
+            sets,
         )
         if parts == 1:
             return splits[:, 0], sets[:, 0]

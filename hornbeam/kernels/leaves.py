@@ -11,7 +11,7 @@ __all__ = ["weigh_nodes"]
 @kernel
 def weigh_nodes(
     left,  # (nodes,) int32: left child, or -1; children come after their parents
-    rules,  # (4,) float64: lambda, alpha, max_delta_step, min_child_weight
+    rules,  # (6,) float64: lambda, alpha, max_delta_step and others
     learning_rate,
     sums,  # (nodes, 2) float64: gradients and hessians of leaves, in; of all, out
     weights,  # (nodes,) float64, out

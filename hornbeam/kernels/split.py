@@ -47,6 +47,207 @@ def _score_cuts(
     return np.int64(highest).view(np.float64)
 
 
+@inline
+def _keep(split, score, feature, last_bin, missing_left, is_categorical, left_g, left_h):
+    """Enter the best candidate so far; its score stands where the gain will."""
+    split["gain"] = score
+    split["feature"] = feature
+    split["bin"] = last_bin
+    split["missing_left"] = missing_left
+    split["is_categorical"] = is_categorical
+    split["left_gradient"] = left_g
+    split["left_hessian"] = left_h
+
+
+@inline
+def _search_order(
+    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split
+):
+    """Look at the cuts between the bins of an ordered feature."""
+    sums_g = buffer[0].view(np.int64)
+    sums_h = buffer[1].view(np.int64)
+    scores = buffer[2]
+    count = own_g.size
+    left_g = np.int64(0)
+    left_h = np.int64(0)
+    for b in range(count):
+        left_g += own_g[b]
+        left_h += own_h[b]
+        sums_g[b + 1] = left_g
+        sums_h[b + 1] = left_h
+    missing_g = total_g - left_g
+    missing_h = total_h - left_h
+    # Upwards, bin k and those below go left. Downwards, it and those above go
+    # right, and the missing go left with the rest.
+    for down in range(2 if (missing_g | missing_h) != 0 else 1):
+        highest = _score_cuts(
+            sums_g[1 - down :],
+            sums_h[1 - down :],
+            count,
+            missing_g * down,
+            missing_h * down,
+            total_g,
+            total_h,
+            steps,
+            rules,
+            scores,
+        )
+        if highest > split["gain"]:
+            k = count - 1 if down else 0
+            while scores[k] != highest:
+                k += 1 - 2 * down
+            best_g = sums_g[k + 1 - down] + missing_g * down
+            best_h = sums_h[k + 1 - down] + missing_h * down
+            _keep(split, highest, feature, k - down, down, 0, best_g, best_h)
+
+
+@inline
+def _sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h):
+    """Write the sums on the right of one category alone, then with the missing."""
+    missing_g, missing_h = total_g, total_h
+    for c in range(own_g.size):
+        missing_g -= own_g[c]
+        missing_h -= own_h[c]
+    for c in range(own_g.size):
+        sums_g[2 * c + 1] = own_g[c]
+        sums_h[2 * c + 1] = own_h[c]
+        sums_g[2 * c + 2] = own_g[c] + missing_g
+        sums_h[2 * c + 2] = own_h[c] + missing_h
+
+
+@inline
+def _rank_categories(own_g, own_h, steps, rules, keys):
+    """Write a key for each category that orders them by weight, then by number.
+
+    A category of too small a hessian weighs nothing, as in XGBoost, whose weights
+    are float32 too.
+    """
+    least = max(rules[3], _TINY)
+    for c in range(own_g.size):
+        h = own_h[c] * steps[1]
+        weight = maths.leaf_weight(own_g[c] * steps[0], h, rules[0], rules[1], rules[2])
+        # The bits of floats are ordered as the floats are, but for negative ones.
+        # Adding zero makes zero of a negative zero.
+        bits = np.int64(np.float32((weight if h >= least else 0.0) + 0.0).view(np.int32))
+        keys[c] = ((bits ^ ((bits >> 63) & 0x7FFFFFFF)) << 32) | c
+
+
+@inline
+def _sink(heap, place, size):
+    """Let the key at `place` sink to where it is above both of its children."""
+    key = heap[place]
+    child = 2 * place + 1
+    while child < size:
+        if child + 1 < size and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= key:
+            break
+        heap[place] = heap[child]
+        place = child
+        child = 2 * place + 1
+    heap[place] = key
+
+
+@inline
+def _select(keys, flip, heap):
+    """Fill `heap` with the least of ``keys ^ flip``, ascending.
+
+    A heap of the least so far, the greatest on top, makes this one pass over many
+    keys, most of which are above its top.
+    """
+    size = heap.size
+    for i in range(size):
+        heap[i] = keys[i] ^ flip
+    for place in range(size // 2 - 1, -1, -1):
+        _sink(heap, place, size)
+    for i in range(size, keys.size):
+        key = keys[i] ^ flip
+        if key < heap[0]:
+            heap[0] = key
+            _sink(heap, 0, size)
+    for last in range(size - 1, 0, -1):
+        greatest = heap[0]
+        heap[0] = heap[last]
+        _sink(heap, 0, last)
+        heap[last] = greatest
+
+
+@kernel
+def _search_categories(
+    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+):
+    """Look at the ways to part the categories of a feature, see `find_splits`."""
+    sums_g = buffer[0].view(np.int64)
+    sums_h = buffer[1].view(np.int64)
+    scores = buffer[2]
+    keys = buffer[3].view(np.int64)[: own_g.size]
+    one_hot = own_g.size < rules[4]
+    groups = min(own_g.size, np.int64(rules[5])) - 1
+    heap = buffer[4].view(np.int64)[:groups]
+    if not one_hot:
+        if groups < 1:
+            return
+        _rank_categories(own_g, own_h, steps, rules, keys)
+    for backward in range(1 if one_hot else 2):
+        # All bits but those of the category's number are the weight's.
+        flip = np.int64(-backward)
+        count = groups
+        if one_hot:
+            count = 2 * own_g.size
+            _sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h)
+        else:
+            _select(keys, flip, heap)
+            sums_g[0] = 0
+            sums_h[0] = 0
+            for i in range(groups):
+                c = (heap[i] ^ flip) & 0xFFFFFFFF
+                sums_g[i + 1] = sums_g[i] + own_g[c]
+                sums_h[i + 1] = sums_h[i] + own_h[c]
+        # Which side the sums are of does not matter to the score.
+        highest = _score_cuts(
+            sums_g[1:],
+            sums_h[1:],
+            count,
+            np.int64(0),
+            np.int64(0),
+            total_g,
+            total_h,
+            steps,
+            rules,
+            scores,
+        )
+        if highest > split["gain"]:
+            k = 0
+            while scores[k] != highest:
+                k += 1
+            side_g, side_h = sums_g[k + 1], sums_h[k + 1]
+            if not backward:
+                side_g, side_h = total_g - side_g, total_h - side_h
+            missing_left = 1 - (k & 1) if one_hot else 1 - backward
+            _keep(split, highest, feature, 0, missing_left, 1, side_g, side_h)
+            _list_rights(own_g.size, backward, rights)
+            if one_hot:
+                _toggle(k >> 1, rights)
+            else:
+                for i in range(k + 1):
+                    _toggle((heap[i] ^ flip) & 0xFFFFFFFF, rights)
+
+
+@inline
+def _list_rights(categories, every, rights):
+    """Write the set of all `categories`, or of none."""
+    for word in range(rights.size):
+        rights[word] = 0
+    if every:
+        for c in range(categories):
+            _toggle(c, rights)
+
+
+@inline
+def _toggle(category, rights):
+    rights[category >> 6] ^= np.uint64(1) << np.uint64(category & 63)
+
+
 @kernel
 def find_splits(
     member,
@@ -59,24 +260,27 @@ def find_splits(
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     features,  # table of FEATURE_DTYPE
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (4,) float64: lambda, alpha, max_delta_step, min_child_weight
-    scratch,  # (members, 3, most bins of a feature + 1) float64
+    rules,  # (6,) float64, see `backends.base.Growth.rules`
+    scratch,  # (members, 5, most candidates of a feature + 1) float64
     block,  # features of one task
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
+    sets,  # (nodes, tasks a node, words) uint64, out: categories that go right
 ):
     """Write the best split of each node among the features of each task.
 
-    Candidates come in XGBoost's order, and the first of equal ones wins: features
-    ascending; for each the bins upwards with the missing on the right; and, if rows
-    of the node miss the feature, downwards with the missing on the left. An empty bin
-    cuts the rows as the one before it in this order, and so never wins.
+    Candidates come in XGBoost's order, and the first of equal ones wins. Features
+    ascend. Of an ordered one the bins are taken upwards with the missing on the right;
+    and, if rows of the node miss the feature, downwards with the missing on the left.
+    An empty bin cuts the rows as the one before it in this order, and so never wins.
+
+    Of a feature of few categories each goes right alone, then with the missing. More
+    categories are put in order by the weight that each would have as a leaf (Fisher
+    1958): first the lowest go right, one more each time, and all others left with the
+    missing; then the highest go left, and all others right with the missing.
     """
     buffer = scratch[member]
-    sums_g = buffer[0].view(np.int64)
-    sums_h = buffer[1].view(np.int64)
-    scores = buffer[2]
-    sums_g[0] = 0
-    sums_h[0] = 0
+    buffer[0].view(np.int64)[0] = 0
+    buffer[1].view(np.int64)[0] = 0
     parts = splits.shape[1]
     task = next_task(sync, 0)
     while task < slots.size * parts:
@@ -88,65 +292,44 @@ def find_splits(
         for c in range(totals[0], totals[1]):
             total_g += gradients[c]
             total_h += hessians[c]
-        best_score = 0.0
-        best_feature = -1
-        best_bin = 0
-        best_missing_left = 0
-        best_g = np.int64(0)
-        best_h = np.int64(0)
+        split = splits[node, part]
+        split["total_gradient"] = total_g
+        split["total_hessian"] = total_h
+        _keep(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
         for j in range(part * block, min((part + 1) * block, chosen.size)):
             feature = np.int64(chosen[j])
             if allowed.size > 0 and allowed[node, feature] == 0:
                 continue
             start = features[feature]["cell"]
-            count = features[feature]["bins"]
-            left_g = np.int64(0)
-            left_h = np.int64(0)
-            own_g = gradients[start : start + count]
-            own_h = hessians[start : start + count]
-            for b in range(count):
-                left_g += own_g[b]
-                left_h += own_h[b]
-                sums_g[b + 1] = left_g
-                sums_h[b + 1] = left_h
-            missing_g = total_g - left_g
-            missing_h = total_h - left_h
-            # Upwards, bin k and those below go left. Downwards, it and those above go
-            # right, and the missing go left with the rest.
-            for down in range(2 if (missing_g | missing_h) != 0 else 1):
-                highest = _score_cuts(
-                    sums_g[1 - down :],
-                    sums_h[1 - down :],
-                    count,
-                    missing_g * down,
-                    missing_h * down,
+            stop = start + features[feature]["bins"]
+            own_g = gradients[start:stop]
+            own_h = hessians[start:stop]
+            if features[feature]["is_categorical"]:
+                _search_categories(
+                    own_g,
+                    own_h,
+                    feature,
                     total_g,
                     total_h,
                     steps,
                     rules,
-                    scores,
+                    buffer,
+                    split,
+                    sets[node, part],
                 )
-                if highest > best_score:
-                    k = count - 1 if down else 0
-                    while scores[k] != highest:
-                        k += 1 - 2 * down
-                    best_score = highest
-                    best_feature = feature
-                    best_bin = k - down
-                    best_missing_left = down
-                    best_g = sums_g[k + 1 - down] + missing_g * down
-                    best_h = sums_h[k + 1 - down] + missing_h * down
-        split = splits[node, part]
-        split["total_gradient"] = total_g
-        split["total_hessian"] = total_h
-        split["feature"] = best_feature
-        split["bin"] = best_bin
-        split["missing_left"] = best_missing_left
-        split["is_categorical"] = 0
-        split["left_gradient"] = best_g
-        split["left_hessian"] = best_h
-        split["gain"] = 0.0
-        if best_feature >= 0:
+            else:
+                _search_order(
+                    own_g,
+                    own_h,
+                    feature,
+                    total_g,
+                    total_h,
+                    steps,
+                    rules,
+                    buffer,
+                    split,
+                )
+        if split["feature"] >= 0:
             node_gain = _gain(total_g * steps[0], total_h * steps[1], rules)
-            split["gain"] = best_score - node_gain
+            split["gain"] -= node_gain
         task = next_task(sync, 0)

@@ -44,7 +44,13 @@ class Data:
             self.histograms.append(sums)
         self.histograms = np.array(self.histograms)
         self.columns = np.arange(len(codes))
+        self.categorical, self.words = (), 0
         self.total_of = -1  # which of the columns counts each row
+
+    def set_categorical(self, *features):
+        """Make these features ones of categories."""
+        self.categorical = features
+        self.words = -(-int(self.bins[list(features)].max()) // 64)
 
     def find(self, rules, allowed=None, block=None, members=1):
         """Return the splits of all nodes, (nodes, tasks a node)."""
@@ -53,6 +59,8 @@ class Data:
         splits = np.zeros((nodes, -(-self.columns.size // block)), SPLIT_DTYPE)
         features = np.zeros(self.bins.size, FEATURE_DTYPE)
         features["bins"], features["cell"] = self.bins, self.offsets[:-1]
+        features["is_categorical"][list(self.categorical)] = 1
+        self.sets = np.full((*splits.shape, self.words), 7, np.uint64)
         mask = np.empty((0, 0), np.uint8) if allowed is None else allowed
         # In slots of another order.
         slots = np.arange(nodes)[::-1].copy()
@@ -65,10 +73,11 @@ class Data:
             mask,
             features,
             STEPS,
-            np.array(rules, np.float64),
-            np.full((members, 3, self.bins.max() + 2), np.nan),
+            np.array([*rules, 4, 64][:6], np.float64),
+            np.full((members, 5, 2 * self.bins.max() + 2), np.nan),
             block,
             splits,
+            self.sets,
             members=members,
         )
         return splits
@@ -77,7 +86,10 @@ class Data:
         """Assert that `split` is the naive one among `columns`."""
         columns = self.columns.tolist() if columns is None else columns
         sums = self.histograms[node]
-        exact = naive.best_split(sums, self.offsets, self.bins, columns, STEPS, rules)
+        rules = [*rules, 4, 64][:6]
+        exact = naive.best_split(
+            sums, self.offsets, self.bins, columns, STEPS, rules, self.categorical
+        )
         first = slice(self.offsets[columns[0]], self.offsets[columns[0] + 1])
         total = sums[:, first].sum(axis=1).tolist()
         assert [split["total_gradient"], split["total_hessian"]] == total
@@ -85,9 +97,19 @@ class Data:
             assert split["gain"] <= 1e-12
             return None
         gain, feature, last_bin, missing_left, left = exact
+        assert split["is_categorical"] == (feature in self.categorical)
+        if feature in self.categorical:
+            assert self.rights_of(node) == last_bin
+            last_bin = 0
         assert split[FIELDS].item() == (feature, last_bin, missing_left, *left)
         assert split["gain"] == pytest.approx(float(gain), rel=1e-9, abs=1e-9)
         return split[FIELDS].item()
+
+
+    def rights_of(self, node):
+        """Return which categories go right in the split that was found last."""
+        words = self.sets[node, 0].tolist()
+        return tuple(c for c in range(64 * self.words) if words[c // 64] >> c % 64 & 1)
 
 
 def random_codes(rows, bins, missing, seed=0):
@@ -255,3 +277,94 @@ def test_a_child_may_have_just_the_least_weight():
     data.histograms = sums[None]
     assert data.find([0, 0, 0, 10.0])[0, 0]["gain"] > 0.0
     assert data.find([0, 0, 0, np.nextafter(10.0, 11.0)])[0, 0]["gain"] == 0.0
+
+
+#: As above, then max_cat_to_onehot and max_cat_threshold.
+CATEGORY_RULES = {
+    "plain": [1, 0, 0, 1, 4, 64],
+    "one-hot": [1, 0, 0, 1, 100, 64],
+    "few cuts": [1, 0, 0, 1, 1, 4],
+    "one cut": [1, 0, 0, 1, 1, 2],
+    "alpha": [1, 20, 0, 1, 1, 64],
+    "min_child_weight": [1, 0, 0, 90, 1, 64],
+    "light categories": [1, 0, 0, 30, 1, 64],
+    "max_delta_step": [1, 0, 0.05, 1, 1, 64],
+    "all": [0.5, 11, 0.06, 40, 6, 5],
+}
+
+
+@pytest.mark.parametrize("rules", CATEGORY_RULES.values(), ids=list(CATEGORY_RULES))
+@pytest.mark.parametrize("missing", [[], [1, 3], [0, 1, 2, 3]])
+@pytest.mark.parametrize("bins", [[7, 5, 1, 9], [3, 70, 2, 4]], ids=str)
+def test_the_best_split_by_category(bins, missing, rules):
+    for seed in range(4):
+        data = Data(random_codes(90, bins, missing, seed), bins, 2, seed)
+        data.set_categorical(1, 2, 3)
+        splits = data.find(rules)
+        for node in range(2):
+            data.check(splits[node, 0], node, rules)
+
+
+@pytest.mark.parametrize("rules", CATEGORY_RULES.values(), ids=list(CATEGORY_RULES))
+@pytest.mark.parametrize("categories", [2, 20, 64, 65, 300])
+def test_categories_without_rows(categories, rules):
+    for seed in range(3):
+        (codes,) = random_codes(40, [categories], [0], seed)
+        data = Data([codes], [categories], 1, seed)
+        data.set_categorical(0)
+        data.check(data.find(rules)[0, 0], 0, rules)
+
+
+@pytest.mark.parametrize("threshold", [2, 9, 64, 1000])
+def test_of_many_categories_the_outermost_are_looked_at(threshold):
+    bins = [500]
+    rules = [1, 0, 0, 1, 4, threshold]
+    for seed in range(3):
+        data = Data(random_codes(2000, bins, [], seed), bins, 1, seed)
+        data.set_categorical(0)
+        assert data.check(data.find(rules)[0, 0], 0, rules) is not None
+        rights = len(data.rights_of(0))
+        assert min(rights, 500 - rights) < threshold
+
+
+@pytest.mark.parametrize("one_hot", [1, 100])
+@pytest.mark.parametrize("missing", [[], [0]])
+def test_of_equal_categories_the_first_goes(missing, one_hot):
+    bins = [12]
+    rules = [1, 0, 0, 1, one_hot, 64]
+    (codes,) = random_codes(300, bins, missing)
+    data = Data([codes], bins)
+    data.set_categorical(0)
+    # Categories of four kinds: within a kind all have the same sums.
+    cells = data.histograms[0][:, :12]
+    cells[:] = cells[:, np.arange(12) % 4]
+    assert data.check(data.find(rules)[0, 0], 0, rules) is not None
+
+
+def test_one_category_is_no_split_and_one_against_the_missing_is():
+    (codes,) = random_codes(60, [1], [0])
+    data = Data([codes], [1])
+    data.set_categorical(0)
+    assert data.find([1, 0, 0, 1, 1, 64])[0, 0]["gain"] == 0.0
+    rules = [1, 0, 0, 1, 4, 64]
+    assert data.check(data.find(rules)[0, 0], 0, rules) is not None
+    assert data.rights_of(0) == (0,)
+    assert data.find([1, 0, 0, 1, 1, 1])[0, 0]["gain"] == 0.0
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+def test_categories_in_blocks_of_columns(members):
+    bins = [7, 80, 9, 80, 7]
+    codes = random_codes(300, bins, [1, 4])
+    codes[3] = codes[1]
+    rules = CATEGORY_RULES["plain"]
+    data = Data(codes, bins, 3)
+    data.set_categorical(1, 3, 4)
+    splits, sets = data.find(rules, block=1, members=members), data.sets
+    whole = data.find(rules)
+    for node in range(3):
+        best = splits[node]["gain"].argmax()
+        assert splits[node][best].tobytes() == whole[node, 0].tobytes()
+        if whole[node, 0]["is_categorical"]:
+            np.testing.assert_array_equal(sets[node, best], data.sets[node, 0])
+        data.check(whole[node, 0], node, rules)
