@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -27,10 +26,19 @@ from hornbeam.forest.document import (
 )
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, cut_off, split
+from hornbeam.forest.values import (
+    array_of,
+    array_size,
+    count_of,
+    integers_of,
+    object_of,
+    text_of,
+    texts_by_name,
+    texts_of,
+)
 
 __all__ = ["read_document"]
 
-_MAX_COUNT = 2**31 - 1
 _Number: TypeAlias = type[np.float64 | np.float32 | np.int32 | np.uint8]
 _TREE_COLUMNS: dict[str, _Number] = {
     "base_weights": np.float32,
@@ -47,9 +55,9 @@ _TREE_COLUMNS: dict[str, _Number] = {
 
 def read_document(document: Any) -> Model:
     """Return the model that a document holds, after every part of it is checked."""
-    top = _object(document, "the file", ["learner"], ["hornbeam", "version"])
-    _integers(top.get("version", []), "version")
-    learner = _object(
+    top = object_of(document, "the file", ["learner"], ["hornbeam", "version"])
+    integers_of(top.get("version", []), "version")
+    learner = object_of(
         top["learner"],
         "learner",
         ["attributes", "gradient_booster", "learner_model_param", "objective"],
@@ -60,9 +68,9 @@ def read_document(document: Any) -> Model:
         _read_own_block(model, top["hornbeam"])
     _read_shape(model, learner["learner_model_param"], exact="hornbeam" in top)
     _read_objective(model, learner["objective"])
-    model.attributes = _texts_by_name(learner["attributes"], "learner.attributes")
+    model.attributes = texts_by_name(learner["attributes"], "learner.attributes")
     for key in ("feature_names", "feature_types"):
-        setattr(model, key, _texts(learner.get(key, []), f"learner.{key}"))
+        setattr(model, key, texts_of(learner.get(key, []), f"learner.{key}"))
     _read_booster(model, learner["gradient_booster"])
     check_model(model)
     return model
@@ -70,7 +78,7 @@ def read_document(document: Any) -> Model:
 
 def _read_own_block(model: Model, value: Any) -> None:
     flags = ["double_scores", "exact_features"]
-    block = _object(value, "hornbeam", ["digest", "format", *flags])
+    block = object_of(value, "hornbeam", ["digest", "format", *flags])
     written = block["format"]
     if type(written) is not int or written < FORMAT:
         raise ModelFileError(f"hornbeam.format is {written!r}, not {FORMAT}")
@@ -87,21 +95,21 @@ def _read_own_block(model: Model, value: Any) -> None:
 
 def _read_shape(model: Model, value: Any, exact: bool) -> None:
     where = "learner.learner_model_param"
-    param = _object(
+    param = object_of(
         value,
         where,
         ["base_score", "num_class", "num_feature"],
         ["boost_from_average", "num_target"],
     )
-    model.num_feature = _count(param, "num_feature", where, high=MAX_FEATURES)
-    model.num_class = _count(param, "num_class", where, high=MAX_OUTPUTS)
+    model.num_feature = count_of(param, "num_feature", where, high=MAX_FEATURES)
+    model.num_class = count_of(param, "num_class", where, high=MAX_OUTPUTS)
     if "num_target" in param:
-        model.num_target = _count(param, "num_target", where, 1, MAX_OUTPUTS)
+        model.num_target = count_of(param, "num_target", where, 1, MAX_OUTPUTS)
     if "boost_from_average" in param:
         model.boost_from_average = (
-            _count(param, "boost_from_average", where, high=1) > 0
+            count_of(param, "boost_from_average", where, high=1) > 0
         )
-    text = _text(param["base_score"], f"{where}.base_score")
+    text = text_of(param["base_score"], f"{where}.base_score")
     inside = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     scores = np.array([number_in_text(number) for number in inside.split(",")])
     if not exact:
@@ -116,14 +124,14 @@ def _read_objective(model: Model, value: Any) -> None:
     where = "learner.objective"
     if not isinstance(value, dict):
         raise ModelFileError(f"{where} is not an object")
-    model.objective = _text(value.get("name"), f"{where}.name")
+    model.objective = text_of(value.get("name"), f"{where}.name")
     if model.objective not in OBJECTIVES:
         return  # check_model says more
     group, name = OBJECTIVES[model.objective]
-    objective = _object(value, where, ["name"], [group])
+    objective = object_of(value, where, ["name"], [group])
     default = str(model.num_class) if name == "num_class" else "1"
     config = objective.get(group, {name: default})
-    model.objective_config = {group: _texts_by_name(config, f"{where}.{group}")}
+    model.objective_config = {group: texts_by_name(config, f"{where}.{group}")}
 
 
 def _read_booster(model: Model, value: Any) -> None:
@@ -132,11 +140,11 @@ def _read_booster(model: Model, value: Any) -> None:
         raise UnsupportedModelError(
             f"the booster {value['name']!r} is not in Hornbeam yet; it has 'gbtree'"
         )
-    booster = _object(value, where, ["model", "name"])
-    if _text(booster["name"], f"{where}.name") != "gbtree":
+    booster = object_of(value, where, ["model", "name"])
+    if text_of(booster["name"], f"{where}.name") != "gbtree":
         raise ModelFileError(f"the booster {booster['name']!r} is unknown")
     where += ".model"
-    forest = _object(
+    forest = object_of(
         booster["model"],
         where,
         ["gbtree_model_param", "tree_info", "trees"],
@@ -146,22 +154,22 @@ def _read_booster(model: Model, value: Any) -> None:
         raise UnsupportedModelError("the booster 'dart' is not in Hornbeam yet")
     _refuse_categories(forest.get("cats", {}), f"{where}.cats")
     param_where = f"{where}.gbtree_model_param"
-    param = _object(
+    param = object_of(
         forest["gbtree_model_param"],
         param_where,
         ["num_trees"],
         ["num_parallel_tree", "size_leaf_vector"],
     )
     if "num_parallel_tree" in param:
-        model.num_parallel_tree = _count(param, "num_parallel_tree", param_where, 1)
+        model.num_parallel_tree = count_of(param, "num_parallel_tree", param_where, 1)
     trees = forest["trees"]
-    n_trees = _count(param, "num_trees", param_where)
+    n_trees = count_of(param, "num_trees", param_where)
     if not isinstance(trees, list) or len(trees) != n_trees:
         raise ModelFileError(f"{where}.trees is not an array of {n_trees} trees")
     model.trees = _read_trees(trees, model.num_feature)
-    model.tree_output = _integers(forest["tree_info"], f"{where}.tree_info")
+    model.tree_output = integers_of(forest["tree_info"], f"{where}.tree_info")
     if "iteration_indptr" in forest:
-        starts = _integers(forest["iteration_indptr"], f"{where}.iteration_indptr")
+        starts = integers_of(forest["iteration_indptr"], f"{where}.iteration_indptr")
         model.round_starts = starts
         return
     size = model.num_parallel_tree * model.n_outputs
@@ -171,9 +179,9 @@ def _read_booster(model: Model, value: Any) -> None:
 
 
 def _refuse_categories(value: Any, where: str) -> None:
-    cats = _object(value, where, [], ["enc", "feature_segments", "sorted_idx"])
+    cats = object_of(value, where, [], ["enc", "feature_segments", "sorted_idx"])
     for key, values in cats.items():
-        if _array_size(values, f"{where}.{key}") > 0:
+        if array_size(values, f"{where}.{key}") > 0:
             raise UnsupportedModelError(
                 f"{where}.{key}: Hornbeam has no categorical features yet"
             )
@@ -220,14 +228,14 @@ def _read_trees(values: list[Any], num_feature: int) -> list[Tree]:
 
 def _read_tree_param(value: Any, where: str) -> tuple[int, int]:
     """Return how many nodes a tree has, and how many of them were cut off."""
-    tree = _object(
+    tree = object_of(
         value,
         where,
         [*_TREE_COLUMNS, "tree_param"],
         [*NO_CATEGORIES, "hornbeam_thresholds", "id", "leaf_weights", "split_type"],
     )
     param_where = f"{where}.tree_param"
-    param = _object(
+    param = object_of(
         tree["tree_param"],
         param_where,
         ["num_nodes"],
@@ -235,21 +243,21 @@ def _read_tree_param(value: Any, where: str) -> tuple[int, int]:
     )
     param = {"num_deleted": "0", "size_leaf_vector": "1"} | param
     # XGBoost before 2.0 wrote 0 for leaves of one number.
-    if _count(param, "size_leaf_vector", param_where) > 1 or "leaf_weights" in tree:
+    if count_of(param, "size_leaf_vector", param_where) > 1 or "leaf_weights" in tree:
         raise UnsupportedModelError(f"{where}: Hornbeam has no vector leaves yet")
     for key in NO_CATEGORIES:
-        if key in tree and _array_size(tree[key], f"{where}.{key}") > 0:
+        if key in tree and array_size(tree[key], f"{where}.{key}") > 0:
             raise UnsupportedModelError(
                 f"{where}.{key}: Hornbeam has no categorical splits yet"
             )
-    size = _count(param, "num_nodes", param_where, 1)
+    size = count_of(param, "num_nodes", param_where, 1)
     if "split_type" in tree:
-        kinds = _array(tree["split_type"], np.uint8)
+        kinds = array_of(tree["split_type"], np.uint8)
         if kinds is None or kinds.size != size or kinds.any():
             raise ModelFileError(f"{where}.split_type is not {size} zeros")
     if "id" in tree and type(tree["id"]) is not int:
         raise ModelFileError(f"{where}.id is not an integer")
-    return size, _count(param, "num_deleted", param_where)
+    return size, count_of(param, "num_deleted", param_where)
 
 
 def _column(
@@ -258,7 +266,7 @@ def _column(
     """Return the numbers that all trees have under `key`, end to end."""
     parts: list[NDArray[Any]] = [np.empty(0, dtype)]
     for number, (tree, size) in enumerate(zip(trees, sizes, strict=True)):
-        part = _array(tree[key], dtype)
+        part = array_of(tree[key], dtype)
         if part is None or part.size != size:
             what = "floating-point numbers" if dtype is np.float32 else "integers"
             raise ModelFileError(
@@ -266,27 +274,6 @@ def _column(
             )
         parts.append(part)
     return np.concatenate(parts)
-
-
-def _array(value: Any, dtype: _Number) -> NDArray[Any] | None:
-    """Return the numbers of an array that hold in `dtype`, or None if some do not."""
-    kinds = "f" if dtype in (np.float32, np.float64) else "iu"
-    if isinstance(value, list):
-        # XGBoost before 1.6 wrote booleans for default_left.
-        integers = {int, bool} if dtype is np.uint8 else {int}
-        if not set(map(type, value)) <= ({float} if kinds == "f" else integers):
-            return None
-        try:
-            value = np.array(value, np.float64 if kinds == "f" else np.int64)
-        except OverflowError:
-            return None
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
-        return None
-    if value.dtype == dtype:
-        return value
-    with np.errstate(over="ignore"):
-        numbers = value.astype(dtype)
-    return numbers if kinds == "f" or np.array_equal(numbers, value) else None
 
 
 def _check_cut_off(
@@ -303,7 +290,7 @@ def _check_cut_off(
 
 def _refine_thresholds(tree: Tree, value: Any, where: str) -> None:
     internal = tree.left >= 0
-    thresholds = _array(value, np.float64)
+    thresholds = array_of(value, np.float64)
     if thresholds is None or thresholds.size != np.count_nonzero(internal):
         raise ModelFileError(f"{where} is not one number for each internal node")
     rounded = nearest(thresholds, np.float32)
@@ -311,65 +298,3 @@ def _refine_thresholds(tree: Tree, value: Any, where: str) -> None:
     if not agree.all():
         raise ModelFileError(f"{where} does not agree with split_conditions")
     tree.threshold[internal] = thresholds
-
-
-def _object(
-    value: Any, where: str, required: Collection[str], optional: Collection[str] = ()
-) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{where} is not an object")
-    for key in required:
-        if key not in value:
-            raise ModelFileError(f"{where} has no key {key!r}")
-    if len(value) > len(required):
-        for key in value:
-            if key not in required and key not in optional:
-                raise ModelFileError(f"{where} has the unknown key {key!r:.60}")
-    return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise ModelFileError(f"{where} is not text")
-    return value
-
-
-def _texts(value: Any, where: str) -> list[str]:
-    if not isinstance(value, list):
-        raise ModelFileError(f"{where} is not an array of texts")
-    return [_text(text, f"{where}[{number}]") for number, text in enumerate(value)]
-
-
-def _texts_by_name(value: Any, where: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{where} is not an object")
-    return {
-        _text(name, where): _text(text, f"{where}[{name!r:.60}]")
-        for name, text in value.items()
-    }
-
-
-def _integers(value: Any, where: str) -> list[int]:
-    numbers = _array(value, np.int32)
-    if numbers is None:
-        raise ModelFileError(f"{where} is not an array of integers")
-    integers: list[int] = numbers.tolist()
-    return integers
-
-
-def _array_size(value: Any, where: str) -> int:
-    if not isinstance(value, list | np.ndarray):
-        raise ModelFileError(f"{where} is not an array")
-    return len(value)
-
-
-def _count(
-    param: dict[str, Any], key: str, where: str, low: int = 0, high: int = _MAX_COUNT
-) -> int:
-    """Return an integer that is written as text, as XGBoost writes parameters."""
-    text = _text(param[key], f"{where}.{key}")
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ModelFileError(f"{where}.{key} is {text!r:.40}, not a whole number")
-    if not low <= int(text) <= high:
-        raise ModelFileError(f"{where}.{key} is {text}, not from {low} to {high}")
-    return int(text)
