@@ -192,6 +192,14 @@ class Parameters:
     colsample_bynode: float = parameter(
         1.0, low=0, high=1, low_open=True, help="share of those that a node sees"
     )
+    max_cat_to_onehot: int = parameter(
+        4,
+        low=1,
+        help="a feature of fewer categories is split by one category against the rest",
+    )
+    max_cat_threshold: int = parameter(
+        64, low=1, help="most groups of categories that are tried from either end"
+    )
     num_parallel_tree: int = parameter(
         1, low=1, help="trees that share one round and output"
     )
@@ -427,8 +435,8 @@ _CANONICAL = {
 _LATER = frozenset(
     """
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average updater updater_seq
-    refresh_leaf monotone_constraints interaction_constraints max_cat_to_onehot
-    max_cat_threshold debug_synchronize sparse_threshold opt_dense_col
+    refresh_leaf monotone_constraints interaction_constraints
+    debug_synchronize sparse_threshold opt_dense_col
     default_direction sample_type normalize_type rate_drop one_drop skip_drop
     feature_selector top_k tolerance max_row_perbatch huber_slope quantile_alpha
     tweedie_variance_power aft_loss_distribution aft_loss_distribution_scale

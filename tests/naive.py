@@ -20,6 +20,10 @@ def leaf_of(tree, row):
         x = row[tree.feature[node]]
         if np.isnan(x):
             goes_left = tree.default_left[node] == 1
+        elif tree.split_type[node] == 1:
+            first, last = tree.category_starts[node : node + 2]
+            # A value between -1 and 0 is no category, though its whole part is one.
+            goes_left = x < 0 or int(x) not in tree.categories[first:last].tolist()
         else:
             goes_left = x < tree.threshold[node]
         node = tree.left[node] if goes_left else tree.right[node]

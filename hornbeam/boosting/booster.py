@@ -377,7 +377,8 @@ class Booster(ModelHolder):
         layout = self._layouts.get(key)
         if layout is None:
             trees = self.model.trees[begin:end]
-            layout = Layout.of(trees, self.model.tree_output[begin:end], key[2])
+            outputs = self.model.tree_output[begin:end]
+            layout = Layout.of(trees, outputs, key[2], self.model.num_feature)
             self._layouts[key] = layout
         return layout
 

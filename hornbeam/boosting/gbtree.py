@@ -62,7 +62,14 @@ def _grow(
         backend,
         output,
         cuts,
-        Growth(p.reg_lambda, p.reg_alpha, p.max_delta_step, p.min_child_weight),
+        Growth(
+            p.reg_lambda,
+            p.reg_alpha,
+            p.max_delta_step,
+            p.min_child_weight,
+            p.max_cat_to_onehot,
+            p.max_cat_threshold,
+        ),
         Shape(p.grow_policy == "lossguide", p.max_depth, p.max_leaves, p.gamma),
         ColumnSampler(
             backend.n_features,

@@ -14,8 +14,9 @@ from hornbeam.kernels.team import Team
 
 __all__ = ["Rows", "add_layout", "leaves_of", "start_margins"]
 
-#: Rows of one block where the features have to be converted first.
-_BLOCK = 1 << 16
+#: Rows of one block, and its bytes, where the features have to be converted first.
+_BLOCK_ROWS = 1 << 16
+_BLOCK_BYTES = 1 << 25
 
 
 class Rows(Protocol):
@@ -25,8 +26,10 @@ class Rows(Protocol):
     n_features: int
     dtype: Any
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows `start` to `stop`, row-major."""
+    def rows(
+        self, start: int, stop: int, features: NDArray[np.intp] | None = None
+    ) -> NDArray[Any]:
+        """Return rows `start` to `stop` of the columns `features`, None for all."""
 
 
 def start_margins(
@@ -62,6 +65,8 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             layout.roots,
             layout.nodes,
             layout.thresholds,
+            layout.spans,
+            layout.rights,
             layout.values,
             np.empty((members, PREDICT_ROWS), np.int32),
             margins[start : start + len(block)],
@@ -79,6 +84,8 @@ def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
             layout.roots,
             layout.nodes,
             layout.thresholds,
+            layout.spans,
+            layout.rights,
             layout.numbers,
             np.empty((members, PREDICT_ROWS), np.int32),
             leaves[start : start + len(block)],
@@ -89,10 +96,14 @@ def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
 def _blocks(team: Team, data: Rows, layout: Layout) -> Any:
     """Yield (first row, block, members), the blocks in the type of the layout."""
     dtype = layout.thresholds.dtype
-    steps_of_a_row = 4 * int(layout.roots[:, 1].sum()) + data.n_features
-    for start in range(0, data.n_rows, _BLOCK):
-        stop = min(start + _BLOCK, data.n_rows)
-        block = np.ascontiguousarray(data.rows(start, stop), dtype)
+    features = layout.features
+    width = data.n_features if features is None else features.size
+    steps_of_a_row = 4 * int(layout.roots[:, 1].sum()) + width
+    most = _BLOCK_BYTES // max(1, width * dtype.itemsize)
+    rows = min(_BLOCK_ROWS, max(PREDICT_ROWS, most))
+    for start in range(0, data.n_rows, rows):
+        stop = min(start + rows, data.n_rows)
+        block = np.ascontiguousarray(data.rows(start, stop, features), dtype)
         # A view of what the caller may not write to has another type for Numba.
         if not block.flags.writeable:
             block = block.copy()

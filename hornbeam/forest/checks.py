@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Callable, Mapping
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.data.categories import MAX_LEVELS
 from hornbeam.errors import ModelFileError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, climb
@@ -19,6 +20,8 @@ __all__ = [
     "MAX_OUTPUTS",
     "OBJECTIVES",
     "UnsupportedModelError",
+    "category_limits",
+    "check_features",
     "check_model",
     "normal_form",
     "number_in_text",
@@ -48,7 +51,7 @@ _OBJECTIVES_OF_XGBOOST = (
     "reg:",
     "survival:",
 )
-_FEATURE_TYPES = {"float", "int", "i", "q"}
+_FEATURE_TYPES = {"c", "float", "int", "i", "q"}
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
@@ -84,6 +87,14 @@ def check_model(model: Model) -> None:
         )
     _check_objective(model)
     _check_rounds(model)
+    check_features(model)
+    for text in (*model.attributes, *model.attributes.values()):
+        if not _is_unicode(text):
+            raise ModelFileError(f"the text {text!r:.60} is not Unicode")
+
+
+def check_features(model: Model) -> None:
+    """Raise an error unless names, types and categories of features are in order."""
     for what, labels in (
         ("feature_names", model.feature_names),
         ("feature_types", model.feature_types),
@@ -94,15 +105,43 @@ def check_model(model: Model) -> None:
             )
     if len(set(model.feature_names)) < len(model.feature_names):
         raise ModelFileError("feature_names gives two features the same name")
-    for text in (*model.feature_names, *model.attributes, *model.attributes.values()):
+    names = model.categories.names
+    texts = (own for own in names if own is not None and own.dtype == object)
+    for text in (*model.feature_names, *chain.from_iterable(texts)):
         if not _is_unicode(text):
             raise ModelFileError(f"the text {text!r:.60} is not Unicode")
     for kind in set(model.feature_types) - _FEATURE_TYPES:
-        if kind == "c":
-            raise UnsupportedModelError(
-                "feature_types has 'c': Hornbeam has no categorical features yet"
-            )
         raise ModelFileError(f"feature_types has the unknown type {kind!r}")
+    if names and len(names) != model.num_feature:
+        raise ModelFileError(
+            f"{len(names)} features have categories, of {model.num_feature}"
+        )
+    if model.feature_types:
+        for feature, own in enumerate(names):
+            if own is not None and model.feature_types[feature] != "c":
+                raise ModelFileError(
+                    f"feature {feature} has categories and the type "
+                    f"{model.feature_types[feature]!r}, not 'c'"
+                )
+
+
+def category_limits(model: Model) -> NDArray[np.int64] | None:
+    """Return how many categories each feature of a checked model may have.
+
+    -1 is for features that are numbers, None for a model that does not say which are
+    categorical. Categories without names are codes below `MAX_LEVELS`.
+    """
+    names, types = model.categories.names, model.feature_types
+    if not names and not types:
+        return None
+    limits = np.full(model.num_feature, -1)
+    for feature in range(model.num_feature):
+        own = names[feature] if names else None
+        if own is not None:
+            limits[feature] = len(own)
+        elif types and types[feature] == "c":
+            limits[feature] = MAX_LEVELS
+    return limits
 
 
 def _is_unicode(text: str) -> bool:
@@ -166,11 +205,16 @@ def _check_rounds(model: Model) -> None:
         )
 
 
-def normal_form(nodes: Tree, starts: NDArray[np.int64], num_feature: int) -> Tree:
+def normal_form(
+    nodes: Tree,
+    starts: NDArray[np.int64],
+    num_feature: int,
+    limits: NDArray[np.int64] | None,
+) -> Tree:
     """Return the checked nodes of joined trees, with what does not count set to zero.
 
-    What does not count are splits of leaves, values of internal nodes and all of the
-    nodes that no way from their root leads to.
+    `limits` are those of `category_limits`. What does not count are splits of leaves,
+    values of internal nodes and all of the nodes that no way from their root leads to.
     """
     sizes = np.diff(starts)
     tree = np.repeat(np.arange(sizes.size), sizes)
@@ -226,8 +270,29 @@ def normal_form(nodes: Tree, starts: NDArray[np.int64], num_feature: int) -> Tre
         "default_left is {}, not 0 or 1",
         nodes.default_left,
     )
+    refuse(
+        internal & (nodes.split_type > 1),
+        "its split_type is {}, not 0 or 1",
+        nodes.split_type,
+    )
+    listed = internal & (nodes.split_type == 1)
+    ordered = internal & ~listed
+    if limits is not None:
+        own = np.where(internal, nodes.feature, 0)
+        is_number = limits[own] < 0
+        refuse(
+            listed & is_number,
+            "it splits the feature {}, which is no category, by category",
+            nodes.feature,
+        )
+        refuse(
+            ordered & ~is_number,
+            "it splits the categories of feature {} by a threshold",
+            nodes.feature,
+        )
+    categories, counts = _check_categories(nodes, listed, limits, refuse)
     for where, what, values in (
-        (internal, "threshold", nodes.threshold),
+        (ordered, "threshold", nodes.threshold),
         (leaf, "value", nodes.value),
         (internal, "gain", nodes.gain),
         (reached, "cover", nodes.cover),
@@ -240,10 +305,41 @@ def normal_form(nodes: Tree, starts: NDArray[np.int64], num_feature: int) -> Tre
         right=np.where(internal, nodes.right, np.int32(-1)),
         parent=np.where(reached, nodes.parent, np.int32(-1)),
         feature=np.where(internal, nodes.feature, np.int32(0)),
-        threshold=np.where(internal, nodes.threshold, np.nan),
+        threshold=np.where(ordered, nodes.threshold, np.nan),
         default_left=np.where(internal, nodes.default_left, np.uint8(0)),
+        split_type=listed.astype(np.uint8),
+        category_counts=counts,
+        categories=categories,
         value=np.where(leaf, nodes.value, np.float32(0)),
         gain=np.where(internal, nodes.gain, np.float32(0)),
         cover=np.where(reached, nodes.cover, np.float32(0)),
         weight=np.where(reached, nodes.weight, np.float32(0)),
     )
+
+
+def _check_categories(
+    nodes: Tree,
+    listed: NDArray[np.bool_],
+    limits: NDArray[np.int64] | None,
+    refuse: Callable[[NDArray[np.bool_], str, NDArray[np.generic]], None],
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return the categories of the nodes that are split by them, and their counts."""
+    node = np.repeat(np.arange(nodes.left.size), nodes.category_counts)
+    limit = np.full(node.size, MAX_LEVELS)
+    if limits is not None:
+        limit[listed[node]] = limits[nodes.feature[node[listed[node]]]]
+    beyond = (nodes.categories < 0) | (nodes.categories >= limit)
+    falling = np.zeros(node.size, bool)
+    falling[1:] = (node[1:] == node[:-1]) & (
+        nodes.categories[1:] <= nodes.categories[:-1]
+    )
+    for wrong, what in (
+        (beyond, "one of its {} categories is not one of the feature's"),
+        (falling, "its {} categories do not ascend"),
+    ):
+        at = np.zeros(nodes.left.size, bool)
+        at[node[wrong]] = True
+        refuse(listed & at, what, nodes.category_counts)
+    kept = listed[node]
+    counts = np.where(listed, nodes.category_counts, 0)
+    return nodes.categories[kept], counts

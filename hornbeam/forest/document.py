@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.floats import nearest
-from hornbeam.forest.checks import check_model, normal_form
+from hornbeam.forest.checks import category_limits, check_model, normal_form
+from hornbeam.forest.container import write_categories
 from hornbeam.forest.model import Model
-from hornbeam.forest.tree import Tree, cut_off, join
+from hornbeam.forest.tree import cut_off, join
 
 __all__ = [
     "FORMAT",
-    "NO_CATEGORIES",
     "ROOT_PARENT",
     "write_document",
 ]
@@ -30,14 +30,8 @@ _XGBOOST_VERSION = [3, 2, 0]
 ROOT_PARENT = 2**31 - 1
 _CUT_OFF_FEATURE = 2**31 - 1
 
-_EMPTY_INT32 = np.empty(0, np.int32)
-_EMPTY_INT64 = np.empty(0, np.int64)
-NO_CATEGORIES = {
-    "categories": _EMPTY_INT32,
-    "categories_nodes": _EMPTY_INT32,
-    "categories_segments": _EMPTY_INT64,
-    "categories_sizes": _EMPTY_INT64,
-}
+# In place of the threshold of a split by category; the least float above zero.
+_NO_THRESHOLD = np.finfo(np.float32).smallest_subnormal
 
 
 def write_document(model: Model) -> dict[str, Any]:
@@ -56,18 +50,14 @@ def write_document(model: Model) -> dict[str, Any]:
             "feature_types": model.feature_types,
             "gradient_booster": {
                 "model": {
-                    "cats": {
-                        "enc": [],
-                        "feature_segments": _EMPTY_INT32,
-                        "sorted_idx": _EMPTY_INT32,
-                    },
+                    "cats": write_categories(model.categories),
                     "gbtree_model_param": {
                         "num_parallel_tree": str(model.num_parallel_tree),
                         "num_trees": str(len(model.trees)),
                     },
                     "iteration_indptr": model.round_starts,
                     "tree_info": model.tree_output,
-                    "trees": _write_trees(model.trees, features),
+                    "trees": _write_trees(model),
                 },
                 "name": "gbtree",
             },
@@ -84,10 +74,12 @@ def write_document(model: Model) -> dict[str, Any]:
     }
 
 
-def _write_trees(trees: list[Tree], num_feature: int) -> list[dict[str, Any]]:
-    nodes, starts = join(trees)
-    nodes = normal_form(nodes, starts, num_feature)
+def _write_trees(model: Model) -> list[dict[str, Any]]:
+    nodes, starts = join(model.trees)
+    nodes = normal_form(nodes, starts, model.num_feature, category_limits(model))
     internal = nodes.left >= 0
+    by_category = nodes.split_type == 1
+    ordered = internal & ~by_category
     rounded = nearest(nodes.threshold, np.float32)
     pruned = cut_off(nodes, starts[:-1])
     # XGBoost looks up the parent of every node but the root, cut off or not.
@@ -100,27 +92,37 @@ def _write_trees(trees: list[Tree], num_feature: int) -> list[dict[str, Any]]:
         "loss_changes": nodes.gain,
         "parents": parent,
         "right_children": nodes.right,
-        "split_conditions": np.where(internal, rounded, nodes.value),
+        "split_conditions": np.select(
+            [ordered, by_category], [rounded, _NO_THRESHOLD], nodes.value
+        ).astype(np.float32),
         "split_indices": np.where(pruned, np.int32(_CUT_OFF_FEATURE), nodes.feature),
-        "split_type": np.zeros(internal.size, np.uint8),
+        "split_type": nodes.split_type,
         "sum_hessian": nodes.cover,
     }
-    inexact = internal & (nodes.threshold != rounded)
+    inexact = ordered & (nodes.threshold != rounded)
+    places = nodes.category_starts
     documents = []
     for number, (start, stop) in enumerate(pairwise(starts.tolist())):
         document: dict[str, Any] = {
             name: column[start:stop] for name, column in columns.items()
         }
-        document |= NO_CATEGORIES
+        listed = np.flatnonzero(by_category[start:stop])
+        begin = places[start]
+        document |= {
+            "categories": nodes.categories[begin : places[stop]],
+            "categories_nodes": listed.astype(np.int32),
+            "categories_segments": places[start + listed] - begin,
+            "categories_sizes": nodes.category_counts[start + listed],
+        }
         document["id"] = number
         document["tree_param"] = {
             "num_deleted": str(np.count_nonzero(pruned[start:stop])),
-            "num_feature": str(num_feature),
+            "num_feature": str(model.num_feature),
             "num_nodes": str(stop - start),
             "size_leaf_vector": "1",
         }
         if inexact[start:stop].any():
             thresholds = nodes.threshold[start:stop]
-            document["hornbeam_thresholds"] = thresholds[internal[start:stop]]
+            document["hornbeam_thresholds"] = thresholds[ordered[start:stop]]
         documents.append(document)
     return documents

@@ -15,6 +15,9 @@ from hornbeam.kernels.predict import FEATURE_BITS
 
 __all__ = ["Layout"]
 
+#: Rows of fewer features are read whole.
+_WIDE = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -23,30 +26,44 @@ class Layout:
     Parameters
     ----------
     roots
-        (trees, 3) int32: place of the root, depth, output.
+        (trees, 4) int32: place of the root, depth, output, splits by category.
     nodes
         (nodes,) uint64: feature, whether the missing go right, and the place of the
         left child, which the right one follows (see `hornbeam.kernels.predict`). A
         leaf is its own left child.
     thresholds
         (nodes,) of the type of the features; NaN at leaves.
+    spans, rights
+        The categories that go right, as bits in the (words,) uint64 `rights`; and for
+        each node, (nodes, 2) int64, the first word and the number of bits, -1 and 0 at
+        splits by threshold. No rows at all where every split is one.
     values
         (nodes,) float32.
     numbers
         (nodes,) int32: each node's number in its tree.
+    features
+        The columns that the trees look at, ascending, by whose places in this array
+        the nodes name them; None for all columns.
     """
 
     roots: NDArray[np.int32]
     nodes: NDArray[np.uint64]
     thresholds: NDArray[Any]
+    spans: NDArray[np.int64]
+    rights: NDArray[np.uint64]
     values: NDArray[np.float32]
     numbers: NDArray[np.int32]
+    features: NDArray[np.intp] | None
 
     @classmethod
     def of(
-        cls, trees: Sequence[Tree], outputs: Sequence[int], dtype: DTypeLike
+        cls,
+        trees: Sequence[Tree],
+        outputs: Sequence[int],
+        dtype: DTypeLike,
+        n_features: int,
     ) -> Layout:
-        """Return the layout of `trees` for features of type `dtype`."""
+        """Return the layout of `trees` for rows of `n_features` of type `dtype`."""
         joined, starts = join(trees)
         sizes = np.diff(starts)
         places = np.arange(starts[-1])
@@ -54,14 +71,50 @@ class Layout:
         is_leaf = joined.left < 0
         left = np.where(is_leaf, places, joined.left + offsets).astype(np.uint64)
         missing_right = (~is_leaf & (joined.default_left == 0)).astype(np.uint64)
-        nodes = (((left << 1) | missing_right) << FEATURE_BITS) | joined.feature.astype(
-            np.uint64
-        )
+        features, named = _choose_features(joined.feature, is_leaf, n_features)
+        nodes = (((left << 1) | missing_right) << FEATURE_BITS) | named
         depths = [tree.depth() for tree in trees]
+        by_category = [np.count_nonzero(tree.split_type) for tree in trees]
+        roots = np.stack([starts[:-1], depths, outputs, by_category], axis=1)
+        spans, rights = _list_rights(joined)
         return cls(
-            np.stack([starts[:-1], depths, outputs], axis=1).astype(np.int32),
+            roots.astype(np.int32),
             nodes,
             nearest(np.where(is_leaf, np.nan, joined.threshold), dtype),
+            spans,
+            rights,
             joined.value,
             (places - offsets).astype(np.int32),
+            features,
         )
+
+
+def _choose_features(
+    feature: NDArray[np.int32], is_leaf: NDArray[np.bool_], n_features: int
+) -> tuple[NDArray[np.intp] | None, NDArray[np.uint64]]:
+    """Return the columns worth reading, or None, and the nodes' places among them."""
+    if n_features >= _WIDE:
+        used = np.unique(feature[~is_leaf]).astype(np.intp)
+        if 0 < used.size <= n_features // 2:
+            places = np.searchsorted(used, np.where(is_leaf, used[0], feature))
+            return used, places.astype(np.uint64)
+    return None, feature.astype(np.uint64)
+
+
+def _list_rights(nodes: Tree) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the spans and the bits of all categories that go right."""
+    if not nodes.split_type.any():
+        return np.empty((0, 2), np.int64), np.empty(0, np.uint64)
+    node = np.repeat(np.arange(nodes.n_nodes), nodes.category_counts)
+    bits = np.zeros(nodes.n_nodes, np.int64)
+    # Categories ascend, so that the last one of a node is the highest.
+    some = nodes.category_counts > 0
+    bits[some] = nodes.categories[nodes.category_starts[1:][some] - 1] + 1
+    words = -(-bits // 64)
+    first = np.cumsum(words) - words
+    rights = np.zeros(int(words.sum()), np.uint64)
+    category = nodes.categories.astype(np.uint64)
+    bit = np.uint64(1) << (category & np.uint64(63))
+    np.bitwise_or.at(rights, first[node] + (nodes.categories >> 6), bit)
+    first[nodes.split_type == 0] = -1
+    return np.stack([first, bits], axis=1), rights

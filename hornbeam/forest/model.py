@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.forest.tree import Tree
 
 __all__ = ["Model"]
@@ -54,6 +55,8 @@ class Model:
         Number of columns that the trees were trained on.
     feature_names, feature_types
         One for each feature, or none.
+    categories
+        The names of the categories of each feature, where they have names.
     attributes
         What callers have attached, such as ``best_iteration``.
     exact_features
@@ -78,6 +81,7 @@ class Model:
     num_feature: int = 0
     feature_names: list[str] = field(default_factory=list)
     feature_types: list[str] = field(default_factory=list)
+    categories: Categories = NO_CATEGORIES
     attributes: dict[str, str] = field(default_factory=dict)
     exact_features: bool = True
     double_scores: bool = False

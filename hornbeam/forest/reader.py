@@ -15,20 +15,18 @@ from hornbeam.forest.checks import (
     MAX_OUTPUTS,
     OBJECTIVES,
     UnsupportedModelError,
+    category_limits,
+    check_features,
     check_model,
     normal_form,
     number_in_text,
 )
-from hornbeam.forest.document import (
-    FORMAT,
-    NO_CATEGORIES,
-    ROOT_PARENT,
-)
+from hornbeam.forest.container import read_categories
+from hornbeam.forest.document import FORMAT, ROOT_PARENT
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, cut_off, split
 from hornbeam.forest.values import (
     array_of,
-    array_size,
     count_of,
     integers_of,
     object_of,
@@ -51,6 +49,14 @@ _TREE_COLUMNS: dict[str, _Number] = {
     "split_indices": np.int32,
     "sum_hessian": np.float32,
 }
+_CATEGORY_COLUMNS: dict[str, type[np.uint8 | np.int32 | np.int64]] = {
+    "categories": np.int32,
+    "categories_nodes": np.int32,
+    "categories_segments": np.int64,
+    "categories_sizes": np.int64,
+    "split_type": np.uint8,
+}
+_NO_CATEGORIES = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 def read_document(document: Any) -> Model:
@@ -152,7 +158,10 @@ def _read_booster(model: Model, value: Any) -> None:
     )
     if "weight_drop" in forest:
         raise UnsupportedModelError("the booster 'dart' is not in Hornbeam yet")
-    _refuse_categories(forest.get("cats", {}), f"{where}.cats")
+    model.categories = read_categories(
+        forest.get("cats", {}), f"{where}.cats", model.num_feature, model.feature_names
+    )
+    check_features(model)
     param_where = f"{where}.gbtree_model_param"
     param = object_of(
         forest["gbtree_model_param"],
@@ -166,7 +175,7 @@ def _read_booster(model: Model, value: Any) -> None:
     n_trees = count_of(param, "num_trees", param_where)
     if not isinstance(trees, list) or len(trees) != n_trees:
         raise ModelFileError(f"{where}.trees is not an array of {n_trees} trees")
-    model.trees = _read_trees(trees, model.num_feature)
+    model.trees = _read_trees(trees, model.num_feature, category_limits(model))
     model.tree_output = integers_of(forest["tree_info"], f"{where}.tree_info")
     if "iteration_indptr" in forest:
         starts = integers_of(forest["iteration_indptr"], f"{where}.iteration_indptr")
@@ -178,16 +187,9 @@ def _read_booster(model: Model, value: Any) -> None:
     model.round_starts = list(range(0, n_trees + 1, size))
 
 
-def _refuse_categories(value: Any, where: str) -> None:
-    cats = object_of(value, where, [], ["enc", "feature_segments", "sorted_idx"])
-    for key, values in cats.items():
-        if array_size(values, f"{where}.{key}") > 0:
-            raise UnsupportedModelError(
-                f"{where}.{key}: Hornbeam has no categorical features yet"
-            )
-
-
-def _read_trees(values: list[Any], num_feature: int) -> list[Tree]:
+def _read_trees(
+    values: list[Any], num_feature: int, limits: NDArray[np.int64] | None
+) -> list[Tree]:
     params = [
         _read_tree_param(value, f"trees[{number}]")
         for number, value in enumerate(values)
@@ -197,6 +199,14 @@ def _read_trees(values: list[Any], num_feature: int) -> list[Tree]:
         key: _column(values, key, sizes, dtype) for key, dtype in _TREE_COLUMNS.items()
     }
     starts = np.cumsum([0, *sizes])
+    kinds = [
+        _read_categories(value, f"trees[{number}]", size)
+        for number, (value, size) in enumerate(zip(values, sizes, strict=True))
+    ]
+    split_type, counts, categories = (
+        np.concatenate([empty, *parts])
+        for empty, *parts in zip(_NO_CATEGORIES, *kinds, strict=True)
+    )
     condition = columns["split_conditions"]
     parent = columns["parents"]
     parent[starts[:-1][parent[starts[:-1]] == ROOT_PARENT]] = -1
@@ -208,6 +218,9 @@ def _read_trees(values: list[Any], num_feature: int) -> list[Tree]:
             feature=columns["split_indices"],
             threshold=condition.astype(np.float64),
             default_left=columns["default_left"],
+            split_type=split_type,
+            category_counts=counts,
+            categories=categories,
             value=condition,
             gain=columns["loss_changes"],
             cover=columns["sum_hessian"],
@@ -215,6 +228,7 @@ def _read_trees(values: list[Any], num_feature: int) -> list[Tree]:
         ),
         starts,
         num_feature,
+        limits,
     )
     said = [deleted for _, deleted in params]
     _check_cut_off(cut_off(nodes, starts[:-1]), starts, said)
@@ -232,7 +246,7 @@ def _read_tree_param(value: Any, where: str) -> tuple[int, int]:
         value,
         where,
         [*_TREE_COLUMNS, "tree_param"],
-        [*NO_CATEGORIES, "hornbeam_thresholds", "id", "leaf_weights", "split_type"],
+        [*_CATEGORY_COLUMNS, "hornbeam_thresholds", "id", "leaf_weights"],
     )
     param_where = f"{where}.tree_param"
     param = object_of(
@@ -245,19 +259,47 @@ def _read_tree_param(value: Any, where: str) -> tuple[int, int]:
     # XGBoost before 2.0 wrote 0 for leaves of one number.
     if count_of(param, "size_leaf_vector", param_where) > 1 or "leaf_weights" in tree:
         raise UnsupportedModelError(f"{where}: Hornbeam has no vector leaves yet")
-    for key in NO_CATEGORIES:
-        if key in tree and array_size(tree[key], f"{where}.{key}") > 0:
-            raise UnsupportedModelError(
-                f"{where}.{key}: Hornbeam has no categorical splits yet"
-            )
     size = count_of(param, "num_nodes", param_where, 1)
-    if "split_type" in tree:
-        kinds = array_of(tree["split_type"], np.uint8)
-        if kinds is None or kinds.size != size or kinds.any():
-            raise ModelFileError(f"{where}.split_type is not {size} zeros")
     if "id" in tree and type(tree["id"]) is not int:
         raise ModelFileError(f"{where}.id is not an integer")
     return size, count_of(param, "num_deleted", param_where)
+
+
+def _read_categories(
+    tree: dict[str, Any], where: str, size: int
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]]:
+    """Return which nodes are split by category, and the categories that go right."""
+    found = {}
+    for key, dtype in _CATEGORY_COLUMNS.items():
+        default = np.zeros(size if key == "split_type" else 0, dtype)
+        column = array_of(tree.get(key, default), dtype)
+        if column is None:
+            raise ModelFileError(f"{where}.{key} is not an array of integers")
+        found[key] = column
+    kinds, nodes = found["split_type"], found["categories_nodes"]
+    sizes, categories = found["categories_sizes"], found["categories"]
+    if kinds.size != size or (kinds > 1).any():
+        raise ModelFileError(f"{where}.split_type is not {size} times 0 or 1")
+    if not np.array_equal(nodes, np.flatnonzero(kinds)):
+        raise ModelFileError(
+            f"{where}.categories_nodes does not list the nodes of split_type 1"
+        )
+    if (
+        sizes.size != nodes.size
+        or (sizes < 0).any()
+        or (sizes > categories.size).any()
+        or sizes.sum() != categories.size
+    ):
+        raise ModelFileError(
+            f"{where}.categories_sizes does not part the {categories.size} categories"
+        )
+    if not np.array_equal(found["categories_segments"], np.cumsum(sizes) - sizes):
+        raise ModelFileError(
+            f"{where}.categories_segments does not say where the categories begin"
+        )
+    counts = np.zeros(size, np.int64)
+    counts[nodes] = sizes
+    return kinds, counts, categories
 
 
 def _column(
@@ -289,12 +331,12 @@ def _check_cut_off(
 
 
 def _refine_thresholds(tree: Tree, value: Any, where: str) -> None:
-    internal = tree.left >= 0
+    ordered = (tree.left >= 0) & (tree.split_type == 0)
     thresholds = array_of(value, np.float64)
-    if thresholds is None or thresholds.size != np.count_nonzero(internal):
-        raise ModelFileError(f"{where} is not one number for each internal node")
+    if thresholds is None or thresholds.size != np.count_nonzero(ordered):
+        raise ModelFileError(f"{where} is not one number for each threshold")
     rounded = nearest(thresholds, np.float32)
-    agree = np.isfinite(thresholds) & (rounded == tree.threshold[internal])
+    agree = np.isfinite(thresholds) & (rounded == tree.threshold[ordered])
     if not agree.all():
         raise ModelFileError(f"{where} does not agree with split_conditions")
-    tree.threshold[internal] = thresholds
+    tree.threshold[ordered] = thresholds

@@ -17,9 +17,10 @@ class Tree:
     """The nodes of one tree. Node 0 is the root.
 
     A row goes left where ``x[feature] < threshold``, and where the feature is missing
-    and ``default_left`` is 1. The right child always follows the left one, as XGBoost
-    takes it for granted. A node that pruning has cut off keeps its number: it is a
-    node other than the root without parent and children.
+    and ``default_left`` is 1. At a split by category it goes right where the feature,
+    its fraction dropped, is one of the node's categories. The right child always
+    follows the left one, as XGBoost takes it for granted. A node that pruning has cut
+    off keeps its number: it is a node other than the root without parent and children.
 
     Parameters
     ----------
@@ -28,7 +29,13 @@ class Tree:
     parent
         Parent; -1 at the root.
     feature, threshold, default_left
-        The split; 0, NaN and 0 at leaves.
+        The split; 0, NaN and 0 at leaves. Splits by category have the threshold NaN.
+    split_type
+        1 at splits by category, else 0.
+    category_counts
+        (nodes,) int64: how many categories go right; 0 at other nodes.
+    categories
+        Those categories, ascending, node after node; int32.
     value
         What a leaf adds to the score, learning rate included; 0 at internal nodes.
     gain
@@ -45,6 +52,9 @@ class Tree:
     feature: NDArray[np.int32]
     threshold: NDArray[np.float64]
     default_left: NDArray[np.uint8]
+    split_type: NDArray[np.uint8]
+    category_counts: NDArray[np.int64]
+    categories: NDArray[np.int32]
     value: NDArray[np.float32]
     gain: NDArray[np.float32]
     cover: NDArray[np.float32]
@@ -63,6 +73,11 @@ class Tree:
     def n_leaves(self) -> int:
         return int(np.count_nonzero(self.leaf_mask))
 
+    @property
+    def category_starts(self) -> NDArray[np.int64]:
+        """Where each node's categories begin, and the number of all: (nodes + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.category_counts)])
+
     def depth(self) -> int:
         """Return the number of splits on the longest way to a leaf."""
         _, steps = climb(self.parent)
@@ -76,6 +91,9 @@ _DTYPES = {
     "feature": np.int32,
     "threshold": np.float64,
     "default_left": np.uint8,
+    "split_type": np.uint8,
+    "category_counts": np.int64,
+    "categories": np.int32,
     "value": np.float32,
     "gain": np.float32,
     "cover": np.float32,
@@ -103,10 +121,17 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
 
 def split(nodes: Tree, starts: NDArray[np.int64]) -> list[Tree]:
     """Return the trees that were joined; they share the memory of `nodes`."""
-    columns = [getattr(nodes, field.name) for field in fields(Tree)]
+    columns = {field.name: getattr(nodes, field.name) for field in fields(Tree)}
+    categories = columns.pop("categories")
+    places = nodes.category_starts[starts].tolist()
     return [
-        Tree(*(column[start:stop] for column in columns))
-        for start, stop in pairwise(starts.tolist())
+        Tree(
+            categories=categories[first:last],
+            **{name: column[start:stop] for name, column in columns.items()},
+        )
+        for (start, stop), (first, last) in zip(
+            pairwise(starts.tolist()), pairwise(places), strict=True
+        )
     ]
 
 

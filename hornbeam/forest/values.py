@@ -12,7 +12,7 @@ from hornbeam.errors import ModelFileError
 
 __all__ = [
     "array_of",
-    "array_size",
+    "count_in",
     "count_of",
     "integers_of",
     "object_of",
@@ -68,10 +68,11 @@ def integers_of(value: Any, where: str) -> list[int]:
     return integers
 
 
-def array_size(value: Any, where: str) -> int:
-    if not isinstance(value, list | np.ndarray):
-        raise ModelFileError(f"{where} is not an array")
-    return len(value)
+def count_in(value: Any, where: str) -> int:
+    """Return an integer that is written as one."""
+    if type(value) is not int or not 0 <= value <= _MAX_COUNT:
+        raise ModelFileError(f"{where} is {value!r:.40}, not a whole number")
+    return value
 
 
 def count_of(

@@ -67,9 +67,13 @@ class _Sapling:
         self.parent = np.full(127, -1, np.int32)
         self.left = np.full(127, -1, np.int32)
         self.splits = np.zeros(127, SPLIT_DTYPE)
+        #: The categories that go right, where a split is by category.
+        self.sets = np.zeros((127, 0), np.uint64)
         self.n_nodes = 1
 
-    def split(self, nodes: Nodes, splits: NDArray[Any]) -> Nodes:
+    def split(
+        self, nodes: Nodes, splits: NDArray[Any], sets: NDArray[np.uint64]
+    ) -> Nodes:
         """Give each node two children; return the left ones."""
         left = np.arange(self.n_nodes, self.n_nodes + 2 * nodes.size, 2)
         self.n_nodes += 2 * nodes.size
@@ -78,11 +82,28 @@ class _Sapling:
             self.parent = np.concatenate([self.parent, more])
             self.left = np.concatenate([self.left, more])
             self.splits = np.concatenate([self.splits, np.zeros_like(self.splits)])
+            self.sets = np.concatenate([self.sets, np.zeros_like(self.sets)])
         self.left[nodes] = left
         self.parent[left] = nodes
         self.parent[left + 1] = nodes
         self.splits[nodes] = splits
+        if self.sets.shape[1] < sets.shape[1]:
+            self.sets = np.zeros((self.left.size, sets.shape[1]), np.uint64)
+        self.sets[nodes] = sets
         return left
+
+    def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return how many categories go right at each node, and all of these."""
+        words = np.where(
+            self.splits["is_categorical"][: self.n_nodes, None] != 0,
+            self.sets[: self.n_nodes],
+            np.uint64(0),
+        )
+        bits = np.unpackbits(
+            words.astype("<u8").view(np.uint8), axis=1, bitorder="little"
+        )
+        counts = np.count_nonzero(bits, axis=1)
+        return counts.astype(np.int64), np.nonzero(bits)[1].astype(np.int32)
 
 
 def grow_tree(
@@ -117,7 +138,7 @@ def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> _S
         if chosen.size == 0:
             break
         nodes, splits, sets = level[chosen], splits[chosen], sets[chosen]
-        left = sapling.split(nodes, splits)
+        left = sapling.split(nodes, splits, sets)
         backend.apply_splits(nodes, splits, sets, left)
         leaves += nodes.size
         level = np.arange(left[0], left[-1] + 2)
@@ -146,7 +167,7 @@ def _grow_best_first(
     while waiting and shape.leaves_left(leaves) > 0:
         _, node, depth, split, rights = heapq.heappop(waiting)
         nodes = np.array([node])
-        left = sapling.split(nodes, split)
+        left = sapling.split(nodes, split, rights)
         backend.apply_splits(nodes, split, rights, left)
         leaves += 1
         consider(np.array([left[0], left[0] + 1]), depth + 1)
@@ -182,13 +203,18 @@ def _finish(
     feature, last_bin = splits["feature"], splits["bin"]
     threshold = cuts.values[cuts.pointers[feature] + np.maximum(last_bin, 0)]
     threshold = np.where(last_bin < 0, cuts.minimums[feature], threshold)
+    by_category = splits["is_categorical"] != 0
+    category_counts, categories = sapling.categories()
     return Tree(
         left=left.copy(),
         right=np.where(is_leaf, -1, left + 1).astype(np.int32),
         parent=sapling.parent[:n_nodes].copy(),
         feature=feature.copy(),
-        threshold=np.where(is_leaf, np.nan, threshold),
+        threshold=np.where(is_leaf | by_category, np.nan, threshold),
         default_left=splits["missing_left"].astype(np.uint8),
+        split_type=by_category.astype(np.uint8),
+        category_counts=category_counts,
+        categories=categories,
         value=values,
         gain=_as_float32(splits["gain"]),
         cover=_as_float32(sums[:, 1]),

@@ -84,6 +84,43 @@ def _descend(data, root, depth, nodes, thresholds, places):
 
 
 @inline
+def _next_place_mixed(value, place, node, threshold, spans, rights):
+    """Return where a row goes if the split may be by category."""
+    first, count = spans[place, np.uint64(0)], spans[place, np.uint64(1)]
+    if first < 0:
+        return _next_place_missing(value, node, threshold)
+    right = np.int32(0)
+    if value != value:
+        right = np.int32((node >> _MISSING) & _ONE)
+    elif value >= 0 and value < count:
+        category = np.uint64(value)
+        word = rights[np.uint64(first) + (category >> np.uint64(6))]
+        right = np.int32((word >> (category & np.uint64(63))) & _ONE)
+    return np.int32(node >> _LEFT) + right
+
+
+@kernel
+def _descend_mixed(data, root, depth, nodes, thresholds, spans, rights, places):
+    """Send any rows down a tree with splits by category; leave their leaves."""
+    for i in range(data.shape[0]):
+        places[i] = root
+    moved = 1
+    step = 0
+    while moved != 0 and step < depth:
+        moved = 0
+        for i in range(data.shape[0]):
+            place = np.uint64(places[i])
+            node = nodes[place]
+            value = data[i, node & _FEATURE]
+            after = _next_place_mixed(
+                value, place, node, thresholds[place], spans, rights
+            )
+            moved |= np.int64(after) ^ np.int64(place)
+            places[i] = after
+        step += 1
+
+
+@inline
 def _any_missing(data):
     missing = 0
     for i in range(data.shape[0]):
@@ -98,9 +135,11 @@ def add_trees(
     members,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 3) int32: root's place, depth, output
+    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
     nodes,  # (nodes,) uint64, see FEATURE_BITS
     thresholds,  # (nodes,) of the type of data; NaN at leaves
+    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
+    rights,  # (words,) uint64: the categories that go right
     values,  # (nodes,) float32
     places,  # (members, 64) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
@@ -116,7 +155,11 @@ def add_trees(
         has_missing = _any_missing(block)
         for t in range(roots.shape[0]):
             root, depth = roots[t, 0], roots[t, 1]
-            if has_missing or depth > _MOST_LEVELS:
+            if roots[t, 3] > 0:
+                _descend_mixed(
+                    block, root, depth, nodes, thresholds, spans, rights, own
+                )
+            elif has_missing or depth > _MOST_LEVELS:
                 _descend(block, root, depth, nodes, thresholds, own)
             else:
                 _descend_whole(block, root, depth, nodes, thresholds, own)
@@ -132,9 +175,11 @@ def find_leaves(
     members,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 3) int32: root's place, depth, output
+    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
     nodes,  # (nodes,) uint64, see FEATURE_BITS
     thresholds,  # (nodes,) of the type of data; NaN at leaves
+    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
+    rights,  # (words,) uint64: the categories that go right
     numbers,  # (nodes,) int32: the node's number in its tree
     places,  # (members, 64) int32, scratch
     leaves,  # (rows, trees) float32, out
@@ -147,7 +192,13 @@ def find_leaves(
         begin = task * PREDICT_ROWS
         block = data[begin : begin + PREDICT_ROWS]
         for t in range(roots.shape[0]):
-            _descend(block, roots[t, 0], roots[t, 1], nodes, thresholds, own)
+            root, depth = roots[t, 0], roots[t, 1]
+            if roots[t, 3] > 0:
+                _descend_mixed(
+                    block, root, depth, nodes, thresholds, spans, rights, own
+                )
+            else:
+                _descend(block, root, depth, nodes, thresholds, own)
             for i in range(block.shape[0]):
                 leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)

@@ -48,7 +48,9 @@ def _score_cuts(
 
 
 @inline
-def _keep(split, score, feature, last_bin, missing_left, is_categorical, left_g, left_h):
+def _keep(
+    split, score, feature, last_bin, missing_left, is_categorical, left_g, left_h
+):
     """Enter the best candidate so far; its score stands where the gain will."""
     split["gain"] = score
     split["feature"] = feature
@@ -60,9 +62,7 @@ def _keep(split, score, feature, last_bin, missing_left, is_categorical, left_g,
 
 
 @inline
-def _search_order(
-    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split
-):
+def _search_order(own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split):
     """Look at the cuts between the bins of an ordered feature."""
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
@@ -126,9 +126,10 @@ def _rank_categories(own_g, own_h, steps, rules, keys):
     for c in range(own_g.size):
         h = own_h[c] * steps[1]
         weight = maths.leaf_weight(own_g[c] * steps[0], h, rules[0], rules[1], rules[2])
-        # The bits of floats are ordered as the floats are, but for negative ones.
         # Adding zero makes zero of a negative zero.
-        bits = np.int64(np.float32((weight if h >= least else 0.0) + 0.0).view(np.int32))
+        weight = (weight if h >= least else 0.0) + 0.0
+        # The bits of floats are ordered as the floats are, but for negative ones.
+        bits = np.int64(np.float32(weight).view(np.int32))
         keys[c] = ((bits ^ ((bits >> 63) & 0x7FFFFFFF)) << 32) | c
 
 

@@ -8,8 +8,11 @@ import xgboost
 from hornbeam.forest import Model, Tree
 
 
-def grown_tree(rng, n_features=3, n_splits=4, exact=False):
-    """Return a tree of random splits; `exact` ones need float64 for thresholds."""
+def grown_tree(rng, n_features=3, n_splits=4, exact=False, categorical=()):
+    """Return a tree of random splits; `exact` ones need float64 for thresholds.
+
+    Splits on the features in `categorical`, of 80 categories, are by category.
+    """
     n_nodes = 2 * n_splits + 1
     number = np.float64 if exact else np.float32
     left = np.full(n_nodes, -1, np.int32)
@@ -21,16 +24,22 @@ def grown_tree(rng, n_features=3, n_splits=4, exact=False):
         parent[[child, child + 1]] = node
         leaves += [child, child + 1]
     internal = left >= 0
+    feature = np.where(internal, rng.integers(n_features, size=n_nodes), 0)
+    by_category = internal & np.isin(feature, list(categorical))
+    rights = rng.random((n_nodes, 80)) < 0.3
+    rights[~by_category] = False
+    threshold = np.where(internal, rng.normal(size=n_nodes).astype(number), np.nan)
     value = rng.normal(size=n_nodes).astype(np.float32)
     return Tree(
         left=left,
         right=np.where(internal, left + 1, -1).astype(np.int32),
         parent=parent,
-        feature=np.where(internal, rng.integers(n_features, size=n_nodes), 0).astype(
-            np.int32
-        ),
-        threshold=np.where(internal, rng.normal(size=n_nodes).astype(number), np.nan),
+        feature=feature.astype(np.int32),
+        threshold=np.where(by_category, np.nan, threshold),
         default_left=(internal & (rng.random(n_nodes) < 0.5)).astype(np.uint8),
+        split_type=by_category.astype(np.uint8),
+        category_counts=np.count_nonzero(rights, axis=1).astype(np.int64),
+        categories=np.nonzero(rights)[1].astype(np.int32),
         value=np.where(internal, np.float32(0), value),
         gain=np.where(internal, rng.random(n_nodes), 0).astype(np.float32),
         cover=rng.random(n_nodes).astype(np.float32),

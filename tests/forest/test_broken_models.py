@@ -141,10 +141,10 @@ EDITS = {
     "infinite weight": (put("base_weights", LEAF, 1e60), "its weight is inf"),
     # sizes
     "a short column": (put("tree", "sum_hessian", [1.0]), "array of 9 floating-point"),
-    "more nodes": (put("tree_param", "num_nodes", "10"), "is not 10 zeros"),
+    "more nodes": (put("tree_param", "num_nodes", "10"), "array of 10 floating-point"),
     "huge tree": (
         put("tree_param", "num_nodes", "2147483647"),
-        "is not 2147483647 zeros",
+        "array of 2147483647 float",
     ),
     "no nodes": (put("tree_param", "num_nodes", "0"), "num_nodes is 0, not from 1"),
     "nodes below zero": (put("tree_param", "num_nodes", "-1"), "not a whole number"),
@@ -214,14 +214,10 @@ EDITS = {
         "num_class is '3' for the objective and 0 for the model",
     ),
     "dropped trees": (put("forest", "weight_drop", [1.0, 1.0]), "'dart' is not in"),
-    "categorical feature": (
-        put("learner", "feature_types", ["q", "c", "q"]),
-        "no categorical features yet",
-    ),
     "unknown booster": (put("booster", "name", "gbforest"), "'gbforest' is unknown"),
-    "categories": (put("cats", "enc", [{}]), "no categorical features yet"),
-    "categorical split": (put("split_type", INNER, 1), "is not 9 zeros"),
-    "categorical nodes": (put("tree", "categories", [1]), "no categorical splits yet"),
+    "a split by category": (put("split_type", INNER, 1), "does not list the nodes"),
+    "split_type 2": (put("split_type", INNER, 2), "is not 9 times 0 or 1"),
+    "categories of no node": (put("tree", "categories", [1]), "not part the 1"),
     # the shape of trees
     "left child beyond": (link(n0=9), "node 0: its left child is 9"),
     "left child at the end": (link(n0=8), "node 0: its left child is 8"),
@@ -240,7 +236,7 @@ EDITS = {
     "a parent of the root": (put("parents", 0, 1), "node 0: its parent is given as 1"),
     "feature 3": (put("split_indices", INNER, 3), "splits on feature 3 of 3"),
     "feature -1": (put("split_indices", INNER, -1), "splits on feature -1"),
-    "no features": (put("shape", "num_feature", "0"), "of 0"),
+    "no features": (put("shape", "num_feature", "0"), "3 entries for 0 features"),
     "direction 2": (put("default_left", INNER, 2), "default_left is 2"),
 }
 
@@ -293,8 +289,8 @@ def test_an_edited_array_is_refused(key, values, message):
 @pytest.mark.parametrize(
     ("thresholds", "message"),
     [
-        ([0.1], "one number for each internal node"),
-        ([1, 2, 3, 4], "one number for each internal node"),
+        ([0.1], "one number for each threshold"),
+        ([1, 2, 3, 4], "one number for each threshold"),
         ([0.1] * 4, "does not agree with split_conditions"),
     ],
 )

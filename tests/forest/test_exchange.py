@@ -247,21 +247,6 @@ def test_the_spellings_of_older_versions_are_read():
     assert model.trees[0].default_left.dtype == np.uint8
 
 
-def with_categories(raw_codes):
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    codes = rng.integers(4, size=100)
-    labels = np.isin(codes, [1, 3]) + 0.1 * rng.normal(size=100)
-    if raw_codes:
-        return xgboost.DMatrix(
-            codes[:, None], labels, feature_types=["c"], enable_categorical=True
-        )
-    frame = pandas.DataFrame(
-        {"kind": pandas.Categorical.from_codes(codes, list("abcd"))}
-    )
-    return xgboost.DMatrix(frame, labels, enable_categorical=True)
-
-
 def vector_leaves():
     rows, labels = rows_and_labels()
     data = xgboost.DMatrix(rows, np.stack([labels, -labels], axis=1))
@@ -274,8 +259,6 @@ LATER = {
         lambda: trained("reg:squarederror", booster="gblinear")[0],
         "'gblinear'",
     ),
-    "categories": (lambda: xgboost.train({}, with_categories(False), 2), "categorical"),
-    "codes": (lambda: xgboost.train({}, with_categories(True), 2), "categorical"),
     "vector leaves": (vector_leaves, "vector leaves"),
     "objective": (
         lambda: trained("reg:absoluteerror")[0],

@@ -18,8 +18,11 @@ TYPES = [np.float32, np.float64]
 FEATURES = 4
 
 
-def random_tree(rng, splits, deep=False):
-    """Return a tree of random splits; a deep one splits one leaf after the other."""
+def random_tree(rng, splits, deep=False, categorical=()):
+    """Return a tree of random splits; a deep one splits one leaf after the other.
+
+    Splits on the features in `categorical` are by category, of 0 to 80.
+    """
     n_nodes = 2 * splits + 1
     left = np.full(n_nodes, -1, np.int32)
     parent = np.full(n_nodes, -1, np.int32)
@@ -30,15 +33,21 @@ def random_tree(rng, splits, deep=False):
         parent[[number, number + 1]] = node
         leaves += [number, number + 1]
     is_leaf = left < 0
+    feature = np.where(is_leaf, 0, rng.integers(0, FEATURES, n_nodes))
+    by_category = ~is_leaf & np.isin(feature, list(categorical))
+    rights = rng.random((n_nodes, 80)) < rng.choice([0.0, 0.1, 0.6], (n_nodes, 1))
+    rights[~by_category] = False
+    threshold = np.where(is_leaf, np.nan, rng.normal(size=n_nodes).round(1))
     return Tree(
         left=left,
         right=np.where(is_leaf, -1, left + 1).astype(np.int32),
         parent=parent,
-        feature=np.where(is_leaf, 0, rng.integers(0, FEATURES, n_nodes)).astype(
-            np.int32
-        ),
-        threshold=np.where(is_leaf, np.nan, rng.normal(size=n_nodes).round(1)),
+        feature=feature.astype(np.int32),
+        threshold=np.where(by_category, np.nan, threshold),
         default_left=np.where(is_leaf, 0, rng.integers(0, 2, n_nodes)).astype(np.uint8),
+        split_type=by_category.astype(np.uint8),
+        category_counts=np.count_nonzero(rights, axis=1).astype(np.int64),
+        categories=np.nonzero(rights)[1].astype(np.int32),
         value=np.where(is_leaf, rng.normal(size=n_nodes), 0).astype(np.float32),
         gain=np.zeros(n_nodes, np.float32),
         cover=np.ones(n_nodes, np.float32),
@@ -71,24 +80,24 @@ def in_type(tree, dtype):
 
 def margins_of(trees, outputs, rows, margins, members=1):
     """Return margins with the trees added."""
-    layout = Layout.of(trees, outputs, rows.dtype)
+    layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
     margins = margins.copy()
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        add_trees, rows, layout.roots, layout.nodes, layout.thresholds, layout.values,
-        places, margins, members=members,
+        add_trees, rows, layout.roots, layout.nodes, layout.thresholds, layout.spans,
+        layout.rights, layout.values, places, margins, members=members,
     )  # fmt: skip
     return margins
 
 
 def leaves_of(trees, rows, members=1):
     """Return the number of the leaf of each row in each tree."""
-    layout = Layout.of(trees, [0] * len(trees), rows.dtype)
+    layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
     leaves = np.full((len(rows), len(trees)), -1, np.float32)
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        find_leaves, rows, layout.roots, layout.nodes, layout.thresholds,
-        layout.numbers, places, leaves, members=members,
+        find_leaves, rows, layout.roots, layout.nodes, layout.thresholds, layout.spans,
+        layout.rights, layout.numbers, places, leaves, members=members,
     )  # fmt: skip
     return leaves
 
@@ -148,3 +157,49 @@ def test_infinite_values_follow_the_thresholds():
     rows = np.zeros((2, FEATURES), np.float32)
     rows[:, 2] = -np.inf, np.inf
     assert leaves_of([tree], rows)[:, 0].tolist() == [1, 2]
+
+
+#: Values that are categories, or not quite.
+CODES = [0, 1, 2.5, 63, 63.9, 64, 79, 80, 81, 1e6, 1e20, -1, -0.5, -0.0, np.nan]
+
+
+@pytest.mark.parametrize("categorical", [[0], [1, 3], range(FEATURES)], ids=str)
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_trees_with_splits_by_category(dtype, members, categorical):
+    rng = np.random.default_rng(len(categorical))
+    trees = [
+        random_tree(rng, 9),
+        random_tree(rng, 9, categorical=categorical),
+        random_tree(rng, 20, deep=True, categorical=categorical),
+        random_tree(rng, 40, categorical=categorical),
+    ]
+    rows = random_rows(rng, 300 if COMPILED else 70, dtype)
+    for f in categorical:
+        rows[:, f] = rng.choice(np.array(CODES, dtype), len(rows))
+        rows[::3, f] = rng.integers(0, 80, len(rows[::3]))
+    typed = [in_type(tree, dtype) for tree in trees]
+    exact = [[naive.leaf_of(tree, row) for tree in typed] for row in rows]
+    np.testing.assert_array_equal(leaves_of(trees, rows, members), exact)
+    margins = np.zeros((len(rows), 1), dtype)
+    summed = margins.copy()
+    for tree in typed:
+        summed[:, 0] += naive.predict_tree(tree, rows)
+    found = margins_of(trees, [0] * 4, rows, margins, members)
+    np.testing.assert_array_equal(found, summed)
+
+
+def test_of_wide_rows_only_the_features_in_use_are_named():
+    rng = np.random.default_rng(0)
+    tree = random_tree(rng, 9, categorical=[1])
+    wide = replace(tree, feature=tree.feature * 40)
+    assert Layout.of([tree], [0], np.float32, 63).features is None
+    assert Layout.of([wide], [0], np.float32, 4 * 63).features is not None
+    layout = Layout.of([wide], [0], np.float32, 161)
+    inner = tree.left >= 0
+    assert layout.features.tolist() == sorted(set(wide.feature[inner].tolist()))
+    whole = Layout.of([wide], [0], np.float32, 5)
+    assert whole.features is None
+    feature = (layout.nodes & np.uint64((1 << 31) - 1)).astype(int)
+    np.testing.assert_array_equal(layout.features[feature[inner]], wide.feature[inner])
+    np.testing.assert_array_equal(layout.nodes >> 31, whole.nodes >> 31)

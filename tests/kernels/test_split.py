@@ -105,7 +105,6 @@ class Data:
         assert split["gain"] == pytest.approx(float(gain), rel=1e-9, abs=1e-9)
         return split[FIELDS].item()
 
-
     def rights_of(self, node):
         """Return which categories go right in the split that was found last."""
         words = self.sets[node, 0].tolist()
