@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from hornbeam.backends.open import open_backend
 from hornbeam.boosting.prediction import Rows, add_layout
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team
 from hornbeam.params import Parameters
@@ -91,12 +90,6 @@ class TrainingSession(Session):
         n_trees: int,
     ) -> None:
         binned = data.binned(parameters.max_bin, parameters.nthread)
-        if binned.is_categorical.any():
-            column = data.table.label(int(binned.is_categorical.argmax()))
-            raise DataError(
-                f"{column} is categorical, and Hornbeam does not train on categories "
-                "yet; encode them as numbers"
-            )
         self.cuts = binned.cuts
         self.n_trees = n_trees
         self._base_margin = data.base_margin

@@ -162,6 +162,7 @@ TWO = {
     "partition_rows": "codes",
     "route_rows": "codes",
     "add_trees": "floats",
+    "_descend_mixed": "floats",
     "_descend_whole": "floats",
     "find_leaves": "floats",
     "find_extent": "floats",
