@@ -78,6 +78,10 @@ FIELDS = {
 }
 
 
+#: What to do about groups that are no numbers.
+WHOLE = {"qid": "; number the groups, such as 0, 1, 2, ..."}
+
+
 def as_base_margin(data: Any, n_rows: int) -> Floats:
     """Return a copy of the margins, float64 of shape (n_rows,) or (n_rows, outputs)."""
     return read_field(FIELDS["base_margin"], data, n_rows)
@@ -164,7 +168,7 @@ def _check_domain(field: Field, values: Floats, each: str) -> None:
 
 def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
     """Return whole numbers, 1-d, in an integer type that holds all of them."""
-    array, nulls = _values_or_error(data, what, "")
+    array, nulls = _values_or_error(data, what, WHOLE.get(what, ""))
     if array.ndim == 2 and array.shape[1] == 1:
         array, nulls = array[:, 0], None if nulls is None else nulls[:, 0]
     if array.ndim != 1:

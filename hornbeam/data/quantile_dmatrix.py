@@ -12,6 +12,7 @@ import numpy as np
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
+from hornbeam.data.schema import check_types
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 from hornbeam.params import Parameters
@@ -137,6 +138,7 @@ enable_categorical, data_split_mode, sketch
 
     @feature_types.setter
     def feature_types(self, types: Sequence[str] | None) -> None:
+        types = check_types(types, self.n_features)
         if categorical(types) != categorical(self.table.types):
             raise DataError(
                 "which columns of a QuantileDMatrix are categorical is settled by its "

@@ -88,7 +88,14 @@ def check_types(types: Sequence[str] | None, n_features: int) -> list[str] | Non
     return types
 
 
-def _as_list(values: Sequence[str], n_features: int, what: str) -> list[str]:
+def _as_list(
+    values: Sequence[str] | Categories, n_features: int, what: str
+) -> list[str]:
+    if isinstance(values, Categories):
+        raise DataError(
+            f"{what} cannot be set to categories afterwards; make the matrix with "
+            f"{what}="
+        )
     as_list = [values] if isinstance(values, str) else list(values)
     if len(as_list) != n_features:
         raise DataError(

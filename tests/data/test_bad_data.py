@@ -248,6 +248,10 @@ ARGUMENTS = {
         ["qid is not sorted", "falls from 1 to 0 in row 2", "sort the rows"],
     ),
     "qid too short": ({"qid": [1, 1]}, ["qid has 2 values for 4 rows"]),
+    "qid of text": (
+        {"qid": pd.Series(["a", "a", "b", "b"])},
+        ["qid must be numbers", "number the groups"],
+    ),
     "qid with nulls": (
         {"qid": pl.Series([1, 1, None, 2])},
         ["qid is missing at position 2"],

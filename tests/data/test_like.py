@@ -138,6 +138,8 @@ def test_categories_as_feature_types_recode_new_data(kind):
         kind(new[["a"]], feature_types=types)
     with pytest.raises(DataError, match="'yew'"):
         kind(new.assign(tree="yew"), feature_types=types).rows(0, 4)
+    with pytest.raises(DataError, match="make the matrix with feature_types="):
+        ours.feature_types = types
     nothing = kind(new[["a"]]).get_categories()
     assert kind(new[["a"]], feature_types=nothing).feature_types == ["float"]
 

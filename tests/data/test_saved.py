@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -198,3 +199,22 @@ def test_a_sparse_file_needs_scipy(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.sparse", None)
     with pytest.raises(MissingExtraError, match="scipy"):
         DMatrix(tmp_path / "data.buffer")
+
+
+def test_nothing_of_many_bytes_is_copied_to_hold_align_or_save_it(tmp_path):
+    rows = np.ones((1_000_000, 12), np.float32)  # 48 MB
+    expected = DMatrix(np.zeros((1, 12)), feature_names=list("abcdefghijkl")).schema
+    path = tmp_path / "data.buffer"
+    tracemalloc.start()
+    try:
+        matrix = DMatrix(rows, feature_names=list("lkjihgfedcba"))
+        assert matrix.like(expected) is not matrix
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        matrix.save_binary(path)
+        assert tracemalloc.get_traced_memory()[1] < rows.nbytes / 4
+        tracemalloc.reset_peak()
+        loaded = DMatrix(path)
+        assert tracemalloc.get_traced_memory()[1] < 1.1 * rows.nbytes
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(loaded.rows(999_990, 1_000_000), rows[-10:])
