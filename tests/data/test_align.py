@@ -14,6 +14,7 @@ from hornbeam.data.adapters import as_table
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.schema import Schema
+from hornbeam.data.sources import open_source
 from hornbeam.errors import DataError, ParameterError
 
 NAN = float("nan")
@@ -210,3 +211,37 @@ def test_any_order_of_columns_and_codes(order, values, levels):
     rows = rows_of(pd.DataFrame({name: columns[name] for name in order}), expected)
     codes = [NAN if value is None else FRUIT.index(value) for value in values]
     np.testing.assert_array_equal(rows, np.column_stack([columns["a"], codes, codes]))
+
+
+def test_batches_are_recoded_as_they_come():
+    def part(values, **more):
+        n = len(values)
+        return frame_of(b=[True] * n, k=values, a=[0.5] * n, **more)
+
+    stream = open_source([part(["pear", "nut"]), part(["fig", None, "nut"])])
+    with pytest.raises(
+        DataError, match=r"row 1 of column 'k' holds the category 'nut'"
+    ):
+        align(stream, EXPECTED).rows(0, 5)
+    table = align(stream, EXPECTED, "missing")
+    assert table.is_stream and table.names == ["a", "k", "b"]
+    expected = np.array([[0.5, k, 1] for k in (2, NAN, 1, NAN, NAN)])
+    np.testing.assert_array_equal(table.rows(0, 5), expected)
+    np.testing.assert_array_equal(table.rows(3, 5), expected[3:])
+    np.testing.assert_array_equal(table.column(1), expected[:, 1])
+    for chosen in ([0, 1, 2], [1, 2], [2, 1]):
+        batches = list(table.batches(chosen))
+        assert [batch.n_rows for batch in batches] == [2, 3]
+        for batch in batches:
+            assert batch.categories == table.categories.select(chosen)
+        rows = np.concatenate([batch.rows(0, batch.n_rows) for batch in batches])
+        np.testing.assert_array_equal(rows, expected[:, chosen])
+        some = table.select(chosen)
+        assert some.is_stream
+        np.testing.assert_array_equal(some.rows(0, 5), expected[:, chosen])
+    with pytest.raises(
+        DataError, match=r"row 4 of column 'k' holds the category 'nut'"
+    ):
+        stream = open_source([part(["pear", "fig"]), part(["fig", None, "nut"])])
+        for batch in align(stream, EXPECTED).batches():
+            batch.columns(0, 3)
