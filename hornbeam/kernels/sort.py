@@ -1,8 +1,10 @@
-"""A radix sort of floats, with or without a weight that travels along.
+"""Sorting floats, with or without a weight that travels along.
 
-For a million float32 it takes a third of the time of a comparison sort, and it
-releases the GIL. Floats are sorted as integers: a positive one's bits with the sign
-bit set, a negative one's inverted, and every NaN as the largest of all.
+Floats alone are NumPy's task: its sort of them uses the processor's vectors, and takes
+a quarter of the time of the radix sort here, or less. A weight travels along faster
+with the radix sort, which is stable, too. It sorts floats as integers: a positive
+one's bits with the sign bit set, a negative one's inverted, and every NaN as the
+largest of all. Both release the GIL.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ def _sort_by_digit(
     shift,  # of the digit
     counts,  # (2048,) int64: how often each digit comes; used up
     sorted_keys,  # (rows,), out
-    weights,  # (rows,) int64, or empty
-    sorted_weights,  # (rows,) int64, or empty, out
+    weights,  # (rows,) int64
+    sorted_weights,  # (rows,) int64, out
 ):
     """Write keys, and weights with them, in the order of one digit, stably."""
     place = np.int64(0)
@@ -60,19 +62,12 @@ def _sort_by_digit(
         place += count
     mask = np.uint64(_DIGITS - 1)
     distance = np.uint64(shift)
-    if weights.size == 0:
-        for i in range(keys.size):
-            key = keys[i]
-            digit = (np.uint64(key) >> distance) & mask
-            sorted_keys[np.uint64(counts[digit])] = key
-            counts[digit] += 1
-    else:
-        for i in range(keys.size):
-            key = keys[i]
-            digit = (np.uint64(key) >> distance) & mask
-            sorted_keys[np.uint64(counts[digit])] = key
-            sorted_weights[np.uint64(counts[digit])] = weights[i]
-            counts[digit] += 1
+    for i in range(keys.size):
+        key = keys[i]
+        digit = (np.uint64(key) >> distance) & mask
+        sorted_keys[np.uint64(counts[digit])] = key
+        sorted_weights[np.uint64(counts[digit])] = weights[i]
+        counts[digit] += 1
 
 
 @kernel
@@ -103,21 +98,31 @@ def sort_floats(
     scratch
         Bytes for twice the values; the sorted ones lie there. None: new memory.
     """
+    if scratch is None:
+        scratch = np.empty(2 * values.nbytes, np.uint8)
+    if weights is None:
+        ordered = np.ndarray(values.shape, values.dtype, scratch)
+        np.copyto(ordered, values)
+        ordered.sort()
+        return ordered, None
+    return _sort_with_weights(values, weights, scratch)
+
+
+def _sort_with_weights(
+    values: npt.NDArray[Any],
+    weights: npt.NDArray[np.int64],
+    scratch: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     unsigned = np.dtype(f"u{values.dtype.itemsize}").type
     bits = values.view(unsigned)
     sign = unsigned(1 << (8 * values.dtype.itemsize - 1))
     infinity = np.array(np.inf, values.dtype).view(unsigned)[()]
     passes = -(-8 * values.dtype.itemsize // _DIGIT_BITS)
     counts = np.zeros((passes, _DIGITS), np.int64)
-    if scratch is None:
-        scratch = np.empty(2 * values.nbytes, np.uint8)
     keys = np.ndarray(bits.shape, unsigned, scratch)
     spare = np.ndarray(bits.shape, unsigned, scratch, values.nbytes)
     _to_keys(bits, sign, infinity, keys, counts)
-    none = np.empty(0, np.int64)
-    carried = none if weights is None else weights
-    spare_weights = none if weights is None else np.empty_like(weights)
-    owned = False
+    carried, spare_weights, owned = weights, np.empty_like(weights), False
     for digit in range(passes):
         if counts[digit].max() == values.size:  # all keys share this digit
             continue
@@ -125,9 +130,8 @@ def sort_floats(
             keys, digit * _DIGIT_BITS, counts[digit], spare, carried, spare_weights
         )
         keys, spare = spare, keys
-        if weights is not None:
-            # The caller's weights are read once and never written to.
-            after = np.empty_like(weights) if not owned else carried
-            carried, spare_weights, owned = spare_weights, after, True
+        # The caller's weights are read once and never written to.
+        after = carried if owned else np.empty_like(weights)
+        carried, spare_weights, owned = spare_weights, after, True
     _from_keys(keys, sign, spare)
-    return spare.view(values.dtype), None if weights is None else carried
+    return spare.view(values.dtype), carried
