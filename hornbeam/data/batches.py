@@ -11,10 +11,19 @@ from typing import Any
 from hornbeam.data.schema import listed
 from hornbeam.errors import DataError
 
-__all__ = ["BATCH_ROWS", "Batch", "ChosenColumns", "Place", "Source", "or_empty"]
+__all__ = [
+    "Batch",
+    "ChosenColumns",
+    "Place",
+    "Source",
+    "batch_rows",
+    "or_empty",
+]
 
-#: Rows of a batch where the source leaves the choice to the reader.
+#: Rows of a batch where the source leaves the choice to the reader, and bytes at most,
+#: for a batch of very many columns.
 BATCH_ROWS = 1 << 16
+BATCH_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,11 @@ class Source(ABC):
 
         Only these columns, in this order, if they are given and the source projects.
         """
+
+
+def batch_rows(n_columns: int) -> int:
+    """Return how many rows of so many columns make a batch."""
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * max(n_columns, 1))))
 
 
 def or_empty(

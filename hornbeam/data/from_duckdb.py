@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch, Source, or_empty
+from hornbeam.data.batches import Batch, Source, batch_rows, or_empty
 from hornbeam.errors import DataError, require
 
 __all__ = ["QuerySource"]
@@ -60,12 +60,13 @@ class QuerySource(Source):
         self, columns: Sequence[str] | None = None
     ) -> Generator[Batch, None, None]:
         sql = self._sql
+        rows = batch_rows(len(self._columns if columns is None else columns))
         if columns is not None:
             # The query has lines of its own: it may end in a comment.
             sql = f"SELECT {', '.join(map(_quoted, columns))} FROM (\n{sql}\n)"
         with self._connection.cursor() as cursor:
             with self._failing():
-                reader = cursor.sql(sql).to_arrow_reader(BATCH_ROWS)
+                reader = cursor.sql(sql).to_arrow_reader(rows)
             yield from or_empty(self._fetched(reader), reader.schema.empty_table)
 
     def _fetched(self, reader: Any) -> Iterator[Any]:

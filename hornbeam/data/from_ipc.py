@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch, or_empty
+from hornbeam.data.batches import Batch, batch_rows, or_empty
 from hornbeam.data.files import FileFormat
 from hornbeam.errors import require
 
@@ -54,5 +54,6 @@ def _pieces(reader: Any, columns: Sequence[str] | None) -> Iterator[Any]:
         batches = map(reader.get_batch, range(reader.num_record_batches))
     for batch in batches:
         chosen = batch if columns is None else batch.select(list(columns))
-        for row in range(0, chosen.num_rows, BATCH_ROWS):
-            yield chosen.slice(row, BATCH_ROWS)
+        step = batch_rows(chosen.num_columns)
+        for row in range(0, chosen.num_rows, step):
+            yield chosen.slice(row, step)

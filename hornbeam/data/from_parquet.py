@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch, or_empty
+from hornbeam.data.batches import Batch, batch_rows, or_empty
 from hornbeam.data.files import FileFormat
 from hornbeam.errors import require
 
@@ -13,7 +13,7 @@ __all__ = ["Parquet"]
 
 # Bytes of a column that are read from the file in one step. Without it the whole
 # column of a row group is: hundreds of megabytes.
-BUFFER = 1 << 20
+BUFFER = 1 << 16
 
 
 class Parquet(FileFormat):
@@ -31,7 +31,8 @@ class Parquet(FileFormat):
     ) -> Generator[Batch, None, None]:
         with _open(path) as file:
             names = None if columns is None else list(columns)
-            batches = file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
+            rows = batch_rows(len(file.schema_arrow if names is None else names))
+            batches = file.iter_batches(rows, columns=names, use_threads=False)
             if names is not None:
                 # They come in the order of the file.
                 batches = (batch.select(names) for batch in batches)

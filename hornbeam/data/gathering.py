@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = ["Gathering", "Sample", "in_order", "part_of"]
 FIRST_ROWS = 8
 EVERY = 1 << 13
 KINDS = {"c": "categories", "i": "true or false"}
+NUMBERS = "numbers"
 
 
 class Gathering:
@@ -29,24 +30,52 @@ class Gathering:
         self.n_rows = 0
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
         self.sample = Sample()
+        # Columns without a value so far: what they hold is not known yet.
+        self._blank: set[int] = set()
 
     def add(self, table: Table) -> None:
         """Take the next batch; one whose columns are others is an error."""
         # Without rows a container may not know its types.
         if self.schema is None or (self.n_rows == 0 and table.n_rows):
             self.schema, self.dtype = table.schema, table.dtype
+            self._blank = set(range(table.n_features))
         elif table.n_rows:
-            table = in_order(table, self.schema)
+            table = in_order(table, self.schema, self._blank)
             self.dtype = np.result_type(self.dtype, table.dtype)
-            self.schema = _merged(self.schema, table.schema)
+            self.schema = self._merged(table)
+        self._blank = _blank(table, self._blank)
         self.sample.add(table, self.n_rows)
         self.n_rows += table.n_rows
 
+    def _merged(self, table: Table) -> Schema:
+        first = self.schema
+        assert first is not None
+        names = first.names or [str(feature) for feature in range(first.n_features)]
+        types = None
+        if first.types is not None and table.types is not None:
+            types = [
+                self._type(feature, *pair, feature in table.typeless)
+                for feature, pair in enumerate(
+                    zip(first.types, table.types, strict=True)
+                )
+            ]
+        categories = union([first.categories, table.categories], names)
+        return Schema(first.n_features, first.names, types, categories)
 
-def in_order(table: Table, first: Schema) -> Table:
+    def _type(self, feature: int, first: str, given: str, typeless: bool) -> str:
+        if typeless or first == given:
+            return first
+        # Whole numbers in one batch and floats in another are floats.
+        return given if feature in self._blank else "float"
+
+
+def in_order(
+    table: Table, first: Schema, blank: Collection[int] = frozenset()
+) -> Table:
     """Return the table with its columns in the order of the first batch.
 
     A `DataError` says which columns are missing, new, or of another kind than there.
+    A column without a value may stand for any kind; `blank` are those of before.
     """
     if (table.names is None) != (first.names is None):
         without = "it" if table.names is None else "the first batch"
@@ -61,8 +90,28 @@ def in_order(table: Table, first: Schema) -> Table:
         )
     if table.names is not None and table.names != first.names:
         table = table.select(_places(table.names, first.names or []))
-    _check_kinds(table, first)
+    for feature in range(table.n_features):
+        here, there = _kind(table.types, feature), _kind(first.types, feature)
+        if here == there or feature in table.typeless or feature in blank:
+            continue
+        if here == NUMBERS and np.isnan(table.column(feature)).all():
+            table.typeless |= {feature}
+            continue
+        raise DataError(
+            f"{table.label(feature)} holds {here}, and {there} in the first batch; "
+            "give it one type in all batches"
+        )
     return table
+
+
+def _blank(table: Table, before: set[int]) -> set[int]:
+    """Return those of the columns `before` that have no value here either."""
+    if not before or not table.n_rows:
+        return before
+    features = np.array(sorted(before))
+    some = table.rows(0, min(table.n_rows, FIRST_ROWS), features)
+    left = features[np.isnan(some).all(axis=0)].tolist()
+    return {f for f in left if np.isnan(table.column(f)).all()}
 
 
 def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
@@ -81,29 +130,8 @@ def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
     return [place[name] for name in first]
 
 
-def _check_kinds(table: Table, first: Schema) -> None:
-    for feature in range(table.n_features):
-        here, there = _kind(table.types, feature), _kind(first.types, feature)
-        if here != there:
-            raise DataError(
-                f"{table.label(feature)} holds {here}, and {there} in the first batch; "
-                "give it one type in all batches"
-            )
-
-
 def _kind(types: Sequence[str] | None, feature: int) -> str:
-    return KINDS.get(types[feature], "numbers") if types else "numbers"
-
-
-def _merged(first: Schema, given: Schema) -> Schema:
-    names = first.names or [str(feature) for feature in range(first.n_features)]
-    types = None
-    if first.types is not None and given.types is not None:
-        # A column of whole numbers in one batch and of floats in another is of floats.
-        pairs = zip(first.types, given.types, strict=True)
-        types = [one if one == other else "float" for one, other in pairs]
-    categories = union([first.categories, given.categories], names)
-    return Schema(first.n_features, first.names, types, categories)
+    return KINDS.get(types[feature], NUMBERS) if types else NUMBERS
 
 
 def part_of(schema: Schema, features: Sequence[int] | None) -> Schema:

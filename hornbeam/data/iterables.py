@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
-from hornbeam.data.batches import BATCH_ROWS, Batch, Source, or_empty
+from hornbeam.data.batches import Batch, Source, batch_rows, or_empty
 from hornbeam.errors import DataError
 
 __all__ = ["BatchesSource", "DatasetSource", "LazyFrameSource", "is_batch", "is_table"]
@@ -94,7 +94,8 @@ class LazyFrameSource(Source):
         self, columns: Sequence[str] | None = None
     ) -> Generator[Batch, None, None]:
         frame = self._frame if columns is None else self._frame.select(list(columns))
-        batches = frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
+        rows = batch_rows(len(self.column_names if columns is None else columns))
+        batches = frame.collect_batches(chunk_size=rows, maintain_order=True)
         yield from or_empty(batches, lambda: frame.limit(0).collect())
 
 
@@ -116,10 +117,11 @@ class DatasetSource(Source):
     def batches(
         self, columns: Sequence[str] | None = None
     ) -> Generator[Batch, None, None]:
+        rows = batch_rows(len(self.column_names if columns is None else columns))
         # One thread and little read ahead: a batch in memory, not dozens of them.
         scanner = self._dataset.scanner(
             columns=None if columns is None else list(columns),
-            batch_size=BATCH_ROWS,
+            batch_size=rows,
             batch_readahead=1,
             fragment_readahead=1,
             use_threads=False,

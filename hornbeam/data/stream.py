@@ -212,7 +212,10 @@ class StreamTable(Table):
                         table = table.select(chosen)
                     self._check_same(table, chosen, batch, row)
                 row += table.n_rows
-                yield _Part(table, batch.place, part_of(self.schema, chosen))
+                schema = part_of(self.schema, chosen)
+                if table.types != schema.types:
+                    table.retype(schema.types)
+                yield _Part(table, batch.place, schema)
         if row != self.n_rows:
             raise DataError(
                 f"{self._source.name} had {self.n_rows} rows in the first reading, and "

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from hornbeam import DataError, read
-from hornbeam.data import batches, from_csv, from_duckdb, from_ipc, from_parquet
+from hornbeam.data import batches, from_csv
 from hornbeam.data.sources import open_source
 
 N = 1000
@@ -40,8 +40,7 @@ ROWS = np.column_stack(
 @pytest.fixture(params=[64, batches.BATCH_ROWS], ids=["batches", "one batch"])
 def size(request, monkeypatch):
     """Batches of few rows, or one for all of them."""
-    for module in (from_parquet, from_ipc, from_duckdb):
-        monkeypatch.setattr(module, "BATCH_ROWS", request.param)
+    monkeypatch.setattr(batches, "BATCH_ROWS", request.param)
     monkeypatch.setattr(from_csv, "BLOCK", request.param * 64)
     return request.param
 
@@ -379,7 +378,7 @@ def test_a_query_that_gives_other_rows_each_time(folder, size):
 
 
 def test_a_file_that_changes_between_two_readings(folder, monkeypatch):
-    monkeypatch.setattr(from_parquet, "BATCH_ROWS", 64)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 64)
     write_parquet(folder)
     table = open_source("d.parquet", apart={"label": "y"})
     FRAME[:900].to_parquet("d.parquet")

@@ -137,6 +137,47 @@ def test_whole_numbers_in_one_batch_and_floats_in_another_are_floats():
     np.testing.assert_array_equal(table.column(0), [1, 2, 0.5, np.nan])
 
 
+TEXT = pd.DataFrame({"a": ["y", "x"]})
+NO_VALUES = {
+    "null": pd.DataFrame({"a": [None, None]}, dtype=object),
+    "nan": pd.DataFrame({"a": [np.nan, np.nan]}),
+}
+
+
+@pytest.mark.parametrize("blank", NO_VALUES.values(), ids=NO_VALUES)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_batch_of_missing_values_is_of_any_type(blank, first):
+    table = open_source([blank, TEXT] if first else [TEXT, blank])
+    assert table.types == ["c"]
+    assert table.categories.of(0).tolist() == ["x", "y"]
+    expected = [np.nan, np.nan, 1, 0] if first else [1, 0, np.nan, np.nan]
+    np.testing.assert_array_equal(table.column(0), expected)
+
+
+def test_categories_are_those_of_all_batches():
+    frames = [pd.DataFrame({"k": list(part)}) for part in ("bd", "da", "cb")]
+    table = open_source(frames)
+    assert table.categories.of(0).tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(table.column(0), [1, 3, 3, 0, 2, 1])
+    declared = [
+        pd.DataFrame({"k": pd.Categorical(list(part), list("zdcba"))})
+        for part in ("bd", "da")
+    ]
+    table = open_source(declared)
+    assert table.categories.of(0).tolist() == list("zdcba")
+    np.testing.assert_array_equal(table.rows(0, 4)[:, 0], [3, 1, 1, 4])
+
+
+def test_raw_codes_are_checked_in_every_batch():
+    codes = [np.array([[0.0], [2.0]]), np.array([[1.0], [0.5]])]
+    with pytest.raises(DataError, match=r"batch 1 .* row 1 of column 0 holds 0\.5"):
+        open_source(codes, types=["c"])
+    table = open_source(codes)
+    table.retype(["c"])
+    with pytest.raises(DataError, match=r"batch 1 .* row 1 of column 0 holds 0\.5"):
+        table.column(0)
+
+
 def test_named_columns_may_be_in_another_order():
     table = open_source([FRAME[list("abc")], FRAME[list("cab")]])
     np.testing.assert_array_equal(table.rows(N, 2 * N), X)

@@ -1,0 +1,221 @@
+"""Training on batches gives the model of the same rows in one piece."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import xgboost
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hornbeam
+from hornbeam import DMatrix, QuantileDMatrix
+
+N = 240
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(N, 4)).astype(np.float32)
+X[:, 1] = np.rint(X[:, 1] * 3)
+X[::6, 2] = np.nan
+Y = (X[:, 0] + X[:, 1] + RNG.normal(size=N) > 0).astype(np.float64)
+W = np.ceil(RNG.random(N) * 3)
+FRAME = pd.DataFrame(X, columns=list("abcd")).assign(y=Y, w=W)
+PARAMS = {"objective": "binary:logistic", "max_depth": 3, "max_bin": 16}
+
+
+def digest(matrix):
+    return hornbeam.train(PARAMS, matrix, 3).digest()
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return digest(DMatrix(FRAME[list("abcd")], Y, weight=W))
+
+
+def pieces(frame, edges):
+    return [frame[i:j] for i, j in zip([0, *edges], [*edges, N], strict=True)]
+
+
+KINDS = {
+    "pandas": FRAME,
+    "polars": pl.from_pandas(FRAME, nan_to_null=False),
+    "arrow": pa.Table.from_pandas(FRAME, preserve_index=False),
+}
+
+
+@settings(max_examples=15)
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    edges=st.lists(st.integers(0, N), max_size=6).map(sorted),
+    matrix=st.sampled_from([DMatrix, QuantileDMatrix]),
+    nthread=st.sampled_from([1, 2]),
+)
+def test_any_batches_give_the_model_of_one_piece(
+    expected, kind, edges, matrix, nthread
+):
+    batches = pieces(KINDS[kind], edges)
+    if kind == "arrow":
+        batches = [part.combine_chunks() for part in batches]
+    more = {"max_bin": 16} if matrix is QuantileDMatrix else {}
+    data = matrix(batches, label="y", weight="w", nthread=nthread, **more)
+    assert digest(data) == expected
+
+
+def test_a_file_gives_the_model_of_one_piece(expected, tmp_path, monkeypatch):
+    monkeypatch.setattr("hornbeam.data.batches.BATCH_ROWS", 50)
+    FRAME.to_parquet(tmp_path / "d.parquet")
+    data = DMatrix(tmp_path / "d.parquet", label="y", weight="w")
+    assert data.table.is_stream
+    assert digest(data) == expected
+    np.testing.assert_array_equal(data.get_label(), Y)
+
+
+def make_iterator(library):
+    """Return an iterator, written once for both libraries."""
+
+    class Batches(library.DataIter):
+        def __init__(self):
+            self.at = 0
+            super().__init__()
+
+        def next(self, input_data):
+            if self.at == 3:
+                return 0
+            rows = slice(self.at * 80, self.at * 80 + 80)
+            input_data(data=X[rows], label=Y[rows], weight=W[rows])
+            self.at += 1
+            return 1
+
+        def reset(self):
+            self.at = 0
+
+    return Batches()
+
+
+def test_a_data_iter_runs_with_both_libraries(expected):
+    theirs = xgboost.QuantileDMatrix(make_iterator(xgboost), max_bin=16)
+    ours = QuantileDMatrix(make_iterator(hornbeam), max_bin=16)
+    assert (ours.num_row(), ours.num_col()) == (theirs.num_row(), theirs.num_col())
+    np.testing.assert_array_equal(ours.get_label(), theirs.get_label())
+    np.testing.assert_array_equal(ours.get_weight(), theirs.get_weight())
+    model = hornbeam.train(PARAMS, ours, 3)
+    one_piece = DMatrix(X, Y, weight=W)
+    assert model.digest() == digest(one_piece)
+    # XGBoost's own class is taken, too.
+    again = DMatrix(make_iterator(xgboost))
+    assert digest(again) == model.digest()
+
+
+def test_streams_are_predicted_and_watched(expected):
+    data = DMatrix(pieces(FRAME, [100, 130]), label="y", weight="w")
+    whole = DMatrix(FRAME[list("abcd")], Y, weight=W)
+    heard: list[dict] = [{}, {}]
+    for matrix, results in zip((data, whole), heard, strict=True):
+        booster = hornbeam.train(
+            PARAMS,
+            whole,
+            3,
+            evals=[(matrix, "watched")],
+            evals_result=results,
+            verbose_eval=False,
+        )
+    assert heard[0] == heard[1]
+    np.testing.assert_array_equal(booster.predict(data), booster.predict(whole))
+    part = data.slice([5, 120, 7])
+    np.testing.assert_array_equal(part.get_label(), Y[[5, 120, 7]])
+    np.testing.assert_array_equal(part.rows(0, 3), X[[5, 120, 7]])
+
+
+def test_validation_by_the_cuts_of_a_stream():
+    train = QuantileDMatrix(pieces(FRAME, [90]), label="y", weight="w", max_bin=16)
+    valid = QuantileDMatrix(pieces(FRAME, [33]), label="y", weight="w", ref=train)
+    np.testing.assert_array_equal(
+        train.binned(16).cuts.values, valid.binned(16).cuts.values
+    )
+
+
+def test_an_iterator_that_raises_leaves_nothing_half_made():
+    count = [0]
+
+    def batches():
+        count[0] += 1
+        yield X[:100], Y[:100]
+        if count[0] == 2:
+            raise OSError("the disk went away")
+        yield X[100:], Y[100:]
+
+    data = DMatrix(batches)
+    with pytest.raises(OSError, match="the disk went away"):
+        digest(data)
+    # The next reading goes through, as if nothing had been.
+    assert digest(data) == digest(DMatrix(X, Y))
+
+
+PEAK = """
+import sys
+import hornbeam
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(x.split()[1]) for x in status if x.startswith("VmHWM")) << 10
+
+path = sys.argv[1]
+# Compiles, and loads what is needed.
+small = hornbeam.DMatrix(path + "/small.parquet", label="y")
+model = hornbeam.train({"max_depth": 2}, small, 1)
+model.predict(small)
+with open("/proc/self/clear_refs", "w") as forget:
+    forget.write("5")
+before = peak()
+if sys.argv[2] == "predict":
+    data = hornbeam.DMatrix(path + "/large.parquet", label="y")
+    model.predict(data)
+else:
+    data = hornbeam.QuantileDMatrix(path + "/large.parquet", label="y")
+print(peak() - before)
+"""
+
+
+def peak_of(what, folder, n_rows, n_columns, dtype):
+    """Return how much memory a streamed Parquet file of normal numbers takes."""
+    rng = np.random.default_rng(0)
+    for name, rows in (("small", 70_000), ("large", n_rows)):
+        columns = {
+            f"x{i}": rng.normal(size=rows).astype(dtype) for i in range(n_columns)
+        }
+        columns["y"] = rng.normal(size=rows)
+        pyarrow.parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(folder), what],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return int(done.stdout)
+
+
+needs_peak = pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK), reason="the peak cannot be reset"
+)
+
+
+@needs_peak
+def test_a_file_is_predicted_without_being_held(tmp_path):
+    peak = peak_of("predict", tmp_path, 800_000, 20, np.float64)
+    held = 800_000 * 20 * 8
+    # Labels and predictions are 10 MB, a few batches in all their forms 60 MB.
+    assert peak < held, (peak, held)
+
+
+@pytest.mark.slow
+@needs_peak
+def test_three_million_rows_take_their_codes_and_300_megabytes(tmp_path):
+    peak = peak_of("codes", tmp_path, 3_000_000, 28, np.float32)
+    assert peak < 3_000_000 * 28 + 300_000_000, peak
