@@ -36,9 +36,9 @@ _PARTED = _RANGES >> 3
 #: A sketch holds at least this many values a bin: for cuts, and to guide a look.
 _POINTS_OF_A_BIN = 16
 _GUIDES_OF_A_BIN = 32
-#: Ranges on either side of a cut of the sketch whose values are kept. Every other one
-#: is of a single value. With half as many about every tenth cut lies outside.
-_BESIDE = 4
+#: Ranges on either side of a cut of the sketch whose values are kept. With one, about
+#: every tenth cut lies outside.
+_BESIDE = 2
 #: Bytes of a kept value with its weight, and as a range of its own.
 _HELD_BYTES = 16
 _KEPT_BYTES = 32
@@ -189,6 +189,8 @@ class _Ranges:
 
     def joined(self, other: _Ranges) -> _Ranges:
         """Return these and others, which do not overlap, in ascending order."""
+        if not self.low.size or not other.low.size:
+            return other if other.low.size else self
         low = np.concatenate([self.low, other.low])
         both = _Ranges(
             low,
@@ -257,8 +259,9 @@ class _Look:
 
         It keeps the values in the ranges around those `near` cuts.
         """
-        # A value that may be many rows gets a range of its own.
-        alone = _after(sketch.values)
+        # A value of more than a step gets a range of its own.
+        step = int(sketch.weights.sum()) // sketch.points
+        alone = _after(sketch.values[sketch.weights > step + step // 2])
         edges = np.unique(np.concatenate([sketch.values, alone]))
         begin, end = np.append(-np.inf, edges), np.append(edges, np.inf)
         one = _after(begin) == end
@@ -304,18 +307,23 @@ class _Look:
             self._keep = np.zeros_like(self._keep)
             self._kept, self.kept_rows = [], 0
         elif kept.size:
-            parts = [
-                slice(*part)
-                for part in np.column_stack([first[kept], last[kept]]).tolist()
-            ]
-            self._kept.append(
-                (
-                    np.concatenate([values[part] for part in parts]),
-                    None
-                    if weights is None
-                    else np.concatenate([weights[part] for part in parts]),
+            # Ranges side by side are one piece.
+            apart = first[kept[1:]] != last[kept[:-1]]
+            pieces = [
+                slice(*piece)
+                for piece in zip(
+                    first[kept[np.append(True, apart)]].tolist(),
+                    last[kept[np.append(apart, True)]].tolist(),
+                    strict=True,
                 )
+            ]
+            held = np.concatenate([values[piece] for piece in pieces])
+            carried = (
+                None
+                if weights is None
+                else np.concatenate([weights[piece] for piece in pieces])
             )
+            self._kept.append((held, carried))
 
     def _bounds_in(self, dtype: np.dtype[Any]) -> Floats:
         """Return the bounds in the type of some values: the least not below them."""
