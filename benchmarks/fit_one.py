@@ -1,7 +1,7 @@
 """Train one library once, in a process of its own, and print what it took as JSON.
 
-`benchmarks.fit` starts it. Arguments: library, folder of arrays, classes, rounds,
-threads.
+`benchmarks.fit` and `benchmarks.sparse` start it. Arguments: library, folder of
+arrays, classes, rounds, threads.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.sparse import load_npz
 
 from benchmarks.libraries import LIBRARIES, Task
 from benchmarks.machine import clock, memory
@@ -29,18 +31,25 @@ def held_out_loss(predictions: np.ndarray, labels: np.ndarray) -> float:
     return float(-np.log(np.maximum(chosen, 1e-16)).mean())
 
 
+def load(folder: Path, part: str) -> tuple[Any, np.ndarray]:
+    """Return the features, an array or a sparse matrix, and the labels."""
+    sparse = folder / f"x_{part}.npz"
+    x = load_npz(sparse) if sparse.exists() else np.load(folder / f"x_{part}.npy")
+    return x, np.load(folder / f"y_{part}.npy")
+
+
 def main() -> None:
     """Warm, fit under the clock, judge, print."""
     name, folder, *numbers = sys.argv[1:]
     n_classes, rounds, threads = map(int, numbers)
     fit = LIBRARIES[name]
-    x_train, y_train = (np.load(Path(folder) / f"{part}_train.npy") for part in "xy")
+    x_train, y_train = load(Path(folder), "train")
     fit(x_train[:WARM_ROWS], y_train[:WARM_ROWS], Task(n_classes, WARM_ROUNDS, threads))
 
     with memory() as megabytes, clock() as seconds:
         predict = fit(x_train, y_train, Task(n_classes, rounds, threads))
 
-    x_test, y_test = (np.load(Path(folder) / f"{part}_test.npy") for part in "xy")
+    x_test, y_test = load(Path(folder), "test")
     loss = held_out_loss(predict(x_test), y_test)
     result = {
         "cpu_seconds": seconds.cpu,

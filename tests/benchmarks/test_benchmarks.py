@@ -18,6 +18,7 @@ SCRIPTS = {
     "split": FEW,
     "predict": [*FEW, "--trees", "3"],
     "start": ["--repeats", "1", "--rounds", "2"],
+    "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
 }
 
