@@ -285,16 +285,22 @@ class DMatrix(Beside):
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (pointers, values): for each column a lower bound and its cuts.
 
-        They are those of the binning made first.
+        For a categorical column they are the codes of its categories. All are those
+        of the binning made first.
         """
         if not self._binned:
             raise DataError(
                 "this DMatrix has no cuts before it is trained on; "
                 "train with it, or make a QuantileDMatrix"
             )
-        cuts = next(iter(self._binned.values()))[1].cuts
+        binned = next(iter(self._binned.values()))[1]
+        cuts = binned.cuts
         values = np.insert(cuts.values, cuts.pointers[:-1], cuts.minimums)
-        pointers = cuts.pointers + np.arange(len(cuts.pointers))
+        counts = cuts.bins + 1
+        # The last cut of categories is where the codes end: no code itself.
+        ends = np.cumsum(counts)[binned.is_categorical] - 1
+        values = np.delete(values, ends)
+        pointers = np.concatenate([[0], np.cumsum(counts - binned.is_categorical)])
         return pointers.astype(np.uint64), values.astype(self.dtype)
 
     def slice(self, rindex: Any, allow_groups: bool = False) -> DMatrix:

@@ -58,6 +58,22 @@ def test_cuts_are_xgboosts_where_values_are_few(max_bin, weighted):
         assert own[-1] > np.nanmax(data[:, feature])
 
 
+def test_cuts_of_categories_are_their_codes():
+    frame = pd.DataFrame(
+        {
+            "tree": pd.Categorical(["elm", "oak", "elm", None, "yew"]),
+            "size": [1.0, 2.0, 3.0, 4.0, 5.0],
+            "kind": pd.Categorical(["a", "a", "b", "b", "c"]),
+        }
+    )
+    ours, theirs = (
+        kind(frame, enable_categorical=True, max_bin=8).get_quantile_cut()
+        for kind in (QuantileDMatrix, xgboost.QuantileDMatrix)
+    )
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
 def test_a_dmatrix_has_the_cuts_of_its_first_binning():
     data = few_values()
     matrix = DMatrix(data, nthread=1)
