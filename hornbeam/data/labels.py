@@ -105,7 +105,7 @@ def read_field(
         How many groups may have a number each instead, None if they may not.
     """
     values = read_numbers(data, field)
-    if values.ndim == 2 and values.shape[1] == 1 and field.name != "base_margin":
+    if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim > (2 if field.wide else 1):
         more = f", or one for each {field.each} and {field.wide}" if field.wide else ""
@@ -127,12 +127,12 @@ def _raise_length(field: Field, values: Floats, count: int, groups: int | None) 
             f"{field.name} has {given} for {count} columns; pass one for each column"
         )
     if groups is None:
-        hint = ""
+        more = f", or a row of one for each {field.wide}" if field.wide else ""
         if field.name == "weight":
-            hint = " (one for each group of rows needs group or qid first)"
+            more = " (one for each group of rows needs group or qid first)"
         raise DataError(
             f"{field.name} has {given} for {count} rows of features; "
-            f"pass one for each row{hint}"
+            f"pass one for each row{more}"
         )
     raise DataError(
         f"{field.name} has {given} for {count} rows of features in {groups} groups; "

@@ -23,7 +23,7 @@ GRID = np.arange(16.0).reshape(8, 2)
 FIELDS = {
     "label": [GRID[:, 0], GRID, GRID[:, :1]],
     "weight": [GRID[:, 1]],
-    "base_margin": [GRID[:, 0], GRID],
+    "base_margin": [GRID[:, 0], GRID, GRID[:, :1]],
     "label_lower_bound": [GRID[:, 0]],
     "label_upper_bound": [np.where(GRID[:, 0] > 8, INF, GRID[:, 0])],
     "feature_weights": [np.array([1.0, 0.0, 2.5])],
