@@ -89,8 +89,10 @@ def frames(table):
 
 def digest(data, types=None, matrix=DMatrix, names=None):
     own = {"max_bin": 16} if matrix is QuantileDMatrix else {}
-    rows = matrix(data, LABELS, feature_types=types, feature_names=names, **own)
-    params = {"max_depth": 3, "max_bin": 16, "min_child_weight": 0}
+    rows = matrix(
+        data, LABELS, feature_types=types, feature_names=names, nthread=1, **own
+    )
+    params = {"max_depth": 3, "max_bin": 16, "min_child_weight": 0, "nthread": 1}
     return hornbeam.train(params, rows, 3, verbose_eval=False).digest()
 
 
