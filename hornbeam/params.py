@@ -212,6 +212,11 @@ class Parameters:
     process_type: str = parameter(
         "default", choices=("default",), later=("update",), help="grow new trees"
     )
+    unseen: str = parameter(
+        "error",
+        choices=("error", "missing"),
+        help="what a category is that training did not see",
+    )
     max_cached_hist_node: int | None = parameter(
         None, low=1, help="most nodes whose histograms are kept"
     )

@@ -38,6 +38,7 @@ IterationRange: TypeAlias = tuple[int, int]
 # The estimators' own parameters; all others are the learner's.
 _OWN = {"n_estimators", "missing", "importance_type", "early_stopping_rounds"}
 _OWN |= {"callbacks", "objective", "eval_metric", "random_state"}
+_OWN |= {"enable_categorical", "feature_types", "feature_weights"}
 
 # Objectives whose predictions are no probabilities, and those that have them instead.
 _PROBABILITIES = {
@@ -87,6 +88,12 @@ class _Estimator(BaseEstimator):
         importance_type: str | None = None,
         device: str | None = None,
         validate_parameters: bool | None = None,
+        enable_categorical: bool = True,
+        feature_types: Sequence[str] | None = None,
+        feature_weights: Any = None,
+        max_cat_to_onehot: int | None = None,
+        max_cat_threshold: int | None = None,
+        unseen: str | None = None,
         multi_strategy: str | None = None,
         eval_metric: str | Sequence[str] | MetricFunction | None = None,
         early_stopping_rounds: int | None = None,
@@ -121,6 +128,12 @@ class _Estimator(BaseEstimator):
         self.importance_type = importance_type
         self.device = device
         self.validate_parameters = validate_parameters
+        self.enable_categorical = enable_categorical
+        self.feature_types = feature_types
+        self.feature_weights = feature_weights
+        self.max_cat_to_onehot = max_cat_to_onehot
+        self.max_cat_threshold = max_cat_threshold
+        self.unseen = unseen
         self.multi_strategy = multi_strategy
         self.eval_metric = eval_metric
         self.early_stopping_rounds = early_stopping_rounds
@@ -242,6 +255,9 @@ class _Estimator(BaseEstimator):
             base_margin=base_margin,
             missing=self.missing,
             nthread=self.n_jobs,
+            feature_types=self.feature_types,
+            feature_weights=self.feature_weights,
+            enable_categorical=self.enable_categorical,
         )
 
     def _evals(
@@ -317,7 +333,11 @@ class _Estimator(BaseEstimator):
         """Return the leaf of each row in each tree."""
         booster = self.get_booster()
         matrix = DMatrix(
-            self._checked(X, reset=False), missing=self.missing, nthread=self.n_jobs
+            self._checked(X, reset=False),
+            missing=self.missing,
+            nthread=self.n_jobs,
+            feature_types=self.feature_types,
+            enable_categorical=self.enable_categorical,
         )
         return booster.predict(
             matrix,

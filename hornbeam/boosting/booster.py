@@ -26,9 +26,10 @@ from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
 from hornbeam.data.adapters import as_table
+from hornbeam.data.align import align
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.labels import as_base_margin
-from hornbeam.data.schema import Schema, check_schema
+from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -111,6 +112,7 @@ class Booster(ModelHolder):
             self.model.num_class = self.params.num_class
             self.model.num_parallel_tree = self.params.num_parallel_tree
             self._take_given_base_score()
+        self.model.unseen_missing = self.params.unseen == "missing"
         self.model.objective = self.objective.name
         self.model.objective_config = self.objective.config()
 
@@ -235,7 +237,7 @@ class Booster(ModelHolder):
 
     def _training_session(self, data: DMatrix, estimate: bool) -> TrainingSession:
         """Return the rows of `data` ready for another round of this model."""
-        self._check_data(data)
+        aligned = self._aligned(data)
         session = self._sessions.get(data)
         if (
             isinstance(session, TrainingSession)
@@ -251,12 +253,12 @@ class Booster(ModelHolder):
             _check_one_target(data)
             self.objective.check_labels(data.labels)
         # Rows that cannot be binned are found before they have changed the model.
-        binned = data.binned(self.params.max_bin, self.params.nthread)
+        binned = aligned.binned(self.params.max_bin, self.params.nthread)
         if not self.model.trees:
             self._begin_model(data, estimate)
             self.model.exact_features = not binned.is_float32
-        margins = self._margins_of(data, np.float64)
-        session = TrainingSession(data, self.params, margins, len(self.model.trees))
+        margins = self._margins_of(aligned, np.float64)
+        session = TrainingSession(aligned, self.params, margins, len(self.model.trees))
         self._sessions[data] = session
         return session
 
@@ -279,6 +281,7 @@ class Booster(ModelHolder):
         self.model.num_feature = data.n_features
         self.model.feature_names = list(data.feature_names or [])
         self.model.feature_types = list(data.feature_types or [])
+        self.model.categories = data.schema.categories
 
     # Evaluation
 
@@ -332,39 +335,42 @@ class Booster(ModelHolder):
 
     def _session(self, data: DMatrix) -> Session:
         """Return the margins of `data`, brought up to the present trees."""
-        self._check_data(data)
+        aligned = self._aligned(data)
         session = self._sessions.get(data)
         if session is None or not session.begins_at(data.base_margin):
-            margins = self._margins_of(data, np.float64)
+            margins = self._margins_of(aligned, np.float64)
             session = ValidationSession(
                 margins, len(self.model.trees), data.base_margin
             )
             self._sessions[data] = session
         if session.n_trees < len(self.model.trees):
-            layout = self._layout(session.n_trees, len(self.model.trees), data.dtype)
+            layout = self._layout(session.n_trees, len(self.model.trees), aligned.dtype)
             with lease(self.params.nthread) as team:
-                session.add(team, data, layout)
+                session.add(team, aligned, layout)
             session.n_trees = len(self.model.trees)
         return session
 
     # Prediction
 
-    def _check_data(self, data: DMatrix, validate_features: bool = True) -> None:
+    def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+        """Return `data` with the columns and the category codes of the model."""
         if not isinstance(data, DMatrix):
             raise DataError(
                 f"expected a DMatrix, got {type(data).__name__}; wrap it: "
                 "DMatrix(data), or use inplace_predict"
             )
-        if self.model.num_feature > 0:
-            self._check_columns(data.schema, validate_features)
+        if self.model.num_feature == 0:
+            return data
+        return data.like(self._expected(validate_features), self.params.unseen)
 
-    def _check_columns(self, given: Schema, validate_features: bool) -> None:
+    def _expected(self, validate_features: bool) -> Schema:
+        """Return the columns that the model reads; without names they go by place."""
         model = self.model
-        names = model.feature_names if validate_features else []
-        check_schema(
-            Schema(model.num_feature, names or None, None),
-            given if validate_features else Schema(given.n_features),
-            unnamed_allowed=True,
+        return Schema(
+            model.num_feature,
+            model.feature_names if validate_features and model.feature_names else None,
+            model.feature_types or None,
+            model.categories,
         )
 
     def _feature_type(self, dtype: Any) -> Any:
@@ -439,7 +445,7 @@ class Booster(ModelHolder):
                 "Hornbeam yet; leave them out"
             )
         self._need_model()
-        self._check_data(data, validate_features)
+        data = self._aligned(data, validate_features)
         begin, end = self._tree_range(iteration_range)
         with lease(self.params.nthread) as team:
             if pred_leaf:
@@ -497,9 +503,10 @@ class Booster(ModelHolder):
                 f"predict_type must be 'value' or 'margin', not {predict_type!r}"
             )
         self._need_model()
-        table = as_table(data, missing)
-        self._check_columns(
-            Schema(table.n_features, table.names, None), validate_features
+        table = align(
+            as_table(data, missing),
+            self._expected(validate_features),
+            self.params.unseen,
         )
         begin, end = self._tree_range(iteration_range)
         if base_margin is not None:
@@ -538,6 +545,7 @@ class Booster(ModelHolder):
             {
                 "scale_pos_weight": config.get("scale_pos_weight"),
                 "num_parallel_tree": model.num_parallel_tree,
+                "unseen": "missing" if model.unseen_missing else "error",
             }
         )
         self.params, self.model = loaded, model

@@ -6,6 +6,7 @@ import operator
 import os
 from collections.abc import Sequence
 
+from hornbeam.data.categories import Categories
 from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import NotTrainedError, ParameterError
 from hornbeam.forest.importance import feature_importance
@@ -45,6 +46,14 @@ class ModelHolder:
     @feature_types.setter
     def feature_types(self, types: Sequence[str] | None) -> None:
         self.model.feature_types = check_types(types, self.model.num_feature) or []
+
+    def get_categories(self, export_to_arrow: bool = False) -> Categories:
+        """Return the categories that the model knows, by name.
+
+        `export_to_arrow` is taken for XGBoost's sake: `Categories.to_arrow` always
+        works.
+        """
+        return self.model.categories
 
     def digest(self) -> str:
         """Return the hash of the model's bytes: equal models have equal digests."""

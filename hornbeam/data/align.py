@@ -194,7 +194,7 @@ class _Codes:
             )
             raise DataError(
                 f"{locate((row,))} holds {held}, which {self._of} did not see; drop "
-                'the row, put it with another category, or pass unseen="missing" to '
+                'the row, put it with another category, or set unseen="missing" to '
                 "read such as missing"
             )
         return codes

@@ -43,6 +43,7 @@ def write_document(model: Model) -> dict[str, Any]:
             "double_scores": model.double_scores,
             "exact_features": model.exact_features,
             "format": FORMAT,
+            **({"unseen_missing": True} if model.unseen_missing else {}),
         },
         "learner": {
             "attributes": model.attributes,

@@ -66,6 +66,9 @@ class Model:
     double_scores
         Whether leaf values are summed in float64: float32 could not tell the labels
         of training apart.
+    unseen_missing
+        Whether a category that `categories` does not name counts as missing. If not,
+        it is an error.
     """
 
     trees: list[Tree] = field(default_factory=list)
@@ -85,6 +88,7 @@ class Model:
     attributes: dict[str, str] = field(default_factory=dict)
     exact_features: bool = True
     double_scores: bool = False
+    unseen_missing: bool = False
 
     @property
     def n_rounds(self) -> int:

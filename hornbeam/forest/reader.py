@@ -84,7 +84,9 @@ def read_document(document: Any) -> Model:
 
 def _read_own_block(model: Model, value: Any) -> None:
     flags = ["double_scores", "exact_features"]
-    block = object_of(value, "hornbeam", ["digest", "format", *flags])
+    block = object_of(
+        value, "hornbeam", ["digest", "format", *flags], ["unseen_missing"]
+    )
     written = block["format"]
     if type(written) is not int or written < FORMAT:
         raise ModelFileError(f"hornbeam.format is {written!r}, not {FORMAT}")
@@ -93,7 +95,7 @@ def _read_own_block(model: Model, value: Any) -> None:
             f"hornbeam.format is {written}: a later Hornbeam wrote this file; "
             "upgrade Hornbeam to read it"
         )
-    for flag in flags:
+    for flag in [*flags, *block.keys() & {"unseen_missing"}]:
         if type(block[flag]) is not bool:
             raise ModelFileError(f"hornbeam.{flag} is not true or false")
         setattr(model, flag, block[flag])

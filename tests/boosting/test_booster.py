@@ -203,28 +203,40 @@ def test_many_rows_predict_as_few():
 
 
 def test_columns_are_checked_by_name(booster):
-    for names, message in (
-        ("abced", "another order.*'e', 'd'"),
-        ("abcdx", "missing: 'e'; not in the model: 'x'"),
-    ):
-        data = named(names=list(names))
-        with pytest.raises(DataError, match=message):
-            booster.predict(data)
-        frame = pd.DataFrame(ROWS, columns=list(names))
-        with pytest.raises(DataError, match=message):
-            booster.inplace_predict(frame)
-        expected = booster.predict(named())
-        np.testing.assert_array_equal(
-            booster.predict(data, validate_features=False), expected
-        )
-        np.testing.assert_array_equal(
-            booster.inplace_predict(frame, validate_features=False), expected
-        )
+    expected = booster.predict(named())
+    data = named(names=list("abcdx"))
+    frame = pd.DataFrame(ROWS, columns=list("abcdx"))
+    message = "not in training: 'x'; missing: 'e'"
+    with pytest.raises(DataError, match=message):
+        booster.predict(data)
+    with pytest.raises(DataError, match=message):
+        booster.inplace_predict(frame)
+    np.testing.assert_array_equal(
+        booster.predict(data, validate_features=False), expected
+    )
+    np.testing.assert_array_equal(
+        booster.inplace_predict(frame, validate_features=False), expected
+    )
     for validate in (True, False):
         with pytest.raises(DataError, match=r"5 columns.* has 4"):
             booster.predict(DMatrix(ROWS[:, :4]), validate_features=validate)
         with pytest.raises(DataError, match=r"5 columns.* has 4"):
             booster.inplace_predict(ROWS[:, :4], validate_features=validate)
+
+
+def test_columns_may_come_in_any_order(booster):
+    expected = booster.predict(named())
+    order = [3, 0, 4, 2, 1]
+    names = ["abcde"[k] for k in order]
+    data = DMatrix(ROWS[:, order], feature_names=names)
+    np.testing.assert_array_equal(booster.predict(data), expected)
+    frame = pd.DataFrame(ROWS[:, order], columns=names)
+    np.testing.assert_array_equal(booster.inplace_predict(frame), expected)
+    for leaves in (True, False):
+        np.testing.assert_array_equal(
+            booster.predict(data, pred_leaf=leaves),
+            booster.predict(named(), pred_leaf=leaves),
+        )
 
 
 def test_names_and_types_are_those_of_training():
