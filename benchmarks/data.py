@@ -199,9 +199,12 @@ def _cache_folder() -> Path:
 
 
 def _flights(seed: int, train_rows: int | None) -> Split:
-    from examples.flights import load_flights
+    from examples.flights import NAMES, load_flights
 
     features, late, _ = load_flights()
+    # Every library gets numbers: codes in alphabetical order.
+    for name in NAMES:
+        features[name] = features[name].astype("category").cat.codes
     x = features.to_numpy(np.float32)
     return _held_out(x, late.astype(np.float32), seed, train_rows)
 

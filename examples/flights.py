@@ -28,6 +28,7 @@ WEATHER = [
     *("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust"),
     *("precip", "pressure", "visib"),
 ]
+NAMES = ["carrier", "origin", "dest"]
 PARAMETERS = {
     "objective": "binary:logistic",
     "eval_metric": "logloss",
@@ -57,9 +58,9 @@ def load_flights() -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
             "distance": flights["distance"],
         }
     )
-    # Codes in alphabetical order: trees cut them as if they were numbers.
-    for column in ("carrier", "origin", "dest"):
-        features[column] = flights[column].astype("category").cat.codes
+    # Columns of text are categories by themselves. Tail numbers, with 4,000 levels,
+    # would only remember last season's aircraft.
+    features[NAMES] = flights[NAMES]
     place_and_hour = pd.MultiIndex.from_frame(flights[["origin", "time_hour"]])
     known_weather = weather.set_index(["origin", "time_hour"])[WEATHER]
     known_planes = planes.set_index("tailnum")[["year", "seats"]].add_prefix("plane_")
