@@ -115,6 +115,7 @@ def train(
         raise ParameterError("--early-stopping needs data to watch; pass --valid")
 
     from hornbeam.callbacks import ProgressBar
+    from hornbeam.data.quantile_dmatrix import QuantileDMatrix
     from hornbeam.training import train as train_model
 
     start = perf_counter()
@@ -123,10 +124,14 @@ def train(
     evals = []
     if valid is not None:
         names = dtrain.feature_names
-        other = _open(valid, database)
-        evals = [
-            (_matrix(_columns(other, names, target, weight), target, weight), "valid")
-        ]
+        other = _columns(_open(valid, database), names, target, weight)
+        watched = _matrix(other, target, weight)
+        if watched.table.is_stream:
+            # Looked at in every round, so it is not read in every round.
+            watched = QuantileDMatrix(
+                other, target, weight=weight, ref=dtrain, max_bin=parameters.max_bin
+            )
+        evals = [(watched, "valid")]
     booster = train_model(
         parameters.changed(),
         dtrain,

@@ -164,6 +164,30 @@ def test_predictions_are_written_batch_by_batch(folder, model, booster):
     np.testing.assert_array_equal(written.read()["prediction"].to_numpy(), expected)
 
 
+def test_large_files_are_streamed(folder):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=70_000)
+    carrier = rng.choice(["AA", "DL", "UA"], 70_000)
+    late = x + (carrier == "DL") > 0
+    table = pa.table({"x": x, "carrier": carrier, "late": late})
+    pyarrow.parquet.write_table(table, folder / "large.parquet")
+    pyarrow.csv.write_csv(table, folder / "large.csv")
+    out = folder / "large.ubj"
+    data = folder / "large.parquet"
+    process = command(
+        *("train", data, "--target", "late", "--model", out, "--rounds", 3),
+        *("--valid", folder / "large.csv", "max_depth=3", "eval_metric=error"),
+    )
+    assert process.returncode == 0, process.stderr
+    assert "70,000 rows and 2 columns" in process.stderr
+    matrix = hornbeam.DMatrix(table.select(["x", "carrier"]), late)
+    twin = hornbeam.train({"max_depth": 3, "eval_metric": "error"}, matrix, 3)
+    said = hornbeam_says("predict", folder / "large.csv", "--model", out)
+    np.testing.assert_array_equal(
+        np.float32(said.splitlines()[1:]), twin.predict(matrix)
+    )
+
+
 def test_libsvm_brings_its_labels(folder):
     rng = np.random.default_rng(0)
     lines = [f"{x > 0.5:d} 0:{x:.4f} 2:{y:.4f}\n" for x, y in rng.random((200, 2))]

@@ -214,6 +214,13 @@ def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:
         )
         if not found:
             raise DataError(f"the folder {path} holds no files")
+        for file in found:
+            if any("=" in part for part in Path(file).relative_to(path).parts[:-1]):
+                raise DataError(
+                    f"the folder {path} is parted by the values of a column, which "
+                    f"only the names of folders tell ({file}); pass "
+                    f"pyarrow.dataset.dataset({path!r}, partitioning='hive')"
+                )
         known = [file for file in found if file.endswith(endings)]
         return known or found
     if has_magic(path):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from hornbeam.data.batches import Batch, Source, batch_rows, or_empty
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, require
 
 __all__ = ["BatchesSource", "DatasetSource", "LazyFrameSource", "is_batch", "is_table"]
 
@@ -118,13 +118,20 @@ class DatasetSource(Source):
         self, columns: Sequence[str] | None = None
     ) -> Generator[Batch, None, None]:
         rows = batch_rows(len(self.column_names if columns is None else columns))
-        # One thread and little read ahead: a batch in memory, not dozens of them.
+        # One thread and little read ahead: a batch in memory, not dozens of them, nor
+        # all the bytes of a Parquet file.
+        options = None
+        datasets = require("pyarrow.dataset", "files", "reading a Dataset")
+        form = getattr(self._dataset, "format", None)
+        if isinstance(form, datasets.ParquetFileFormat):
+            options = datasets.ParquetFragmentScanOptions(pre_buffer=False)
         scanner = self._dataset.scanner(
             columns=None if columns is None else list(columns),
             batch_size=rows,
             batch_readahead=1,
             fragment_readahead=1,
             use_threads=False,
+            fragment_scan_options=options,
         )
         empty = scanner.projected_schema.empty_table
         yield from or_empty(scanner.to_batches(), empty)

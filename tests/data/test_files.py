@@ -6,6 +6,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet
@@ -188,6 +189,17 @@ def test_libsvm(query_id, folder):
         np.testing.assert_array_equal(found, np.where(dense == 0, np.nan, dense))
 
 
+def test_a_dataset_of_files_with_partitions(folder, size):
+    for year in (2020, 2021):
+        (folder / "parted" / f"year={year}").mkdir(parents=True)
+        FRAME[["a", "y"]].to_parquet(f"parted/year={year}/0.parquet")
+    dataset = pyarrow.dataset.dataset("parted", partitioning="hive")
+    table = open_source(dataset, apart={"label": "y"})
+    assert table.names == ["a", "year"]
+    np.testing.assert_array_equal(table.column(1), np.repeat([2020, 2021], N))
+    np.testing.assert_array_equal(table.rows(N, N + 9)[:, 0], ROWS[:9, 0])
+
+
 def test_a_csv_without_a_line_of_names(folder, size):
     np.savetxt("d.csv", FRAME[["y", "a", "i"]], delimiter=",")
     table = open_source("d.csv?format=csv&label_column=0&weight_column=2")
@@ -303,6 +315,7 @@ BAD_PATHS = {
     "*.parquet": ["no file matches *.parquet"],
     "empty": ["the folder empty holds no files"],
     "mixed": ["different formats"],
+    "parted": ["parted by the values", "year=2020", "partitioning='hive'"],
     "differing": ["batch 1 of differing (in differing/1.csv", "missing: 'b'"],
     "differing/?.csv?label_column=b": ["in differing/1.csv", "no column 'b' for label"],
     "d.csv?format=xml": ["no format 'xml'", "parquet, csv"],
@@ -321,6 +334,8 @@ def test_bad_paths(path, words, folder):
     (folder / "d.csv").write_text("a,b\n1,2\n")
     for name in ("empty", "mixed", "differing"):
         (folder / name).mkdir()
+    (folder / "parted" / "year=2020").mkdir(parents=True)
+    (folder / "parted" / "year=2020" / "1.csv").write_text("a\n1\n")
     (folder / "mixed" / "1.csv").write_text("a\n1\n")
     (folder / "mixed" / "2.svm").write_text("1 0:1\n")
     (folder / "differing" / "0.csv").write_text("a,b\n1,2\n")
