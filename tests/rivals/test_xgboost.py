@@ -33,6 +33,12 @@ def walk(tree):
     return np.array(nodes)
 
 
+def categories_of(tree, node):
+    """Return which categories go right at a node."""
+    first, last = tree.category_starts[node : node + 2]
+    return tree.categories[first:last].tolist()
+
+
 def assert_same_tree(ours, theirs, reg_lambda=1.0):
     i, j = walk(ours), walk(theirs)
     inner = ours.left[i] >= 0
@@ -40,6 +46,9 @@ def assert_same_tree(ours, theirs, reg_lambda=1.0):
     np.testing.assert_array_equal(ours.feature[i], theirs.feature[j])
     np.testing.assert_array_equal(ours.threshold[i], theirs.threshold[j])
     np.testing.assert_array_equal(ours.default_left[i], theirs.default_left[j])
+    np.testing.assert_array_equal(ours.split_type[i], theirs.split_type[j])
+    for node, other in zip(i, j, strict=True):
+        assert categories_of(ours, node) == categories_of(theirs, other)
     np.testing.assert_allclose(ours.value[i], theirs.value[j], rtol=2e-6, atol=5e-7)
     if inner[0]:  # XGBoost does not shrink the weight of a lonely root
         np.testing.assert_allclose(

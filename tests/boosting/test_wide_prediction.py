@@ -1,0 +1,79 @@
+"""Of wide rows only the columns in use are read, a bounded block at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hornbeam
+from hornbeam.boosting import prediction
+from hornbeam.forest.layout import Layout
+from hornbeam.kernels.team import lease
+
+WIDE = 300
+
+
+class Reader:
+    """Rows that note what is read of them."""
+
+    def __init__(self, rows):
+        self.n_rows, self.n_features = rows.shape
+        self.dtype = rows.dtype
+        self._rows = rows
+        self.read = []
+
+    def rows(self, start, stop, features=None):
+        block = self._rows[start:stop]
+        block = block if features is None else block[:, features]
+        self.read.append(block.shape)
+        return np.ascontiguousarray(block)
+
+
+def trained(width):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(500, width)).astype(np.float32)
+    rows[:, width // 2] = rng.integers(9, size=500)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    labels = np.nan_to_num(rows[:, -1] - rows[:, 3] + rows[:, width // 2] % 2)
+    types = ["c" if f == width // 2 else "q" for f in range(width)]
+    data = hornbeam.DMatrix(rows, labels, feature_types=types)
+    return hornbeam.train({"max_depth": 3}, data, 3), rows, data
+
+
+@pytest.mark.parametrize("width", [20, WIDE])
+def test_margins_and_leaves(width, monkeypatch):
+    booster, rows, data = trained(width)
+    model = booster.model
+    layout = Layout.of(model.trees, model.tree_output, np.float32, width)
+    used = {int(f) for tree in model.trees for f in tree.feature[tree.left >= 0]}
+    expected = booster.predict(data, output_margin=True)
+    with lease(1) as team:
+        for most in (prediction._BLOCK_BYTES, 4 * 100 * len(used)):
+            monkeypatch.setattr(prediction, "_BLOCK_BYTES", most)
+            reader = Reader(rows)
+            margins = np.full((500, 1), model.base_score[0], np.float32)
+            prediction.add_layout(team, reader, layout, margins)
+            np.testing.assert_array_equal(margins[:, 0], expected)
+            leaves = prediction.leaves_of(team, reader, layout)
+            np.testing.assert_array_equal(
+                leaves, booster.predict(data, pred_leaf=True).reshape(500, -1)
+            )
+            columns = len(used) if width == WIDE else width
+            assert {shape[1] for shape in reader.read} == {columns}
+    # In the second round each block holds 100 rows of the columns in use, or fewer.
+    assert max(shape[0] for shape in reader.read) <= 100
+    assert sum(shape[0] for shape in reader.read) == 2 * 500
+
+
+def test_all_ways_of_prediction_agree():
+    booster, rows, data = trained(WIDE)
+    expected = booster.predict(data)
+    np.testing.assert_array_equal(booster.predict(hornbeam.DMatrix(rows)), expected)
+    np.testing.assert_array_equal(booster.inplace_predict(rows), expected)
+    report = {}
+    hornbeam.train(
+        {"max_depth": 3}, data, 3, evals=[(data, "a")], evals_result=report,
+        verbose_eval=False,
+    )  # fmt: skip
+    error = np.sqrt(np.mean(np.square(expected - data.get_label())))
+    assert report["a"]["rmse"][-1] == pytest.approx(error, rel=1e-5)

@@ -1,0 +1,180 @@
+"""The same splits by category as the real XGBoost's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pytest
+import xgboost
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_xgboost import LIBRARIES, assert_same_model, both
+
+import hornbeam
+from hornbeam.forest import decode
+
+TYPES = ["c", "q", "c", "c", "q"]
+LEVELS = [12, 6, 3, 90, 8]
+
+
+def table(n_rows=900, missing=0.0, seed=0):
+    """Return codes and numbers of few values, and labels that hang on both."""
+    rng = np.random.default_rng(seed)
+    rows = np.column_stack([rng.integers(0, n, n_rows) for n in LEVELS])
+    effects = [rng.normal(size=n) for n in LEVELS]
+    labels = sum(effect[column] for effect, column in zip(effects, rows.T, strict=True))
+    labels += effects[0][rows[:, 0]] * (rows[:, 1] - 3) + rng.normal(size=n_rows)
+    rows = rows.astype(np.float32)
+    rows[rng.random(rows.shape) < missing] = np.nan
+    # Hornbeam's labels are float64.
+    return rows, labels.astype(np.float32)
+
+
+INFO = {"feature_types": TYPES, "enable_categorical": True}
+GROWTH = {
+    "defaults": {},
+    "one-hot": {"max_cat_to_onehot": 100},
+    "groups": {"max_cat_to_onehot": 1},
+    "some of both": {"max_cat_to_onehot": 13},
+    "few cuts": {"max_cat_threshold": 5},
+    "two cuts": {"max_cat_threshold": 2, "max_cat_to_onehot": 1},
+    "no cuts": {"max_cat_threshold": 1, "max_depth": 3},
+    "no lambda": {"lambda": 0},
+    "alpha": {"alpha": 5},
+    "gamma": {"gamma": 20},
+    "max_delta_step": {"max_delta_step": 0.3},
+    "light children": {"min_child_weight": 0},
+    "without limit": {"max_depth": 0, "min_child_weight": 4},
+    "best first": {"grow_policy": "lossguide", "max_leaves": 11, "max_depth": 0},
+    "parallel": {"num_parallel_tree": 2},
+}
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("case", GROWTH)
+def test_trees_of_squared_error(case, missing):
+    params = GROWTH[case]
+    rows, labels = table(missing=missing)
+    ours, theirs, *_ = both(params, rows, labels, info=INFO)
+    assert sum(tree.split_type.sum() for tree in ours.model.trees) > (case != "no cuts")
+    assert_same_model(ours, theirs, params.get("lambda", 1))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize(
+    "params", [{}, {"max_cat_to_onehot": 100}, {"max_cat_threshold": 6}], ids=str
+)
+def test_trees_of_logistic(params, missing):
+    rows, labels = table(missing=missing)
+    labels = (labels > 0).astype(float)
+    params = {"objective": "binary:logistic", "min_child_weight": 0, **params}
+    ours, theirs, *_ = both(params, rows, labels, info=INFO)
+    assert_same_model(ours, theirs)
+
+
+@pytest.mark.parametrize("least", [1.0, 5.0])
+def test_light_categories_weigh_nothing(least):
+    """In XGBoost 3.2 a category under min_child_weight is put amid the others."""
+    rows, labels = table()
+    labels = (labels > 0).astype(float)
+    params = {"objective": "binary:logistic", "min_child_weight": least, "max_depth": 1}
+    ours, theirs, *_ = both(
+        params, rows[:, [3]], labels, info={**INFO, "feature_types": ["c"]}
+    )
+    tree, other = ours.model.trees[0], decode(bytes(theirs.save_raw("ubj"))).trees[0]
+    assert tree.categories.size > 3
+    np.testing.assert_array_equal(tree.categories, other.categories)
+
+
+def test_weights_and_classes():
+    rows, labels = table(missing=0.1)
+    weights = np.random.default_rng(0).integers(1, 5, len(rows))
+    classes = np.digitize(labels, [-1.0, 1.0])
+    params = {"objective": "multi:softprob", "num_class": 3, "min_child_weight": 0}
+    ours, theirs, *_ = both(params, rows, classes, info={**INFO, "weight": weights})
+    assert_same_model(ours, theirs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    params=st.fixed_dictionaries(
+        {
+            "max_depth": st.integers(1, 4),
+            "max_cat_to_onehot": st.sampled_from([1, 4, 30, 100]),
+            "max_cat_threshold": st.sampled_from([1, 2, 8, 64, 1000]),
+            "lambda": st.sampled_from([0.0, 1.0, 20.0]),
+            "grow_policy": st.sampled_from(["depthwise", "lossguide"]),
+        }
+    ),
+    missing=st.sampled_from([0.0, 0.1, 0.6]),
+    n_rows=st.sampled_from([200, 700]),
+    seed=st.integers(0, 2**16),
+)
+def test_the_first_tree_of_any_configuration(params, missing, n_rows, seed):
+    rows, labels = table(n_rows, missing, seed)
+    # Whole gradients: sums are exact in both libraries, and so are ties.
+    params = {**params, "base_score": 0.0}
+    labels = np.round(3 * labels)
+    ours, theirs, *_ = both(params, rows, labels, 1, info=INFO)
+    tree, other = ours.model.trees[0], decode(bytes(theirs.save_raw("ubj"))).trees[0]
+    for name in ("feature", "left", "split_type", "default_left"):
+        np.testing.assert_array_equal(getattr(tree, name), getattr(other, name))
+    np.testing.assert_array_equal(tree.category_counts, other.category_counts)
+    np.testing.assert_array_equal(tree.categories, other.categories)
+
+
+def frame(rows):
+    """Return the codes as pandas categories with names."""
+    columns = {}
+    for feature, (kind, levels) in enumerate(zip(TYPES, LEVELS, strict=True)):
+        values = rows[:, feature]
+        if kind == "c":
+            codes = np.where(np.isnan(values), -1, values).astype(int)
+            names = [f"level {level * 37 % levels:02}" for level in range(levels)]
+            values = pandas.Categorical.from_codes(codes, names)
+        columns[f"column {feature}"] = values
+    return pandas.DataFrame(columns)
+
+
+@pytest.mark.parametrize("format", ["json", "ubj"])
+@pytest.mark.parametrize("named", [False, True])
+def test_models_predict_the_same_in_both_libraries(named, format):
+    rows, labels = table(missing=0.1)
+    data = frame(rows) if named else rows
+    info = {"enable_categorical": True} if named else INFO
+    params = {"nthread": 1, "max_depth": 5}
+    matrices = [library.DMatrix(data, labels, **info) for library in LIBRARIES]
+    ours = hornbeam.train(params, matrices[0], 5)
+    in_theirs = xgboost.Booster({"nthread": 1})
+    in_theirs.load_model(bytearray(ours.save_raw(format)))
+    np.testing.assert_allclose(
+        in_theirs.predict(matrices[1]), ours.predict(matrices[0]), rtol=1e-6, atol=1e-6
+    )
+    np.testing.assert_array_equal(
+        in_theirs.predict(matrices[1], pred_leaf=True).astype(int),
+        ours.predict(matrices[0], pred_leaf=True).astype(int),
+    )
+    theirs = xgboost.train(params, matrices[1], 5)
+    in_ours = hornbeam.Booster(model_file=theirs.save_raw(format))
+    np.testing.assert_array_equal(
+        in_ours.predict(matrices[0]), theirs.predict(matrices[1])
+    )
+    for kind in ("weight", "gain", "total_cover"):
+        assert in_ours.get_score(importance_type=kind) == pytest.approx(
+            theirs.get_score(importance_type=kind), rel=1e-6
+        )
+
+
+def test_codes_that_are_no_category():
+    rows, labels = table()
+    info = INFO
+    params = {"nthread": 1, "max_cat_to_onehot": 1}
+    theirs = xgboost.train(params, xgboost.DMatrix(rows, labels, **info), 3)
+    ours = hornbeam.Booster(model_file=theirs.save_raw())
+    strange = rows[:200].copy()
+    strange[:100, 3] = 1000  # beyond what training saw
+    strange[100:, 0] = np.nan
+    np.testing.assert_array_equal(
+        ours.predict(hornbeam.DMatrix(strange, **info)),
+        theirs.predict(xgboost.DMatrix(strange, **info)),
+    )
