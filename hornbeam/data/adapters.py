@@ -175,11 +175,10 @@ def _reader(data: Any, families: Families) -> Callable[..., Any] | None:
 def _mend(data: Any) -> str:
     if isinstance(data, (str, os.PathLike)):
         return (
-            "files are not read yet: load it, for example with pandas.read_parquet or "
-            "polars.read_csv, and pass the frame"
+            "a DMatrix reads files: pass DMatrix(path), or load it and pass the frame"
         )
     if isinstance(data, Mapping):
         return "make a frame of it, such as pandas.DataFrame(data)"
     if isinstance(data, Iterator) or hasattr(data, "next"):
-        return "batches are not read yet: put them together into one table"
+        return "a DMatrix reads batches: pass DMatrix(batches), or one table"
     return WHAT_IS_TAKEN

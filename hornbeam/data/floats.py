@@ -36,8 +36,8 @@ EXACT = 2**53
 # Values looked at in one step: small enough that temporaries stay in the cache.
 STEP = 1 << 16
 NOT_NUMBERS = (
-    "only integers, booleans and floats of up to 64 bits are; leave the others out or "
-    "turn them into such (text and categories into codes, dates into days)"
+    "only integers, booleans and floats of up to 64 bits are; put text and categories "
+    "into a data frame, and make numbers of dates, such as days, or leave them out"
 )
 
 Locate = Callable[[tuple[int, ...]], str]

@@ -37,8 +37,8 @@ ADVICE = {
     "by a rule of yours: pass, for example, the days since some date, the hour of the "
     "day, or the seconds of a span",
     r"(?i)decimal": "cast decimals to float64",
-    r"(?i)list|struct|map|array|dict|tuple|set": "of a nested column make one column "
-    "for each part",
+    r"(?i)\b(list|struct|map|array|dict|tuple|set)\b": "of a nested column make one "
+    "column for each part",
     r"(?i)binary|bytes|blob": "decode bytes to strings, which are categories",
     r"(?i)complex": "of complex numbers make two columns",
     r"(?i)interval": "of intervals pass the left end and the right end",

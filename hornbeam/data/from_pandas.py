@@ -155,6 +155,8 @@ def _object_column(values: np.ndarray, label: str) -> Column | None:
                 f"but {kinds[odd]} in row {known[odd]} ({values[known[odd]]!r}); make "
                 "it all numbers or all strings"
             )
+        if kinds[0] == "text":
+            return ObjectCategories(values, label)
         if kinds[0] != "a number":
             return None
     for row in np.flatnonzero(~nulls):

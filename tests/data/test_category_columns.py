@@ -47,6 +47,10 @@ TEXT = {
     "pandas object with nan": lambda: pd.DataFrame(
         {"k": np.where(pd.isna(OBJECTS), NAN, OBJECTS)}
     ),
+    "pandas object with all nulls there are": lambda: pd.DataFrame(
+        {"k": [NAN if w is None else w for w in WORDS[:-2]] + [pd.NaT, "fig"]},
+        dtype=object,
+    ),
     "pandas arrow": lambda: pd.DataFrame(
         {"k": pd.Series(WORDS, dtype=pd.ArrowDtype(pa.string()))}
     ),
