@@ -208,6 +208,8 @@ def bin_table(
             return _cut_between_categories(table, feature, values)
         return cut_numbers(values, max_bin, fixed, scratch)
 
+    indicators: dict[tuple[float, bool], ColumnCuts] = {}
+
     def cut_filled(
         feature: int, values: npt.NDArray[Any], rows: npt.NDArray[np.uint32]
     ) -> ColumnCuts:
@@ -215,8 +217,16 @@ def bin_table(
             column = np.full(table.n_rows, np.nan, values.dtype)
             column[rows] = values
             return sketch_column(column, max_bin, fixed)
-        own = None if fixed is None else fixed[rows]
-        return cut_column(values, max_bin, own, absent=table.n_rows - len(rows))
+        absent = table.n_rows - len(rows)
+        if fixed is not None:
+            return cut_column(values, max_bin, fixed[rows], absent=absent)
+        if len(rows) == 0 or (values != values[0]).any():
+            return cut_column(values, max_bin, None, absent=absent)
+        # Of thousands of indicators, each has the cuts of the first.
+        kind = float(values[0]), absent > 0
+        if kind not in indicators:
+            indicators[kind] = cut_column(values[:1], max_bin, None, absent=absent)
+        return indicators[kind]
 
     if has_only_filled(table):
         return fill_bins(table, cut_filled, max_bin)

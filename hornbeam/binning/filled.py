@@ -217,20 +217,24 @@ def fill_bins(
         is_float32 = is_float32 and are_float32(values)
         rows = rows.astype(np.uint32)
         codes = np.empty(len(values), sorted_codes.dtype)
+        block = slice(end, end + len(values))
+        sorted_rows[block], sorted_codes[block] = rows, 0
         for k in range(len(pointers) - 1):
             cells = slice(pointers[k], pointers[k + 1])
             column = cut(first + k, values[cells], rows[cells])
             columns.append(column)
+            if column.upper.size == 1:  # in order as they are
+                continue
             column.code(values[cells], codes[cells])
-            begin, end = end, end + cells.stop - cells.start
             sort_by_bin(
                 codes[cells],
                 rows[cells],
                 counts[: column.upper.size],
-                sorted_codes[begin:end],
-                sorted_rows[begin:end],
+                sorted_codes[block][cells],
+                sorted_rows[block][cells],
             )
-            starts[first + k + 1] = end
+        starts[first : first + len(pointers)] = end + pointers
+        end = block.stop
     return FilledMatrix(
         Cuts.join(columns),
         table.n_rows,

@@ -121,3 +121,16 @@ def test_the_sketch_of_all_cells(weighted):
     expected = bin_table(as_table(dense), 5, weights, sketch="approximate")
     assert isinstance(found, FilledMatrix)
     np.testing.assert_array_equal(found.decode(0, 400), expected.decode(0, 400))
+
+
+def test_indicators_have_the_cuts_of_their_own_value():
+    dense = np.full((50, 12), np.nan)
+    for f, value in enumerate([1.0, 1.0, 2.0, -3.0, 0.0, -0.0, 1.0, 2.0]):
+        dense[f : f + 4, f] = value
+    dense[:, 8] = 1.0  # without a missing cell
+    here = ~np.isnan(dense)
+    sparse = sp.csr_array((dense[here], here.nonzero()), shape=dense.shape)
+    found, expected = (bin_table(as_table(data), 16) for data in (sparse, dense))
+    np.testing.assert_array_equal(found.cuts.values, expected.cuts.values)
+    np.testing.assert_array_equal(found.cuts.minimums, expected.cuts.minimums)
+    np.testing.assert_array_equal(found.decode(0, 50), expected.decode(0, 50))
