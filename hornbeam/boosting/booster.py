@@ -218,7 +218,7 @@ class Booster(ModelHolder):
                 session.cuts,
                 self.params,
                 self.model,
-                data.feature_weights,
+                self._aligned(data).feature_weights,
             )
         except BaseException:
             # Some trees of the round may be in the margins, and none in the model.

@@ -224,6 +224,16 @@ def test_several_targets_are_kept_and_not_yet_trained(kind):
     assert hornbeam.train({}, data, 1, obj=both).num_boosted_rounds() == 1
 
 
+def test_weights_of_groups_are_weights_of_their_rows():
+    rows, labels = few_values(200, 3)
+    sizes, weights = [50, 30, 120], [1.0, 0.25, 3.0]
+    by_group = hornbeam.DMatrix(rows, labels, group=sizes, weight=weights)
+    by_row = hornbeam.DMatrix(rows, labels, weight=np.repeat(weights, sizes))
+    first, second = (hornbeam.train({}, data, 3) for data in (by_group, by_row))
+    assert first.digest() == second.digest()
+    assert first.eval(by_group) == second.eval(by_row)
+
+
 ROWS, LABELS = few_values(300, 3)
 CHANGES = {
     "label": {"label": -LABELS},

@@ -167,6 +167,19 @@ def test_types_of_numbers_can_be_set_and_change_the_bins():
         quantised.feature_types = ["c", "q"]
 
 
+def test_weights_of_columns_go_with_their_names():
+    train, other = TRAIN[["a", "b"]], OTHER[["b", "a"]]
+    booster = hornbeam.train({"colsample_bytree": 0.5}, DMatrix(train, Y), 1)
+    again = hornbeam.train(
+        {"colsample_bytree": 0.5},
+        DMatrix(other, Y, feature_weights=[0, 1]),
+        9,
+        xgb_model=booster,
+    )
+    for tree in again.model.trees[1:]:
+        assert set(tree.feature[tree.left >= 0].tolist()) == {0}
+
+
 def test_predictions_do_not_depend_on_the_order_of_columns():
     train, other = (data[["b", "a"]] for data in (TRAIN, OTHER))
     booster = hornbeam.train({}, DMatrix(TRAIN[["a", "b"]], Y), 3)
