@@ -188,6 +188,24 @@ def test_large_files_are_streamed(folder):
     )
 
 
+def test_a_new_category_is_said_with_its_place(folder):
+    (folder / "cities.csv").write_text("late,city\n" + "1,Rome\n0,Oslo\n" * 9)
+    (folder / "new.csv").write_text("city\nOslo\nBern\n")
+    out = folder / "cities.ubj"
+    hornbeam_says(
+        *("train", folder / "cities.csv", "--target", "late", "--model", out),
+        *("--rounds", 2),
+    )
+    process = command("predict", "new.csv", "--model", out, cwd=folder)
+    assert process.returncode == 2
+    assert "batch 0 of new.csv" in process.stderr
+    assert "row 1 of column 'city' holds the category 'Bern'" in process.stderr
+    said = hornbeam_says(
+        "predict", folder / "new.csv", "--model", out, "--unseen", "missing"
+    )
+    assert len(said.splitlines()) == 3
+
+
 def test_libsvm_brings_its_labels(folder):
     rng = np.random.default_rng(0)
     lines = [f"{x > 0.5:d} 0:{x:.4f} 2:{y:.4f}\n" for x, y in rng.random((200, 2))]
