@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 __all__ = ["native_frame"]
@@ -16,7 +15,7 @@ def native_frame(data: Any) -> Any | None:
     """
     # An object of NumPy's or Python's own is no frame: nothing is imported for it.
     package = type(data).__module__.partition(".")[0]
-    if package in ("builtins", "numpy", "collections") or package not in sys.modules:
+    if package in ("builtins", "numpy", "collections"):
         return None
     try:
         import narwhals as nw
