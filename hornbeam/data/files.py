@@ -210,7 +210,8 @@ def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:
         found = sorted(
             str(file)
             for file in Path(path).rglob("*")
-            if file.is_file() and file.name[0] not in "._"
+            if file.is_file()
+            and not any(p[0] in "._" for p in file.relative_to(path).parts)
         )
         if not found:
             raise DataError(f"the folder {path} holds no files")

@@ -62,6 +62,9 @@ class BatchesSource(Source):
     def _batch(self, number: int, item: Any) -> Batch:
         if isinstance(item, Batch):
             return item
+        # Loaders of torch give lists for tuples.
+        if isinstance(item, list) and item and is_table(item[0]):
+            item = tuple(item)
         if not isinstance(item, tuple):
             return Batch(item)
         if len(item) not in (2, 3):

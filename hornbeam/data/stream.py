@@ -197,6 +197,11 @@ class StreamTable(Table):
                 yield read
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
+        # A source may have just one place where it stands.
+        self._close()
+        return self._batches(features)
+
+    def _batches(self, features: Sequence[int] | None) -> Generator[Table, None, None]:
         chosen = None if features is None else [int(feature) for feature in features]
         projected = chosen if self._source.projects else None
         expected = part_of(self._expected, projected)
@@ -267,7 +272,7 @@ class StreamTable(Table):
         cursor = self._cursor
         if cursor is None or not cursor.serves(start, key):
             self._close()
-            cursor = self._cursor = _Cursor(self.batches(key), key)
+            cursor = self._cursor = _Cursor(self._batches(key), key)
         width = self.n_features if key is None else len(key)
         out = np.empty((stop - start, width), self.dtype)
         try:
@@ -362,7 +367,7 @@ class _Cursor:
     """A reading of the source that stands at some row, and goes on from there."""
 
     def __init__(
-        self, batches: Iterator[Table], features: Sequence[int] | None
+        self, batches: Generator[Table, None, None], features: list[int] | None
     ) -> None:
         self._batches = batches
         self._features = features
@@ -390,6 +395,4 @@ class _Cursor:
     def close(self) -> None:
         """Let the source go."""
         self._table = None
-        close = getattr(self._batches, "close", None)
-        if close is not None:
-            close()
+        self._batches.close()

@@ -168,6 +168,13 @@ def test_what_holds_no_rows_has_its_columns(write, folder, monkeypatch):
     assert table.rows(0, 0).shape == (0, table.n_features)
 
 
+def test_columns_of_a_file_may_be_given_names(folder, size):
+    source = read(write_parquet(folder), columns=["a", "b", "y"])
+    table = open_source(source, names=["u", "v"], apart={"label": "y"})
+    assert table.names == ["u", "v"]
+    np.testing.assert_array_equal(table.column(1), ROWS[:, 1])
+
+
 @pytest.mark.parametrize("query_id", [None, np.repeat([1, 2, 3, 4], N // 4)])
 def test_libsvm(query_id, folder):
     cells = sp.random_array((N, 5), density=0.3, rng=RNG, format="csr")

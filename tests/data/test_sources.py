@@ -66,6 +66,7 @@ SOURCES = {
     "(X, y, weight)": list(zip(cut(X), cut(Y), cut(W), strict=True)),
     "function": lambda: iter(cut(X)),
     "function of one table": lambda: X,
+    "lists of two": lambda: [list(pair) for pair in zip(cut(X), cut(Y), strict=True)],
     "iterable": Twice(list(zip(cut(X), cut(Y), strict=True))),
     "pandas": cut(FRAME),
     "polars": cut(pl.from_pandas(FRAME, nan_to_null=False)),
@@ -186,6 +187,23 @@ def test_named_columns_may_be_in_another_order():
 def test_batches_without_rows_are_passed_over():
     table = open_source([FRAME[:0], FRAME[:50], FRAME[:0], FRAME[50:]])
     np.testing.assert_array_equal(table.rows(40, 60), FRAME.to_numpy()[40:60])
+
+
+def test_readings_do_not_get_in_each_others_way():
+    table = open_source(SOURCES["DataIter"])
+    np.testing.assert_array_equal(table.rows(0, 40), X[:40])
+    first = next(iter(table.batches()))
+    np.testing.assert_array_equal(first.rows(0, 30), X[:30])
+    np.testing.assert_array_equal(table.rows(40, 90), X[40:90])
+
+
+def test_columns_may_be_given_names_and_types():
+    for source in (cut(X), pa.table(dict(zip("abc", X.T, strict=True))).to_batches(30)):
+        table = open_source(source, names=["u", "v", "w"], types=["q", "float", "int"])
+        assert (table.names, table.types) == (["u", "v", "w"], ["q", "float", "int"])
+        table.rename(["x", "y", "z"])
+        for batch in table.batches([2, 0]):
+            assert (batch.names, batch.types) == (["z", "x"], ["int", "q"])
 
 
 def test_groups_and_bounds_come_along():
