@@ -1,4 +1,4 @@
-"""Names and types of the columns, and whether two tables have the same ones."""
+"""Names, types and categories of the columns, and how a message calls them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.errors import DataError
 
-__all__ = ["Schema", "check_names", "check_schema", "check_types", "column_label"]
+__all__ = ["Schema", "check_names", "check_types", "column_label", "listed"]
 
 FEATURE_TYPES = {
     "float": "a number",
@@ -103,57 +103,3 @@ def _as_list(
             "give one for each column"
         )
     return as_list
-
-
-def check_schema(
-    expected: Schema, given: Schema, *, unnamed_allowed: bool = False
-) -> None:
-    """Raise a `DataError` unless the data given has the columns that are expected.
-
-    Numbers, order and names count; whether a column holds ints or floats does not.
-
-    Parameters
-    ----------
-    expected
-        What the model was trained on.
-    given
-        What it shall read now.
-    unnamed_allowed
-        Take columns without names for the expected ones, in the same order.
-    """
-    if expected.names and given.names:
-        _check_same_names(expected.names, given.names)
-    elif given.n_features != expected.n_features:
-        raise DataError(
-            f"the model was trained on {expected.n_features} columns, but this data "
-            f"has {given.n_features}; pass the same columns in the same order"
-        )
-    elif expected.names and not unnamed_allowed:
-        raise DataError(
-            f"the model was trained on named columns ({listed(expected.names)}), but "
-            "this data has no names; pass a frame with these columns, give "
-            "feature_names, or switch the check off with validate_features=False"
-        )
-
-
-def _check_same_names(expected: Sequence[str], given: Sequence[str]) -> None:
-    if list(expected) == list(given):
-        return
-    known, present = set(expected), set(given)
-    absent = [name for name in expected if name not in present]
-    extra = [name for name in given if name not in known]
-    faults = []
-    if absent:
-        faults.append(f"missing: {listed(absent)}")
-    if extra:
-        faults.append(f"not in the model: {listed(extra)}")
-    if faults:
-        raise DataError(
-            "the columns are not those that the model was trained on; "
-            f"{'; '.join(faults)}; pass exactly the model's feature_names"
-        )
-    moved = [name for name, other in zip(given, expected, strict=True) if name != other]
-    raise DataError(
-        "the columns are in another order than in training: "
-        f"{listed(moved)} moved; reorder them to the model's feature_names"
-    )
