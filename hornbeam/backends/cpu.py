@@ -73,6 +73,8 @@ class CpuBackend(RowsBackend):
         self._offsets = codes.offsets
         self._cells_of = np.diff(codes.offsets)
         self._features = codes.feature_table
+        #: The features of the tree, none before the first.
+        self._chosen = np.empty(0, np.uint64)
         rows = self._n_rows
         self._rows = np.empty((2, rows), np.uint32)
         self._init_histograms(max_histograms)
@@ -124,8 +126,9 @@ class CpuBackend(RowsBackend):
         sample: RowSample | None,
     ) -> None:
         self._rules = growth.rules
-        self._chosen = features
-        self._choose_columns()
+        if not np.array_equal(features, self._chosen):
+            self._chosen = features
+            self._choose_columns()
         self._quantise(output)
         rows = self._n_rows
         if sample is None:

@@ -94,6 +94,8 @@ class _Sapling:
 
     def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return how many categories go right at each node, and all of these."""
+        if self.sets.shape[1] == 0:  # no feature has any
+            return np.zeros(self.n_nodes, np.int64), np.empty(0, np.int32)
         words = np.where(
             self.splits["is_categorical"][: self.n_nodes, None] != 0,
             self.sets[: self.n_nodes],
