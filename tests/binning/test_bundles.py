@@ -10,9 +10,12 @@ import hornbeam
 from hornbeam.backends.base import DenseCodes, FilledCodes
 from hornbeam.binning.codes import bin_table
 from hornbeam.data.adapters import as_table
+from hornbeam.kernels.jit import COMPILED
+
+N_ROWS = 3000 if COMPILED else 200
 
 
-def one_of_each(rows=3000, groups=(4, 9, 2), seed=0, values=1):
+def one_of_each(rows=N_ROWS, groups=(4, 9, 2), seed=0, values=1):
     """Return a sparse table of groups of features, one of each filled in each row."""
     rng = np.random.default_rng(seed)
     parts = []
@@ -56,6 +59,7 @@ def test_features_that_overlap_have_columns_of_their_own():
     assert not codes.low.any()
 
 
+@pytest.mark.skipif(not COMPILED, reason="long for plain Python")
 def test_codes_of_a_column_fit_in_a_byte_if_few_columns_do():
     sparse = one_of_each(rows=90_000, groups=(5, 5), values=200)
     codes = bin_table(as_table(sparse), 256).as_codes()
@@ -86,9 +90,9 @@ def test_a_table_without_cells():
 @pytest.mark.parametrize("values", [1, 3, 200])
 @pytest.mark.parametrize("grow_policy", ["depthwise", "lossguide"])
 def test_the_model_of_columns_without_bundles(grow_policy, values):
-    sparse = one_of_each(values=values, rows=9000)
+    sparse = one_of_each(values=values, rows=3 * N_ROWS)
     rng = np.random.default_rng(1)
-    labels = sparse @ rng.normal(size=15) + rng.normal(size=9000)
+    labels = sparse @ rng.normal(size=15) + rng.normal(size=3 * N_ROWS)
     coo = sparse.tocoo()
     dense = np.full(sparse.shape, np.nan)
     dense[coo.row, coo.col] = coo.data
