@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hornbeam
-from hornbeam import DMatrix, QuantileDMatrix
+from hornbeam import DataError, DMatrix, QuantileDMatrix
+from hornbeam.data.batches import Batch
 
 N = 240
 RNG = np.random.default_rng(1)
@@ -134,6 +135,20 @@ def test_streams_are_predicted_and_watched(expected):
     part = data.slice([5, 120, 7])
     np.testing.assert_array_equal(part.get_label(), Y[[5, 120, 7]])
     np.testing.assert_array_equal(part.rows(0, 3)[:, :4], X[[5, 120, 7]])
+
+
+def test_what_goes_with_the_batches_goes_with_the_matrix():
+    def batches():
+        yield Batch(X[:100], {"qid": np.repeat([1, 2], 50), "weight": [1, 2]})
+        yield Batch(X[100:], {"qid": np.repeat([2, 3], 70), "weight": [3]})
+
+    data = DMatrix(batches, base_margin=np.ones((N, 3)))
+    np.testing.assert_array_equal(data.get_group(), [50, 120, 70])
+    np.testing.assert_array_equal(data.row_weights, np.repeat([1, 2, 3], [50, 120, 70]))
+    assert data.get_base_margin().shape == (N, 3)
+    labels = np.where(np.arange(100) == 50, np.nan, 1.0)
+    with pytest.raises(DataError, match="label is nan in row 150"):
+        DMatrix([(X[:100], Y[:100]), (X[100:200], labels)])
 
 
 def test_validation_by_the_cuts_of_a_stream():
