@@ -134,3 +134,10 @@ def test_indicators_have_the_cuts_of_their_own_value():
     np.testing.assert_array_equal(found.cuts.values, expected.cuts.values)
     np.testing.assert_array_equal(found.cuts.minimums, expected.cuts.minimums)
     np.testing.assert_array_equal(found.decode(0, 50), expected.decode(0, 50))
+
+
+def test_categories_in_a_matrix_that_is_too_large_for_all_its_cells():
+    sparse = sp.csr_array((np.ones(1), ([0], [0])), shape=(2**20, 5000))
+    table = as_table(sparse, types=["c"] * 5000)
+    with pytest.raises(DataError, match=r"type 'c'.*1048576 x 5000.*frame"):
+        bin_table(table, 16)
