@@ -129,7 +129,12 @@ def train(
         if watched.table.is_stream:
             # Looked at in every round, so it is not read in every round.
             watched = QuantileDMatrix(
-                other, target, weight=weight, ref=dtrain, max_bin=parameters.max_bin
+                other,
+                target,
+                weight=weight,
+                ref=dtrain,
+                max_bin=parameters.max_bin,
+                unseen=parameters.unseen,
             )
         evals = [(watched, "valid")]
     booster = train_model(

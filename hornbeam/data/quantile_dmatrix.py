@@ -35,6 +35,9 @@ class QuantileDMatrix(DMatrix):
         Bins of a column, 256 by default; training must ask for the same number.
     ref
         The matrix whose cuts to use: for validation, that of the training.
+    unseen
+        With `ref`, what to do with categories that it does not have: ``"error"``, or
+        ``"missing"`` to take them for missing values.
     max_quantile_batches
         Taken for XGBoost's sake: no more than one batch is held at a time.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
@@ -66,6 +69,7 @@ enable_categorical, data_split_mode, sketch
         max_quantile_batches: int | None = None,
         data_split_mode: int = 0,
         sketch: str = "exact",
+        unseen: str = "error",
     ) -> None:
         _check_batches(max_quantile_batches)
         if ref is not None and not isinstance(ref, DMatrix):
@@ -98,7 +102,7 @@ enable_categorical, data_split_mode, sketch
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
             codes = self._bin(self.max_bin, self.nthread)
         else:
-            self.max_bin, codes = self._bin_like(ref, max_bin)
+            self.max_bin, codes = self._bin_like(ref, max_bin, unseen)
         self._codes = codes
         self._binned[self.max_bin] = self.row_weights, codes
         self.table = BinnedTable(codes, self.schema)
@@ -109,10 +113,12 @@ enable_categorical, data_split_mode, sketch
         """The matrix whose cuts were used, as long as it lives."""
         return None if self._ref is None else self._ref()
 
-    def _bin_like(self, ref: DMatrix, max_bin: int | None) -> tuple[int, Binned]:
+    def _bin_like(
+        self, ref: DMatrix, max_bin: int | None, unseen: str
+    ) -> tuple[int, Binned]:
         from hornbeam.binning.codes import bin_with_cuts
 
-        table = align(self.table, ref.schema)
+        table = align(self.table, ref.schema, unseen)
         self._order = column_order(self.table, table)
         self.table = table
         if max_bin is None and isinstance(ref, QuantileDMatrix):

@@ -96,6 +96,20 @@ def test_a_category_that_training_did_not_see(booster, tmp_path):
         )
 
 
+def test_a_validation_set_in_bins_may_hold_unseen_categories():
+    train, labels = DMatrix(FRAME, LABELS), LABELS[:50]
+    new = FRAME[:50].assign(town="Oslo")
+    with pytest.raises(DataError, match="'Oslo'"):
+        QuantileDMatrix(new, labels, ref=train)
+    history = {}
+    evals = [
+        (QuantileDMatrix(new, labels, ref=train, unseen="missing"), "unseen"),
+        (QuantileDMatrix(new.assign(town=None), labels, ref=train), "missing"),
+    ]
+    hornbeam.train(PARAMETERS, train, 3, evals=evals, evals_result=history)
+    assert history["unseen"] == history["missing"]
+
+
 def test_numbers_and_categories_are_told_apart(booster):
     wrong = FRAME.assign(town=1.0, size="small", colour="red").drop(columns="shop")
     for kind in ("missing: 'shop'", "'colour'", "'town'", "'size'"):
