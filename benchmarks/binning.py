@@ -26,7 +26,7 @@ from benchmarks.data import made
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, cpu_seconds_of, parse_arguments
 from hornbeam.binning.codes import BinnedMatrix, bin_table, bin_with_cuts
-from hornbeam.data.adapters import as_table
+from hornbeam.data.containers.adapters import as_table
 
 #: Rows of the Parquet file for each row of the array, and of one of its groups.
 PARQUET_TIMES = 3

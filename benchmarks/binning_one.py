@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks.libraries import BINS
 from benchmarks.machine import clock, memory
 from hornbeam.binning.codes import bin_table
-from hornbeam.data.adapters import as_table
-from hornbeam.data.sources import open_source
+from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.sources.reading import open_source
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from benchmarks.data import made
 from benchmarks.libraries import BINS, PACKAGES
 from benchmarks.machine import add_output_option, core_count, describe, write
 from hornbeam.binning.codes import BinnedMatrix, bin_table
-from hornbeam.data.adapters import as_table
+from hornbeam.data.containers.adapters import as_table
 
 __all__ = [
     "Report",

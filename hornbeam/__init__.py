@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         TrainingCheckPoint,
     )
     from hornbeam.data.categories import Categories
-    from hornbeam.data.data_iter import DataIter
     from hornbeam.data.dmatrix import DMatrix
     from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-    from hornbeam.data.sources import read
+    from hornbeam.data.sources.data_iter import DataIter
+    from hornbeam.data.sources.reading import read
     from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
     from hornbeam.training import train
     from hornbeam.warm import warmup
@@ -67,7 +67,7 @@ _HOMES = {
     "Booster": "hornbeam.boosting.booster",
     "Categories": "hornbeam.data.categories",
     "DMatrix": "hornbeam.data.dmatrix",
-    "DataIter": "hornbeam.data.data_iter",
+    "DataIter": "hornbeam.data.sources.data_iter",
     "EarlyStopping": "hornbeam.callbacks",
     "EvaluationMonitor": "hornbeam.callbacks",
     "HornbeamClassifier": "hornbeam.sklearn",
@@ -77,7 +77,7 @@ _HOMES = {
     "QuantileDMatrix": "hornbeam.data.quantile_dmatrix",
     "TrainingCallback": "hornbeam.callbacks",
     "TrainingCheckPoint": "hornbeam.callbacks",
-    "read": "hornbeam.data.sources",
+    "read": "hornbeam.data.sources.reading",
     "train": "hornbeam.training",
     "warmup": "hornbeam.warm",
 }

@@ -30,8 +30,8 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
-    from hornbeam.data.batches import Source
     from hornbeam.data.dmatrix import DMatrix
+    from hornbeam.data.sources.batches import Source
 
 __all__ = ["app"]
 
@@ -305,7 +305,7 @@ def _read_parameters(path: Path) -> dict[str, Any]:
 
 def _open(data: str, database: Path | None) -> Source:
     """Return the rows of a file, or of a query of the database."""
-    from hornbeam.data.sources import read
+    from hornbeam.data.sources.reading import read
 
     if database is None:
         return read(data)
@@ -335,7 +335,7 @@ def _columns(
     source: Source, columns: Sequence[str] | None, *more: str | None
 ) -> Source:
     """Return the source with only these columns; with all of them if None."""
-    from hornbeam.data.sources import read
+    from hornbeam.data.sources.reading import read
 
     added = [name for name in more if name is not None]
     _check_columns(source, added, columns or ())
@@ -369,8 +369,8 @@ def _predictions(booster: Booster, source: Source, margin: bool) -> Iterator[pa.
 
     One reading is enough to predict, so the source is not looked through before.
     """
-    from hornbeam.data.batches import Place
     from hornbeam.data.dmatrix import DMatrix
+    from hornbeam.data.sources.batches import Place
 
     rounds = _best_rounds(booster)
     row = 0

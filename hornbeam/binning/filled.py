@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hornbeam.backends.base import DenseCodes, FilledCodes
 from hornbeam.binning.bundles import bundle
 from hornbeam.binning.cuts import ColumnCuts, Cuts, are_float32
-from hornbeam.data.from_scipy import SparseTable
+from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.errors import DataError
 from hornbeam.kernels.filled import sort_by_bin, turn_cells
 

@@ -25,8 +25,8 @@ from hornbeam.boosting.gbtree import boost_round
 from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
-from hornbeam.data.adapters import as_table
 from hornbeam.data.align import align
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema

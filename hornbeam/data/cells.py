@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.data.from_scipy import SparseTable
+from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.table import Table
 from hornbeam.errors import require
 

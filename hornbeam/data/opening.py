@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hornbeam.data.adapters import as_table
 from hornbeam.data.align import align
-from hornbeam.data.apart import take_apart
 from hornbeam.data.categories import Categories
+from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.apart import take_apart
 from hornbeam.data.info import GROUPINGS
 from hornbeam.data.saved import is_saved, load_table
-from hornbeam.data.sources import open_source
+from hornbeam.data.sources.reading import open_source
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 

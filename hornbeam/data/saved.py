@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from hornbeam.data.categories import Categories
 from hornbeam.data.cells import as_csr, count_filled, row_blocks
+from hornbeam.data.containers.from_numpy import ArrayTable
+from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.floats import check_missing
-from hornbeam.data.from_numpy import ArrayTable
-from hornbeam.data.from_scipy import SparseTable
 from hornbeam.data.labels import FIELDS
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, require

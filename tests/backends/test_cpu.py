@@ -12,7 +12,7 @@ from hornbeam.backends import rows as rows_module
 from hornbeam.backends.base import DenseCodes, Growth, RowSample
 from hornbeam.backends.cpu import CpuBackend
 from hornbeam.binning.codes import bin_table
-from hornbeam.data.adapters import as_table
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.growth.grower import Shape, grow_tree
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.kernels.jit import COMPILED

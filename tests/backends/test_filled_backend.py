@@ -11,7 +11,7 @@ from hornbeam.backends.base import Growth, RowSample
 from hornbeam.backends.open import open_backend
 from hornbeam.binning.codes import bin_table
 from hornbeam.binning.filled import FilledMatrix
-from hornbeam.data.adapters import as_table
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.growth.grower import Shape, grow_tree
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.kernels.jit import COMPILED

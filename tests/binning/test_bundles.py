@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import hornbeam
 from hornbeam.backends.base import DenseCodes, FilledCodes
 from hornbeam.binning.codes import bin_table
-from hornbeam.data.adapters import as_table
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.kernels.jit import COMPILED
 
 N_ROWS = 3000 if COMPILED else 200

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hornbeam.binning.codes import BinnedTable, bin_table, bin_with_cuts
-from hornbeam.data.adapters import as_table
 from hornbeam.data.categories import Categories
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.errors import DataError
 from hornbeam.kernels.jit import COMPILED
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hornbeam import DMatrix, QuantileDMatrix
 from hornbeam.binning.codes import BinnedMatrix, bin_table, bin_with_cuts
 from hornbeam.binning.filled import FilledMatrix
-from hornbeam.data.adapters import as_table
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.errors import DataError
 
 

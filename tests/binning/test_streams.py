@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hornbeam.binning import looks, streams
 from hornbeam.binning.codes import bin_table, bin_with_cuts
-from hornbeam.data.adapters import as_table
 from hornbeam.data.categories import Categories
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.jit import COMPILED

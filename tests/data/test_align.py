@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.data.adapters import as_table
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources import open_source
+from hornbeam.data.sources.reading import open_source
 from hornbeam.errors import DataError, ParameterError
 
 NAN = float("nan")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import ClassVar
 
-from hornbeam.data.batches import Batch
-from hornbeam.data.files import FileFormat
+from hornbeam.data.sources.batches import Batch
+from hornbeam.data.sources.files import FileFormat
 from hornbeam.errors import DataError, require
 
 __all__ = ["Svmlight"]

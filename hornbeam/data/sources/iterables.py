@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
-from hornbeam.data.batches import Batch, Source, batch_rows, or_empty
+from hornbeam.data.sources.batches import Batch, Source, batch_rows, or_empty
 from hornbeam.errors import DataError, require
 
 __all__ = ["BatchesSource", "DatasetSource", "LazyFrameSource", "is_batch", "is_table"]

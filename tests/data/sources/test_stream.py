@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import hornbeam
 from hornbeam import DataError, DMatrix, QuantileDMatrix
-from hornbeam.data.batches import Batch
+from hornbeam.data.sources.batches import Batch
 
 N = 240
 RNG = np.random.default_rng(1)
@@ -73,7 +73,7 @@ def test_any_batches_give_the_model_of_one_piece(
 
 
 def test_a_file_gives_the_model_of_one_piece(expected, tmp_path, monkeypatch):
-    monkeypatch.setattr("hornbeam.data.batches.BATCH_ROWS", 50)
+    monkeypatch.setattr("hornbeam.data.sources.batches.BATCH_ROWS", 50)
     FRAME.to_parquet(tmp_path / "d.parquet")
     data = DMatrix(tmp_path / "d.parquet", label="y", weight="w")
     assert data.table.is_stream

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.data.adapters import as_table
 from hornbeam.data.align import align
-from hornbeam.data.apart import column_names, take_apart
-from hornbeam.data.batches import Batch, Place, Source
+from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.apart import column_names, take_apart
+from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.floats import check_missing
-from hornbeam.data.from_numpy import ArrayTable
-from hornbeam.data.gathering import Gathering, in_order, part_of
-from hornbeam.data.parts import Parts, read_part
 from hornbeam.data.schema import Schema, listed
+from hornbeam.data.sources.batches import Batch, Place, Source
+from hornbeam.data.sources.gathering import Gathering, in_order, part_of
+from hornbeam.data.sources.parts import Parts, read_part
 from hornbeam.data.table import SelectedTable, Table
 from hornbeam.errors import DataError
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.data.floats import EXACT, beyond_exact
-from hornbeam.data.frame import (
+from hornbeam.data.containers.frame import (
     AllMissing,
     CategoryColumn,
     Column,
@@ -17,7 +16,8 @@ from hornbeam.data.frame import (
     NumpyColumn,
     frame_table,
 )
-from hornbeam.data.from_arrow import arrow_column
+from hornbeam.data.containers.from_arrow import arrow_column
+from hornbeam.data.floats import EXACT, beyond_exact
 from hornbeam.errors import DataError
 
 __all__ = ["pandas_column", "pandas_table"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.categories import Categories, check_levels
+from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.floats import (
     as_floats,
     common_float,
@@ -17,7 +18,6 @@ from hornbeam.data.floats import (
     float_type,
     write_floats,
 )
-from hornbeam.data.from_numpy import ArrayTable
 from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError

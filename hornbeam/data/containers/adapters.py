@@ -10,19 +10,23 @@ from typing import Any, cast
 
 import numpy as np
 
-from hornbeam.data.floats import check_finite, check_missing, float_type
-from hornbeam.data.frame import Column
-from hornbeam.data.from_arrow import (
+from hornbeam.data.containers.frame import Column
+from hornbeam.data.containers.from_arrow import (
     arrow_column,
     arrow_dataset_table,
     arrow_stream_table,
     arrow_table,
 )
-from hornbeam.data.from_narwhals import native_frame
-from hornbeam.data.from_numpy import ArrayTable, as_array
-from hornbeam.data.from_pandas import pandas_column, pandas_table
-from hornbeam.data.from_polars import lazy_polars_table, polars_column, polars_table
-from hornbeam.data.from_scipy import SparseTable
+from hornbeam.data.containers.from_narwhals import native_frame
+from hornbeam.data.containers.from_numpy import ArrayTable, as_array
+from hornbeam.data.containers.from_pandas import pandas_column, pandas_table
+from hornbeam.data.containers.from_polars import (
+    lazy_polars_table,
+    polars_column,
+    polars_table,
+)
+from hornbeam.data.containers.from_scipy import SparseTable
+from hornbeam.data.floats import check_finite, check_missing, float_type
 from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError

@@ -10,9 +10,9 @@ import pyarrow.dataset
 import pytest
 import scipy.sparse
 
-from hornbeam.data.adapters import as_column, as_table
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
+from hornbeam.data.containers.adapters import as_column, as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import Batch, batch_rows, or_empty
-from hornbeam.data.files import FileFormat
+from hornbeam.data.sources.batches import Batch, batch_rows, or_empty
+from hornbeam.data.sources.files import FileFormat
 from hornbeam.errors import require
 
 __all__ = ["ArrowIPC"]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import Batch, Source
+from hornbeam.data.sources.batches import Batch, Source
 from hornbeam.errors import DataError
 
 __all__ = ["DataIter", "IterSource"]

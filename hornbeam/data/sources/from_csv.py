@@ -7,8 +7,8 @@ import re
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from hornbeam.data.batches import Batch, or_empty
-from hornbeam.data.files import FileFormat
+from hornbeam.data.sources.batches import Batch, or_empty
+from hornbeam.data.sources.files import FileFormat
 from hornbeam.errors import DataError, require
 
 __all__ = ["CSV"]

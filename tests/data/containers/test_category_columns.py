@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.data.adapters import as_table
 from hornbeam.data.categories import Categories
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.errors import DataError
 
 NAN = float("nan")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.data.frame import (
+from hornbeam.data.containers.frame import (
     AllMissing,
     CategoryColumn,
     Column,

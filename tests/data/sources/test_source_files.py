@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from hornbeam import DataError, read
-from hornbeam.data import batches, from_csv
-from hornbeam.data.sources import open_source
+from hornbeam.data.sources import batches, from_csv
+from hornbeam.data.sources.reading import open_source
 
 N = 1000
 RNG = np.random.default_rng(0)

@@ -6,23 +6,23 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hornbeam.data.adapters import words
-from hornbeam.data.batches import ChosenColumns, Source
-from hornbeam.data.data_iter import IterSource
-from hornbeam.data.files import as_path, open_file
-from hornbeam.data.from_csv import CSV
-from hornbeam.data.from_duckdb import QuerySource
-from hornbeam.data.from_ipc import ArrowIPC
-from hornbeam.data.from_parquet import Parquet
-from hornbeam.data.from_svmlight import Svmlight
-from hornbeam.data.iterables import (
+from hornbeam.data.containers.adapters import words
+from hornbeam.data.sources.batches import ChosenColumns, Source
+from hornbeam.data.sources.data_iter import IterSource
+from hornbeam.data.sources.files import as_path, open_file
+from hornbeam.data.sources.from_csv import CSV
+from hornbeam.data.sources.from_duckdb import QuerySource
+from hornbeam.data.sources.from_ipc import ArrowIPC
+from hornbeam.data.sources.from_parquet import Parquet
+from hornbeam.data.sources.from_svmlight import Svmlight
+from hornbeam.data.sources.iterables import (
     BatchesSource,
     DatasetSource,
     LazyFrameSource,
     is_batch,
     is_table,
 )
-from hornbeam.data.stream import StreamTable
+from hornbeam.data.sources.stream import StreamTable
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hornbeam.data.batches import Batch, Source, batch_rows, or_empty
+from hornbeam.data.sources.batches import Batch, Source, batch_rows, or_empty
 from hornbeam.errors import DataError, require
 
 __all__ = ["QuerySource"]

@@ -12,8 +12,8 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hornbeam.data.batches import Batch, Source
 from hornbeam.data.schema import listed
+from hornbeam.data.sources.batches import Batch, Source
 from hornbeam.errors import DataError
 
 __all__ = ["FileFormat", "FileSource", "as_path", "open_file", "parse_uri", "reading"]

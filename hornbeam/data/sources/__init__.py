@@ -1,0 +1,1 @@
+"""Tables that are read in batches: from files, queries, iterables and loaders."""
