@@ -8,7 +8,7 @@ from typing import Any
 
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.adapters import as_table, known_frame
 from hornbeam.data.containers.apart import take_apart
 from hornbeam.data.info import GROUPINGS
 from hornbeam.data.saved import is_saved, load_table
@@ -71,7 +71,8 @@ def open_features(
             apart=apart,
         )
     if table is None:
-        rest, fields = take_apart(data, apart)
+        frame = known_frame(data) if apart else None
+        rest, fields = take_apart(data if frame is None else frame, apart)
         given |= fields
         table = as_table(rest, missing, names, columns, enable_categorical)
     if isinstance(types, Categories):

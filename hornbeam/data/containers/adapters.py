@@ -14,7 +14,7 @@ from hornbeam.data.containers.frame import Column
 from hornbeam.data.containers.from_arrow import (
     arrow_column,
     arrow_dataset_table,
-    arrow_stream_table,
+    arrow_of_stream,
     arrow_table,
 )
 from hornbeam.data.containers.from_narwhals import native_frame
@@ -31,7 +31,15 @@ from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
-__all__ = ["Table", "as_column", "as_frame", "as_table", "check_finite", "words"]
+__all__ = [
+    "Table",
+    "as_column",
+    "as_frame",
+    "as_table",
+    "check_finite",
+    "known_frame",
+    "words",
+]
 
 Families = tuple[tuple[str, tuple[str, ...], Callable[..., Any]], ...]
 
@@ -98,21 +106,27 @@ def as_frame(
     enable_categorical: bool = False,
 ) -> Table | None:
     """Return the table of a data frame or sparse matrix; None for any other object."""
-    read = _reader(data, TABLES)
-    if read is None:
-        if _reader(data, COLUMNS) is not None:
-            return None
-        if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-            read = arrow_stream_table
-        else:
-            native = native_frame(data)
-            read = None if native is None else _reader(native, TABLES)
-            data = native
+    frame = known_frame(data)
+    read = None if frame is None else _reader(frame, TABLES)
     if read is None:
         return None
-    table = cast(Table, read(data, missing, names, types))
+    table = cast(Table, read(frame, missing, names, types))
     _check_categorical(table, enable_categorical)
     return table
+
+
+def known_frame(data: Any) -> Any | None:
+    """Return the frame or matrix of a library known here that the object is or offers.
+
+    None for any other object.
+    """
+    if _reader(data, TABLES) is not None:
+        return data
+    if _reader(data, COLUMNS) is not None:
+        return None
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return arrow_of_stream(data)
+    return native_frame(data)
 
 
 def _check_categorical(table: Table, enable_categorical: bool) -> None:

@@ -16,7 +16,7 @@ from hornbeam.data.containers.frame import (
 )
 from hornbeam.errors import DataError, require
 
-__all__ = ["arrow_column", "arrow_dataset_table", "arrow_stream_table", "arrow_table"]
+__all__ = ["arrow_column", "arrow_dataset_table", "arrow_of_stream", "arrow_table"]
 
 ARROW_TYPES = {
     **{
@@ -76,26 +76,20 @@ def arrow_dataset_table(
     return arrow_table(data.to_table(), missing, names, types)
 
 
-def arrow_stream_table(
-    data: Any,
-    missing: float,
-    names: Sequence[str] | None,
-    types: Sequence[str] | None = None,
-) -> FrameTable:
-    """Return the table of whatever offers Arrow's C stream or a batch.
+def arrow_of_stream(data: Any) -> Any:
+    """Return the pyarrow Table or batch of whatever offers Arrow's C stream or array.
 
     What can be read only once is read here, and held in memory.
     """
     pa = require("pyarrow", "frames", f"reading a {type(data).__name__}")
     stream = hasattr(data, "__arrow_c_stream__")
     try:
-        table = pa.table(data) if stream else pa.record_batch(data)
+        return pa.table(data) if stream else pa.record_batch(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         raise DataError(
             f"this {type(data).__name__} gives no table to Arrow ({error}); "
             "pass a frame of rows and columns"
         ) from error
-    return arrow_table(table, missing, names, types)
 
 
 class ArrowColumn(Column):
