@@ -194,7 +194,8 @@ class CpuBackend(RowsBackend):
             block = max(1, min(features, _SPLIT_CELLS // self._widest))
         parts = -(-features // block)
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
-        sets = np.empty((nodes.size, parts, self._set_words), np.uint64)
+        words = self._set_words
+        sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
         self._team.run(
             find_splits,
             members,
@@ -211,6 +212,7 @@ class CpuBackend(RowsBackend):
             splits,
             sets,
         )
+        sets = sets.view(np.uint64)
         if parts == 1:
             return splits[:, 0], sets[:, 0]
         best = splits["gain"].argmax(axis=1)  # the first of equals: lowest feature

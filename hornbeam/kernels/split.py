@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
@@ -234,6 +236,29 @@ def _search_categories(
                     _toggle((heap[i] ^ flip) & 0xFFFFFFFF, rights)
 
 
+def _search_if_there_are(
+    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+):
+    """Search the categories of a feature, where a table has any."""
+    _search_categories(
+        own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+    )
+
+
+@overload(_search_if_there_are)
+def _overload_search_if_there_are(
+    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+):
+    # A quarter of the time to compile is saved where there is nothing to search.
+    if rights.dtype == types.uint8:
+        return (
+            lambda own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights: (
+                None
+            )
+        )  # noqa: E501
+    return _search_if_there_are
+
+
 @inline
 def _list_rights(categories, every, rights):
     """Write the set of all `categories`, or of none."""
@@ -265,7 +290,8 @@ def find_splits(
     scratch,  # (members, 5, most candidates of a feature + 1) float64
     block,  # features of one task
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
-    sets,  # (nodes, tasks a node, words) uint64, out: categories that go right
+    sets,  # (nodes, tasks a node, words) uint64, out: categories that go right;
+    # (nodes, tasks a node, 0) uint8 where no feature is categorical
 ):
     """Write the best split of each node among the features of each task.
 
@@ -306,7 +332,7 @@ def find_splits(
             own_g = gradients[start:stop]
             own_h = hessians[start:stop]
             if features[feature]["is_categorical"]:
-                _search_categories(
+                _search_if_there_are(
                     own_g,
                     own_h,
                     feature,

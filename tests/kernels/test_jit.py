@@ -149,10 +149,13 @@ for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
                 counts[name] = len(value.signatures)
 print(json.dumps(counts))
 """
-#: Codes of one or two bytes; floats of four or eight; the first and second phase.
+#: Codes of one or two bytes; tables with categories or none; floats of four or eight;
+#: the first and second phase.
 TWO = {
+    "_add_packed": "codes",
     "build_histograms": "codes",
     "find_filled_splits": "codes",
+    "find_splits": "with or without categories",
     "gather_cells": "codes",
     "send_rows": "codes",
     "sort_by_bin": "codes",

@@ -60,7 +60,8 @@ class Data:
         features = np.zeros(self.bins.size, FEATURE_DTYPE)
         features["bins"], features["cell"] = self.bins, self.offsets[:-1]
         features["is_categorical"][list(self.categorical)] = 1
-        self.sets = np.full((*splits.shape, self.words), 7, np.uint64)
+        kind = np.uint64 if self.words else np.uint8
+        self.sets = np.full((*splits.shape, self.words), 7, kind)
         mask = np.empty((0, 0), np.uint8) if allowed is None else allowed
         # In slots of another order.
         slots = np.arange(nodes)[::-1].copy()
