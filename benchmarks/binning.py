@@ -25,7 +25,8 @@ import xgboost
 from benchmarks.data import made
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, cpu_seconds_of, parse_arguments
-from hornbeam.binning.codes import BinnedMatrix, bin_table, bin_with_cuts
+from hornbeam.binning.codes import bin_table, bin_with_cuts
+from hornbeam.binning.matrix import BinnedMatrix
 from hornbeam.data.containers.adapters import as_table
 
 #: Rows of the Parquet file for each row of the array, and of one of its groups.

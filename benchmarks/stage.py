@@ -18,7 +18,8 @@ from rich.table import Table
 from benchmarks.data import made
 from benchmarks.libraries import BINS, PACKAGES
 from benchmarks.machine import add_output_option, core_count, describe, write
-from hornbeam.binning.codes import BinnedMatrix, bin_table
+from hornbeam.binning.codes import bin_table
+from hornbeam.binning.matrix import BinnedMatrix
 from hornbeam.data.containers.adapters import as_table
 
 __all__ = [

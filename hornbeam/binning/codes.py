@@ -1,17 +1,14 @@
-"""A table as bin numbers, the form that growth works on."""
+"""From tables to bin numbers: in memory or in batches, by own cuts or known ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.backends.base import DenseCodes
-from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import (
     ColumnCuts,
     Cuts,
@@ -19,16 +16,16 @@ from hornbeam.binning.cuts import (
     cut_column,
     integer_weights,
 )
-from hornbeam.binning.filled import FilledMatrix, fill_bins, has_only_filled
+from hornbeam.binning.filled import fill_bins, has_only_filled
 from hornbeam.binning.looks import sketch_column
+from hornbeam.binning.matrix import Binned, BinnedMatrix
 from hornbeam.binning.streams import batches_of, cuts_of_stream
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.floats import Locate
-from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
 
-__all__ = ["Binned", "BinnedMatrix", "BinnedTable", "bin_table", "bin_with_cuts"]
+__all__ = ["bin_table", "bin_with_cuts"]
 
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -36,134 +33,6 @@ Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 #: Columns taken from a table at once: a few, so that little of it is held twice, but
 #: enough to use most of each cache line of a row-major array.
 _COLUMNS_AT_ONCE = 4
-
-
-@dataclass(slots=True)
-class BinnedMatrix:
-    """Bin numbers of all cells. A missing cell has the number after the last bin.
-
-    Attributes
-    ----------
-    cuts
-        Where the bins end.
-    by_feature
-        (features, rows) uint8, or uint16 where a feature has more than 256 codes.
-    has_missing
-        (features,) bool: whether any cell of a feature is missing.
-    is_float32
-        Whether every value that was binned is exactly a float32.
-    is_categorical
-        (features,) bool: whether a feature's bins are categories. It then has a cut
-        1, 2, ... above each of them and the minimum 0, so that bin and value are one.
-    """
-
-    cuts: Cuts
-    by_feature: Codes
-    has_missing: npt.NDArray[np.bool_]
-    is_float32: bool
-    is_categorical: npt.NDArray[np.bool_]
-    _by_row: Codes | None = field(default=None, repr=False)
-
-    @property
-    def n_features(self) -> int:
-        return self.by_feature.shape[0]
-
-    @property
-    def n_rows(self) -> int:
-        return self.by_feature.shape[1]
-
-    @property
-    def dtype(self) -> npt.DTypeLike:
-        """The type of decoded values: float32 where that loses nothing."""
-        return self.cuts.dtype
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        """First cell of each feature in a histogram, (features + 1,) int64."""
-        cells = self.cuts.bins + self.has_missing
-        return np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
-
-    def by_row(self, n_threads: int = 1) -> Codes:
-        """Return the codes row after row, (rows * features,), made on first use."""
-        if self._by_row is None:
-            self._by_row = turn_columns(self.by_feature, n_threads)
-        return self._by_row
-
-    def as_codes(self, n_threads: int = 1) -> DenseCodes:
-        """Return the codes as a backend takes them."""
-        return DenseCodes.of_own_columns(
-            self.by_feature,
-            self.by_row(n_threads),
-            self.cuts.bins,
-            self.offsets,
-            self.is_categorical,
-        )
-
-    def take(self, rows: npt.NDArray[Any]) -> BinnedMatrix:
-        """Return the codes of these rows, in this order."""
-        return replace(self, by_feature=self.by_feature[:, rows], _by_row=None)
-
-    def decode(
-        self, start: int, stop: int, features: npt.NDArray[Any] | None = None
-    ) -> npt.NDArray[Any]:
-        """Return rows `start` to `stop` as one value of each cell's bin.
-
-        That is the lower end of the bin, so that a decoded value lies on the same
-        side of every cut as the value it stands for; NaN where missing. Only the
-        columns `features`, in that order, if they are given.
-        """
-        order = range(self.n_features) if features is None else features.tolist()
-        out = np.empty((stop - start, len(order)), self.dtype)
-        for place, f in enumerate(order):
-            out[:, place] = self._lower_ends(f)[self.by_feature[f, start:stop]]
-        return out
-
-    def decode_column(self, feature: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return one column as `decode` does, in a type that holds the values."""
-        return self._lower_ends(feature).astype(dtype)[self.by_feature[feature]]
-
-    def _lower_ends(self, feature: int) -> npt.NDArray[np.float64]:
-        """Return the lower end of each bin of a feature, and NaN for missing."""
-        minimum, cuts = self.cuts.minimums[feature], self.cuts.of(feature)
-        return np.concatenate([[minimum], cuts[:-1], [np.nan]])
-
-
-#: What a table becomes: codes of all its cells, or of those that are filled.
-Binned = BinnedMatrix | FilledMatrix
-
-
-class BinnedTable(Table):
-    """The rows of a binned matrix, each cell as the value that stands for its bin.
-
-    Parameters
-    ----------
-    binned
-        The codes, which are held by reference.
-    schema
-        The names, types and categories of the columns.
-    """
-
-    def __init__(self, binned: Binned, schema: Schema) -> None:
-        super().__init__(
-            binned.n_rows,
-            binned.n_features,
-            schema.names,
-            schema.types,
-            np.dtype(binned.dtype),
-            schema.categories,
-        )
-        self._binned = binned
-
-    def _columns(
-        self, start: int, stop: int, scratch: np.ndarray | None = None
-    ) -> list[np.ndarray]:
-        return [self._binned.decode_column(f, self.dtype) for f in range(start, stop)]
-
-    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
-        return self._binned.decode(start, stop, features)
-
-    def take(self, rows: np.ndarray) -> Table:
-        return BinnedTable(self._binned.take(rows), self.schema)
 
 
 def bin_table(

@@ -23,7 +23,7 @@ from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
-    from hornbeam.binning.codes import Binned
+    from hornbeam.binning.matrix import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
 

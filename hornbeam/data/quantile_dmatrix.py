@@ -18,7 +18,7 @@ from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
-    from hornbeam.binning.codes import Binned
+    from hornbeam.binning.matrix import Binned
 
 __all__ = ["QuantileDMatrix"]
 
@@ -95,7 +95,7 @@ enable_categorical, data_split_mode, sketch
             data_split_mode=data_split_mode,
             sketch=sketch,
         )
-        from hornbeam.binning.codes import BinnedTable
+        from hornbeam.binning.matrix import BinnedTable
 
         self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:

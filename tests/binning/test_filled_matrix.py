@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from hornbeam import DMatrix, QuantileDMatrix
-from hornbeam.binning.codes import BinnedMatrix, bin_table, bin_with_cuts
+from hornbeam.binning.codes import bin_table, bin_with_cuts
 from hornbeam.binning.filled import FilledMatrix
+from hornbeam.binning.matrix import BinnedMatrix
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.errors import DataError
 
