@@ -165,7 +165,7 @@ def _one_kind(values: np.ndarray, label: str) -> np.ndarray:
     """Return a new array of str, int64, uint64 or float64."""
     if values.dtype == object:
         listed = values.tolist()
-        if all(isinstance(value, str) for value in listed):
+        if all(issubclass(kind, str) for kind in set(map(type, listed))):
             return values.copy()
         if any(value is None or value != value for value in listed):
             raise DataError(
