@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -32,12 +33,23 @@ NAMED = {
     "label_lower_bound": "low",
     "label_upper_bound": "high",
 }
+
+
+class Stream:
+    """Offers an Arrow stream, and nothing else."""
+
+    def __init__(self, table):
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
 FRAMES = {
     "pandas": pd.DataFrame,
     "polars": pl.DataFrame,
     "arrow": pa.table,
     "batches": lambda c: [pd.DataFrame(c)[:1], pd.DataFrame(c)[1:]],
     "lazy": pl.LazyFrame,
+    "relation": lambda c: duckdb.from_arrow(pa.table(c)),
+    "stream": lambda c: Stream(pa.table(c)),
 }
 
 

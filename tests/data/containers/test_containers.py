@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import duckdb
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -176,7 +178,6 @@ def test_a_stream_of_one_column_is_no_table():
 
 
 def test_relations_of_duckdb():
-    duckdb = pytest.importorskip("duckdb")
     relation = duckdb.from_arrow(ARROW).project(
         "a, b, c, CASE WHEN a > 2 THEN 'y' END AS k, "
         "('n'::ENUM('m', 'n')) AS e, a > 2 AS t"
@@ -225,7 +226,6 @@ def test_sparse_integers_and_booleans_of_pandas():
 
 
 def test_frames_of_narwhals():
-    nw = pytest.importorskip("narwhals")
     for frame in (pl.DataFrame(ARROW), ARROW, pd.DataFrame(X, columns=NAMES)):
         assert_reads(as_table(nw.from_native(frame)), X)
     lazy = nw.from_native(pl.LazyFrame(ARROW))
