@@ -12,7 +12,7 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import COARSE_HESSIAN_BITS, TASK_ROWS
-from hornbeam.kernels.split import _gain, _score_cuts
+from hornbeam.kernels.split import gain_of, search_cuts
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
@@ -219,34 +219,22 @@ def find_filled_splits(
                 count = _add_up(
                     parted, parted_wide, own_begin, end, bin_of, sums_g, sums_h
                 )
-                total_g = totals[n, 0]
-                total_h = totals[n, 1]
-                missing_g = total_g - sums_g[count]
-                missing_h = total_h - sums_h[count]
-                for down in range(2 if (missing_g | missing_h) != 0 else 1):
-                    highest = _score_cuts(
-                        sums_g[1 - down :],
-                        sums_h[1 - down :],
-                        count,
-                        missing_g * down,
-                        missing_h * down,
-                        total_g,
-                        total_h,
-                        steps,
-                        rules,
-                        scores,
-                    )
-                    if highest > own_splits[n]["gain"]:
-                        k = count - 1 if down else 0
-                        while scores[k] != highest:
-                            k += 1 - 2 * down
-                        split = own_splits[n]
-                        split["gain"] = highest
-                        split["feature"] = feature
-                        split["bin"] = bin_of[k + 1] - down
-                        split["missing_left"] = down
-                        split["left_gradient"] = sums_g[k + 1 - down] + missing_g * down
-                        split["left_hessian"] = sums_h[k + 1 - down] + missing_h * down
+                split = own_splits[n]
+                search_cuts(
+                    sums_g,
+                    sums_h,
+                    count,
+                    feature,
+                    totals[n, 0],
+                    totals[n, 1],
+                    steps,
+                    rules,
+                    scores,
+                    split,
+                )
+                if split["feature"] == feature:  # its bin is one of those filled
+                    down = split["missing_left"]
+                    split["bin"] = bin_of[split["bin"] + down + 1] - down
         task = next_task(sync, 0)
     barrier(sync, members)
     if member > 0:
@@ -258,7 +246,7 @@ def find_filled_splits(
             if score > best or (score == best and score > 0.0 and lower):
                 own_splits[n] = splits[other, n]
         if own_splits[n]["feature"] >= 0:
-            node_gain = _gain(totals[n, 0] * steps[0], totals[n, 1] * steps[1], rules)
+            node_gain = gain_of(totals[n, 0] * steps[0], totals[n, 1] * steps[1], rules)
             own_splits[n]["gain"] -= node_gain
 
 

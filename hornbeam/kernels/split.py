@@ -10,14 +10,14 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["find_splits"]
+__all__ = ["find_splits", "gain_of", "search_cuts"]
 
 #: The least hessian of a child: above zero, also where min_child_weight is zero.
 _TINY = np.finfo(np.float64).tiny
 
 
 @inline
-def _gain(gradient, hessian, rules):
+def gain_of(gradient, hessian, rules):
     return maths.leaf_gain(gradient, hessian, rules[0], rules[1], rules[2])
 
 
@@ -39,7 +39,7 @@ def _score_cuts(
     for k in range(count):
         g = (sums_g[k] + extra_g) * gradient_step
         h = (sums_h[k] + extra_h) * hessian_step
-        score = _gain(g, h, rules) + _gain(node_g - g, node_h - h, rules)
+        score = gain_of(g, h, rules) + gain_of(node_g - g, node_h - h, rules)
         valid = (h >= least) & (node_h - h >= least)
         scores[k] = max(score, 0.0) if valid else 0.0
     bits = scores.view(np.int64)
@@ -64,21 +64,12 @@ def _keep(
 
 
 @inline
-def _search_order(own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split):
-    """Look at the cuts between the bins of an ordered feature."""
-    sums_g = buffer[0].view(np.int64)
-    sums_h = buffer[1].view(np.int64)
-    scores = buffer[2]
-    count = own_g.size
-    left_g = np.int64(0)
-    left_h = np.int64(0)
-    for b in range(count):
-        left_g += own_g[b]
-        left_h += own_h[b]
-        sums_g[b + 1] = left_g
-        sums_h[b + 1] = left_h
-    missing_g = total_g - left_g
-    missing_h = total_h - left_h
+def search_cuts(
+    sums_g, sums_h, count, feature, total_g, total_h, steps, rules, scores, split
+):
+    """Look at the cuts between `count` bins; ``sums[k]`` is of those below bin k."""
+    missing_g = total_g - sums_g[count]
+    missing_h = total_h - sums_h[count]
     # Upwards, bin k and those below go left. Downwards, it and those above go
     # right, and the missing go left with the rest.
     for down in range(2 if (missing_g | missing_h) != 0 else 1):
@@ -101,6 +92,32 @@ def _search_order(own_g, own_h, feature, total_g, total_h, steps, rules, buffer,
             best_g = sums_g[k + 1 - down] + missing_g * down
             best_h = sums_h[k + 1 - down] + missing_h * down
             _keep(split, highest, feature, k - down, down, 0, best_g, best_h)
+
+
+@inline
+def _search_order(own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split):
+    """Look at the cuts between the bins of an ordered feature."""
+    sums_g = buffer[0].view(np.int64)
+    sums_h = buffer[1].view(np.int64)
+    left_g = np.int64(0)
+    left_h = np.int64(0)
+    for b in range(own_g.size):
+        left_g += own_g[b]
+        left_h += own_h[b]
+        sums_g[b + 1] = left_g
+        sums_h[b + 1] = left_h
+    search_cuts(
+        sums_g,
+        sums_h,
+        own_g.size,
+        feature,
+        total_g,
+        total_h,
+        steps,
+        rules,
+        buffer[2],
+        split,
+    )
 
 
 @inline
@@ -357,6 +374,6 @@ def find_splits(
                     split,
                 )
         if split["feature"] >= 0:
-            node_gain = _gain(total_g * steps[0], total_h * steps[1], rules)
+            node_gain = gain_of(total_g * steps[0], total_h * steps[1], rules)
             split["gain"] -= node_gain
         task = next_task(sync, 0)
