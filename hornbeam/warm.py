@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,16 +37,46 @@ def warmup() -> None:
         X = rng.normal(size=(600, 4)).astype(dtype)
         X[::7, 1] = np.nan
         for params in _FITS:
-            y = rng.integers(max(2, params.get("num_class", 0)), size=len(X))
-            for weight in (None, rng.uniform(size=len(X))):
-                matrix = DMatrix(X, y, weight=weight)
-                booster = train(
-                    {**params, **(_SAMPLED if weight is not None else {})},
-                    matrix,
-                    2,
-                    evals=[(matrix, "data")],
-                    verbose_eval=False,
-                )
-                booster.predict(matrix)
-                booster.predict(matrix, pred_leaf=True)
-                booster.inplace_predict(X)
+            _fit(params, X, rng)
+    X[:, 3] = rng.integers(9, size=len(X))
+    # Codes of two bytes and of one, best leaf first and by level.
+    for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}):
+        _fit(params, X, rng, feature_types=["float", "float", "float", "c"])
+        for matrix in _sparse_matrices(rng):
+            _fit(params, matrix, rng)
+
+
+def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) -> None:
+    """Train and predict, with weights and without."""
+    rows = X.shape[0]
+    y = rng.integers(max(2, params.get("num_class", 0)), size=rows)
+    for weight in (None, rng.uniform(size=rows)):
+        matrix = DMatrix(X, y, weight=weight, **info)
+        booster = train(
+            {**params, **(_SAMPLED if weight is not None else {})},
+            matrix,
+            2,
+            evals=[(matrix, "data")],
+            verbose_eval=False,
+        )
+        booster.predict(matrix)
+        booster.predict(matrix, pred_leaf=True)
+        booster.inplace_predict(X)
+
+
+def _sparse_matrices(rng: np.random.Generator) -> Iterator[Any]:
+    """Yield matrices that are bundled, and that are learned from by filled cells.
+
+    Without SciPy none can come.
+    """
+    try:
+        import scipy.sparse
+    except ImportError:
+        return
+    one_hot = np.zeros((600, 20), np.float32)
+    one_hot[np.arange(600), rng.integers(20, size=600)] = 1.0
+    yield scipy.sparse.csr_matrix(one_hot)
+    for dtype in (np.float32, np.float64):
+        cells = rng.normal(size=(600, 400)).astype(dtype)
+        cells[rng.random(cells.shape) > 0.02] = 0.0
+        yield scipy.sparse.csr_matrix(cells)

@@ -7,6 +7,7 @@ import pkgutil
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import hornbeam
 from hornbeam import kernels
@@ -43,4 +44,31 @@ def test_a_fit_after_the_warm_up_compiles_nothing(params, dtype):
     matrix = hornbeam.DMatrix(X, y, weight=rng.uniform(size=len(X)))
     booster = hornbeam.train(params, matrix, 3, evals=[(matrix, "data")])
     booster.predict(hornbeam.DMatrix(X))
+    assert compiled() == before
+
+
+def categorical(rng):
+    codes = rng.integers(300, size=(1000, 3)).astype(np.float32)
+    return codes, {"feature_types": ["c", "float", "c"]}
+
+
+def one_hot(rng):
+    rows, columns = np.arange(2000), rng.integers(50, size=2000)
+    return scipy.sparse.csc_matrix((np.ones(2000), (rows, columns))), {}
+
+
+def few_cells(rng):
+    return scipy.sparse.random(2000, 900, 0.01, "csr", rng=rng), {}
+
+
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+@pytest.mark.parametrize("table", [categorical, one_hot, few_cells])
+def test_nor_does_one_of_categories_or_of_few_cells(table):
+    hornbeam.warmup()
+    before = compiled()
+    X, more = table(np.random.default_rng(0))
+    y = np.random.default_rng(1).integers(2, size=X.shape[0])
+    matrix = hornbeam.DMatrix(X, y, **more)
+    for params in ({}, {"grow_policy": "lossguide", "objective": "binary:logistic"}):
+        hornbeam.train(params, matrix, 3, evals=[(matrix, "data")]).predict(matrix)
     assert compiled() == before
