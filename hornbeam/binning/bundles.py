@@ -7,16 +7,13 @@ few columns. The columns' histograms hold those of the features.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from hornbeam.backends.base import DenseCodes
+from hornbeam.backends.base import DenseCodes, FilledCodes
 from hornbeam.binning.columns import turn_columns
 from hornbeam.kernels.bundles import bundle_features, write_bundles
-
-if TYPE_CHECKING:
-    from hornbeam.binning.filled import FilledMatrix
 
 __all__ = ["bundle"]
 
@@ -30,35 +27,35 @@ _FILLED_PER_BIN = 2
 _MOST_TRIES = 256
 
 
-def bundle(filled: FilledMatrix, n_threads: int = 1) -> DenseCodes | None:
+def bundle(filled: FilledCodes, n_rows: int, n_threads: int = 1) -> DenseCodes | None:
     """Return the codes of all cells in columns of bundles; None if not worth it.
 
     That depends on nothing but the numbers of rows, cells and bins, and on which cells
     are filled.
     """
-    bins = filled.cuts.bins
+    bins = filled.bins
     n_cells = filled.rows.size
     if _FILLED_PER_BIN * bins.sum() > n_cells:
         return None
-    most = min(_CELLS_PER_FILLED * n_cells // filled.n_rows, filled.n_features)
+    most = min(_CELLS_PER_FILLED * n_cells // n_rows, bins.size)
     # Columns of bytes, or of two bytes if it takes them.
     for most_codes in (255, 65_535):
-        found = _find_bundles(filled, most, most_codes)
+        found = _find_bundles(filled, n_rows, most, most_codes)
         if found is not None:
             column_of, low, loads = found
-            return _write_codes(filled, column_of, low, loads, n_threads)
+            return _write_codes(filled, n_rows, column_of, low, loads, n_threads)
     return None
 
 
-def _find_bundles(filled: FilledMatrix, most: int, most_codes: int) -> Any:
+def _find_bundles(filled: FilledCodes, n_rows: int, most: int, most_codes: int) -> Any:
     """Return each feature's column and first code, and (columns, 2) cells and codes.
 
     None if there would be more columns than `most`. The fullest features come first,
     so that this is soon known where features overlap.
     """
-    bins = filled.cuts.bins
+    bins = filled.bins
     order = np.argsort(-np.diff(filled.starts), kind="stable")
-    marks = np.zeros((most, -(-filled.n_rows // 64)), np.uint64)
+    marks = np.zeros((most, -(-n_rows // 64)), np.uint64)
     loads = np.zeros((most, 2), np.int64)
     column_of, low = np.empty_like(bins), np.empty_like(bins)
     count = bundle_features(
@@ -66,7 +63,7 @@ def _find_bundles(filled: FilledMatrix, most: int, most_codes: int) -> Any:
         filled.starts,
         filled.rows,
         bins,
-        filled.n_rows,
+        n_rows,
         most_codes,
         _MOST_TRIES,
         marks,
@@ -78,20 +75,25 @@ def _find_bundles(filled: FilledMatrix, most: int, most_codes: int) -> Any:
 
 
 def _write_codes(
-    filled: FilledMatrix, column_of: Any, low: Any, loads: Any, n_threads: int
+    filled: FilledCodes,
+    n_rows: int,
+    column_of: Any,
+    low: Any,
+    loads: Any,
+    n_threads: int,
 ) -> DenseCodes:
-    has_missing = loads[:, 0] < filled.n_rows
+    has_missing = loads[:, 0] < n_rows
     cells = loads[:, 1] + has_missing
     dtype = np.uint8 if cells.max() <= 256 else np.uint16
-    codes: Any = np.empty((len(loads), filled.n_rows), dtype)
+    codes: Any = np.empty((len(loads), n_rows), dtype)
     codes[:] = np.where(has_missing, loads[:, 1], 0)[:, None]
     write_bundles(filled.starts, filled.rows, filled.codes, column_of, low, codes)
     return DenseCodes(
         codes,
         turn_columns(codes, n_threads),
-        filled.cuts.bins,
+        filled.bins,
         np.concatenate([[0], np.cumsum(cells)]),
-        filled.is_categorical,
+        np.zeros(filled.bins.size, bool),
         column_of,
         low,
     )

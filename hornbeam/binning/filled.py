@@ -101,9 +101,10 @@ class FilledMatrix:
     def as_codes(self, n_threads: int = 1) -> DenseCodes | FilledCodes:
         """Return the cells as a backend takes them, made on first use and kept."""
         if self._as_codes is None:
-            self._as_codes = bundle(self, n_threads) or FilledCodes(
+            filled = FilledCodes(
                 self.starts, self.rows, self.codes, self.cuts.bins, self.by_row
             )
+            self._as_codes = bundle(filled, self.n_rows, n_threads) or filled
         return self._as_codes
 
     def decode(
