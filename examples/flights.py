@@ -35,6 +35,7 @@ PARAMETERS = {
     "learning_rate": 0.1,
     "max_depth": 6,
     "seed": 2013,
+    "unseen": "missing",  # flights to an airport that is new in November
 }
 ROUNDS = 500
 

@@ -1,0 +1,31 @@
+"""The demo of the README runs to its end, and leaves what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hornbeam
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.slow
+def test_the_demo(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "flights.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "AUC" in done.stdout
+    booster = hornbeam.Booster(model_file=tmp_path / "demo-output" / "flights.ubj")
+    assert "EWR" in booster.get_categories().of(booster.feature_names.index("origin"))
+    assert (tmp_path / "demo-output" / "learning-curve.png").stat().st_size > 10_000
