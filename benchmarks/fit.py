@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.sparse import issparse, save_npz
 
-from benchmarks.data import SETS, Split
+from benchmarks.data import SETS, BenchmarkSet, Split
 from benchmarks.libraries import LIBRARIES, PACKAGES
 from benchmarks.machine import add_output_option, core_count, describe, write
 
@@ -85,10 +85,12 @@ def run_one(library: str, folder: Path, numbers: tuple[int, int, int]) -> Run:
     return result
 
 
-def run_all(arguments: argparse.Namespace, console: Console) -> Iterator[Run]:
-    """Yield one run after the other, the libraries in turn."""
+def run_all(
+    sets: Mapping[str, BenchmarkSet], arguments: argparse.Namespace, console: Console
+) -> Iterator[Run]:
+    """Yield one run on the sets asked for after the other, the libraries in turn."""
     for set_name in arguments.sets:
-        chosen = SETS[set_name]
+        chosen = sets[set_name]
         rounds = arguments.rounds or chosen.rounds
         for seed in range(arguments.repeats):
             with tempfile.TemporaryDirectory() as folder:
@@ -227,7 +229,7 @@ def main() -> None:
     arguments = parse_arguments()
     console = Console(width=130)
     machine = describe(PACKAGES)
-    runs = list(run_all(arguments, console))
+    runs = list(run_all(SETS, arguments, console))
     print_table(runs, arguments, console)
     machine["load_average_after"] = os.getloadavg()
     options = {

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.data import SPARSE_SETS
-from benchmarks.fit import Run, run_one, save, summary, values_of
+from benchmarks.fit import run_all, values_of
 from benchmarks.libraries import LIBRARIES, PACKAGES
 from benchmarks.machine import add_output_option, describe, write
 
@@ -51,21 +49,7 @@ def main() -> None:
     arguments = parse_arguments()
     console = Console()
     machine = describe(PACKAGES)
-    runs: list[Run] = []
-    for set_name in arguments.sets:
-        chosen = SPARSE_SETS[set_name]
-        rounds = arguments.rounds or chosen.rounds
-        for seed in range(arguments.repeats):
-            with tempfile.TemporaryDirectory() as folder:
-                save(chosen.load(seed, arguments.rows), Path(folder))
-                for threads in arguments.threads:
-                    for library in arguments.libraries:
-                        numbers = chosen.n_classes, rounds, threads
-                        run = run_one(library, Path(folder), numbers)
-                        run |= {"set": set_name, "library": library, "seed": seed}
-                        run |= {"threads": threads, "rounds": rounds}
-                        console.print(summary(run), highlight=False)
-                        runs.append(run)
+    runs = list(run_all(SPARSE_SETS, arguments, console))
     table = Table(title="Sparse matrices")
     for heading in ("set", "library", "threads", "CPU s", "wall s", "MB", "loss"):
         table.add_column(heading)
