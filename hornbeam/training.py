@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
@@ -19,7 +20,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.params import ParameterSource
 
-__all__ = ["train"]
+__all__ = ["check_training_data", "run_rounds", "train"]
 
 
 def train(
@@ -70,6 +71,69 @@ def train(
         A metric of your own: (predictions, data) to (name, value). It gets margins if
         the objective is your own too.
     """
+    check_training_data(dtrain, evals, DMatrix)
+    booster = Booster(params, [dtrain, *(data for data, _ in evals or ())], xgb_model)
+    booster, history = run_rounds(
+        booster,
+        dtrain,
+        num_boost_round,
+        evals=evals,
+        obj=obj,
+        maximize=maximize,
+        early_stopping_rounds=early_stopping_rounds,
+        verbose_eval=verbose_eval,
+        callbacks=callbacks,
+        custom_metric=custom_metric,
+    )
+    if evals_result is not None:
+        evals_result.update(history)
+    return booster.reset()
+
+
+def check_training_data(dtrain: Any, evals: Any, kind: type) -> None:
+    """Raise a `DataError` unless all data is of the kind of matrix that is expected."""
+    wrap = f"wrap the data: {kind.__name__}(data, label)"
+    if not isinstance(dtrain, kind):
+        raise DataError(
+            f"dtrain must be a {kind.__name__}, not {type(dtrain).__name__}; {wrap}"
+        )
+    for item in evals or ():
+        if not (isinstance(item, tuple | list) and len(item) == 2):
+            raise DataError(
+                f"evals must hold pairs ({kind.__name__}, name), not {item!r}"
+            )
+        if not isinstance(item[0], kind):
+            raise DataError(
+                f"evals must hold pairs ({kind.__name__}, name), but the data of "
+                f"{item[1]!r} is a {type(item[0]).__name__}; {wrap}"
+            )
+
+
+def run_rounds(
+    booster: Booster,
+    dtrain: Any,
+    num_boost_round: int,
+    *,
+    evals: Sequence[tuple[Any, str]] | None,
+    obj: ObjectiveFunction | None,
+    maximize: bool | None,
+    early_stopping_rounds: int | None,
+    verbose_eval: bool | int | None,
+    callbacks: Sequence[TrainingCallback] | None,
+    custom_metric: MetricFunction | None,
+) -> tuple[Booster, EvalsLog]:
+    """Return the booster after so many more rounds, and the values of all metrics.
+
+    Parameters
+    ----------
+    booster
+        What is trained; callbacks may put another in its place.
+    dtrain
+        The matrix that its `update` takes; `evals` holds those of its `eval_set`.
+    num_boost_round, obj, maximize, early_stopping_rounds, verbose_eval, callbacks, \
+custom_metric
+        As for `train`.
+    """
     if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
         raise ParameterError(
             f"num_boost_round must be a whole number, not {num_boost_round!r}"
@@ -78,22 +142,7 @@ def train(
         raise ParameterError(
             f"num_boost_round must be 0 or more, not {num_boost_round}"
         )
-    if not isinstance(dtrain, DMatrix):
-        raise DataError(
-            f"dtrain must be a DMatrix, not {type(dtrain).__name__}; wrap the data: "
-            "DMatrix(data, label)"
-        )
     evals = list(evals or ())
-    for item in evals:
-        if not (isinstance(item, tuple | list) and len(item) == 2):
-            raise DataError(f"evals must hold pairs (DMatrix, name), not {item!r}")
-        if not isinstance(item[0], DMatrix):
-            raise DataError(
-                f"evals must hold pairs (DMatrix, name), but the data of {item[1]!r} "
-                f"is a {type(item[0]).__name__}; wrap it: DMatrix(data, label)"
-            )
-    booster = Booster(params, [dtrain, *(data for data, _ in evals)], xgb_model)
-
     container = CallbackContainer(
         _all_callbacks(callbacks, verbose_eval, early_stopping_rounds, maximize),
         metric=custom_metric,
@@ -107,9 +156,7 @@ def train(
         if container.after_iteration(booster, number, dtrain, evals):
             break
     booster = container.after_training(booster)
-    if evals_result is not None:
-        evals_result.update(container.history)
-    return booster.reset()
+    return booster, container.history
 
 
 def _all_callbacks(

@@ -26,6 +26,7 @@ from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
 from hornbeam.data.align import align
+from hornbeam.data.beside import Beside
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.labels import as_base_margin
@@ -311,13 +312,13 @@ class Booster(ModelHolder):
         """
         items = [f"[{iteration}]"]
         for data, name in evals:
-            margins = self._session(data).margins()
-            if data.labels is None:
+            margins, beside = self._measured(data)
+            if beside.labels is None:
                 raise DataError(
                     f"the data {name!r} in evals has no labels to measure against; "
                     "pass them: DMatrix(data, label)"
                 )
-            _check_one_target(data)
+            _check_one_target(beside)
             given = _squeezed(margins.copy()) if feval and output_margin else None
             with lease(self.params.nthread) as team:
                 predictions = _squeezed(self.objective.transform(team, margins))
@@ -325,13 +326,17 @@ class Booster(ModelHolder):
                 if self.params.verbosity == 0:
                     warnings.simplefilter("ignore")
                 for metric in self._metrics:
-                    value = metric(predictions, data.labels, data.row_weights)
+                    value = metric(predictions, beside.labels, beside.row_weights)
                     items.append(f"{name}-{metric.name}:{value!r}")
             if feval is not None:
-                result = feval(predictions if given is None else given, data)
+                result = feval(predictions if given is None else given, beside)
                 for metric_name, value in metric_pairs(result):
                     items.append(f"{name}-{metric_name}:{value!r}")
         return "\t".join(items)
+
+    def _measured(self, data: Any) -> tuple[NDArray[np.float64], Any]:
+        """Return the margins of `data`, (rows, outputs), and what has its labels."""
+        return self._session(data).margins(), data
 
     def _session(self, data: DMatrix) -> Session:
         """Return the margins of `data`, brought up to the present trees."""
@@ -602,7 +607,7 @@ class Booster(ModelHolder):
             yield self[number]
 
 
-def _check_one_target(data: DMatrix) -> None:
+def _check_one_target(data: Beside) -> None:
     if data.n_targets > 1:
         raise DataError(
             f"the labels have {data.n_targets} columns; Hornbeam does not train "
