@@ -12,7 +12,11 @@ import pytest
 import hornbeam
 
 HEAVY = {
+    "blosc2",
+    "dask",
+    "distributed",
     "duckdb",
+    "filelock",
     "lightgbm",
     "llvmlite",
     "matplotlib",
