@@ -7,7 +7,8 @@ in. A grower knows trees. Between them pass node numbers, splits and sums, never
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,25 +19,28 @@ from hornbeam.kernels.layout import FEATURE_DTYPE
 
 __all__ = [
     "Backend",
+    "CodeBlock",
+    "CodePages",
     "DenseCodes",
     "FilledCodes",
     "GradientSource",
     "Growth",
+    "HistogramLayout",
+    "PagedCodes",
     "RowSample",
+    "RowSpill",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class DenseCodes:
-    """Bin numbers of all cells, in columns that may each hold several features.
+class HistogramLayout:
+    """Where the features are in columns of codes, and in histograms of them.
 
     A row has bin b of feature f where column ``column_of[f]`` has the code
     ``low[f] + b``, b below ``bins[f]``; with any other code it misses the feature.
 
     Attributes
     ----------
-    by_feature, by_row
-        Codes of the same cells, (columns, rows) and (rows * columns,), uint8 or uint16.
     bins
         (features,) int64: bins of each feature.
     offsets
@@ -48,8 +52,6 @@ class DenseCodes:
         (features,) int64.
     """
 
-    by_feature: NDArray[Any]
-    by_row: NDArray[Any]
     bins: NDArray[np.int64]
     offsets: NDArray[np.int64]
     is_categorical: NDArray[np.bool_]
@@ -59,17 +61,38 @@ class DenseCodes:
     @classmethod
     def of_own_columns(
         cls,
-        by_feature: NDArray[Any],
-        by_row: NDArray[Any],
         bins: NDArray[np.int64],
         offsets: NDArray[np.int64],
         is_categorical: NDArray[np.bool_] | None = None,
-    ) -> DenseCodes:
-        """Return codes where each feature has a column of its own."""
+    ) -> HistogramLayout:
+        """Return the layout where each feature has a column of its own."""
         if is_categorical is None:
             is_categorical = np.zeros(bins.size, bool)
         columns, low = np.arange(bins.size), np.zeros(bins.size, np.int64)
-        return cls(by_feature, by_row, bins, offsets, is_categorical, columns, low)
+        return cls(bins, offsets, is_categorical, columns, low)
+
+    @property
+    def n_features(self) -> int:
+        return self.bins.size
+
+    @property
+    def n_columns(self) -> int:
+        return self.offsets.size - 1
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of a histogram."""
+        return int(self.offsets[-1])
+
+    @property
+    def code_type(self) -> np.dtype[Any]:
+        """The type of the codes: uint8, or uint16 where a column has more of them."""
+        return np.dtype(np.uint8 if np.diff(self.offsets).max() <= 256 else np.uint16)
+
+    @property
+    def most_categories(self) -> int:
+        """Categories of the feature that has the most."""
+        return int(self.bins.max(where=self.is_categorical, initial=0))
 
     @property
     def feature_table(self) -> NDArray[Any]:
@@ -79,6 +102,96 @@ class DenseCodes:
         table["bins"], table["is_categorical"] = self.bins, self.is_categorical
         table["cell"] = self.offsets[self.column_of] + self.low
         return table
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCodes:
+    """Codes of all cells, in columns that may each hold several features.
+
+    Attributes
+    ----------
+    by_feature, by_row
+        Codes of the same cells, (columns, rows) and (rows * columns,), uint8 or uint16.
+    layout
+        What is in the columns.
+    """
+
+    by_feature: NDArray[Any]
+    by_row: NDArray[Any]
+    layout: HistogramLayout
+
+
+class CodeBlock(Protocol):
+    """Codes of the rows `begin` to `end`, until the next block is asked for.
+
+    Attributes
+    ----------
+    by_feature
+        (columns, rows of the block): only the columns asked for are filled.
+    by_row
+        (rows of the block * columns,), or empty if it was not asked for.
+    """
+
+    number: int
+    begin: int
+    end: int
+    by_feature: NDArray[Any]
+    by_row: NDArray[Any]
+
+
+class CodePages(Protocol):
+    """Codes of all cells in blocks of rows on disk."""
+
+    n_rows: int
+    n_blocks: int
+    block_rows: int
+
+    def rows_of(self, block: int) -> tuple[int, int]:
+        """Return the first row of a block and the row after its last."""
+
+    def sweep(
+        self,
+        columns: Sequence[int] | None,
+        by_row: bool,
+        ring_bytes: int | None = None,
+        blocks: Sequence[int] | None = None,
+    ) -> AbstractContextManager[Iterator[CodeBlock]]:
+        """Read the blocks, or all, with these columns, or all, one after the other."""
+
+
+class RowSpill(Protocol):
+    """Arrays of one value a row on disk, block by block."""
+
+    def save(self, name: str, block: int, array: NDArray[Any]) -> None:
+        """Keep the block's part of the array of this name."""
+
+    def load(self, name: str, block: int, out: NDArray[Any]) -> None:
+        """Read what was saved."""
+
+    def close(self) -> None:
+        """Delete it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCodes:
+    """Codes of all cells on disk.
+
+    Attributes
+    ----------
+    pages
+        The blocks.
+    layout
+        What is in the columns.
+    memory_limit
+        The most bytes of memory that the whole process may take; None: no limit.
+    open_spill
+        Returns a place on disk for the state of rows that does not fit in memory.
+    """
+
+    pages: CodePages
+    layout: HistogramLayout
+    memory_limit: int | None
+    open_spill: Callable[[], RowSpill]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +279,31 @@ class Backend(ABC):
     left one first.
     """
 
-    #: The margins, (outputs, rows) float64.
-    scores: NDArray[np.float64]
+    #: How many splits a grower that goes best first should ask for at once.
+    lookahead: int = 1
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Rows of the data."""
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Margins of a row."""
 
     @property
     @abstractmethod
     def n_features(self) -> int:
         """Features of the data."""
+
+    @abstractmethod
+    def scores(self) -> NDArray[np.float64]:
+        """Return a copy of the margins, (outputs, rows)."""
+
+    @abstractmethod
+    def set_scores(self, scores: NDArray[np.float64]) -> None:
+        """Take these margins, (outputs, rows)."""
 
     @abstractmethod
     def compute_gradients(self, objective: GradientSource) -> None:
@@ -221,14 +352,22 @@ class Backend(ABC):
         """Send the rows of each node to its children ``left`` and ``left + 1``."""
 
     @abstractmethod
-    def sum_leaves(self, leaves: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the sums of gradients and hessians, (leaves, 2), in fine steps."""
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.float64]:
+        """Return the sums of gradients and hessians, (leaves, 2), in fine steps.
+
+        `nodes` are all those without children, and the rows of ``nodes[i]`` count for
+        leaf ``leaves[i]`` of the tree: a grower that looked ahead may have split nodes
+        further than it uses.
+        """
 
     @abstractmethod
-    def add_leaf_values(
-        self, leaves: NDArray[np.intp], values: NDArray[np.float32]
-    ) -> None:
-        """Add to the score of every row, sampled or not, the value of its leaf."""
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
+        """Add to the score of every row, sampled or not, the value of its leaf.
+
+        The leaves are those of the last `sum_leaves`.
+        """
 
     @abstractmethod
     def close(self) -> None:

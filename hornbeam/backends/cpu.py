@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import DenseCodes, Growth, RowSample
-from hornbeam.backends.rows import CELLS_PER_ROW, RowsBackend
+from hornbeam.backends.memory import CELLS_PER_ROW, RowsBackend
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import (
     BYTE_CELLS,
@@ -70,16 +70,17 @@ class CpuBackend(RowsBackend):
     ) -> None:
         super().__init__(labels, weights, scores, threads)
         self._by_feature, self._by_row = codes.by_feature, codes.by_row
-        self._offsets = codes.offsets
-        self._cells_of = np.diff(codes.offsets)
-        self._features = codes.feature_table
+        layout = codes.layout
+        self._offsets = layout.offsets
+        self._cells_of = np.diff(layout.offsets)
+        self._features = layout.feature_table
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         rows = self._n_rows
         self._rows = np.empty((2, rows), np.uint32)
         self._init_histograms(max_histograms)
-        self._widest = int(codes.bins.max())
-        categories = int(codes.bins.max(where=codes.is_categorical, initial=0))
+        self._widest = int(layout.bins.max())
+        categories = layout.most_categories
         # Each category may go alone, with the missing and without them.
         candidates = max(self._widest, 2 * categories)
         self._split_scratch = np.empty((self._team.size, 5, candidates + 1))
@@ -297,17 +298,20 @@ class CpuBackend(RowsBackend):
         )
         settle_children(tasks, counts, self._nodes)
 
-    def sum_leaves(self, leaves: NDArray[np.intp]) -> NDArray[np.float64]:
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.float64]:
         members = self._team.members_for(CELLS_PER_ROW * self._n_rows)
-        most_tasks = leaves.size + self._waiting.size + self._n_rows // TASK_ROWS
+        most_tasks = nodes.size + self._waiting.size + self._n_rows // TASK_ROWS
         tasks = np.empty((most_tasks, 5), np.int64)
         self._leaf_of_node = np.zeros(self._nodes.size, np.uint32)
+        self._leaf_of_node[nodes] = leaves
         n_tasks = plan_leaves(
-            leaves, self._waiting, self._nodes, members, self._leaf_of_node, tasks
+            nodes, self._waiting, self._nodes, members, self._leaf_of_node, tasks
         )
         # Rows that are left out of the sample go to a sum that nobody reads.
         if self._left_out.size > 0:
-            self._leaf_of[self._left_out] = leaves.size
+            self._leaf_of[self._left_out] = n_leaves
         self._team.run(
             mark_leaves,
             members,
@@ -319,11 +323,9 @@ class CpuBackend(RowsBackend):
             self._leaf_of_node,
             self._leaf_of,
         )
-        return self._sum_leaf_of(leaves.size)
+        return self._sum_leaf_of(n_leaves)
 
-    def add_leaf_values(
-        self, leaves: NDArray[np.intp], values: NDArray[np.float32]
-    ) -> None:
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         if self._left_out.size > 0:
             self._run_rows(
                 route_rows,

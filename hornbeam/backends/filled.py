@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import FilledCodes, Growth, RowSample
-from hornbeam.backends.rows import RowsBackend
+from hornbeam.backends.memory import RowsBackend
 from hornbeam.kernels.filled import (
     MOST_NODES,
     find_filled_splits,
@@ -194,22 +194,22 @@ class FilledBackend(RowsBackend):
         )
         self._n_nodes = int(left[-1]) + 2
 
-    def sum_leaves(self, leaves: NDArray[np.intp]) -> NDArray[np.float64]:
-        self._find_leaves(leaves)
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.float64]:
+        self._leaf_of_node = np.zeros(self._n_nodes, np.uint32)
+        self._leaf_of_node[nodes] = leaves
+        self._find_leaves()
         if self._taken.size > 0:
-            self._leaf_of[self._taken == 0] = leaves.size
-        return self._sum_leaf_of(leaves.size)
+            self._leaf_of[self._taken == 0] = n_leaves
+        return self._sum_leaf_of(n_leaves)
 
-    def _find_leaves(self, leaves: NDArray[np.intp]) -> None:
-        leaf_of_node = np.zeros(self._n_nodes, np.uint32)
-        leaf_of_node[leaves] = np.arange(leaves.size)
+    def _find_leaves(self) -> None:
         self._run_rows(
-            look_up, self._n_rows, leaf_of_node, self._node_of, self._leaf_of
+            look_up, self._n_rows, self._leaf_of_node, self._node_of, self._leaf_of
         )
 
-    def add_leaf_values(
-        self, leaves: NDArray[np.intp], values: NDArray[np.float32]
-    ) -> None:
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         if self._taken.size > 0:
-            self._find_leaves(leaves)
+            self._find_leaves()
         self._add_values(values)

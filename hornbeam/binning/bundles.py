@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.backends.base import DenseCodes, FilledCodes
+from hornbeam.backends.base import DenseCodes, FilledCodes, HistogramLayout
 from hornbeam.binning.columns import turn_columns
 from hornbeam.kernels.bundles import bundle_features, write_bundles
 
@@ -88,12 +88,11 @@ def _write_codes(
     codes: Any = np.empty((len(loads), n_rows), dtype)
     codes[:] = np.where(has_missing, loads[:, 1], 0)[:, None]
     write_bundles(filled.starts, filled.rows, filled.codes, column_of, low, codes)
-    return DenseCodes(
-        codes,
-        turn_columns(codes, n_threads),
+    layout = HistogramLayout(
         filled.bins,
         np.concatenate([[0], np.cumsum(cells)]),
         np.zeros(filled.bins.size, bool),
         column_of,
         low,
     )
+    return DenseCodes(codes, turn_columns(codes, n_threads), layout)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.backends.base import DenseCodes
+from hornbeam.backends.base import DenseCodes, HistogramLayout
 from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.filled import FilledMatrix
@@ -73,13 +73,10 @@ class BinnedMatrix:
 
     def as_codes(self, n_threads: int = 1) -> DenseCodes:
         """Return the codes as a backend takes them."""
-        return DenseCodes.of_own_columns(
-            self.by_feature,
-            self.by_row(n_threads),
-            self.cuts.bins,
-            self.offsets,
-            self.is_categorical,
+        layout = HistogramLayout.of_own_columns(
+            self.cuts.bins, self.offsets, self.is_categorical
         )
+        return DenseCodes(self.by_feature, self.by_row(n_threads), layout)
 
     def take(self, rows: npt.NDArray[Any]) -> BinnedMatrix:
         """Return the codes of these rows, in this order."""

@@ -624,7 +624,7 @@ def _needs_double(labels: NDArray[np.float64]) -> bool:
 
 
 def _set_gradients(session: TrainingSession, grad: Any, hess: Any) -> None:
-    outputs, rows = session.backend.scores.shape
+    outputs, rows = session.backend.n_outputs, session.backend.n_rows
     session.backend.set_gradients(
         as_gradients(grad, "gradients", (rows, outputs)),
         as_gradients(hess, "hessians", (rows, outputs)),

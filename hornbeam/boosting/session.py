@@ -117,12 +117,12 @@ class TrainingSession(Session):
         )
 
     def margins(self) -> NDArray[np.float64]:
-        return np.array(self.backend.scores.T, order="C")
+        return np.ascontiguousarray(self.backend.scores().T)
 
     def add(self, team: Team, data: Rows, layout: Layout) -> None:
         margins = self.margins()
         add_layout(team, data, layout, margins)
-        self.backend.scores[...] = margins.T
+        self.backend.set_scores(margins.T)
 
     def close(self) -> None:
         self.backend.close()

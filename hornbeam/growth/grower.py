@@ -189,7 +189,7 @@ def _finish(
     is_leaf = left < 0
     leaves = np.flatnonzero(is_leaf)
     sums = np.zeros((n_nodes, 2))
-    sums[leaves] = backend.sum_leaves(leaves)
+    sums[leaves] = backend.sum_leaves(leaves, np.arange(leaves.size), leaves.size)
     weights = np.empty(n_nodes)
     weigh_nodes(left, growth.rules, learning_rate, sums, weights)
     if np.abs(weights[leaves]).max() > _MOST:
@@ -199,7 +199,7 @@ def _finish(
             "learning_rate"
         )
     values = _as_float32(np.where(is_leaf, weights, 0.0))
-    backend.add_leaf_values(leaves, values[leaves])
+    backend.add_leaf_values(values[leaves])
 
     splits = sapling.splits[:n_nodes]
     feature, last_bin = splits["feature"], splits["bin"]

@@ -248,19 +248,17 @@ def settle_children(
 
 @kernel
 def plan_leaves(
-    leaves,  # (leaves,) int64
+    leaves,  # (nodes,) int64: nodes without children
     waiting,  # (some,) int64: split nodes whose rows have not gone to the children
     nodes,  # table of NODE_DTYPE
     members,
-    leaf_of_node,  # (nodes,) uint32, out: the number of a leaf among the leaves
+    leaf_of_node,  # (nodes,) uint32: the leaf that a node's rows count for
     tasks,  # (tasks, 5) int64, out: node, its leaf or -1 if it is split, side, rows
 ):
     """Write the tasks that go through the rows of all leaves; return their number.
 
     Rows that wait at a parent are gone through there, once for both children.
     """
-    for i in range(leaves.size):
-        leaf_of_node[leaves[i]] = i
     n_tasks = 0
     for i in range(leaves.size + waiting.size):
         number = leaves[i] if i < leaves.size else waiting[i - leaves.size]
@@ -270,7 +268,7 @@ def plan_leaves(
         chunk = max(1, node["end"] - node["begin"]) if members == 1 else TASK_ROWS
         for begin in range(node["begin"], node["end"], chunk):
             tasks[n_tasks, 0] = number
-            tasks[n_tasks, 1] = i if i < leaves.size else -1
+            tasks[n_tasks, 1] = leaf_of_node[number] if i < leaves.size else -1
             tasks[n_tasks, 2] = node["side"]
             tasks[n_tasks, 3] = begin
             tasks[n_tasks, 4] = min(begin + chunk, node["end"])

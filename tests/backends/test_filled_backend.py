@@ -50,7 +50,7 @@ def grow(data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates
         tree = grow_tree(backend, 0, binned.cuts, GROWTH, shape, columns, sample, 0.5)
         assert tree.n_leaves > 4
         found += [getattr(tree, name).tobytes() for name in tree.__slots__[:8]]
-        found.append(backend.scores.tobytes())
+        found.append(backend.scores().tobytes())
     backend.close()
     return isinstance(binned, FilledMatrix), found
 

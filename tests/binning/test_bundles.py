@@ -29,9 +29,10 @@ def one_of_each(rows=N_ROWS, groups=(4, 9, 2), seed=0, values=1):
 def check(codes, sparse):
     """Assert that each feature's codes say which rows are filled, and with what."""
     binned = bin_table(as_table(sparse), 256)
+    layout = codes.layout
     for f in range(sparse.shape[1]):
-        column = codes.by_feature[codes.column_of[f]].astype(int) - codes.low[f]
-        inside = (column >= 0) & (column < codes.bins[f])
+        column = codes.by_feature[layout.column_of[f]].astype(int) - layout.low[f]
+        inside = (column >= 0) & (column < layout.bins[f])
         expected = binned.decode_column(f, np.float64)
         np.testing.assert_array_equal(inside, ~np.isnan(expected))
         lower = np.concatenate([[binned.cuts.minimums[f]], binned.cuts.of(f)[:-1]])
@@ -39,7 +40,7 @@ def check(codes, sparse):
     columns = len(codes.by_feature)
     by_row = codes.by_row.reshape(-1, columns)
     np.testing.assert_array_equal(by_row.T, codes.by_feature)
-    cells = np.diff(codes.offsets)
+    cells = np.diff(layout.offsets)
     assert (codes.by_feature.max(axis=1) < cells).all()
 
 
@@ -56,7 +57,7 @@ def test_features_that_overlap_have_columns_of_their_own():
     sparse = sp.random_array((3000, 7), density=0.4, rng=np.random.default_rng(0))
     codes = bin_table(as_table(sparse), 16).as_codes()
     assert isinstance(codes, DenseCodes) and len(codes.by_feature) == 7
-    assert not codes.low.any()
+    assert not codes.layout.low.any()
 
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
