@@ -16,8 +16,8 @@ from hornbeam.binning.cuts import (
     cut_column,
     integer_weights,
 )
+from hornbeam.binning.deciding import sketch_column
 from hornbeam.binning.filled import fill_bins, has_only_filled
-from hornbeam.binning.looks import sketch_column
 from hornbeam.binning.matrix import Binned, BinnedMatrix
 from hornbeam.binning.streams import batches_of, cuts_of_stream
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count

@@ -120,13 +120,24 @@ def are_float32(values: npt.NDArray[Any]) -> bool:
         return np.array_equal(values, values.astype(np.float32), equal_nan=True)
 
 
-def integer_weights(weights: Float64s | None) -> Int64s | None:
-    """Return weights in a fixed point whose sums are exact in any order."""
+def integer_weights(
+    weights: Float64s | None, largest: float | None = None, n_rows: int | None = None
+) -> Int64s | None:
+    """Return weights in a fixed point whose sums are exact in any order.
+
+    Parameters
+    ----------
+    weights
+        (rows,), or None.
+    largest, n_rows
+        The largest weight, and how many there are, of all parts of the rows where
+        these are one part.
+    """
     if weights is None:
         return None
     # From the largest weight, as a sum of floats depends on their order.
-    exponent = int(np.frexp(weights.max())[1])
-    bits = SUM_BITS - weights.size.bit_length()
+    exponent = int(np.frexp(weights.max() if largest is None else largest)[1])
+    bits = SUM_BITS - (weights.size if n_rows is None else n_rows).bit_length()
     return np.rint(np.ldexp(weights, bits - exponent)).astype(np.int64)
 
 

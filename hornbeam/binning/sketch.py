@@ -156,13 +156,23 @@ class SketchOfChunks:
 
     def add(self, values: npt.NDArray[Any], weights: Int64s | None) -> None:
         """Take the next chunk: ascending values and weights, as for `of_sorted`."""
-        carry: Sketch | None = of_sorted(values, weights, self._points)
-        for level, held in enumerate(self._levels):
+        self._add(of_sorted(values, weights, self._points), 0)
+
+    def merge(self, other: SketchOfChunks) -> None:
+        """Take the chunks of another part of the column."""
+        for level, held in enumerate(other._levels):
+            if held is not None:
+                self._add(held, level)
+
+    def _add(self, carry: Sketch, level: int) -> None:
+        """Add a sketch of ``2**level`` chunks."""
+        self._levels += [None] * (level - len(self._levels))
+        for at in range(level, len(self._levels)):
+            held = self._levels[at]
             if held is None:
-                self._levels[level], carry = carry, None
+                self._levels[at] = carry
                 return
-            assert carry is not None
-            self._levels[level], carry = None, held.merge(carry)
+            self._levels[at], carry = None, held.merge(carry)
         self._levels.append(carry)
 
     def whole(self) -> Sketch:

@@ -10,21 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.cuts import ColumnCuts, in_order
-from hornbeam.binning.looks import ExactColumn, SketchedColumn
+from hornbeam.binning.deciding import columns_of, find_cuts
+from hornbeam.binning.looks import Reading
 from hornbeam.binning.sketch import CHUNK_ROWS
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
-__all__ = ["batches_of", "cuts_of_stream"]
+__all__ = ["ROOM", "batches_of", "cuts_of_stream", "read_chunks"]
 
 Int64s = npt.NDArray[np.int64]
 
 #: Bytes of chunks, and of values kept, that are held at once; other columns wait for
 #: readings of their own.
-_ROOM = 96 << 20
+ROOM = 96 << 20
 #: Bytes of a column's sketches and ranges.
 _COLUMN_BYTES = 1 << 20
+#: Columns taken at once from a table in memory: enough to use most of each cache line
+#: of a row-major array.
+_COLUMNS_AT_ONCE = 4
 
 
 def cuts_of_stream(
@@ -33,6 +37,7 @@ def cuts_of_stream(
     weights: Int64s | None,
     n_threads: int,
     exact: bool,
+    room: int | None = None,
 ) -> list[ColumnCuts]:
     """Return the cuts of all columns, or raise what reading raises.
 
@@ -48,92 +53,88 @@ def cuts_of_stream(
         Threads that share the columns, 0 or less for all processors.
     exact
         Whether the cuts are those of all rows in memory, or those of a sketch.
+    room
+        Bytes of memory for it; `ROOM` if None. Little room makes more readings.
     """
-    kinds = table.types or [""] * table.n_features
-    cuts: list[ColumnCuts | None] = [None] * table.n_features
-    for feature, kind in enumerate(kinds):
-        names = table.categories.of(feature)
-        if kind == "c" and names is not None:
-            cuts[feature] = ColumnCuts.of_categories(len(names), False)
-    waiting = [feature for feature in range(table.n_features) if cuts[feature] is None]
+    room = ROOM if room is None else room
     chunk_bytes = min(CHUNK_ROWS, table.n_rows) * np.dtype(table.dtype).itemsize
-    at_once = max(1, _ROOM // (chunk_bytes + _COLUMN_BYTES))
-    for start in range(0, len(waiting), at_once):
-        features = waiting[start : start + at_once]
-        room = _ROOM // len(features)
-        columns: list[Column] = [
-            CodedColumn()
-            if kinds[feature] == "c"
-            else ExactColumn(max_bin, table.n_rows, room)
-            if exact
-            else SketchedColumn(max_bin)
-            for feature in features
-        ]
-        _read(table, features, columns, weights, n_threads)
-        for feature, column in zip(features, columns, strict=True):
-            cuts[feature] = column.cuts
-    return [found for found in cuts if found is not None]
+    at_once = max(1, room // (chunk_bytes + _COLUMN_BYTES))
+    cuts: list[ColumnCuts] = []
+    for start in range(0, table.n_features, at_once):
+        features = range(start, min(start + at_once, table.n_features))
+        columns = columns_of(
+            table.schema,
+            max_bin,
+            table.n_rows,
+            exact=exact,
+            room=room,
+            features=features,
+        )
+
+        def read(
+            places: list[int], readings: list[Reading], features: range = features
+        ) -> list[Reading]:
+            chosen = [features[place] for place in places]
+            read_chunks(table, chosen, readings, weights, n_threads)
+            return readings
+
+        cuts += find_cuts(columns, read)
+    return cuts
 
 
-class CodedColumn:
-    """A column of categories without names: as many as its greatest code says."""
-
-    def __init__(self) -> None:
-        self.cuts: ColumnCuts | None = None
-        self._levels = 0
-
-    def take(
-        self, values: npt.NDArray[Any], weights: Int64s | None, has_missing: bool
-    ) -> None:
-        """Take the next chunk, ascending, without the missing."""
-        if values.size:
-            self._levels = max(self._levels, int(values[-1]) + 1)
-
-    def end_reading(self) -> None:
-        """Find the cuts."""
-        self.cuts = ColumnCuts.of_categories(self._levels, False)
-
-
-Column = CodedColumn | ExactColumn | SketchedColumn
-
-
-def _read(
+def read_chunks(
     table: Table,
-    features: list[int],
-    columns: list[Column],
+    features: Sequence[int],
+    readings: Sequence[Reading],
     weights: Int64s | None,
     n_threads: int,
 ) -> None:
-    """Read the columns until the cuts of all are known."""
-    n_threads = thread_count(n_threads, len(columns))
+    """Let the rows pass by once: each column of `features` before its reading.
+
+    Parameters
+    ----------
+    table
+        All rows, or a part of them.
+    features, readings
+        The columns, and a reading for each.
+    weights
+        (rows,) of these rows, from `integer_weights`, or None.
+    n_threads
+        Threads that share the columns, 0 or less for all processors.
+    """
+    n_threads = thread_count(n_threads, len(features))
     scratches: SimpleQueue[npt.NDArray[np.uint8]] = SimpleQueue()
     for _ in range(n_threads):
         scratches.put(mapped_bytes(2 * 8 * min(CHUNK_ROWS, table.n_rows)))
-    while any(column.cuts is None for column in columns):
-        still = [i for i, column in enumerate(columns) if column.cuts is None]
-        open_ones = [columns[i] for i in still]
-        for start, chunk in _chunks(table, [features[i] for i in still]):
-            stop = start + chunk[0].size
-            of_rows = None if weights is None else weights[start:stop]
 
-            def work(
-                place: int,
-                chunk: list[npt.NDArray[Any]] = chunk,
-                of_rows: Int64s | None = of_rows,
-                open_ones: list[Column] = open_ones,
-            ) -> None:
-                column = open_ones[place]
-                # A category counts whether its rows have weight or not.
-                carried = None if isinstance(column, CodedColumn) else of_rows
-                scratch = scratches.get()
-                try:
-                    column.take(*in_order(chunk[place], carried, scratch))
-                finally:
-                    scratches.put(scratch)
+    def take(reading: Reading, chunk: npt.NDArray[Any], start: int) -> None:
+        carried = None
+        if weights is not None and reading.is_weighted:
+            carried = weights[start : start + chunk.size]
+        scratch = scratches.get()
+        try:
+            reading.take(*in_order(chunk, carried, scratch))
+        finally:
+            scratches.put(scratch)
 
-            in_threads(work, range(len(open_ones)), n_threads)
-        for column in open_ones:
-            column.end_reading()
+    if not table.is_stream:
+
+        def take_columns(first: int) -> None:
+            part = table.select(features[first : first + _COLUMNS_AT_ONCE])
+            for i, column in enumerate(part.columns(0, part.n_features), first):
+                for start in range(0, column.size, CHUNK_ROWS):
+                    take(readings[i], column[start : start + CHUNK_ROWS], start)
+
+        in_threads(take_columns, range(0, len(features), _COLUMNS_AT_ONCE), n_threads)
+        return
+    for start, chunk in _chunks(table, features):
+
+        def take_chunk(
+            i: int, start: int = start, chunk: list[npt.NDArray[Any]] = chunk
+        ) -> None:
+            take(readings[i], chunk[i], start)
+
+        in_threads(take_chunk, range(len(features)), n_threads)
 
 
 def _chunks(

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.binning import looks, streams
+from hornbeam.binning import deciding, looks, streams
+from hornbeam.binning import ranges as ranges_of_looks
 from hornbeam.binning.codes import bin_table, bin_with_cuts
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.adapters import as_table
@@ -71,13 +72,13 @@ def check_same(one, other):
 def shrink(monkeypatch, chunk_rows=16, points=8, room=0, ranges=16):
     """Make a few rows as many as a stream has: small chunks, sketches and rooms."""
     monkeypatch.setattr(streams, "CHUNK_ROWS", chunk_rows)
-    monkeypatch.setattr(looks, "CHUNK_ROWS", chunk_rows)
-    monkeypatch.setattr(looks, "POINTS", points)
-    monkeypatch.setattr(looks, "_POINTS_OF_A_BIN", 1)
-    monkeypatch.setattr(looks, "_GUIDES_OF_A_BIN", 1)
-    monkeypatch.setattr(looks, "_RANGES", ranges)
-    monkeypatch.setattr(looks, "_PARTED", ranges // 4)
-    monkeypatch.setattr(streams, "_ROOM", room)
+    monkeypatch.setattr(deciding, "CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(deciding, "POINTS", points)
+    monkeypatch.setattr(deciding, "_POINTS_OF_A_BIN", 1)
+    monkeypatch.setattr(deciding, "_GUIDES_OF_A_BIN", 1)
+    monkeypatch.setattr(looks, "RANGES", ranges)
+    monkeypatch.setattr(ranges_of_looks, "_PARTED", ranges // 4)
+    monkeypatch.setattr(streams, "ROOM", room)
 
 
 def many_kinds(rows=ROWS, seed=0):
@@ -131,7 +132,7 @@ def test_large_streams_have_the_same_cuts(dtype, weighted, room, monkeypatch):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_large_streams_are_mostly_read_twice_for_the_cuts(dtype, monkeypatch):
     monkeypatch.setattr(streams, "CHUNK_ROWS", 1 << 15)
-    monkeypatch.setattr(streams, "_ROOM", 4 << 20)
+    monkeypatch.setattr(streams, "ROOM", 4 << 20)
     rng = np.random.default_rng(0)
     data = rng.normal(size=(300_000, 3)).astype(dtype)
     data[:, 1] = np.where(rng.random(300_000) < 0.7, 0, data[:, 1])
