@@ -20,6 +20,7 @@ ROOMS = [
     ["growth", "objectives", "metrics", "forest", "binning", "data"],
     ["backends"],
     ["backends.base"],
+    ["paging"],
     ["kernels"],
     ["kernels.maths"],
     ["kernels.jit", "kernels.layout"],

@@ -1,0 +1,1 @@
+"""Codes on disk, block after block: written once, read again in every sweep."""

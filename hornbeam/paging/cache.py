@@ -1,0 +1,148 @@
+"""Opening a cache: the one that is there, if it fits, or a new one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from hornbeam.errors import DataError
+from hornbeam.paging.folders import (
+    Folder,
+    as_folders,
+    clean_folders,
+    make_folders,
+    remove_empty,
+)
+from hornbeam.paging.locks import FolderLock
+from hornbeam.paging.manifest import Manifest, read_manifest
+from hornbeam.paging.reader import Mend, Pages
+from hornbeam.paging.writer import PageWriter
+
+__all__ = ["open_or_build", "open_pages"]
+
+#: Seconds to wait for others that only look whether a cache is theirs.
+_GLANCE = 2.0
+
+#: Gets a maker of PageWriters (n_rows, n_columns, dtype, codec=, block_rows=), writes
+#: all rows, and returns what the writer's `finish` returns.
+Build = Callable[[Callable[..., PageWriter]], Manifest]
+
+
+def open_pages(
+    folders: Folder | Sequence[Folder], fingerprint: str, mend: Mend | None = None
+) -> Pages | None:
+    """Return the pages in these folders if they were made of this source.
+
+    None otherwise; what is half-made is deleted then. Waits while another process
+    builds there, and says so on stderr after a second.
+
+    Parameters
+    ----------
+    folders
+        The folder of the cache, or several, in the order in which it was made.
+    fingerprint
+        Of the source.
+    mend
+        Makes a damaged block anew; without it such a block is a DataError.
+    """
+    places = as_folders(folders)
+    if not all(place.is_dir() for place in places):
+        return None
+    lock = FolderLock(places)
+    try:
+        lock.wait()
+        manifest = _find(places, fingerprint, mend is not None)
+        if manifest is not None and lock.try_hold(alone=False):
+            return Pages(places, manifest, lock, mend)
+        if lock.is_alone:
+            if _is_rubbish(places):
+                clean_folders(places)
+            lock.remove()
+        lock.close()
+        return None
+    except BaseException:
+        lock.close()
+        raise
+
+
+def open_or_build(
+    folders: Folder | Sequence[Folder],
+    fingerprint: str,
+    build: Build,
+    mend: Mend | None = None,
+) -> Pages:
+    """Return the pages in these folders, made by `build` if they are not there.
+
+    Of two that want to build, one does, and the other waits and then uses the same
+    pages. Whatever stops the building, nothing is left of it; after a kill, the next
+    opening deletes what is.
+
+    Parameters
+    ----------
+    folders, fingerprint, mend
+        As for `open_pages`. Folders are made where they do not exist.
+    build
+        Called with a function that makes the PageWriter of this cache; it writes all
+        rows and returns what the writer's `finish` returns:
+        ``lambda new: fill(new(n_rows, n_columns, np.uint8, codec="auto"))``.
+    """
+    places = as_folders(folders)
+    made = make_folders(places)
+    lock = FolderLock(places)
+    begin, is_building = time.monotonic(), False
+    try:
+        while True:
+            lock.wait()
+            manifest = _find(places, fingerprint, mend is not None)
+            if manifest is None and lock.is_alone:
+                is_building = True
+                clean_folders(places)
+                manifest = build(partial(PageWriter, places, fingerprint))
+            if manifest is not None and lock.try_hold(alone=False):
+                return Pages(places, manifest, lock, mend)
+            is_building = False
+            lock.close()
+            if manifest is None and time.monotonic() - begin > _GLANCE:
+                raise DataError(
+                    f"the cache folder {str(places[0])!r} is in use, for other data; "
+                    "name another folder, or delete the matrix that uses it"
+                )
+            time.sleep(_GLANCE / 40)
+    except BaseException:
+        if is_building:
+            clean_folders(places)
+            lock.remove()
+        lock.close()
+        remove_empty(made)
+        raise
+
+
+def _find(places: Sequence[Path], fingerprint: str, can_mend: bool) -> Manifest | None:
+    """Return the manifest if it is sound, of this source, and its files are there."""
+    try:
+        manifest = read_manifest(places)
+    except DataError as error:
+        sys.stderr.write(f"hornbeam: {error}; the cache is made again\n")
+        return None
+    if manifest is None or manifest.fingerprint != fingerprint:
+        return None
+    for entry in manifest.blocks if not can_mend else ():
+        path = places[entry.folder] / entry.file
+        if not path.is_file() or os.stat(path).st_size != entry.n_bytes:
+            sys.stderr.write(
+                f"hornbeam: {str(path)!r} is damaged; the cache is made again\n"
+            )
+            return None
+    return manifest
+
+
+def _is_rubbish(places: Sequence[Path]) -> bool:
+    """Return whether the folders hold blocks that no manifest speaks of."""
+    try:
+        return read_manifest(places) is None
+    except DataError:
+        return True

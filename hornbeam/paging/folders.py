@@ -1,0 +1,168 @@
+"""The folders of a cache: what of theirs is ours, how much fits, who may use them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hornbeam.errors import DataError, ParameterError
+
+__all__ = [
+    "BLOCK_NAME",
+    "FORMAT",
+    "LOCK",
+    "MANIFEST",
+    "as_folders",
+    "block_name",
+    "check_space",
+    "clean_folders",
+    "make_folders",
+    "writing",
+]
+
+MANIFEST = "hornbeam-pages.json"
+LOCK = "hornbeam-pages.lock"
+#: How every manifest begins, half-written ones too.
+FORMAT = b'{"format": "hornbeam pages"'
+BLOCK_NAME = re.compile(r"hornbeam-[0-9a-f]{16}-[0-9]{8}\.block")
+_SPILL_NAME = re.compile(r"hornbeam-[0-9a-f]{16}\.spill")
+_TEMPORARY_NAME = re.compile(r"\.hornbeam-[0-9a-f]{16}\.tmp")
+
+Folder = str | os.PathLike[str]
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def as_folders(cache: Folder | Sequence[Folder]) -> list[Path]:
+    """Return the folders of a cache, none named twice."""
+    named = [cache] if isinstance(cache, (str, os.PathLike)) else list(cache)
+    if not named or not all(isinstance(one, (str, os.PathLike)) for one in named):
+        raise ParameterError(
+            f"cache must be a folder or a list of folders, not {cache!r}"
+        )
+    folders = [Path(os.path.realpath(one)) for one in named]
+    for place, folder in enumerate(folders):
+        if folder in folders[:place]:
+            raise ParameterError(
+                f"cache names the folder {str(folder)!r} twice; name each once, "
+                "best one of each disk"
+            )
+    return folders
+
+
+def make_folders(folders: Sequence[Path]) -> list[Path]:
+    """Make the folders that are not there yet, and return these."""
+    made: list[Path] = []
+    for folder in folders:
+        if folder.is_dir():
+            continue
+        if folder.exists():
+            raise DataError(
+                f"cache names {str(folder)!r}, which is a file; name a folder, which "
+                "is made where it does not exist"
+            )
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            remove_empty(made)
+            raise DataError(
+                f"the cache folder {str(folder)!r} cannot be made "
+                f"({error.strerror or error}); name another"
+            ) from None
+        made.append(folder)
+    return made
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
+    """Remove those of the folders that hold nothing."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            continue
+
+
+def block_name(build: str, number: int) -> str:
+    """Return the name of a block's file; `build` is 16 hexadecimal digits."""
+    return f"hornbeam-{build}-{number:08d}.block"
+
+
+def clean_folders(folders: Sequence[Path]) -> None:
+    """Delete what a cache, whole or half-made, left in its folders.
+
+    Files with other names than ours stay as they are, and so do folders.
+    """
+    # The manifest first: without it, what is left is known to be rubbish.
+    paths = [folder / MANIFEST for folder in folders]
+    paths += [path for folder in folders for path in _ours(folder)]
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"{str(path)!r} is left of an older cache and cannot be deleted "
+                f"({error.strerror or error}); name another folder as the cache"
+            ) from None
+
+
+def _ours(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False):
+                continue
+            name = entry.name
+            path = folder / name
+            if BLOCK_NAME.fullmatch(name) or _SPILL_NAME.fullmatch(name):
+                yield path
+            elif _TEMPORARY_NAME.fullmatch(name):
+                # Other files are saved through such names too, perhaps just now.
+                with open(path, "rb") as file:
+                    if file.read(len(FORMAT)) == FORMAT:
+                        yield path
+
+
+def megabytes(count: int) -> str:
+    """Return a number of bytes as it reads best."""
+    return f"{count / 1e6:,.1f} MB" if count < 10**9 else f"{count / 1e9:,.1f} GB"
+
+
+def check_space(folders: Sequence[Path], shares: Sequence[int]) -> None:
+    """Refuse to begin what the disks do not hold.
+
+    `shares` are the bytes that each folder is to take. Folders on one disk share it.
+    """
+    needed: dict[int, int] = {}
+    for folder, share in zip(folders, shares, strict=True):
+        device = folder.stat().st_dev
+        needed[device] = needed.get(device, 0) + share
+        free = shutil.disk_usage(folder).free
+        if needed[device] > free:
+            raise DataError(
+                f"the cache needs about {megabytes(needed[device])} on the disk of "
+                f"{str(folder)!r}, which has {megabytes(free)} free; free some, name "
+                "a folder on a larger disk, or name folders on several disks"
+            )
+
+
+@contextmanager
+def writing(path: Path, count: int) -> Iterator[None]:
+    """Turn a failure to write `count` bytes to `path` into an error that says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise DataError(
+                f"{str(path)!r} could not be written ({error.strerror or error}); "
+                "name a cache folder that can be written to"
+            ) from None
+        limit = "a limit on the size of files" if error.errno == errno.EFBIG else ""
+        quota = "the disk quota" if error.errno == errno.EDQUOT else ""
+        raise DataError(
+            f"{limit or quota or 'a full disk'} stopped the writing of "
+            f"{megabytes(count)} to {str(path)!r}; what was written of the cache is "
+            "deleted: free some space, or name a folder (or several) on larger disks"
+        ) from None

@@ -1,0 +1,289 @@
+"""Blocks from disk, in their order, read ahead while the one before is worked on."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.errors import DataError
+from hornbeam.paging.blocks import DamagedError, Reading, choose_again, crc_of, lay_down
+from hornbeam.paging.folders import megabytes
+from hornbeam.paging.locks import FolderLock
+from hornbeam.paging.manifest import Manifest, write_manifest
+from hornbeam.paging.ring import Buffer, ReadAhead
+from hornbeam.paging.writer import replace_block
+
+__all__ = ["Block", "Mend", "Pages"]
+
+Codes = npt.NDArray[Any]
+#: Makes the codes (columns, rows) of the rows from `begin` to `end` anew.
+Mend = Callable[[int, int], Codes]
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows of a sweep. The arrays are valid until the next block is asked for.
+
+    Attributes
+    ----------
+    number
+        Of the block.
+    begin, end
+        Its rows.
+    by_feature
+        (columns, rows), C-contiguous. Only the columns that were asked for hold
+        their codes, the others anything. (0, 0) if none were asked for.
+    by_row
+        (rows * columns,), or (0,) if not asked for.
+    """
+
+    number: int
+    begin: int
+    end: int
+    by_feature: Codes
+    by_row: Codes
+
+
+class Pages:
+    """The codes of all cells, in blocks on disk.
+
+    Made by `open_pages` and `open_or_build`. While it is open, nobody else makes
+    another cache in its folders.
+
+    Attributes
+    ----------
+    folders
+        Where the blocks are.
+    n_rows, n_columns, block_rows, n_blocks
+        The shape.
+    dtype
+        Of the codes: uint8 or uint16.
+    facts
+        What was given to the writer's `finish`.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        manifest: Manifest,
+        lock: FolderLock,
+        mend: Mend | None = None,
+    ) -> None:
+        self.folders = list(folders)
+        self.n_rows, self.n_columns = manifest.n_rows, manifest.n_columns
+        self.block_rows, self.n_blocks = manifest.block_rows, len(manifest.blocks)
+        self.dtype = np.dtype(manifest.dtype)
+        self.facts = manifest.facts
+        self._manifest, self._mend = manifest, mend
+        self._verified = np.zeros((self.n_blocks, self.n_columns + 1), np.bool_)
+        self._buffers: list[Buffer] = []
+        self._buffers_lock = Lock()
+        self._is_open = True
+        self._unlock = weakref.finalize(self, lock.close)
+
+    @property
+    def n_bytes(self) -> int:
+        """What the blocks take on disk."""
+        return sum(entry.n_bytes for entry in self._manifest.blocks)
+
+    def rows_of(self, block: int) -> tuple[int, int]:
+        """Return where the rows of a block begin and end."""
+        entry = self._manifest.blocks[block]
+        return entry.begin, entry.end
+
+    def path_of(self, block: int) -> Path:
+        """Return the file of a block."""
+        entry = self._manifest.blocks[block]
+        return self.folders[entry.folder] / entry.file
+
+    def ring_bytes(self, n_buffers: int, *, columns: bool, by_row: bool) -> int:
+        """Return the memory that a sweep with so many buffers takes at most."""
+        return n_buffers * self._buffer_bytes(columns, by_row) + self._scratch_bytes()
+
+    def _buffer_bytes(self, columns: bool, by_row: bool) -> int:
+        rows = min(self.block_rows, self.n_rows)
+        return (columns + by_row) * rows * self.n_columns * self.dtype.itemsize
+
+    def _scratch_bytes(self) -> int:
+        """Return what the threads need for runs that are not raw."""
+        longest = [0] * len(self.folders)
+        for entry in self._manifest.blocks:
+            packed = [s.length for s in entry.segments if s.codec != "raw"]
+            longest[entry.folder] = max([longest[entry.folder], *packed])
+        return sum(longest)
+
+    @contextmanager
+    def sweep(
+        self,
+        columns: Sequence[int] | None,
+        by_row: bool,
+        ring_bytes: int | None = None,
+        blocks: Sequence[int] | None = None,
+    ) -> Iterator[Iterator[Block]]:
+        """Read blocks in the order of their numbers, one thread a folder ahead.
+
+        ``with pages.sweep([2, 5], by_row=True) as blocks: for block in blocks: ...``
+
+        Parameters
+        ----------
+        columns
+            The columns that are needed, None for all of them.
+        by_row
+            Whether the row-major copy is needed.
+        ring_bytes
+            The most memory for buffers; by default there are two a folder and one.
+            DataError if two buffers do not fit.
+        blocks
+            Numbers of the blocks that are needed, None for all of them.
+
+        A block that cannot be read, or is damaged and cannot be made again, raises a
+        DataError with its name where it would have come.
+        """
+        if not self._is_open:
+            raise ValueError("these pages are closed")
+        chosen = range(self.n_columns) if columns is None else sorted({*columns})
+        numbers = range(self.n_blocks) if blocks is None else sorted({*blocks})
+        size = min(self._ring_size(bool(chosen), by_row, ring_bytes), len(numbers))
+        buffers = self._take_buffers(size)
+        readings = [Reading(chosen, by_row) for _ in self.folders]
+        entries = self._manifest.blocks
+
+        def place(number: int, buffer: Buffer) -> Block:
+            begin, end = self.rows_of(number)
+            rows = end - begin
+            return Block(
+                number,
+                begin,
+                end,
+                buffer.by_feature(
+                    self.n_columns if chosen else 0, rows if chosen else 0
+                ),
+                buffer.by_row(rows * self.n_columns if by_row else 0),
+            )
+
+        def read(position: int, slot: int, after: int | None) -> None:
+            number = numbers[position]
+            reading = readings[entries[number].folder]
+            if after is not None:
+                reading.advise(self.path_of(numbers[after]), entries[numbers[after]])
+            self._read(reading, place(number, buffers[slot]))
+
+        lanes: list[list[int]] = [[] for _ in self.folders]
+        for position, number in enumerate(numbers):
+            lanes[entries[number].folder].append(position)
+        ahead = ReadAhead(lanes, size, read)
+
+        def arrive() -> Iterator[Block]:
+            for position, number in enumerate(numbers):
+                block = place(number, buffers[position % size])
+                try:
+                    ahead.wait(position)
+                except DamagedError as error:
+                    self._make_again(number, error)
+                    self._read_again(Reading(chosen, by_row), block)
+                yield block
+                ahead.release()
+
+        try:
+            ahead.start()
+            yield arrive()
+        finally:
+            ahead.stop()
+            with self._buffers_lock:
+                self._buffers += buffers
+
+    def _ring_size(self, columns: bool, by_row: bool, ring_bytes: int | None) -> int:
+        wanted = 2 * len(self.folders) + 1
+        if ring_bytes is None or self.n_blocks == 0:
+            return wanted
+        one = self._buffer_bytes(columns, by_row)
+        room = ring_bytes - self._scratch_bytes()
+        if one and room < 2 * one:
+            needed = self.ring_bytes(2, columns=columns, by_row=by_row)
+            raise DataError(
+                f"two blocks of {self.block_rows} rows in memory need "
+                f"{megabytes(needed)}, and {megabytes(ring_bytes)} are left for them; "
+                "raise memory_limit"
+            )
+        return min(wanted, room // one) if one else wanted
+
+    def _take_buffers(self, count: int) -> list[Buffer]:
+        rows = min(self.block_rows, self.n_rows)
+        with self._buffers_lock:
+            taken, self._buffers = self._buffers[:count], self._buffers[count:]
+        missing = count - len(taken)
+        cells = rows * self.n_columns
+        return taken + [Buffer(cells, self.dtype) for _ in range(missing)]
+
+    def _read(self, reading: Reading, block: Block) -> None:
+        path = self.path_of(block.number)
+        try:
+            reading.read(
+                path,
+                self._manifest.blocks[block.number],
+                block.by_feature,
+                block.by_row,
+                self._verified[block.number],
+            )
+        except OSError as error:
+            raise DataError(
+                f"block {block.number} (rows {block.begin} to {block.end}) cannot be "
+                f"read from {str(path)!r}: {error.strerror or error}"
+            ) from None
+
+    def _read_again(self, reading: Reading, block: Block) -> None:
+        try:
+            self._read(reading, block)
+        except DamagedError as error:
+            path = str(self.path_of(block.number))
+            raise DataError(
+                f"block {block.number} in {path!r} was made again and is damaged "
+                f"still: {error}; the disk may be failing"
+            ) from None
+
+    def _make_again(self, number: int, damage: DamagedError) -> None:
+        """Replace the file of a damaged block."""
+        entry, path = self._manifest.blocks[number], self.path_of(number)
+        what = (
+            f"block {number} (rows {entry.begin} to {entry.end}) of the cache is "
+            f"damaged: {str(path)!r}: {damage}"
+        )
+        if self._mend is None:
+            raise DataError(
+                f"{what}; delete {str(self.folders[0])!r} and make the cache again"
+            ) from None
+        warnings.warn(f"{what}; it is made again from the source", stacklevel=4)
+        codes = np.ascontiguousarray(self._mend(entry.begin, entry.end), self.dtype)
+        shape = self.n_columns, entry.end - entry.begin
+        if codes.shape != shape or crc_of(codes) != entry.crc:
+            raise DataError(
+                f"{what}; the source gives other rows now than when the cache was "
+                f"made: delete {str(self.folders[0])!r} and make it again"
+            )
+        pieces, segments = lay_down(codes, choose_again(entry.segments, codes))
+        replace_block(path, pieces)
+        if segments != entry.segments:
+            entry.segments = segments
+            write_manifest(self.folders, self._manifest)
+        self._verified[number] = False
+
+    def close(self) -> None:
+        """Free the buffers and let others have the folders; the files stay."""
+        self._is_open = False
+        self._buffers = []
+        self._unlock()
+
+    def __enter__(self) -> Pages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
