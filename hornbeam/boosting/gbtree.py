@@ -10,8 +10,9 @@ from hornbeam.binning.cuts import Cuts
 from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
-from hornbeam.growth.grower import Shape, grow_tree
+from hornbeam.growth.grower import grow_tree
 from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.growth.shape import Shape
 from hornbeam.params import Parameters
 
 __all__ = ["boost_round"]

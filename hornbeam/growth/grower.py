@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import sys
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,98 +9,15 @@ from hornbeam.backends.base import Backend, Growth, RowSample
 from hornbeam.binning.cuts import Cuts
 from hornbeam.errors import DataError
 from hornbeam.forest.tree import Tree
+from hornbeam.growth.best_first import grow_best_first
 from hornbeam.growth.sampling import ColumnSampler
-from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.growth.sapling import Sapling
+from hornbeam.growth.shape import Shape
 from hornbeam.kernels.leaves import weigh_nodes
 
-__all__ = ["Shape", "grow_tree"]
+__all__ = ["grow_tree"]
 
-#: A split must gain more than this, whatever gamma says (XGBoost's kRtEps).
-_LEAST_GAIN = 1e-6
 _MOST = np.finfo(np.float32).max
-
-Nodes = NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How large a tree may become.
-
-    Parameters
-    ----------
-    best_first
-        Split the leaf of the highest gain next, instead of whole levels.
-    max_depth, max_leaves
-        0 means no limit.
-    gamma
-        The least gain of a split.
-    """
-
-    best_first: bool
-    max_depth: int
-    max_leaves: int
-    gamma: float
-
-    def deep_enough(self, depth: int) -> bool:
-        """Whether nodes at this depth stay leaves."""
-        return 0 < self.max_depth <= depth
-
-    def leaves_left(self, leaves: int) -> int:
-        """Return how many more splits a tree of so many leaves may have."""
-        return self.max_leaves - leaves if self.max_leaves > 0 else sys.maxsize
-
-    def worthwhile(self, splits: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which splits gain enough."""
-        gains = splits["gain"]
-        return (gains > _LEAST_GAIN) & (gains >= self.gamma)
-
-
-class _Sapling:
-    """The nodes of a tree that is still growing."""
-
-    def __init__(self) -> None:
-        self.parent = np.full(127, -1, np.int32)
-        self.left = np.full(127, -1, np.int32)
-        self.splits = np.zeros(127, SPLIT_DTYPE)
-        #: The categories that go right, where a split is by category.
-        self.sets = np.zeros((127, 0), np.uint64)
-        self.n_nodes = 1
-
-    def split(
-        self, nodes: Nodes, splits: NDArray[Any], sets: NDArray[np.uint64]
-    ) -> Nodes:
-        """Give each node two children; return the left ones."""
-        left = np.arange(self.n_nodes, self.n_nodes + 2 * nodes.size, 2)
-        self.n_nodes += 2 * nodes.size
-        while self.n_nodes > self.left.size:
-            more = np.full(self.left.size, -1, np.int32)
-            self.parent = np.concatenate([self.parent, more])
-            self.left = np.concatenate([self.left, more])
-            self.splits = np.concatenate([self.splits, np.zeros_like(self.splits)])
-            self.sets = np.concatenate([self.sets, np.zeros_like(self.sets)])
-        self.left[nodes] = left
-        self.parent[left] = nodes
-        self.parent[left + 1] = nodes
-        self.splits[nodes] = splits
-        if self.sets.shape[1] < sets.shape[1]:
-            self.sets = np.zeros((self.left.size, sets.shape[1]), np.uint64)
-        self.sets[nodes] = sets
-        return left
-
-    def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return how many categories go right at each node, and all of these."""
-        if self.sets.shape[1] == 0:  # no feature has any
-            return np.zeros(self.n_nodes, np.int64), np.empty(0, np.int32)
-        words = np.where(
-            self.splits["is_categorical"][: self.n_nodes, None] != 0,
-            self.sets[: self.n_nodes],
-            np.uint64(0),
-        )
-        bits = np.unpackbits(
-            words.astype("<u8").view(np.uint8), axis=1, bitorder="little"
-        )
-        counts = np.count_nonzero(bits, axis=1)
-        return counts.astype(np.int64), np.nonzero(bits)[1].astype(np.int32)
 
 
 def grow_tree(
@@ -125,13 +37,16 @@ def grow_tree(
     histograms'.
     """
     backend.begin_tree(output, growth, columns.columns, sample)
-    grow = _grow_best_first if shape.best_first else _grow_by_level
-    sapling = grow(backend, shape, columns)
-    return _finish(sapling, backend, cuts, growth, learning_rate)
+    if shape.best_first:
+        sapling, nodes, owners = grow_best_first(backend, shape, columns)
+    else:
+        sapling = _grow_by_level(backend, shape, columns)
+        nodes = owners = sapling.leaves()
+    return _finish(sapling, nodes, owners, backend, cuts, growth, learning_rate)
 
 
-def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> _Sapling:
-    sapling = _Sapling()
+def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> Sapling:
+    sapling = Sapling()
     level = np.zeros(1, np.intp)
     depth, leaves = 0, 1
     while level.size > 0 and not shape.deep_enough(depth):
@@ -148,48 +63,26 @@ def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> _S
     return sapling
 
 
-def _grow_best_first(
-    backend: Backend, shape: Shape, columns: ColumnSampler
-) -> _Sapling:
-    sapling = _Sapling()
-    leaves = 1
-    #: Splits by falling gain; of equal ones that of the lower node first.
-    waiting: list[tuple[float, int, int, NDArray[Any], NDArray[np.uint64]]] = []
-
-    def consider(nodes: Nodes, depth: int) -> None:
-        if shape.deep_enough(depth) or shape.leaves_left(leaves) <= 0:
-            return
-        splits, sets = backend.find_splits(nodes, columns.allowed(nodes, depth))
-        for i in np.flatnonzero(shape.worthwhile(splits)):
-            own = slice(i, i + 1)
-            order = -float(splits["gain"][i]), int(nodes[i])
-            heapq.heappush(waiting, (*order, depth, splits[own], sets[own]))
-
-    consider(np.zeros(1, np.intp), 0)
-    while waiting and shape.leaves_left(leaves) > 0:
-        _, node, depth, split, rights = heapq.heappop(waiting)
-        nodes = np.array([node])
-        left = sapling.split(nodes, split, rights)
-        backend.apply_splits(nodes, split, rights, left)
-        leaves += 1
-        consider(np.array([left[0], left[0] + 1]), depth + 1)
-    return sapling
-
-
 def _finish(
-    sapling: _Sapling,
+    sapling: Sapling,
+    nodes: NDArray[np.intp],
+    owners: NDArray[np.intp],
     backend: Backend,
     cuts: Cuts,
     growth: Growth,
     learning_rate: float,
 ) -> Tree:
-    """Weigh the nodes, add the leaves' values to the scores, return the tree."""
+    """Weigh the nodes, add the leaves' values to the scores, return the tree.
+
+    The rows of the backend's ``nodes[i]`` are in leaf ``owners[i]`` of the tree.
+    """
     n_nodes = sapling.n_nodes
     left = sapling.left[:n_nodes]
     is_leaf = left < 0
     leaves = np.flatnonzero(is_leaf)
     sums = np.zeros((n_nodes, 2))
-    sums[leaves] = backend.sum_leaves(leaves, np.arange(leaves.size), leaves.size)
+    numbers = np.searchsorted(leaves, owners)
+    sums[leaves] = backend.sum_leaves(nodes, numbers, leaves.size)
     weights = np.empty(n_nodes)
     weigh_nodes(left, growth.rules, learning_rate, sums, weights)
     if np.abs(weights[leaves]).max() > _MOST:

@@ -53,6 +53,11 @@ class ColumnSampler:
         #: The features of the tree, ascending, uint64.
         self.columns = self._draw(every, by_tree, _OF_TREE)
 
+    @property
+    def go_by_node(self) -> bool:
+        """Whether the columns of a node depend on its number in the tree."""
+        return self._by_node < 1.0
+
     def _draw(
         self, columns: NDArray[np.uint64], rate: float, purpose: int
     ) -> NDArray[np.uint64]:

@@ -13,8 +13,9 @@ from hornbeam.backends.base import Growth, RowSample
 from hornbeam.backends.cpu import CpuBackend
 from hornbeam.binning.codes import bin_table
 from hornbeam.data.containers.adapters import as_table
-from hornbeam.growth.grower import Shape, grow_tree
+from hornbeam.growth.grower import grow_tree
 from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.growth.shape import Shape
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
 

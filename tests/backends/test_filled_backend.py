@@ -12,8 +12,9 @@ from hornbeam.backends.open import open_backend
 from hornbeam.binning.codes import bin_table
 from hornbeam.binning.filled import FilledMatrix
 from hornbeam.data.containers.adapters import as_table
-from hornbeam.growth.grower import Shape, grow_tree
+from hornbeam.growth.grower import grow_tree
 from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.growth.shape import Shape
 from hornbeam.kernels.jit import COMPILED
 
 GROWTH = Growth(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5)

@@ -1,0 +1,64 @@
+"""The nodes of a tree that is still growing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.layout import SPLIT_DTYPE
+
+__all__ = ["Sapling"]
+
+
+class Sapling:
+    """The nodes of a tree that is still growing."""
+
+    def __init__(self) -> None:
+        self.parent = np.full(127, -1, np.int32)
+        self.left = np.full(127, -1, np.int32)
+        self.splits = np.zeros(127, SPLIT_DTYPE)
+        #: The categories that go right, where a split is by category.
+        self.sets = np.zeros((127, 0), np.uint64)
+        self.n_nodes = 1
+
+    def split(
+        self, nodes: NDArray[np.intp], splits: NDArray[Any], sets: NDArray[np.uint64]
+    ) -> NDArray[np.intp]:
+        """Give each node two children; return the left ones."""
+        left = np.arange(self.n_nodes, self.n_nodes + 2 * nodes.size, 2)
+        self.n_nodes += 2 * nodes.size
+        while self.n_nodes > self.left.size:
+            more = np.full(self.left.size, -1, np.int32)
+            self.parent = np.concatenate([self.parent, more])
+            self.left = np.concatenate([self.left, more])
+            self.splits = np.concatenate([self.splits, np.zeros_like(self.splits)])
+            self.sets = np.concatenate([self.sets, np.zeros_like(self.sets)])
+        self.left[nodes] = left
+        self.parent[left] = nodes
+        self.parent[left + 1] = nodes
+        self.splits[nodes] = splits
+        if self.sets.shape[1] < sets.shape[1]:
+            self.sets = np.zeros((self.left.size, sets.shape[1]), np.uint64)
+        self.sets[nodes] = sets
+        return left
+
+    def leaves(self) -> NDArray[np.intp]:
+        """Return the nodes without children, ascending."""
+        return np.flatnonzero(self.left[: self.n_nodes] < 0)
+
+    def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return how many categories go right at each node, and all of these."""
+        if self.sets.shape[1] == 0:  # no feature has any
+            return np.zeros(self.n_nodes, np.int64), np.empty(0, np.int32)
+        words = np.where(
+            self.splits["is_categorical"][: self.n_nodes, None] != 0,
+            self.sets[: self.n_nodes],
+            np.uint64(0),
+        )
+        bits = np.unpackbits(
+            words.astype("<u8").view(np.uint8), axis=1, bitorder="little"
+        )
+        counts = np.count_nonzero(bits, axis=1)
+        return counts.astype(np.int64), np.nonzero(bits)[1].astype(np.int32)
