@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.errors import (
+    ClusterError,
     DataError,
     HornbeamError,
     MissingExtraError,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Booster",
     "Categories",
+    "ClusterError",
     "DMatrix",
     "DataError",
     "DataIter",

@@ -6,6 +6,7 @@ import importlib
 from types import ModuleType
 
 __all__ = [
+    "ClusterError",
     "DataError",
     "HornbeamError",
     "MissingExtraError",
@@ -34,6 +35,10 @@ class ModelFileError(HornbeamError):
 
 class NotTrainedError(HornbeamError):
     """A model was asked for something that needs training first."""
+
+
+class ClusterError(HornbeamError):
+    """A cluster has lost what a training needs: its scheduler, all workers, or data."""
 
 
 class MissingExtraError(HornbeamError, ImportError):

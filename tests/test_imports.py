@@ -14,6 +14,7 @@ PACKAGE = Path(hornbeam.__file__).parent
 
 # From the top down; a module may import from its own line and from those below it.
 ROOMS = [
+    ["dask"],
     ["sklearn", "xgboost", "forests", "cli", "warm", "explain.report", "__main__"],
     ["training", "callbacks", "explain"],
     ["boosting"],
@@ -28,7 +29,7 @@ ROOMS = [
     ["errors", "files"],
 ]
 # The contract of a backend, and what chooses one.
-OPEN_BACKENDS = {"backends.base", "backends.open"}
+OPEN_BACKENDS = {"backends.base", "backends.cluster", "backends.open"}
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 
 SOURCES = {

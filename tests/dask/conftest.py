@@ -1,0 +1,96 @@
+"""A cluster of processes for all tests of a file, and a limit on how long one waits."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+distributed = pytest.importorskip("distributed")
+
+from clusters import start_cluster  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with start_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def own_cluster():
+    """Starts clusters whose workers a test may kill."""
+    started = []
+
+    def start(n_workers=2, **options):
+        cluster = start_cluster(n_workers, **options)
+        started.append(cluster)
+        client = distributed.Client(cluster)
+        started.append(client)
+        return client
+
+    yield start
+    for one in reversed(started):
+        one.close()
+
+
+@pytest.fixture
+def own_scheduler(tmp_path):
+    """Starts a scheduler in a process of its own, with workers, and a client."""
+    processes, clients = [], []
+
+    def start(n_workers):
+        file = tmp_path / "scheduler.json"
+        command = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+        options = ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+        scheduler = run([*command, "--host", "127.0.0.1", *options])
+        for _ in range(n_workers):
+            command = [sys.executable, "-m", "distributed.cli.dask_worker"]
+            options = ["--nthreads", "1", "--no-dashboard", "--no-nanny"]
+            run([*command, "--scheduler-file", str(file), *options])
+        client = distributed.Client(scheduler_file=str(file))
+        clients.append(client)
+        client.wait_for_workers(n_workers, timeout=30)
+        return client, scheduler
+
+    def run(command):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+    for client in clients:
+        client.close(timeout=2)
+
+
+@pytest.fixture(autouse=True)
+def time_limit(request):
+    """Fail a test that hangs; it may ask for more by the marker's number."""
+    marker = request.node.get_closest_marker("time_limit")
+    seconds = marker.args[0] if marker else 60
+
+    def stop(*_):
+        raise TimeoutError(f"no end after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,207 @@
+"""Members on the workers of a real cluster: they answer, or are known to be lost."""
+
+import os
+import signal
+import threading
+import time
+
+import dask
+import distributed
+import numpy as np
+import pytest
+from clusters import process_of
+
+from hornbeam import ClusterError, DataError, ParameterError
+from hornbeam.backends.cluster import MemberLostError, Share
+from hornbeam.dask.branches import Adder
+from hornbeam.dask.cluster import DaskCluster
+
+
+class Adding(Adder):
+    """Holds arrays and adds to them."""
+
+    def __init__(self, numbers, parts, times=1):
+        self.numbers, self.total = numbers, times * sum(part.sum() for part in parts)
+
+    def add(self, value):
+        return self.total + value
+
+    def wait(self, seconds):
+        time.sleep(seconds)
+        return np.array([len(self.numbers)])
+
+    def end(self, how):
+        os.kill(os.getpid(), how)
+        time.sleep(60)
+
+    def end_at(self, address, how):
+        if distributed.get_worker().address == address:
+            self.end(how)
+        return 0
+
+    def refuse(self):
+        raise DataError(f"part {self.numbers[0]} is refused")
+
+
+def spread(client, n_parts=4, n_members=2, **options):
+    """Return a cluster with members that hold 1, 2, 3 ... in turn."""
+    cluster = DaskCluster(client, Adding, **options)
+    places = cluster.alive()
+    parts = [client.submit(np.full, 10, k + 1, pure=False) for k in range(n_parts)]
+    shares = []
+    for i in range(n_members):
+        numbers = tuple(range(i, n_parts, n_members))
+        shares.append(
+            Share(numbers, places[i % len(places)], tuple(parts[k] for k in numbers))
+        )
+    return cluster, cluster.place(shares)
+
+
+def test_members_are_made_of_their_parts(client):
+    cluster, members = spread(client)
+    assert [member.parts for member in members] == [(0, 2), (1, 3)]
+    assert sorted(member.place for member in members) == cluster.alive()
+    assert cluster.call(members, "add", 1) == [41, 61]
+    assert cluster.sum(members, "add", 1) == 102
+    cluster.close()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_tree_of_members_adds_to_the_same(client, width):
+    cluster, members = spread(client, 7, 7, tree_from=3, tree_width=width)
+    assert cluster.sum(members, "add", 1) == 10 * 28 + 7
+    with pytest.raises(DataError, match="is refused"):
+        cluster.sum(members, "refuse")
+    cluster.close()
+
+
+def test_an_error_of_a_member_comes_out(client):
+    cluster, members = spread(client)
+    with pytest.raises(DataError, match="part 0 is refused"):
+        cluster.call(members, "refuse")
+    cluster.close()
+
+
+def test_the_options_of_placing_reach_every_member(client):
+    cluster = DaskCluster(client, Adding)
+    place = cluster.alive()[0]
+    members = cluster.place([Share((0,), place, (np.ones(3),))], 5)
+    assert cluster.call(members, "add", 0) == [15]
+    cluster.close()
+
+
+def test_an_answer_may_take_longer_than_patience(client):
+    cluster, members = spread(client, patience=0.6)
+    assert cluster.sum(members, "wait", 2.5).item() == 4
+    cluster.close()
+
+
+def test_patience_is_a_setting_of_dask(client):
+    with dask.config.set({"hornbeam.patience": "3s"}):
+        assert DaskCluster(client, Adding).patience == 3.0
+    assert DaskCluster(client, Adding).patience == 10.0
+    with pytest.raises(ParameterError, match="patience"):
+        DaskCluster(client, Adding, patience=0)
+
+
+@pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
+def test_a_killed_worker_is_noticed_at_once(own_cluster, tree_from):
+    client = own_cluster(3)
+    cluster, members = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
+    victim = members[2].place
+    begin = time.monotonic()
+    with pytest.raises(MemberLostError) as lost:
+        cluster.sum(members, "end_at", victim, signal.SIGKILL)
+    assert time.monotonic() - begin < 3
+    assert {m.place for m in lost.value.members} == {victim}
+    rest = [m for m in members if m.place != victim]
+    assert cluster.sum(rest, "add", 0) == 10 * sum(k + 1 for m in rest for k in m.parts)
+    with pytest.raises(MemberLostError):
+        cluster.call(members, "add", 0)
+    # The nanny starts another worker, which is a place again.
+    while len(cluster.alive()) < 3:
+        time.sleep(0.1)
+    assert victim not in cluster.alive()
+    cluster.close()
+
+
+@pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
+def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
+    client = own_cluster(3)
+    cluster, members = spread(
+        client, 6, 6, tree_from=tree_from, tree_width=2, patience=2.0
+    )
+    victim = members[2].place
+    process = process_of(client, victim)
+    try:
+        begin = time.monotonic()
+        with pytest.raises(MemberLostError) as lost:
+            cluster.sum(members, "end_at", victim, signal.SIGSTOP)
+        assert 1.0 < time.monotonic() - begin < 6
+        assert {m.place for m in lost.value.members} == {victim}
+        assert victim not in cluster.alive()
+        # What only the stopped worker had is computed elsewhere.
+        moved = client.submit(np.sum, np.ones(3))
+        assert moved.result(timeout=10) == 3
+    finally:
+        os.kill(process, signal.SIGKILL)
+    cluster.close()
+
+
+def test_a_worker_that_dies_while_it_is_filled_is_noticed(own_cluster):
+    client = own_cluster(2)
+    cluster = DaskCluster(client, Adding, patience=2.0)
+    first, second = cluster.alive()
+    slow = client.submit(time.sleep, 30, workers=[first])
+    time.sleep(0.5)
+    os.kill(process_of(client, first), signal.SIGKILL)
+    with pytest.raises(MemberLostError) as lost:
+        cluster.place([Share((0,), first, (slow,)), Share((1,), second, (np.ones(1),))])
+    assert [m.parts for m in lost.value.members] == [(0,)]
+    cluster.close()
+
+
+def test_a_part_that_cannot_be_computed_is_an_error(client):
+    cluster = DaskCluster(client, Adding)
+    part = client.submit(np.ones, "three")
+    with pytest.raises(TypeError):
+        cluster.place([Share((0,), cluster.alive()[0], (part,))])
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    "while_asking", [pytest.param(False, marks=pytest.mark.slow), True]
+)
+def test_a_client_that_is_closed_is_an_error(own_cluster, while_asking):
+    client = own_cluster(2)
+    other = distributed.Client(client.scheduler.address)
+    cluster, members = spread(other, patience=2.0)
+    if while_asking:
+        threading.Timer(0.7, other.close).start()
+    else:
+        other.close()
+    with pytest.raises(ClusterError, match="client was closed"):
+        try:
+            cluster.call(members, "wait", 4)
+        except MemberLostError:
+            cluster.alive()
+    cluster.close()
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(90)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_scheduler_that_dies_is_an_error_in_time(own_scheduler, how):
+    client, process = own_scheduler(2)
+    cluster, members = spread(client, patience=2.0)
+    os.kill(process.pid, how)
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=r"scheduler at tcp://.* does not answer"):
+        try:
+            cluster.call(members, "wait", 5)
+        except MemberLostError:
+            cluster.alive()
+        else:
+            cluster.alive()
+    assert time.monotonic() - begin < 30
+    cluster.close()
