@@ -78,55 +78,35 @@ def lay_down(
 
 
 class Reading:
-    """Reads the segments of blocks, one after the other, in one thread.
+    """Reads the segments of blocks, one after the other, in one thread."""
 
-    Parameters
-    ----------
-    columns
-        The columns to read, ascending.
-    by_row
-        Whether to read the row-major copy too.
-    """
-
-    def __init__(self, columns: Sequence[int], by_row: bool) -> None:
-        self._columns, self._by_row = columns, by_row
+    def __init__(self) -> None:
         self._stored = np.empty(0, np.uint8)
 
-    def advise(self, path: Path, entry: BlockEntry) -> None:
+    def advise(
+        self, path: Path, entry: BlockEntry, columns: Sequence[int], by_row: bool
+    ) -> None:
         """Have the system read ahead what is asked of a block, if it can."""
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return  # whoever reads it will say so
         try:
-            for offset, length in self._ranges(entry):
+            for offset, length in _ranges(entry, columns, by_row):
                 os.posix_fadvise(file, offset, length, os.POSIX_FADV_WILLNEED)
         except OSError:
             return
         finally:
             os.close(file)
 
-    def _places(self, entry: BlockEntry) -> list[int]:
-        last = [len(entry.segments) - 1] if self._by_row else []
-        return [*self._columns, *last]
-
-    def _ranges(self, entry: BlockEntry) -> list[tuple[int, int]]:
-        """Return the (offset, length) of what is read, neighbours as one."""
-        ranges: list[tuple[int, int]] = []
-        for place in self._places(entry):
-            _, offset, length, _ = entry.segments[place]
-            if ranges and sum(ranges[-1]) == offset:
-                ranges[-1] = ranges[-1][0], ranges[-1][1] + length
-            else:
-                ranges.append((offset, length))
-        return ranges
-
     def read(
         self,
         path: Path,
         entry: BlockEntry,
+        columns: Sequence[int],
+        by_row: bool,
         by_feature: Codes,
-        by_row: Codes,
+        rows: Codes,
         verified: npt.NDArray[np.bool_],
     ) -> None:
         """Read one block.
@@ -137,10 +117,14 @@ class Reading:
             Its file.
         entry
             What should be in it.
-        by_feature
-            (columns, rows), C-contiguous; the asked columns are written.
+        columns
+            The columns to read, ascending.
         by_row
-            (rows * columns,), written if it is asked for.
+            Whether to read the row-major copy too.
+        by_feature
+            (columns, rows), C-contiguous, out.
+        rows
+            (rows * columns,), out.
         verified
             (segments,) bool: whose checksums are known to be right; updated.
         """
@@ -153,10 +137,10 @@ class Reading:
             if size != entry.n_bytes:
                 raise DamagedError(f"it has {size} bytes, not {entry.n_bytes}")
             waiting: list[tuple[Segment, Bytes, int]] = []
-            for place in self._places(entry):
+            for place in _places(entry, columns, by_row):
                 segment = entry.segments[place]
                 is_row = place == len(entry.segments) - 1
-                out = by_row if is_row else by_feature[place]
+                out = rows if is_row else by_feature[place]
                 if segment.codec == "raw":
                     waiting.append((segment, out.view(np.uint8), place))
                     continue
@@ -175,6 +159,24 @@ class Reading:
         if self._stored.size < size:
             self._stored = np.empty(size, np.uint8)
         return self._stored[:size]
+
+
+def _places(entry: BlockEntry, columns: Sequence[int], by_row: bool) -> list[int]:
+    return [*columns, *([len(entry.segments) - 1] if by_row else [])]
+
+
+def _ranges(
+    entry: BlockEntry, columns: Sequence[int], by_row: bool
+) -> list[tuple[int, int]]:
+    """Return the (offset, length) of what is read, neighbours as one."""
+    ranges: list[tuple[int, int]] = []
+    for place in _places(entry, columns, by_row):
+        _, offset, length, _ = entry.segments[place]
+        if ranges and sum(ranges[-1]) == offset:
+            ranges[-1] = ranges[-1][0], ranges[-1][1] + length
+        else:
+            ranges.append((offset, length))
+    return ranges
 
 
 def _read_raw(

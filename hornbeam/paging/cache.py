@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hornbeam.errors import DataError
 from hornbeam.paging.folders import (
@@ -28,7 +29,8 @@ __all__ = ["open_or_build", "open_pages"]
 _GLANCE = 2.0
 
 #: Gets a maker of PageWriters (n_rows, n_columns, dtype, codec=, block_rows=), writes
-#: all rows, and returns what the writer's `finish` returns.
+#: all rows, and returns what the writer's `finish` returns. Another writer may be made
+#: before that, to begin anew.
 Build = Callable[[Callable[..., PageWriter]], Manifest]
 
 
@@ -101,7 +103,7 @@ def open_or_build(
             if manifest is None and lock.is_alone:
                 is_building = True
                 clean_folders(places)
-                manifest = build(partial(PageWriter, places, fingerprint))
+                manifest = build(partial(_new_writer, places, fingerprint))
             if manifest is not None and lock.try_hold(alone=False):
                 return Pages(places, manifest, lock, mend)
             is_building = False
@@ -119,6 +121,13 @@ def open_or_build(
         lock.close()
         remove_empty(made)
         raise
+
+
+def _new_writer(
+    places: Sequence[Path], fingerprint: str, *shape: Any, **options: Any
+) -> PageWriter:
+    clean_folders(places)  # of what a writer before this one wrote
+    return PageWriter(places, fingerprint, *shape, **options)
 
 
 def _find(places: Sequence[Path], fingerprint: str, can_mend: bool) -> Manifest | None:

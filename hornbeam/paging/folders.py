@@ -22,6 +22,9 @@ __all__ = [
     "check_space",
     "clean_folders",
     "make_folders",
+    "megabytes",
+    "remove_empty",
+    "spill_name",
     "writing",
 ]
 
@@ -89,6 +92,11 @@ def remove_empty(folders: Sequence[Path]) -> None:
 def block_name(build: str, number: int) -> str:
     """Return the name of a block's file; `build` is 16 hexadecimal digits."""
     return f"hornbeam-{build}-{number:08d}.block"
+
+
+def spill_name() -> str:
+    """Return a new name for a file of rows that are set aside."""
+    return f"hornbeam-{os.urandom(8).hex()}.spill"
 
 
 def clean_folders(folders: Sequence[Path]) -> None:

@@ -19,7 +19,8 @@ from hornbeam.paging.blocks import DamagedError, Reading, choose_again, crc_of, 
 from hornbeam.paging.folders import megabytes
 from hornbeam.paging.locks import FolderLock
 from hornbeam.paging.manifest import Manifest, write_manifest
-from hornbeam.paging.ring import Buffer, ReadAhead
+from hornbeam.paging.ring import Buffer, ReadAhead, room
+from hornbeam.paging.spill import Spill
 from hornbeam.paging.writer import replace_block
 
 __all__ = ["Block", "Mend", "Pages"]
@@ -41,7 +42,7 @@ class Block:
         Its rows.
     by_feature
         (columns, rows), C-contiguous. Only the columns that were asked for hold
-        their codes, the others anything. (0, 0) if none were asked for.
+        their codes, the others anything. (0,) if none were asked for.
     by_row
         (rows * columns,), or (0,) if not asked for.
     """
@@ -86,6 +87,9 @@ class Pages:
         self._manifest, self._mend = manifest, mend
         self._verified = np.zeros((self.n_blocks, self.n_columns + 1), np.bool_)
         self._buffers: list[Buffer] = []
+        #: Row-major copies that stay in memory, and those of them that are filled.
+        self._kept: dict[int, Codes] = {}
+        self._is_kept = np.zeros(self.n_blocks, np.bool_)
         self._buffers_lock = Lock()
         self._is_open = True
         self._unlock = weakref.finalize(self, lock.close)
@@ -104,6 +108,29 @@ class Pages:
         """Return the file of a block."""
         entry = self._manifest.blocks[block]
         return self.folders[entry.folder] / entry.file
+
+    def keep(self, n_bytes: int) -> int:
+        """Keep row-major copies of blocks in memory, as many as fit in `n_bytes`.
+
+        They are filled by the sweeps that ask for them, and later sweeps do not read
+        them again. Returns the bytes that they take. Not to be called within a sweep.
+        """
+        sizes = [(end - begin) * self.n_columns for begin, end in self._all_rows()]
+        largest = max(sizes, default=1) * self.dtype.itemsize
+        count = min(max(n_bytes, 0) // largest, self.n_blocks)
+        # Spread evenly: what is read in between comes while these are worked on.
+        chosen = {place * self.n_blocks // count for place in range(count)}
+        self._is_kept[[number not in chosen for number in range(self.n_blocks)]] = False
+        self._kept = {
+            number: self._kept[number]
+            if number in self._kept
+            else room(sizes[number], self.dtype)
+            for number in sorted(chosen)
+        }
+        return sum(codes.nbytes for codes in self._kept.values())
+
+    def _all_rows(self) -> list[tuple[int, int]]:
+        return [self.rows_of(number) for number in range(self.n_blocks)]
 
     def ring_bytes(self, n_buffers: int, *, columns: bool, by_row: bool) -> int:
         """Return the memory that a sweep with so many buffers takes at most."""
@@ -152,46 +179,53 @@ class Pages:
             raise ValueError("these pages are closed")
         chosen = range(self.n_columns) if columns is None else sorted({*columns})
         numbers = range(self.n_blocks) if blocks is None else sorted({*blocks})
-        size = min(self._ring_size(bool(chosen), by_row, ring_bytes), len(numbers))
+        wants = {number: self._wanted(number, chosen, by_row) for number in numbers}
+        on_disk = [number for number in numbers if any(wants[number])]
+        size = min(self._ring_size(bool(chosen), by_row, ring_bytes), len(on_disk))
         buffers = self._take_buffers(size)
-        readings = [Reading(chosen, by_row) for _ in self.folders]
+        readings = [Reading() for _ in self.folders]
         entries = self._manifest.blocks
 
-        def place(number: int, buffer: Buffer) -> Block:
+        def place(number: int, buffer: Buffer | None) -> Block:
             begin, end = self.rows_of(number)
             rows = end - begin
-            return Block(
-                number,
-                begin,
-                end,
-                buffer.by_feature(
-                    self.n_columns if chosen else 0, rows if chosen else 0
-                ),
-                buffer.by_row(rows * self.n_columns if by_row else 0),
-            )
+            by_feature = flat = np.empty(0, self.dtype)
+            if chosen and buffer is not None:
+                by_feature = buffer.by_feature(self.n_columns, rows)
+            if by_row and number in self._kept:
+                flat = self._kept[number]
+            elif by_row and buffer is not None:
+                flat = buffer.by_row(rows * self.n_columns)
+            return Block(number, begin, end, by_feature, flat)
 
         def read(position: int, slot: int, after: int | None) -> None:
-            number = numbers[position]
+            number = on_disk[position]
             reading = readings[entries[number].folder]
             if after is not None:
-                reading.advise(self.path_of(numbers[after]), entries[numbers[after]])
-            self._read(reading, place(number, buffers[slot]))
+                later = on_disk[after]
+                reading.advise(self.path_of(later), entries[later], *wants[later])
+            self._read(reading, place(number, buffers[slot]), *wants[number])
 
         lanes: list[list[int]] = [[] for _ in self.folders]
-        for position, number in enumerate(numbers):
+        for position, number in enumerate(on_disk):
             lanes[entries[number].folder].append(position)
         ahead = ReadAhead(lanes, size, read)
 
         def arrive() -> Iterator[Block]:
-            for position, number in enumerate(numbers):
+            position = 0
+            for number in numbers:
+                if not any(wants[number]):
+                    yield place(number, None)
+                    continue
                 block = place(number, buffers[position % size])
                 try:
                     ahead.wait(position)
                 except DamagedError as error:
                     self._make_again(number, error)
-                    self._read_again(Reading(chosen, by_row), block)
+                    self._read_again(block, *wants[number])
                 yield block
                 ahead.release()
+                position += 1
 
         try:
             ahead.start()
@@ -201,20 +235,26 @@ class Pages:
             with self._buffers_lock:
                 self._buffers += buffers
 
+    def _wanted(
+        self, number: int, columns: Sequence[int], by_row: bool
+    ) -> tuple[Sequence[int], bool]:
+        """Return what of a block is to be read: columns, and whether its rows."""
+        return columns, by_row and not self._is_kept[number]
+
     def _ring_size(self, columns: bool, by_row: bool, ring_bytes: int | None) -> int:
         wanted = 2 * len(self.folders) + 1
         if ring_bytes is None or self.n_blocks == 0:
             return wanted
         one = self._buffer_bytes(columns, by_row)
-        room = ring_bytes - self._scratch_bytes()
-        if one and room < 2 * one:
+        left = ring_bytes - self._scratch_bytes()
+        if one and left < 2 * one:
             needed = self.ring_bytes(2, columns=columns, by_row=by_row)
             raise DataError(
                 f"two blocks of {self.block_rows} rows in memory need "
                 f"{megabytes(needed)}, and {megabytes(ring_bytes)} are left for them; "
                 "raise memory_limit"
             )
-        return min(wanted, room // one) if one else wanted
+        return min(wanted, left // one) if one else wanted
 
     def _take_buffers(self, count: int) -> list[Buffer]:
         rows = min(self.block_rows, self.n_rows)
@@ -224,12 +264,16 @@ class Pages:
         cells = rows * self.n_columns
         return taken + [Buffer(cells, self.dtype) for _ in range(missing)]
 
-    def _read(self, reading: Reading, block: Block) -> None:
+    def _read(
+        self, reading: Reading, block: Block, columns: Sequence[int], by_row: bool
+    ) -> None:
         path = self.path_of(block.number)
         try:
             reading.read(
                 path,
                 self._manifest.blocks[block.number],
+                columns,
+                by_row,
                 block.by_feature,
                 block.by_row,
                 self._verified[block.number],
@@ -239,10 +283,12 @@ class Pages:
                 f"block {block.number} (rows {block.begin} to {block.end}) cannot be "
                 f"read from {str(path)!r}: {error.strerror or error}"
             ) from None
+        if by_row and block.number in self._kept:
+            self._is_kept[block.number] = True
 
-    def _read_again(self, reading: Reading, block: Block) -> None:
+    def _read_again(self, block: Block, columns: Sequence[int], by_row: bool) -> None:
         try:
-            self._read(reading, block)
+            self._read(Reading(), block, columns, by_row)
         except DamagedError as error:
             path = str(self.path_of(block.number))
             raise DataError(
@@ -276,10 +322,15 @@ class Pages:
             write_manifest(self.folders, self._manifest)
         self._verified[number] = False
 
+    def open_spill(self) -> Spill:
+        """Return room in the same folders for what rows need beside their codes."""
+        return Spill(self.folders)
+
     def close(self) -> None:
         """Free the buffers and let others have the folders; the files stay."""
         self._is_open = False
         self._buffers = []
+        self.keep(0)
         self._unlock()
 
     def __enter__(self) -> Pages:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Buffer", "ReadAhead"]
+__all__ = ["Buffer", "ReadAhead", "room"]
 
 Codes = npt.NDArray[Any]
 
@@ -36,7 +36,7 @@ class Buffer:
     """
 
     def __init__(self, cells: int, dtype: npt.DTypeLike) -> None:
-        self._by_feature, self._by_row = _room(cells, dtype), _room(cells, dtype)
+        self._by_feature, self._by_row = room(cells, dtype), room(cells, dtype)
 
     def by_feature(self, n_columns: int, rows: int) -> Codes:
         """Return the place of the columns, (columns, rows)."""
@@ -47,7 +47,7 @@ class Buffer:
         return self._by_row[:cells]
 
 
-def _room(cells: int, dtype: npt.DTypeLike) -> Codes:
+def room(cells: int, dtype: npt.DTypeLike) -> Codes:
     """Return whole pages of memory, which go back to the system when freed."""
     return np.frombuffer(mmap.mmap(-1, cells * np.dtype(dtype).itemsize), dtype)
 
