@@ -266,13 +266,22 @@ class Booster(ModelHolder):
     def _begin_model(self, data: DMatrix, estimate: bool) -> None:
         """Take columns and the base score from the first training data."""
         self._take_columns(data)
+        labels = data.labels
+        start = None
+        if estimate and self.model.boost_from_average:
+            assert labels is not None
+            start = self.objective.estimate_base_score(labels, data.row_weights)
+        span = None if labels is None else (float(labels.min()), float(labels.max()))
+        self._begin_from(start, span)
+
+    def _begin_from(
+        self, start: NDArray[np.float64] | None, span: tuple[float, float] | None
+    ) -> None:
+        """Take the base score, if it was estimated, and the range of the labels."""
         model = self.model
-        if estimate and model.boost_from_average:
-            assert data.labels is not None
-            model.base_score = self.objective.estimate_base_score(
-                data.labels, data.row_weights
-            )
-        model.double_scores = data.labels is not None and _needs_double(data.labels)
+        if start is not None:
+            model.base_score = start
+        model.double_scores = span is not None and _needs_double(*span)
         if not model.double_scores:
             with np.errstate(over="ignore"):  # the gradients will be too large, too
                 rounded = model.base_score.astype(np.float32)
@@ -615,11 +624,11 @@ def _check_one_target(data: Beside) -> None:
         )
 
 
-def _needs_double(labels: NDArray[np.float64]) -> bool:
+def _needs_double(least: float, most: float) -> bool:
     """Whether float32 is too coarse to tell labels apart, as with 1e9 and 1e9 + 10."""
-    spread = float(labels.max() - labels.min())
+    spread = most - least
     with np.errstate(over="ignore", invalid="ignore"):
-        step = float(np.spacing(np.float32(np.abs(labels).max())))
+        step = float(np.spacing(np.float32(max(abs(least), abs(most)))))
     return 0.0 < spread < step * _LEAST_STEPS_OF_SPREAD
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import ParameterError
 from hornbeam.kernels.team import Team
+from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
 
-__all__ = ["Floats", "Objective", "create", "names", "register", "weighted_means"]
+__all__ = ["Floats", "Objective", "create", "names", "register"]
 
 Floats = NDArray[np.float64]
 
@@ -55,9 +56,18 @@ class Objective(ABC):
                 f"and multi:softprob, not with {self.name}; change one of them"
             )
 
-    @abstractmethod
     def estimate_base_score(self, labels: Floats, weights: Floats | None) -> Floats:
         """Return what to predict before the first tree, (outputs,)."""
+        columns = self.start_columns(labels, weights)
+        return self.start_from(totals_of(columns, len(labels)))
+
+    @abstractmethod
+    def start_columns(self, labels: Floats, weights: Floats | None) -> Iterator[Floats]:
+        """Yield columns of one value a row, whose totals decide the base score."""
+
+    @abstractmethod
+    def start_from(self, totals: Floats) -> Floats:
+        """Return the base score from the totals of `start_columns` over all rows."""
 
     def to_margin(self, base_score: Floats) -> Floats:
         """Return the margins of predictions; the inverse of `transform`."""
@@ -101,31 +111,6 @@ class Objective(ABC):
             hessians,
             np.empty((members, 2, _LANE)),
         )
-
-
-def weighted_means(columns: Floats, weights: Floats | None) -> Floats:
-    """Return the weighted mean of each row of `columns`, the same in any order.
-
-    Sums are taken in fixed point, in steps small enough for all rows together.
-    """
-    if weights is None:
-        weights = np.ones(columns.shape[1])
-    total = _exact_sum(weights)
-    return np.array([_exact_sum(column * weights) / total for column in columns])
-
-
-def _exact_sum(values: Floats) -> float:
-    largest = float(np.abs(values).max())
-    if largest == 0.0:
-        return 0.0
-    if not np.isfinite(largest):
-        raise DataError(
-            "labels times weights are beyond the range of float64; scale them down"
-        )
-    exponent = int(np.frexp(largest)[1])
-    bits = 62 - values.size.bit_length()
-    steps = np.rint(np.ldexp(values, bits - exponent)).astype(np.int64)
-    return float(np.ldexp(float(steps.sum()), exponent - bits))
 
 
 _OBJECTIVES: dict[str, type[Objective]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import softmax
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import softmax_rows
-from hornbeam.objectives.base import Floats, Objective, register, weighted_means
+from hornbeam.objectives.base import Floats, Objective, register
 from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss
 from hornbeam.params import Parameters
 
@@ -70,9 +71,14 @@ class SoftmaxLoss(Objective):
                 f"{classes - 1}"
             )
 
-    def estimate_base_score(self, labels: Floats, weights: Floats | None) -> Floats:
-        hits = labels == np.arange(self.n_outputs)[:, np.newaxis]
-        shares = weighted_means(hits.astype(np.float64), weights)
+    def start_columns(self, labels: Floats, weights: Floats | None) -> Iterator[Floats]:
+        for k in range(self.n_outputs):
+            hits = (labels == k).astype(np.float64)
+            yield hits if weights is None else hits * weights
+        yield np.ones(labels.size) if weights is None else weights
+
+    def start_from(self, totals: Floats) -> Floats:
+        shares = totals[:-1] / totals[-1]
         margins = np.array([maths.log(share + _SMALLEST_SHARE) for share in shares])
         return margins - margins.sum() / margins.size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import logistic, squared_error
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import sigmoid_rows
-from hornbeam.objectives.base import Floats, Objective, register, weighted_means
+from hornbeam.objectives.base import Floats, Objective, register
 
 __all__ = ["LogisticLoss", "Probability", "SquaredError"]
 
@@ -30,18 +31,25 @@ def weighs_positives(scale_pos_weight: float) -> bool:
 class NewtonStart(Objective):
     """An objective whose base score weighs positives by one Newton step from 0."""
 
-    def estimate_base_score(self, labels: Floats, weights: Floats | None) -> Floats:
+    def start_columns(self, labels: Floats, weights: Floats | None) -> Iterator[Floats]:
         if not weighs_positives(self.parameters.scale_pos_weight):
-            return weighted_means(labels[np.newaxis], weights)
-        scores = np.zeros((1, labels.size))
+            yield labels if weights is None else labels * weights
+            yield np.ones(labels.size) if weights is None else weights
+            return
         gradients = np.empty((1, labels.size), np.float32)
-        hessians = np.empty((1, labels.size), np.float32)
-        team = Team(1)
-        self.write_gradients(team, scores, labels, weights, gradients, hessians)
-        both = np.concatenate([gradients, hessians]).astype(np.float64)
-        gradient, hessian = weighted_means(both, None) * labels.size
+        hessians = np.empty_like(gradients)
+        scores = np.zeros((1, labels.size))
+        self.write_gradients(Team(1), scores, labels, weights, gradients, hessians)
+        yield gradients[0].astype(np.float64)
+        yield hessians[0].astype(np.float64)
+        yield np.ones(labels.size)
+
+    def start_from(self, totals: Floats) -> Floats:
+        if totals.size == 2:
+            return totals[:1] / totals[1]
+        gradient, hessian = totals[:2] / totals[2] * totals[2]
         margin = np.array([[-gradient / max(hessian, 1e-6)]])
-        return self.transform(team, margin)[0]
+        return self.transform(Team(1), margin)[0]
 
 
 @register

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create, names
+from hornbeam.objectives.totals import as_totals, largest_of, sum_steps
 from hornbeam.params import Parameters
 
 CLASSES = 3
@@ -176,6 +179,27 @@ def test_base_scores_do_not_depend_on_the_order(labels, random):
     np.testing.assert_allclose(
         found[0], np.mean(labels), rtol=1e-12, atol=1e-12 * largest
     )
+
+
+@given(
+    st.sampled_from(names()),
+    st.booleans(),
+    st.sampled_from([1.0, 3.0]),
+    st.lists(st.integers(0, 500), max_size=4),
+)
+def test_base_scores_do_not_depend_on_the_parts(name, weighted, positives, ends):
+    _, labels = draw(name)
+    weights = np.random.default_rng(1).random(500) if weighted else None
+    of = objective(name, scale_pos_weight=positives)
+    ends = sorted({0, *ends, 500})
+    columns = [
+        list(of.start_columns(labels[i:j], None if weights is None else weights[i:j]))
+        for i, j in itertools.pairwise(ends)
+    ]
+    largest = np.max([largest_of(part) for part in columns], axis=0)
+    steps = np.sum([sum_steps(part, largest, 500) for part in columns], axis=0)
+    found = of.start_from(as_totals(steps, largest, 500))
+    np.testing.assert_array_equal(found, of.estimate_base_score(labels, weights))
 
 
 def test_model_files_hold_the_parameters():

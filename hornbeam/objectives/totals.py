@@ -1,0 +1,63 @@
+"""Sums over rows that depend on neither their order nor the parts they come in.
+
+They are taken in fixed point, in steps small enough for all rows together. So the
+largest value comes first; over parts it is the largest of theirs, and their sums in
+steps add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import DataError
+
+__all__ = ["as_totals", "largest_of", "sum_steps", "totals_of"]
+
+Floats = NDArray[np.float64]
+
+
+def largest_of(columns: Iterable[Floats]) -> Floats:
+    """Return the largest magnitude in each column, (columns,)."""
+    return np.array([np.abs(column).max(initial=0.0) for column in columns])
+
+
+def sum_steps(
+    columns: Iterable[Floats], largest: Floats, n_rows: int
+) -> NDArray[np.int64]:
+    """Return the sum of each column in whole steps, (columns,).
+
+    `largest` and `n_rows` are those of all parts together.
+    """
+    shifts = _shifts(largest, n_rows).tolist()
+    return np.array(
+        [
+            np.rint(np.ldexp(column, shift)).astype(np.int64).sum()
+            for column, shift in zip(columns, shifts, strict=True)
+        ],
+        np.int64,
+    )
+
+
+def as_totals(steps: NDArray[np.int64], largest: Floats, n_rows: int) -> Floats:
+    """Return the sums of columns from those in steps."""
+    return np.ldexp(steps.astype(np.float64), -_shifts(largest, n_rows))
+
+
+def totals_of(columns: Iterable[Floats], n_rows: int) -> Floats:
+    """Return the sum of each column where all rows are at hand."""
+    listed = list(columns)
+    largest = largest_of(listed)
+    return as_totals(sum_steps(listed, largest, n_rows), largest, n_rows)
+
+
+def _shifts(largest: Floats, n_rows: int) -> NDArray[np.int64]:
+    """Return the binary places that are left of each column's point."""
+    if not np.isfinite(largest).all():
+        raise DataError(
+            "labels times weights are beyond the range of float64; scale them down"
+        )
+    exponents = np.frexp(largest)[1].astype(np.int64)  # largest < 2**exponent
+    return np.asarray(62 - int(n_rows).bit_length() - exponents, np.int64)
