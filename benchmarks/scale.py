@@ -1,0 +1,200 @@
+"""Model the time of a round on clusters that nobody has at hand.
+
+    python -m benchmarks.scale --picture docs/scale.png
+
+What a cell, a row, a bin and a message cost is measured on this machine (or taken from
+an earlier result: --rates), and `benchmarks.scale_model` says what comes of that with
+many workers, for four ways to add up histograms. Prints a table, writes JSON and, if
+asked for, a picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.libraries import PACKAGES
+from benchmarks.machine import add_output_option, describe, write
+from benchmarks.scale_model import EXCHANGES, Cluster, Job, Rates, estimate, is_paged
+from benchmarks.scale_rates import measure
+
+_COLORS = {"star": "C3", "tree": "C0", "slices": "C1", "halving": "C2"}
+_LABELS = {
+    "star": "to the driver",
+    "tree": "in a tree",
+    "slices": "slices, all to all",
+    "halving": "slices, by halving",
+}
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Return what was asked for on the command line."""
+    parser = argparse.ArgumentParser(description="Model rounds on large clusters.")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="measure on these")
+    parser.add_argument("--repeats", type=int, default=5, help="default: 5")
+    parser.add_argument("--rates", type=Path, help="a result with rates to use again")
+    parser.add_argument(
+        "--modelled", nargs="+", type=float, default=[1e9, 1e11], help="rows"
+    )
+    parser.add_argument("--features", nargs="+", type=int, default=[28, 1000])
+    parser.add_argument("--workers", nargs="+", type=int, default=[10, 100, 1000])
+    parser.add_argument("--gigabits", nargs="+", type=float, default=[10, 100])
+    parser.add_argument("--threads", type=int, default=16, help="of a worker")
+    parser.add_argument(
+        "--efficiency",
+        type=float,
+        default=Cluster.efficiency,
+        help="share of threads times one thread's speed that they reach together",
+    )
+    parser.add_argument("--memory", type=float, default=256, help="GB of a worker")
+    parser.add_argument("--disk", type=float, default=3, help="GB/s of a worker")
+    parser.add_argument("--picture", type=Path, help="where to draw")
+    add_output_option(parser)
+    return parser.parse_args()
+
+
+def cluster_of(arguments: argparse.Namespace, workers: int, gigabits: float) -> Cluster:
+    """Return a cluster of the workers asked for."""
+    return Cluster(
+        workers,
+        arguments.threads,
+        arguments.efficiency,
+        gigabits * 1e9 / 8,
+        arguments.memory * 1e9,
+        arguments.disk * 1e9,
+    )
+
+
+def jobs_of(arguments: argparse.Namespace) -> list[Job]:
+    """Return the jobs asked for."""
+    pairs = itertools.product(arguments.features, arguments.modelled)
+    return [Job(rows, features) for features, rows in pairs]
+
+
+def model_all(arguments: argparse.Namespace, rates: Rates) -> list[dict[str, Any]]:
+    """Return the modelled rounds, a line each."""
+    lines = []
+    for job in jobs_of(arguments):
+        for workers, gigabits in itertools.product(
+            arguments.workers, arguments.gigabits
+        ):
+            cluster = cluster_of(arguments, workers, gigabits)
+            for exchange in EXCHANGES:
+                found = estimate(job, cluster, rates, exchange)
+                lines.append(
+                    {
+                        **vars(job),
+                        "workers": workers,
+                        "gigabits": gigabits,
+                        "exchange": exchange,
+                        "paged": is_paged(job, cluster),
+                        **vars(found),
+                        "seconds": found.seconds,
+                        "bound": found.bound,
+                    }
+                )
+    return lines
+
+
+def print_rates(rates: Rates, console: Console) -> None:
+    """Print what was measured."""
+    table = Table(title="Rates")
+    table.add_column("of one")
+    table.add_column("ns", justify="right")
+    for name, seconds in vars(rates).items():
+        table.add_row(name, f"{1e9 * seconds:,.3f}")
+    console.print(table)
+
+
+def print_rounds(lines: list[dict[str, Any]], console: Console) -> None:
+    """Print a line for each cluster, with all ways to add up."""
+    table = Table(title="Seconds a round, and the part that takes longest")
+    for heading in ("rows", "features", "workers", "Gbit/s", *EXCHANGES, "rows alone"):
+        table.add_column(heading, justify="right")
+    for _, group in itertools.groupby(
+        lines, lambda r: (r["rows"], r["features"], r["workers"], r["gigabits"])
+    ):
+        ways = list(group)
+        first = ways[0]
+        rows_alone = first["counting"] + first["reading"]
+        cells = [f"{way['seconds']:.3g} {way['bound']}" for way in ways]
+        table.add_row(
+            f"{first['rows']:.0e}",
+            str(first["features"]),
+            str(first["workers"]),
+            f"{first['gigabits']:g}",
+            *cells,
+            f"{rows_alone:.3g}" + " paged" * first["paged"],
+        )
+    console.print(table)
+
+
+def power(number: float) -> str:
+    """Return the number as a power of ten where it is one."""
+    exponent = round(math.log10(number))
+    return f"$10^{{{exponent}}}$" if number == 10.0**exponent else f"{number:,.0f}"
+
+
+def draw(arguments: argparse.Namespace, rates: Rates, path: Path) -> None:
+    """Write a picture: a panel a job, seconds over workers, a line a way."""
+    counts = np.unique(np.geomspace(1, 4096, 97).round().astype(int)).tolist()
+    grid = len(arguments.features), len(arguments.modelled)
+    size = 5.2 * grid[1], 3.9 * grid[0] + 0.6
+    figure, panels = plt.subplots(
+        *grid, figsize=size, squeeze=False, layout="constrained"
+    )
+    for job, axes in zip(jobs_of(arguments), panels.ravel(), strict=True):
+        for gigabits, style in zip(arguments.gigabits, ("-", "--", ":"), strict=False):
+            clusters = [cluster_of(arguments, count, gigabits) for count in counts]
+            for exchange, color in _COLORS.items():
+                rounds = [estimate(job, c, rates, exchange) for c in clusters]
+                label = _LABELS[exchange] if style == "-" else None
+                seconds = [one.seconds for one in rounds]
+                axes.loglog(counts, seconds, style, color=color, label=label, lw=1.5)
+        alone = [one.counting + one.reading for one in rounds]
+        axes.loglog(counts, alone, color="0.8", lw=5, zorder=0, label="loops over rows")
+        on_disk = [one.workers for one in clusters if is_paged(job, one)]
+        if on_disk:
+            axes.axvspan(1, max(on_disk), color="0.95", label="codes on disk")
+        axes.set_title(f"{power(job.rows)} rows, {job.features:,} features")
+        axes.set_ylim(min(alone) / 2, max(alone) * 2)
+        axes.set_xlabel(f"workers of {arguments.threads} threads")
+        axes.set_ylabel("seconds a round")
+        axes.grid(alpha=0.3)
+    handles, labels = panels[-1, -1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Measure, model, print, write."""
+    arguments = parse_arguments()
+    console = Console(width=160)
+    machine = describe([*PACKAGES, "dask", "distributed"])
+    if arguments.rates is None:
+        rates = measure(arguments.rows, 28, arguments.repeats)
+    else:
+        rates = Rates(**json.loads(arguments.rates.read_text())["rates"])
+    print_rates(rates, console)
+    lines = model_all(arguments, rates)
+    print_rounds(lines, console)
+    result = {"machine": machine, "options": vars(arguments), "rates": vars(rates)}
+    print(write("scale", result | {"rounds": lines}, arguments.output))
+    if arguments.picture is not None:
+        draw(arguments, rates, arguments.picture)
+        print(arguments.picture)
+
+
+if __name__ == "__main__":
+    main()

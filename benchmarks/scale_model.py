@@ -1,0 +1,234 @@
+"""A model of one round on a cluster: seconds of each part, from measured rates.
+
+Everything here is arithmetic on a few numbers. What it leaves out: workers that are
+slower than others, links that other traffic shares, and the steps of a round that
+overlap, other than reading with counting and receiving with adding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["EXCHANGES", "Cluster", "Job", "Rates", "Round", "estimate", "is_paged"]
+
+#: Members that one member asks in a tree, as in `hornbeam.dask.cluster`.
+_TREE_WIDTH = 4
+#: Sums of gradients and of hessians, int64 each.
+_BYTES_PER_CELL = 16
+#: A row's label, margin, gradient, hessian, packed pair, two row numbers and a leaf.
+_BYTES_PER_ROW = 48
+#: Codes of a cell in memory, in two orders.
+_CODES_PER_CELL = 2
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What things cost, in seconds; loops on one thread."""
+
+    cell: float
+    """One row and feature in a histogram."""
+    move: float
+    """One row sent to a child."""
+    row: float
+    """One row in a round beside that: gradient, rounding, leaf, margin."""
+    bin: float
+    """One bin in the search for splits."""
+    call: float
+    """A call to one member by the driver, and its answer, both small."""
+    member: float
+    """Each further member that is called at once."""
+    hop: float
+    """A call from one member to another."""
+    byte: float
+    """A byte of an answer: packed, sent within one machine, unpacked, added up."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained: one tree a round."""
+
+    rows: float
+    features: int
+    bins: int = 256
+    depth: int = 6
+
+    @property
+    def exchanged(self) -> float:
+        """Bytes of the histograms that each worker counts for a tree.
+
+        Of two siblings one is counted: 1 + 1 + 2 + 4 + ... over the levels.
+        """
+        counted = 2 ** (self.depth - 1)
+        return counted * self.features * self.bins * _BYTES_PER_CELL
+
+    @property
+    def searched(self) -> float:
+        """Bins that are searched for a tree."""
+        return (2**self.depth - 1) * self.features * self.bins
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers of one kind, and a driver on such a machine."""
+
+    workers: int
+    threads: int = 16
+    efficiency: float = 0.75
+    """The share of `threads` times one thread's speed that all of them reach."""
+    network: float = 10e9 / 8
+    """Bytes a second of every link."""
+    memory: float = 256e9
+    """Bytes of memory a worker."""
+    disk: float = 3e9
+    """Bytes a second read by a worker, where codes do not fit in memory."""
+
+    @property
+    def speed(self) -> float:
+        """How many times as fast as one thread a machine is."""
+        return 1.0 if self.threads == 1 else self.threads * self.efficiency
+
+
+@dataclass(frozen=True)
+class Round:
+    """Seconds of the parts of one round."""
+
+    counting: float
+    """Histograms, partition and the other loops over rows, on the workers."""
+    reading: float
+    """Reading codes from disk beyond the time of counting."""
+    messages: float
+    """Waiting for messages, however small."""
+    bytes: float
+    """Sending histograms and adding them up."""
+    searching: float
+    """The search for splits."""
+
+    @property
+    def seconds(self) -> float:
+        """All of them, one after the other."""
+        return sum(vars(self).values())
+
+    @property
+    def bound(self) -> str:
+        """The part that takes longest."""
+        return max(vars(self), key=lambda part: vars(self)[part])
+
+
+def is_paged(job: Job, cluster: Cluster) -> bool:
+    """Whether the workers' memory is too small for the codes."""
+    cell_bytes = _CODES_PER_CELL * (1 if job.bins <= 256 else 2)
+    per_row = cell_bytes * job.features + _BYTES_PER_ROW
+    return job.rows / cluster.workers * per_row > cluster.memory
+
+
+def _counting(job: Job, cluster: Cluster, rates: Rates) -> tuple[float, float]:
+    """Return the seconds of loops over rows, and those of reading beyond them."""
+    rows = job.rows / cluster.workers
+    # Half of the rows at most are in the smaller siblings of a level.
+    counted = 1 + (job.depth - 1) / 2
+    cells = rows * job.features * counted * rates.cell
+    others = rows * (job.depth * rates.move + rates.row)
+    counting = (cells + others) / cluster.speed
+    if not is_paged(job, cluster):
+        return counting, 0.0
+    per_row = job.features * (1 if job.bins <= 256 else 2)
+    if rows * _BYTES_PER_ROW > cluster.memory:
+        per_row += _BYTES_PER_ROW
+    reading = rows * job.depth * per_row / cluster.disk
+    return counting, max(0.0, reading - counting)
+
+
+def _tree_depth(workers: int, width: int = _TREE_WIDTH) -> int:
+    """Return how many members a message passes, where each passes it on to `width`."""
+    depth = reached = 0
+    while reached < workers:
+        depth += 1
+        reached += width**depth
+    return depth
+
+
+def _star_call(cluster: Cluster, rates: Rates) -> float:
+    return rates.call + (cluster.workers - 1) * rates.member
+
+
+def _tree_call(cluster: Cluster, rates: Rates) -> float:
+    below = min(_TREE_WIDTH, cluster.workers)
+    beyond = (_tree_depth(cluster.workers) - 1) * (
+        rates.hop + (_TREE_WIDTH - 1) * rates.member
+    )
+    return rates.call + (below - 1) * rates.member + beyond
+
+
+def _per_byte(cluster: Cluster, rates: Rates) -> float:
+    """Return the seconds of a byte that is received while others are added up."""
+    return max(rates.byte, 1.0 / cluster.network)
+
+
+Parts = tuple[float, float, float]
+"""Seconds of messages, bytes and the search for splits."""
+
+
+def _star(job: Job, cluster: Cluster, rates: Rates) -> Parts:
+    """All answers go to the driver, which adds them up."""
+    messages = (job.depth + 1) * _star_call(cluster, rates)
+    received = cluster.workers * job.exchanged
+    searching = job.searched * rates.bin / cluster.speed
+    return messages, received * _per_byte(cluster, rates), searching
+
+
+def _tree(job: Job, cluster: Cluster, rates: Rates) -> Parts:
+    """Members add up the answers of those below them; few reach the driver."""
+    messages = (job.depth + 1) * _tree_call(cluster, rates)
+    width = min(_TREE_WIDTH, cluster.workers)
+    received = _tree_depth(cluster.workers) * width * job.exchanged
+    searching = job.searched * rates.bin / cluster.speed
+    return messages, received * _per_byte(cluster, rates), searching
+
+
+def _sliced(job: Job, cluster: Cluster, rates: Rates, exchange: Parts) -> Parts:
+    """Return the parts where the owners of features search, and the driver chooses."""
+    # Splits and the best of them are small, and take the shorter way.
+    calls = min(_star_call(cluster, rates), _tree_call(cluster, rates))
+    messages, received, _ = exchange
+    owners = min(cluster.workers, job.features)
+    searching = job.searched * rates.bin / cluster.speed / owners
+    return (
+        (job.depth + 1) * calls + job.depth * messages,
+        received * _per_byte(cluster, rates),
+        searching,
+    )
+
+
+def _slices(job: Job, cluster: Cluster, rates: Rates) -> Parts:
+    """Each member owns some features, and asks all others for its slices."""
+    others = cluster.workers - 1
+    messages = rates.hop + (others - 1) * rates.member if others > 0 else 0.0
+    owners = min(cluster.workers, job.features)
+    return _sliced(job, cluster, rates, (messages, others * job.exchanged / owners, 0))
+
+
+def _halving(job: Job, cluster: Cluster, rates: Rates) -> Parts:
+    """Members exchange halves in pairs, then quarters, until each owns its features."""
+    steps = math.ceil(math.log2(cluster.workers))
+    owners = min(cluster.workers, job.features)
+    halvings = math.ceil(math.log2(owners))
+    received = job.exchanged * (1 - 1 / owners)
+    received += (steps - halvings) * job.exchanged / owners
+    return _sliced(job, cluster, rates, (steps * rates.hop, received, 0))
+
+
+#: Ways to add up histograms.
+EXCHANGES: dict[str, Callable[[Job, Cluster, Rates], Parts]] = {
+    "star": _star,
+    "tree": _tree,
+    "slices": _slices,
+    "halving": _halving,
+}
+
+
+def estimate(job: Job, cluster: Cluster, rates: Rates, exchange: str) -> Round:
+    """Return the seconds of one round with one of `EXCHANGES`."""
+    counting, reading = _counting(job, cluster, rates)
+    return Round(counting, reading, *EXCHANGES[exchange](job, cluster, rates))

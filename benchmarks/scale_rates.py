@@ -1,0 +1,150 @@
+"""The rates that the model of a cluster needs, measured on this machine."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client, LocalCluster
+
+from benchmarks.data import made
+from benchmarks.libraries import BINS
+from benchmarks.scale_model import Rates
+from benchmarks.stage import seconds_of
+from hornbeam.backends.base import Growth
+from hornbeam.backends.cluster import Member, Share
+from hornbeam.backends.open import open_backend
+from hornbeam.binning.codes import bin_table
+from hornbeam.dask.branches import Adder
+from hornbeam.dask.cluster import DaskCluster
+from hornbeam.data.containers.adapters import as_table
+from hornbeam.objectives.base import create
+from hornbeam.params import Parameters
+
+__all__ = ["measure"]
+
+#: Members beyond these cost the driver's time alone.
+_FEW, _MANY = 2, 18
+#: Bytes of an answer that is large.
+_LARGE = 16 << 20
+
+
+def measure(rows: int, columns: int, repeats: int) -> Rates:
+    """Return the rates of kernels on one thread, and of messages between processes."""
+    cells = _of_script("histogram", rows, columns, repeats)
+    moves = _of_script("partition", rows, columns, repeats)
+    bins = _of_script("split", rows, columns, repeats)
+    return Rates(
+        # The nodes of a tree lie between all rows and one in 64.
+        cell=statistics.median(list(cells.values())[:-1]),
+        move=statistics.median(moves.values()),
+        row=_seconds_per_row(rows, columns, repeats),
+        bin=bins["missing in every feature"],
+        **_messages(repeats),
+    )
+
+
+def _of_script(script: str, rows: int, columns: int, repeats: int) -> dict[str, float]:
+    """Return the seconds of each unit that the script of a kernel reports."""
+    options = {"rows": rows, "columns": columns, "repeats": repeats, "threads": 1}
+    command = [sys.executable, "-m", f"benchmarks.{script}"]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [*command, "--output", folder], check=True, stdout=subprocess.DEVNULL
+        )
+        (path,) = Path(folder).glob("*.json")
+        runs = json.loads(path.read_text())["runs"]
+    return {run["what"]: run["seconds"] / run["units"] for run in runs}
+
+
+def _seconds_per_row(rows: int, columns: int, repeats: int) -> float:
+    """Time the verbs of a round that go over all rows once, but for the splits."""
+    x, y = made(rows, columns, seed=0)
+    binned = bin_table(as_table(x), BINS, n_threads=1)
+    backend = open_backend(
+        "cpu", binned.as_codes(1), y.astype(np.float64), None, np.zeros((1, rows)),
+        threads=1, max_histograms=None,
+    )  # fmt: skip
+    objective = create(Parameters.resolve({"objective": "binary:logistic"}))
+    growth = Growth(1.0, 0.0, 0.0, 1.0)
+    features = np.arange(columns, dtype=np.uint64)
+    root, zero = np.zeros(1, np.intp), np.zeros(1, np.float32)
+
+    def one_round() -> None:
+        backend.compute_gradients(objective)
+        backend.begin_tree(0, growth, features, None)
+        backend.sum_leaves(root, root, 1)
+        backend.add_leaf_values(zero)
+
+    seconds = seconds_of(repeats, one_round)
+    backend.close()
+    return seconds / rows
+
+
+class Answering(Adder):
+    """A member that answers with as many bytes as it is asked for."""
+
+    def __init__(self, numbers: tuple[int, ...], parts: tuple[Any, ...]) -> None:
+        # Noise, which no codec makes smaller, as sums of gradients.
+        rng = np.random.default_rng(numbers[0])
+        self._values = rng.integers(-(1 << 62), 1 << 62, _LARGE // 8)
+
+    def answer(self, n_bytes: int) -> np.ndarray:
+        return self._values[: n_bytes // 8]
+
+
+def _messages(repeats: int) -> dict[str, float]:
+    """Measure calls to members in two processes."""
+    with (
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+        ) as workers,
+        Client(workers) as client,
+    ):
+        star = DaskCluster(client, Answering, tree_from=10**9)
+        chain = DaskCluster(client, Answering, tree_from=2, tree_width=1)
+        members, linked = _place(star, _MANY), _place(chain, 2)
+
+        def seconds(cluster: DaskCluster, asked: list[Member], n_bytes: int) -> float:
+            work: Callable[..., Any] = cluster.sum
+            return seconds_of(10 * repeats, work, asked, "answer", n_bytes)
+
+        def cpu_seconds(asked: list[Member]) -> float:
+            start = time.process_time()
+            for _ in range(10 * repeats):
+                star.call(asked, "answer", 8)
+            return (time.process_time() - start) / (10 * repeats)
+
+        call = seconds(star, members[:1], 8)
+        # On few cores the members themselves would be waited for.
+        more = cpu_seconds(members) - cpu_seconds(members[:_FEW])
+        few = members[:_FEW]
+        extra = seconds(star, few, _LARGE) - seconds(star, few, 8)
+        hop = seconds(chain, linked, 8) - call
+        star.close()
+        chain.close()
+    return {
+        "call": call,
+        "member": more / (_MANY - _FEW),
+        "hop": max(hop, call / 2),
+        "byte": extra / (_FEW * _LARGE),
+    }
+
+
+def _place(cluster: DaskCluster, count: int) -> list[Member]:
+    places = cluster.alive()
+    shares = [Share((i,), places[i % len(places)], (None,)) for i in range(count)]
+    return cluster.place(shares)
