@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,14 @@ class DamagedError(Exception):
     """What is wrong with a block's file."""
 
 
-def crc_of(codes: Codes) -> int:
-    """Return the CRC-32 of codes, the same on every machine."""
-    return zlib.crc32(encode(Choice("raw"), codes))
+def crc_of(by_feature: Codes) -> int:
+    """Return the CRC-32 of the CRC-32s of the columns, whatever their codecs."""
+    raw = Choice("raw")
+    return _join(zlib.crc32(encode(raw, column)) for column in by_feature)
+
+
+def _join(crcs: Iterable[int]) -> int:
+    return zlib.crc32(np.fromiter(crcs, "<u4").data)
 
 
 def turn(by_feature: Codes) -> Codes:
@@ -60,12 +65,15 @@ def choose_again(segments: Sequence[Segment], by_feature: Codes) -> list[Choice]
 
 def lay_down(
     by_feature: Codes, choices: Sequence[Choice]
-) -> tuple[list[memoryview], list[Segment]]:
-    """Return the pieces of a block's file, and what is where in it.
+) -> tuple[list[memoryview], list[Segment], int]:
+    """Return the pieces of a block's file, what is where in it, and its `crc_of`.
 
     A run that has become too large for nibbles is laid down raw.
     """
-    pieces, segments, offset = [], [], 0
+    pieces: list[memoryview] = []
+    segments: list[Segment] = []
+    crcs: list[int] = []
+    offset = 0
     for run, choice in zip([*by_feature, turn(by_feature)], choices, strict=True):
         if choice.codec == "nibble" and not fits(run):
             choice = Choice("raw")
@@ -74,7 +82,10 @@ def lay_down(
         crc = zlib.crc32(piece)
         segments.append(Segment(choice.codec, offset, piece.nbytes, crc))
         offset += piece.nbytes
-    return pieces, segments
+        if len(crcs) < len(by_feature):
+            is_raw = choice.codec == "raw"
+            crcs.append(crc if is_raw else zlib.crc32(encode(Choice("raw"), run)))
+    return pieces, segments, _join(crcs)
 
 
 class Reading:

@@ -96,6 +96,7 @@ def open_or_build(
     made = make_folders(places)
     lock = FolderLock(places)
     begin, is_building = time.monotonic(), False
+    writers: list[PageWriter] = []
     try:
         while True:
             lock.wait()
@@ -103,7 +104,7 @@ def open_or_build(
             if manifest is None and lock.is_alone:
                 is_building = True
                 clean_folders(places)
-                manifest = build(partial(_new_writer, places, fingerprint))
+                manifest = build(partial(_new_writer, writers, places, fingerprint))
             if manifest is not None and lock.try_hold(alone=False):
                 return Pages(places, manifest, lock, mend)
             is_building = False
@@ -115,6 +116,7 @@ def open_or_build(
                 )
             time.sleep(_GLANCE / 40)
     except BaseException:
+        _abandon(writers)
         if is_building:
             clean_folders(places)
             lock.remove()
@@ -124,10 +126,22 @@ def open_or_build(
 
 
 def _new_writer(
-    places: Sequence[Path], fingerprint: str, *shape: Any, **options: Any
+    writers: list[PageWriter],
+    places: Sequence[Path],
+    fingerprint: str,
+    *shape: Any,
+    **options: Any,
 ) -> PageWriter:
-    clean_folders(places)  # of what a writer before this one wrote
-    return PageWriter(places, fingerprint, *shape, **options)
+    if writers:
+        _abandon(writers)
+        clean_folders(places)
+    writers.append(PageWriter(places, fingerprint, *shape, **options))
+    return writers[-1]
+
+
+def _abandon(writers: list[PageWriter]) -> None:
+    while writers:
+        writers.pop().abandon()
 
 
 def _find(places: Sequence[Path], fingerprint: str, can_mend: bool) -> Manifest | None:

@@ -42,8 +42,12 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 def as_folders(cache: Folder | Sequence[Folder]) -> list[Path]:
     """Return the folders of a cache, none named twice."""
-    named = [cache] if isinstance(cache, (str, os.PathLike)) else list(cache)
-    if not named or not all(isinstance(one, (str, os.PathLike)) for one in named):
+    named = [cache] if isinstance(cache, (str, os.PathLike)) else cache
+    if (
+        not isinstance(named, (list, tuple))
+        or not named
+        or not all(isinstance(one, (str, os.PathLike)) for one in named)
+    ):
         raise ParameterError(
             f"cache must be a folder or a list of folders, not {cache!r}"
         )

@@ -57,7 +57,7 @@ class BlockEntry:
     begin, end
         Its rows.
     crc
-        The CRC-32 of the codes (columns, rows) themselves, little-endian.
+        Of its codes, whatever the codecs (`blocks.crc_of`).
     segments
         The columns in their order, then the row-major copy.
     """

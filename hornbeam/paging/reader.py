@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hornbeam.errors import DataError
 from hornbeam.paging.blocks import DamagedError, Reading, choose_again, crc_of, lay_down
-from hornbeam.paging.folders import megabytes
+from hornbeam.paging.folders import MANIFEST, megabytes
 from hornbeam.paging.locks import FolderLock
 from hornbeam.paging.manifest import Manifest, write_manifest
 from hornbeam.paging.ring import Buffer, ReadAhead, room
@@ -303,24 +303,25 @@ class Pages:
             f"block {number} (rows {entry.begin} to {entry.end}) of the cache is "
             f"damaged: {str(path)!r}: {damage}"
         )
+        manifest = str(self.folders[0] / MANIFEST)
         if self._mend is None:
             raise DataError(
-                f"{what}; delete {str(self.folders[0])!r} and make the cache again"
+                f"{what}; delete {manifest!r} and make the cache again"
             ) from None
-        warnings.warn(f"{what}; it is made again from the source", stacklevel=4)
         codes = np.ascontiguousarray(self._mend(entry.begin, entry.end), self.dtype)
         shape = self.n_columns, entry.end - entry.begin
         if codes.shape != shape or crc_of(codes) != entry.crc:
             raise DataError(
                 f"{what}; the source gives other rows now than when the cache was "
-                f"made: delete {str(self.folders[0])!r} and make it again"
+                f"made: delete {manifest!r} and make it again"
             )
-        pieces, segments = lay_down(codes, choose_again(entry.segments, codes))
+        pieces, segments, _ = lay_down(codes, choose_again(entry.segments, codes))
         replace_block(path, pieces)
         if segments != entry.segments:
             entry.segments = segments
             write_manifest(self.folders, self._manifest)
         self._verified[number] = False
+        warnings.warn(f"{what}; it was made again from the source", stacklevel=4)
 
     def open_spill(self) -> Spill:
         """Return room in the same folders for what rows need beside their codes."""

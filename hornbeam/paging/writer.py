@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from hornbeam.errors import DataError
 from hornbeam.files import replace_file
-from hornbeam.paging.blocks import BLOCK_ROWS, choose_codecs, crc_of, lay_down
+from hornbeam.paging.blocks import BLOCK_ROWS, choose_codecs, lay_down
 from hornbeam.paging.codecs import Choice, check_codec
 from hornbeam.paging.folders import block_name, check_space, writing
 from hornbeam.paging.manifest import BlockEntry, Manifest, write_manifest
@@ -73,9 +74,12 @@ class PageWriter:
         self._choices: list[Choice] = []
         rows = min(block_rows, max(n_rows, 1))
         self._block: npt.NDArray[Any] = np.empty((n_columns, rows), dtype)
+        self._other = np.empty_like(self._block)
         self._filled = 0  # rows of the block that is being filled
         self._rows = 0  # rows that came
-        self._bytes = 0  # written to all files
+        # One block is packed and written while the next is filled.
+        self._thread = ThreadPoolExecutor(1, "hornbeam-pages")
+        self._writing: Future[None] | None = None
 
     def write(self, codes: npt.NDArray[Any]) -> None:
         """Take the next rows, (columns, rows) in the dtype that was announced."""
@@ -108,32 +112,36 @@ class PageWriter:
         """Write the rows that wait as a block."""
         if self._filled == 0:
             return
+        self._wait()
         codes = np.ascontiguousarray(self._block[:, : self._filled])
-        begin = self._rows_written
+        self._writing = self._thread.submit(self._write_block, codes)
+        self._block, self._other = self._other, self._block
+        self._filled = 0
+
+    def _wait(self) -> None:
+        """Return when the block before is written; raise what went wrong with it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write_block(self, codes: npt.NDArray[Any]) -> None:
         number = len(self._manifest.blocks)
         if not self._choices:
             self._choices = choose_codecs(self._codec, codes)
-        pieces, segments = lay_down(codes, self._choices)
+        pieces, segments, crc = lay_down(codes, self._choices)
         folder = number % len(self._folders)
-        entry = BlockEntry(
-            folder,
-            block_name(self._build, number),
-            begin,
-            begin + self._filled,
-            crc_of(codes),
-            segments,
-        )
+        begin = self._manifest.blocks[-1].end if number else 0
+        end = begin + codes.shape[1]
+        name = block_name(self._build, number)
+        entry = BlockEntry(folder, name, begin, end, crc, segments)
         if number == 0:
             self._look_for_space(entry)
-        write_file(self._folders[folder] / entry.file, pieces)
-        self._bytes += entry.n_bytes
+        _write_file(self._folders[folder] / name, pieces)
         self._manifest.blocks.append(entry)
-        self._filled = 0
 
-    @property
-    def _rows_written(self) -> int:
-        blocks = self._manifest.blocks
-        return blocks[-1].end if blocks else 0
+    def abandon(self) -> None:
+        """Write no more; what was written stays until the folders are cleaned."""
+        self._thread.shutdown(cancel_futures=True)
 
     def _look_for_space(self, first: BlockEntry) -> None:
         """Refuse to begin if blocks like the first do not fit."""
@@ -149,12 +157,14 @@ class PageWriter:
         if self._rows != self._manifest.n_rows:
             self._refuse_change(str(self._rows))
         self._flush()
+        self._wait()
+        self._thread.shutdown()
         self._manifest.facts = facts
         write_manifest(self._folders, self._manifest)
         return self._manifest
 
 
-def write_file(path: Path, pieces: Sequence[memoryview]) -> None:
+def _write_file(path: Path, pieces: Sequence[memoryview]) -> None:
     """Write the pieces as a new file."""
     count = sum(piece.nbytes for piece in pieces)
     with writing(path, count), open(path, "xb") as file:
