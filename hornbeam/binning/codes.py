@@ -25,7 +25,7 @@ from hornbeam.data.floats import Locate
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
 
-__all__ = ["bin_table", "bin_with_cuts"]
+__all__ = ["bin_table", "bin_with_cuts", "code_table"]
 
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -68,7 +68,7 @@ def bin_table(
     fixed = integer_weights(weights)
     if table.is_stream:
         columns = cuts_of_stream(table, max_bin, fixed, n_threads, exact)
-        return _bin_stream(table, columns, max_bin, n_threads, own_cuts=True)
+        return code_table(table, columns, max_bin, n_threads, own_cuts=True)
     is_categorical = _categorical(table)
     cut_numbers = cut_column if exact else sketch_column
 
@@ -110,7 +110,7 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
             for feature in range(table.n_features)
         ]
         max_bin = int(cuts.bins.max())
-        return _bin_stream(table, columns, max_bin, n_threads, own_cuts=False)
+        return code_table(table, columns, max_bin, n_threads, own_cuts=False)
 
     def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
         has_missing = bool(np.isnan(values).any())
@@ -192,7 +192,7 @@ def _bin(
     )
 
 
-def _bin_stream(
+def code_table(
     table: Table,
     columns: list[ColumnCuts],
     max_bin: int,
@@ -200,7 +200,22 @@ def _bin_stream(
     *,
     own_cuts: bool,
 ) -> BinnedMatrix:
-    """Write the codes of a table in batches, in one reading."""
+    """Return the codes of a table, written batch by batch in one reading.
+
+    Parameters
+    ----------
+    table
+        In batches, or in memory.
+    columns
+        The cuts of each column.
+    max_bin
+        The most bins of a column, but for categories.
+    n_threads
+        Threads that share the columns, 0 or less for all processors.
+    own_cuts
+        Whether the cuts are those of these rows, alone or with others. The cuts of
+        another table are rounded to the type of the rows.
+    """
     writer = _StreamWriter(table, columns, max_bin, own_cuts)
     for begin, batch in batches_of(table):
         writer.write(batch, begin, n_threads)

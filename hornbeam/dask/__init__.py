@@ -1,1 +1,54 @@
-"""Training and prediction on a Dask cluster, with the names of xgboost.dask."""
+"""Training and prediction on a Dask cluster, with the names of xgboost.dask.
+
+    from distributed import Client
+    import hornbeam.dask
+
+    client = Client("tcp://scheduler:8786")
+    dtrain = hornbeam.dask.DaskDMatrix(client, X, y)
+    result = hornbeam.dask.train(client, {"objective": "binary:logistic"}, dtrain)
+    predictions = hornbeam.dask.predict(client, result, X_new)
+
+The model is byte for byte that of `hornbeam.train` on the same rows, on however many
+workers, and whichever of them die on the way.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hornbeam.errors import require
+
+require("distributed", "dask", "hornbeam.dask")
+require("dask.array", "dask", "hornbeam.dask")
+
+if TYPE_CHECKING:
+    from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
+    from hornbeam.dask.prediction import inplace_predict, predict
+
+__all__ = [
+    "DaskDMatrix",
+    "DaskQuantileDMatrix",
+    "inplace_predict",
+    "predict",
+]
+
+_HOMES = {
+    "DaskDMatrix": "hornbeam.dask.matrix",
+    "DaskQuantileDMatrix": "hornbeam.dask.matrix",
+    "inplace_predict": "hornbeam.dask.prediction",
+    "predict": "hornbeam.dask.prediction",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hornbeam.dask' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -137,6 +137,14 @@ class DMatrix(Beside):
         )
         self._fill(table, nthread, sketch)
         self.info.set(fields)
+
+    @staticmethod
+    def of_table(table: Table, fields: Mapping[str, Any]) -> DMatrix:
+        """Return a matrix over a table that is open, and fields of its rows."""
+        matrix = DMatrix.__new__(DMatrix)
+        matrix._fill(table, None, "exact")
+        matrix.info.set(fields, whole=False)
+        return matrix
 
     def _fill(self, table: Table, nthread: int | None, sketch: str) -> None:
         self.table = table

@@ -47,11 +47,12 @@ class Info:
         groups = {} if self.group_ptr is None else {"group_ptr": self.group_ptr}
         return {**self._values, **groups}
 
-    def set(self, given: Mapping[str, Any]) -> None:
+    def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
         """Set the fields that are not None: all of them, or with an error none.
 
         A field is copied. Its array is never written to afterwards but replaced, so
-        that what was prepared with it can tell by its identity.
+        that what was prepared with it can tell by its identity. Where the rows are
+        not the `whole`, all of them may be without weight.
         """
         given = {name: value for name, value in given.items() if value is not None}
         pointers = self._pointers(given)
@@ -65,6 +66,7 @@ class Info:
                     given[name],
                     self.n_rows if by_row else self.n_features,
                     groups if name == "weight" else None,
+                    whole=whole,
                 )
         weights = values.get("weight")
         if weights is not None and len(weights) not in (self.n_rows, groups):

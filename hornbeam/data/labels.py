@@ -88,7 +88,12 @@ def as_base_margin(data: Any, n_rows: int) -> Floats:
 
 
 def read_field(
-    field: Field, data: Any, count: int, groups: int | None = None
+    field: Field,
+    data: Any,
+    count: int,
+    groups: int | None = None,
+    *,
+    whole: bool = True,
 ) -> Floats:
     """Return a copy of a field's numbers, checked, as float64 in C order.
 
@@ -103,6 +108,8 @@ def read_field(
         How many rows or columns there are.
     groups
         How many groups may have a number each instead, None if they may not.
+    whole
+        Whether these are all the rows: only then it is wrong if all are zero.
     """
     values = read_numbers(data, field)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -117,6 +124,8 @@ def read_field(
         _raise_length(field, values, count, groups)
     each = field.each if len(values) == count else "group"
     _check_domain(field, values, each)
+    if whole and field.idle and values.size and not values.any():
+        raise DataError(f"every {field.name} is zero; {field.idle}")
     return values
 
 
@@ -162,8 +171,6 @@ def _check_domain(field: Field, values: Floats, each: str) -> None:
         raise DataError(
             f"{field.name} is {values[i]} in {each} {i}; weights must not be negative"
         )
-    if field.idle and values.size and not values.any():
-        raise DataError(f"every {field.name} is zero; {field.idle}")
 
 
 def read_whole(data: Any, what: str) -> npt.NDArray[Any]:

@@ -12,7 +12,14 @@ from hornbeam.data.schema import Schema, listed
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
-__all__ = ["Gathering", "Sample", "in_order", "part_of"]
+__all__ = [
+    "Gathering",
+    "Sample",
+    "in_order",
+    "kind_of",
+    "part_of",
+    "without_values",
+]
 
 # Rows that are remembered, to compare later readings with: the first ones, and one of
 # so many after them. Reading a row by itself takes 0.1 ms of a wide frame.
@@ -43,7 +50,7 @@ class Gathering:
             table = in_order(table, self.schema, self._blank)
             self.dtype = np.result_type(self.dtype, table.dtype)
             self.schema = self._merged(table)
-        self._blank = _blank(table, self._blank)
+        self._blank = without_values(table, self._blank)
         self.sample.add(table, self.n_rows)
         self.n_rows += table.n_rows
 
@@ -91,7 +98,7 @@ def in_order(
     if table.names is not None and table.names != first.names:
         table = table.select(_places(table.names, first.names or []))
     for feature in range(table.n_features):
-        here, there = _kind(table.types, feature), _kind(first.types, feature)
+        here, there = kind_of(table.types, feature), kind_of(first.types, feature)
         if here == there or feature in table.typeless or feature in blank:
             continue
         if here == NUMBERS and np.isnan(table.column(feature)).all():
@@ -104,7 +111,7 @@ def in_order(
     return table
 
 
-def _blank(table: Table, before: set[int]) -> set[int]:
+def without_values(table: Table, before: set[int]) -> set[int]:
     """Return those of the columns `before` that have no value here either."""
     if not before or not table.n_rows:
         return before
@@ -130,7 +137,8 @@ def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
     return [place[name] for name in first]
 
 
-def _kind(types: Sequence[str] | None, feature: int) -> str:
+def kind_of(types: Sequence[str] | None, feature: int) -> str:
+    """Return what messages call the values of a column of this type."""
     return KINDS.get(types[feature], NUMBERS) if types else NUMBERS
 
 

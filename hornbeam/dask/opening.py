@@ -1,0 +1,165 @@
+"""From a partition to a table, where it lies, and what the client is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hornbeam import __version__
+from hornbeam.dask.partitions import Partition
+from hornbeam.data.categories import Categories
+from hornbeam.data.info import Info
+from hornbeam.data.labels import read_whole
+from hornbeam.data.opening import open_features
+from hornbeam.data.schema import Schema
+from hornbeam.data.sources.gathering import without_values
+from hornbeam.data.sources.parts import Parts
+from hornbeam.data.table import Table
+from hornbeam.errors import DataError, HornbeamError
+
+__all__ = ["Facts", "Opened", "Opening", "check_version", "describe", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How partitions become tables; the arguments are those of `DMatrix`."""
+
+    missing: float | None = None
+    names: Sequence[str] | None = None
+    types: Sequence[str] | Categories | None = None
+    enable_categorical: bool = True
+    version: str = __version__
+
+    def open(self, partition: Partition) -> Opened | None:
+        """Return the rows of a partition; None if it has none.
+
+        Without rows a container may not even know its columns.
+        """
+        check_version(self.version)
+        if _is_empty(partition.data):
+            return None
+        with named(partition.number):
+            table, fields = open_features(
+                partition.data,
+                partition.fields,
+                missing=self.missing,
+                names=self.names,
+                types=self.types,
+                enable_categorical=self.enable_categorical,
+            )
+            if table.n_rows == 0:
+                return None
+            parts = Parts()
+            parts.add(fields, table.n_rows)
+        return Opened(table, parts.whole())
+
+
+@dataclass(slots=True)
+class Opened:
+    """The features of a partition, and the fields beside them as arrays."""
+
+    table: Table
+    fields: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the client knows of a partition with rows.
+
+    Attributes
+    ----------
+    n_rows
+        How many there are.
+    schema
+        The columns as they are here.
+    dtype
+        float32 if all its values fit into it.
+    valueless
+        Columns without a value here, which may be of any type elsewhere.
+    widths
+        The fields beside the features, each with the numbers that a row has of it.
+    group_ends
+        The first and the last qid, None without.
+    by_group
+        Whether there is a weight for each group, not for each row.
+    largest_weight
+        None without weights.
+    """
+
+    n_rows: int
+    schema: Schema
+    dtype: np.dtype[Any]
+    valueless: frozenset[int]
+    widths: dict[str, tuple[int, ...]]
+    group_ends: tuple[int, int] | None
+    by_group: bool
+    largest_weight: float | None
+
+
+def describe(partition: Partition, opening: Opening) -> Facts | None:
+    """Return what is to be known of a partition, None if it has no rows.
+
+    Raises a `DataError` that names the partition if a field is wrong.
+    """
+    opened = opening.open(partition)
+    if opened is None:
+        return None
+    table, fields = opened.table, opened.fields
+    info = Info(table.n_rows, table.n_features)
+    with named(partition.number):
+        info.set(fields, whole=False)
+    weights, qid = info["weight"], fields.get("qid")
+    if qid is not None:
+        qid = read_whole(qid, "qid")
+    return Facts(
+        table.n_rows,
+        table.schema,
+        np.dtype(table.dtype),
+        _valueless(table),
+        {name: values.shape[1:] for name, values in fields.items()},
+        None if qid is None else (int(qid[0]), int(qid[-1])),
+        weights is not None and len(weights) != table.n_rows,
+        None if weights is None else float(weights.max()),
+    )
+
+
+@contextmanager
+def named(number: int) -> Iterator[None]:
+    """Say which partition it was in whatever `DataError` comes out of the block."""
+    try:
+        yield
+    except DataError as error:
+        text = str(error)
+        if text.startswith(f"partition {number}: "):
+            raise
+        raise DataError(f"partition {number}: {text}") from error
+
+
+def check_version(version: str) -> None:
+    """Raise an error that says where, unless this process has Hornbeam's `version`."""
+    if version == __version__:
+        return
+    from distributed import get_worker
+
+    raise HornbeamError(
+        f"the worker at {get_worker().address} has Hornbeam {__version__}, and the "
+        f"client {version}; install the same version everywhere"
+    )
+
+
+def _is_empty(data: Any) -> bool:
+    """Return whether a container surely has no rows, whatever it is."""
+    shape = getattr(data, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return shape[0] == 0
+    return isinstance(data, list | tuple) and not data
+
+
+def _valueless(table: Table) -> frozenset[int]:
+    if table.is_stream:  # all that its first reading found
+        return table.typeless
+    return table.typeless | without_values(table, set(range(table.n_features)))

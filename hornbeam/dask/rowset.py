@@ -1,0 +1,211 @@
+"""The rows of some partitions on the worker that holds them: from tables to codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.binning.codes import code_table
+from hornbeam.binning.cuts import ColumnCuts, integer_weights
+from hornbeam.binning.looks import Reading
+from hornbeam.binning.matrix import BinnedMatrix, BinnedTable
+from hornbeam.binning.streams import read_chunks
+from hornbeam.dask.opening import Opening
+from hornbeam.dask.partitions import Partition
+from hornbeam.dask.tables import JoinedTable, PartitionTable, aligned
+from hornbeam.data.info import Info
+from hornbeam.data.schema import Schema
+from hornbeam.data.sources.parts import Parts
+from hornbeam.data.table import Table
+from hornbeam.errors import DataError
+
+__all__ = ["CodeFacts", "Rowset"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFacts:
+    """What must be the same of the codes of all rows, wherever they lie.
+
+    Attributes
+    ----------
+    has_missing
+        (features,) bool: whether any cell of a feature is missing.
+    is_float32
+        Whether every value is exactly a float32.
+    dtype
+        Of the codes.
+    """
+
+    has_missing: npt.NDArray[np.bool_]
+    is_float32: bool
+    dtype: np.dtype[Any]
+
+    def joined(self, other: CodeFacts) -> CodeFacts:
+        """Return the facts of these rows and others."""
+        has_missing = self.has_missing | other.has_missing
+        dtype = np.promote_types(self.dtype, other.dtype)
+        return CodeFacts(has_missing, self.is_float32 and other.is_float32, dtype)
+
+
+class Rowset:
+    """Some partitions' rows, and what goes with them.
+
+    `prepare` comes first. Rows that are learned from are then read for their cuts, as
+    often as those ask for it, and binned; rows that are only predicted stay a table.
+
+    Parameters
+    ----------
+    partitions
+        In any order; the rows come in the order of their numbers.
+    opening
+        How they become tables.
+
+    Attributes
+    ----------
+    table
+        The features; when they have been let go for the codes, what these say of them.
+    info
+        Labels and all that goes with the rows.
+    spans
+        (spans, 2) int64: rows that follow each other among all rows, each time the
+        first one's place here, and its number there.
+    binned
+        The codes, once they are settled.
+    """
+
+    def __init__(self, partitions: Sequence[Partition], opening: Opening) -> None:
+        self._partitions = sorted(partitions, key=lambda part: part.number)
+        self._opening = opening
+        self._parts: list[Table] = []
+        self.binned: BinnedMatrix | None = None
+
+    def prepare(
+        self,
+        schema: Schema,
+        first_rows: npt.NDArray[np.int64],
+        unseen: str = "error",
+        of: str = "the other partitions",
+    ) -> None:
+        """Open the partitions, with the columns and codes of `schema`.
+
+        Parameters
+        ----------
+        schema
+            The columns of all partitions together, or of a model.
+        first_rows
+            (partitions + 1,): the number of the first row of each among all rows.
+        unseen, of
+            As for `align`.
+        """
+        fields = Parts()
+        spans: list[tuple[int, int]] = []
+        n_rows, after = 0, -1
+        for partition in self._partitions:
+            begin, end = first_rows[partition.number : partition.number + 2].tolist()
+            opened = self._opening.open(partition)
+            found = 0 if opened is None else opened.table.n_rows
+            if found != end - begin:
+                raise DataError(
+                    f"partition {partition.number} had {end - begin} rows before and "
+                    f"has {found} now; what makes it must give the same rows each time"
+                )
+            if opened is None:
+                continue
+            named = PartitionTable(opened.table, partition.number)
+            part = aligned(named, schema, unseen, of)
+            self._parts.append(PartitionTable(part, partition.number))
+            fields.add(opened.fields, found)
+            if begin != after:
+                spans.append((n_rows, begin))
+            n_rows, after = n_rows + found, end
+        if not self._parts:
+            raise DataError("none of the partitions on this worker has rows")
+        self.table: Table = JoinedTable(self._parts)
+        self.n_rows, self.n_features = n_rows, schema.n_features
+        self.dtype: np.dtype[Any] = self.table.dtype
+        self.spans = np.array(spans, np.int64)
+        self.info = Info(n_rows, schema.n_features)
+        self.info.set(fields.whole(), whole=False)
+        self._partitions = []
+
+    def read_for_cuts(
+        self,
+        features: Sequence[int],
+        readings: list[Reading],
+        largest_weight: float | None,
+        n_rows: int,
+        n_threads: int,
+    ) -> list[Reading]:
+        """Return the readings when they have seen these rows.
+
+        Parameters
+        ----------
+        features, readings
+            Columns, and what is to be found out about each.
+        largest_weight, n_rows
+            Of all rows, wherever they are.
+        n_threads
+            Threads that share the columns.
+        """
+        weights = integer_weights(self.row_weights, largest_weight, n_rows)
+        begin = 0
+        for part in self._parts:
+            end = begin + part.n_rows
+            carried = None if weights is None else weights[begin:end]
+            read_chunks(part, features, readings, carried, n_threads)
+            begin = end
+        return readings
+
+    def bin(
+        self,
+        columns: list[ColumnCuts],
+        max_bin: int,
+        n_threads: int,
+        own_cuts: bool = True,
+    ) -> CodeFacts:
+        """Code the rows by the cuts of all, and return what is found of them.
+
+        `own_cuts` says that the cuts are those of all these rows, not of others.
+        """
+        binned = code_table(self.table, columns, max_bin, n_threads, own_cuts=own_cuts)
+        self.binned = binned
+        return CodeFacts(binned.has_missing, binned.is_float32, binned.by_feature.dtype)
+
+    def settle(self, facts: CodeFacts) -> None:
+        """Give the codes the form they have everywhere, and let the features go."""
+        assert self.binned is not None
+        self.binned = replace(
+            self.binned,
+            by_feature=self.binned.by_feature.astype(facts.dtype, copy=False),
+            has_missing=facts.has_missing,
+            is_float32=facts.is_float32,
+        )
+        self.table, self._parts = BinnedTable(self.binned, self.table.schema), []
+        self.dtype = self.table.dtype
+
+    def rows(
+        self, start: int, stop: int, features: npt.NDArray[np.intp] | None = None
+    ) -> np.ndarray:
+        """Return a block of rows, missing as NaN; read it, never write to it."""
+        return self.table.rows(start, stop, features)
+
+    @property
+    def labels(self) -> Floats | None:
+        """The labels, (rows,) or (rows, targets)."""
+        return self.info["label"]
+
+    @property
+    def row_weights(self) -> Floats | None:
+        """The weights, one for each row."""
+        return self.info.row_weights
+
+    @property
+    def base_margin(self) -> Floats | None:
+        """The margins, (rows,) or (rows, outputs)."""
+        return self.info["base_margin"]
