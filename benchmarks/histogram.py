@@ -42,19 +42,19 @@ def main() -> None:
     wide = np.empty((2, 0), np.int64)
     for threads in arguments.threads:
         scratch = np.zeros((threads, packed_cells.sum()), np.int64)
-        histograms = np.zeros((threads, 2, int(offsets[-1])), np.int64)
+        slabs = np.zeros((threads, 2, int(offsets[-1])), np.int64)
         for thin in THINNING:
             # As after splits: some of the rows, in ascending order.
             node = np.flatnonzero(rng.random(n_rows) < 1 / thin).astype(np.uint32)
             rows = np.zeros((2, n_rows), np.uint32)
             rows[0, : node.size] = node
-            tasks = np.zeros((threads, 6), np.int64)
+            tasks = np.zeros((threads, 7), np.int64)
             tasks[:, 0] = np.arange(threads)
             tasks[:, 2:4] = shares(0, node.size, threads)
             tasks[:, 5] = n_features
-            joins = np.array([[0, 1, threads, -1, 0, offsets[-1]]], np.int64)
+            joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
             inputs = (tasks, joins, codes, columns, offsets, rows, packed, wide)
-            inputs += (scratch, starts, histograms)
+            inputs += (scratch, starts, slabs[:1], slabs[1:])
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, build_histograms, threads, *inputs

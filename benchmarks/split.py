@@ -29,7 +29,7 @@ def main() -> None:
     columns = np.arange(n_features, dtype=np.uint64)
     features = np.zeros(n_features, FEATURE_DTYPE)
     features["bins"] = BINS
-    slots = np.arange(NODES)
+    slots, none = np.arange(NODES), np.empty(0, np.int64)
     for what, missing in (("no missing", 0), ("missing in every feature", 1)):
         offsets = np.arange(n_features + 1) * (BINS + missing)
         one_feature = np.empty((NODES, 2, 1, BINS + missing), np.int64)
@@ -42,8 +42,17 @@ def main() -> None:
             scratch = np.empty((threads, 5, BINS + 1))
             splits = np.zeros((NODES, 1), SPLIT_DTYPE)
             features["cell"] = offsets[:-1]
-            where = (slots, histograms, offsets[:2], columns, no_limits, features)
-            inputs = (*where, steps, rules, scratch, n_features, splits, no_sets)
+            where = (slots, histograms, none, none, offsets[:2], columns, no_limits)
+            inputs = (
+                *where,
+                features,
+                steps,
+                rules,
+                scratch,
+                n_features,
+                splits,
+                no_sets,
+            )
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, find_splits, threads, *inputs

@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import FilledCodes, Growth, RowSample
-from hornbeam.backends.memory import RowsBackend
+from hornbeam.backends.base import (
+    Backend,
+    FilledCodes,
+    GradientSource,
+    Growth,
+    RowSample,
+)
+from hornbeam.backends.memory import RowState, run_rows
+from hornbeam.backends.steps import choose_steps, coarse_is_enough
 from hornbeam.kernels.filled import (
     MOST_NODES,
     find_filled_splits,
@@ -19,6 +26,7 @@ from hornbeam.kernels.filled import (
     send_rows,
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.team import Team, give_back_team
 
 __all__ = ["FilledBackend"]
 
@@ -33,17 +41,19 @@ _NO_MASK = np.empty((0, 0), np.uint8)
 _EVERY_ROW = np.empty(0, np.uint8)
 
 
-class FilledBackend(RowsBackend):
+class FilledBackend(Backend):
     """Cells of the features one after the other, and the node of each row.
 
     Parameters
     ----------
     codes
         The filled cells.
-    labels, weights, scores, threads
-        As for `RowsBackend`.
-    max_histograms
-        Of no effect: none are kept.
+    labels, weights
+        (rows,) float64; weights may be None.
+    scores
+        (outputs, rows) float64: the margins to begin with; kept and changed.
+    team
+        The threads that work; given back when the backend is closed.
     """
 
     def __init__(
@@ -52,24 +62,49 @@ class FilledBackend(RowsBackend):
         labels: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
-        *,
-        threads: int = 0,
-        max_histograms: int | None = None,
+        team: Team,
     ) -> None:
-        super().__init__(labels, weights, scores, threads)
+        self._team, self._closed = team, False
+        self._state = RowState(labels, weights, scores, team)
+        self._extents: NDArray[np.float64] | None = None
+        self._n_rows = self._state.n_rows
         self._codes = codes
         self._most_cells = int(np.diff(codes.starts).max())
         self._most_bins = int(codes.bins.max())
         self._node_of = np.empty(self._n_rows, np.uint32)
         self._words = np.empty(self._n_rows, np.int64)
-        members = self._team.size
+        members = team.size
         self._cell_scratch = np.empty((members, 2, self._most_cells), np.int64)
         self._wide_scratch = np.empty((members, 2, 0), np.int64)
         self._bin_scratch = np.empty((members, 4, self._most_bins + 1))
 
     @property
+    def n_rows(self) -> int:
+        return self._n_rows
+
+    @property
+    def n_outputs(self) -> int:
+        return self._state.n_outputs
+
+    @property
     def n_features(self) -> int:
         return self._codes.bins.size
+
+    def scores(self) -> NDArray[np.float64]:
+        return self._state.scores.copy()
+
+    def set_scores(self, scores: NDArray[np.float64]) -> None:
+        self._state.scores[...] = scores
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        self._state.compute_gradients(objective)
+        self._extents = None
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self._state.set_gradients(gradients, hessians)
+        self._extents = None
 
     def begin_tree(
         self,
@@ -81,11 +116,26 @@ class FilledBackend(RowsBackend):
         self._rules = growth.rules
         self._chosen = features
         self._quantise(output)
-        if not self._coarse and self._wide_scratch.shape[2] < self._most_cells:
-            self._wide_scratch = np.empty_like(self._cell_scratch)
-        self._taken = _EVERY_ROW if sample is None else self._draw(sample)
+        self._taken = _EVERY_ROW if sample is None else self._state.draw(sample)
         self._node_of[:] = 0
         self._n_nodes = 1
+
+    def _quantise(self, output: int) -> None:
+        """Turn the output's gradients into integers, coarse where that is enough."""
+        state = self._state
+        if self._extents is None:
+            self._extents = state.extents()
+        largest = self._extents[output, :2]
+        steps = choose_steps(largest, self._n_rows)
+        magnitudes = state.begin_tree(output, steps.coarse, steps.fine)
+        least = float(self._extents[:, 2].min())
+        self._steps, self._fine_steps = steps.coarse, steps.fine
+        self._coarse = coarse_is_enough(largest, least, magnitudes, self._n_rows)
+        if not self._coarse:
+            state.widen()
+            self._steps = steps.fine
+            if self._wide_scratch.shape[2] < self._most_cells:
+                self._wide_scratch = np.empty_like(self._cell_scratch)
 
     def find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
@@ -112,7 +162,7 @@ class FilledBackend(RowsBackend):
             rows,
             codes,
             self._words,
-            self._wide if wide else self._wide[:, :0],
+            self._state.wide,
             totals,
             self._chosen,
             allowed,
@@ -139,8 +189,8 @@ class FilledBackend(RowsBackend):
             self._node_of,
             place,
             self._taken,
-            self._packed if self._coarse else self._packed[:0],
-            self._wide,
+            self._state.packed,
+            self._state.wide,
             self._words,
             sums,
         )
@@ -181,7 +231,8 @@ class FilledBackend(RowsBackend):
     ) -> None:
         after = np.arange(self._n_nodes, dtype=np.uint32)
         after[nodes] = left + (splits["missing_left"] == 0)
-        self._run_rows(
+        run_rows(
+            self._team,
             send_rows,
             self._n_rows,
             self._codes.starts,
@@ -201,15 +252,27 @@ class FilledBackend(RowsBackend):
         self._leaf_of_node[nodes] = leaves
         self._find_leaves()
         if self._taken.size > 0:
-            self._leaf_of[self._taken == 0] = n_leaves
-        return self._sum_leaf_of(n_leaves)
+            self._state.leaf_of[self._taken == 0] = n_leaves
+        return self._state.sum_leaves(n_leaves) * self._fine_steps
 
     def _find_leaves(self) -> None:
-        self._run_rows(
-            look_up, self._n_rows, self._leaf_of_node, self._node_of, self._leaf_of
+        run_rows(
+            self._team,
+            look_up,
+            self._n_rows,
+            self._leaf_of_node,
+            self._node_of,
+            self._state.leaf_of,
         )
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         if self._taken.size > 0:
             self._find_leaves()
-        self._add_values(values)
+        self._state.add_leaf_values(values)
+
+    def close(self) -> None:
+        # A backend that is never closed lets go of its team. A lease would give the
+        # team back from the garbage collector, when its pool has lost its threads.
+        if not self._closed:
+            self._closed = True
+            give_back_team(self._team)

@@ -1,4 +1,4 @@
-"""What backends with rows in memory share: gradients as integers, samples, leaves."""
+"""The state of rows in memory: scores, gradients and their integers, leaves."""
 
 from __future__ import annotations
 
@@ -7,38 +7,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, GradientSource, RowSample
-from hornbeam.errors import DataError
+from hornbeam.backends.base import GradientSource, RowSample
 from hornbeam.kernels.gradients import find_extent, quantise, widen
-from hornbeam.kernels.layout import (
-    COARSE_GRADIENT_BITS,
-    COARSE_HESSIAN_BITS,
-    SUM_BITS,
-    TASK_ROWS,
-)
+from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.partition import add_leaf_values, sum_leaves
 from hornbeam.kernels.sampling import draw_rows
-from hornbeam.kernels.team import Team, give_back_team, take_team
+from hornbeam.kernels.team import Team
 
-__all__ = ["CELLS_PER_ROW", "RowsBackend"]
+__all__ = ["CELLS_PER_ROW", "RowScratch", "RowState", "gradient_type", "run_rows"]
 
-#: Where the mean |g| or h is under this many coarse steps, rounding is no longer
-#: small beside it, and fine steps are used. A test shows both sides of the line.
-_LEAST_MEAN_STEPS = 64
-#: Rows that count for nothing in these means, as if they were the largest possible: a
-#: few outliers must not hide that all others are small.
-_OUTLIERS = 16
-#: A fixed-point value must stay below this for rounding by float64 to be exact.
-_FINEST_BITS = 51
-#: The inverse of a step has to be finite.
-_LEAST_EXPONENT = -900
-_COARSE_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
 #: The cost of one step of a loop over rows, in cells of a histogram.
 CELLS_PER_ROW = 8
 
 
-class RowsBackend(Backend):
-    """Labels, scores and gradients in memory, and a team of threads.
+def run_rows(team: Team, kernel: Any, rows: int, *arguments: Any) -> None:
+    """Run a flat loop over rows."""
+    team.run(kernel, team.members_for(CELLS_PER_ROW * rows), *arguments)
+
+
+def gradient_type(weights: NDArray[np.float64] | None) -> np.dtype[Any]:
+    """Return the type of gradients: float32 times a weight is not a float32."""
+    return np.dtype(np.float32 if weights is None else np.float64)
+
+
+class RowScratch:
+    """Where rows are at work: gradients as integers, and the leaves.
+
+    Parameters
+    ----------
+    rows
+        The most rows at a time.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._packed = np.empty(rows, np.int64)
+        self._wide = np.empty(0, np.int64)
+        self._leaf_of = np.empty(rows, np.uint32)
+
+    def packed(self, rows: int) -> NDArray[np.int64]:
+        """Return (rows,) int64 for coarse pairs."""
+        return self._packed[:rows]
+
+    def wide(self, rows: int) -> NDArray[np.int64]:
+        """Return (2, rows) int64 for fine pairs, made on first use."""
+        if self._wide.size < 2 * rows:
+            self._wide = np.empty(2 * self._packed.size, np.int64)
+        return self._wide[: 2 * rows].reshape(2, rows)
+
+    def leaf_of(self, rows: int) -> NDArray[np.uint32]:
+        """Return (rows,) uint32: the number of each row's leaf among the leaves."""
+        return self._leaf_of[:rows]
+
+
+class RowState:
+    """Labels, scores and gradients of rows.
 
     Parameters
     ----------
@@ -46,8 +68,21 @@ class RowsBackend(Backend):
         (rows,) float64; weights may be None.
     scores
         (outputs, rows) float64: the margins to begin with; kept and changed.
-    threads
-        Size of the team; 0 or less means all processors.
+    team
+        The threads that work.
+    spans
+        (spans, 2) int64: the first row of each run of rows here, and its number among
+        all rows, by which samples are drawn. None: they begin at 0.
+    scratch
+        That of others who are not at work at the same time; None: one of its own.
+
+    Attributes
+    ----------
+    packed, wide
+        The gradients as integers of the tree: (rows,) coarse pairs and (2, 0), or (0,)
+        and (2, rows) fine ones.
+    leaf_of
+        (rows,) uint32: the number of each row's leaf among the leaves of the tree.
     """
 
     def __init__(
@@ -55,154 +90,144 @@ class RowsBackend(Backend):
         labels: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
-        threads: int,
+        team: Team,
+        spans: NDArray[np.int64] | None = None,
+        scratch: RowScratch | None = None,
     ) -> None:
-        self._team: Team = take_team(threads)
-        self._closed = False
+        self._team = team
         self._labels, self._weights = labels, weights
-        self._scores = scores
-        outputs, rows = scores.shape
-        self._n_rows = rows
-        # float32 times a weight is not a float32.
-        self._gradient_type = np.dtype(np.float32 if weights is None else np.float64)
-        self._gradients = np.empty((outputs, rows), self._gradient_type)
-        self._hessians = np.empty((outputs, rows), self._gradient_type)
-        self._packed = np.empty(rows, np.int64)
-        self._wide = np.empty((2, 0), np.int64)
-        #: The number of each row's leaf among the leaves of the tree.
-        self._leaf_of = np.empty(rows, np.uint32)
-
-    @property
-    def n_rows(self) -> int:
-        return self._n_rows
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self._scores)
-
-    def scores(self) -> NDArray[np.float64]:
-        return self._scores.copy()
-
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self._scores[...] = scores
-
-    def close(self) -> None:
-        # A backend that is never closed lets go of its team. A lease would give the
-        # team back from the garbage collector, when its pool has lost its threads.
-        if not self._closed:
-            self._closed = True
-            give_back_team(self._team)
+        self.scores = scores
+        self.n_outputs, self.n_rows = scores.shape
+        self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
+        kind = gradient_type(weights)
+        self.gradients = np.empty(scores.shape, kind)
+        self.hessians = np.empty(scores.shape, kind)
+        #: For objectives, none of whose hessians is negative.
+        self._least_hessians = np.zeros(self.n_outputs)
+        self._scratch = RowScratch(self.n_rows) if scratch is None else scratch
+        self._no_packed, self._no_wide = np.empty(0, np.int64), np.empty((2, 0), int)
+        self.leaf_of = self._scratch.leaf_of(self.n_rows)
 
     def compute_gradients(self, objective: GradientSource) -> None:
+        """Take new gradients from the objective at the present scores."""
         objective.write_gradients(
             self._team,
-            self._scores,
+            self.scores,
             self._labels,
             self._weights,
-            self._gradients,
-            self._hessians,
+            self.gradients,
+            self.hessians,
         )
-        self._may_pack = True
+        self._least_hessians[:] = 0.0
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
+        """Take these gradients, both of shape (outputs, rows)."""
         with np.errstate(over="ignore"):
-            self._gradients[...] = gradients
-            self._hessians[...] = hessians
-        self._may_pack = bool((self._hessians >= 0.0).all())
+            self.gradients[...] = gradients
+            self.hessians[...] = hessians
+        self._least_hessians = self.hessians.min(axis=1, initial=0.0).astype(float)
 
-    def _draw(self, sample: RowSample) -> NDArray[np.uint8]:
-        taken = np.empty(self._n_rows, np.uint8)
-        self._run_rows(
-            draw_rows,
-            self._n_rows,
-            int(sample.rate * 2.0**32),
-            np.uint64(sample.tree),
-            np.uint64(0),
-            np.uint64(sample.seed % 2**64),
-            taken,
+    def extents(self) -> NDArray[np.float64]:
+        """Return of each output the largest |g|, largest |h| and least h."""
+        bits = np.dtype(f"i{self.gradients.itemsize}").type
+        extent = np.empty((-(-self.n_rows // TASK_ROWS), 2), bits)
+        extents = np.empty((self.n_outputs, 3))
+        for output in range(self.n_outputs):
+            run_rows(
+                self._team,
+                find_extent,
+                self.n_rows,
+                self.gradients[output].view(bits),
+                self.hessians[output].view(bits),
+                bits(np.iinfo(bits).max),
+                extent,
+            )
+            largest = extent.max(axis=0, initial=0).view(self.gradients.dtype)
+            extents[output, :2] = largest
+        extents[:, 2] = self._least_hessians
+        return extents
+
+    def begin_tree(
+        self, output: int, steps: NDArray[np.float64], fine_steps: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Turn the output's gradients into coarse integers.
+
+        Returns the sums of |g| and h in these, (2,).
+        """
+        self._output, self._fine_steps = output, fine_steps
+        magnitudes = np.empty((-(-self.n_rows // TASK_ROWS), 2), np.int64)
+        self.packed = self._scratch.packed(self.n_rows)
+        self.wide = self._no_wide
+        run_rows(
+            self._team,
+            quantise,
+            self.n_rows,
+            self.gradients[output],
+            self.hessians[output],
+            *(1.0 / steps),
+            self.packed,
+            magnitudes,
         )
+        return magnitudes.sum(axis=0)
+
+    def widen(self) -> None:
+        """Turn the output's gradients into fine integers."""
+        self.packed, self.wide = self._no_packed, self._scratch.wide(self.n_rows)
+        run_rows(
+            self._team,
+            widen,
+            self.n_rows,
+            self.gradients[self._output],
+            self.hessians[self._output],
+            *(1.0 / self._fine_steps),
+            self.wide,
+        )
+
+    def draw(self, sample: RowSample) -> NDArray[np.uint8]:
+        """Return for each row whether it is in the sample."""
+        taken = np.empty(self.n_rows, np.uint8)
+        ends = np.append(self._spans[:, 0], self.n_rows)[1:].tolist()
+        for (begin, number), end in zip(self._spans.tolist(), ends, strict=True):
+            run_rows(
+                self._team,
+                draw_rows,
+                end - begin,
+                number,
+                int(sample.rate * 2.0**32),
+                np.uint64(sample.tree),
+                np.uint64(0),
+                np.uint64(sample.seed % 2**64),
+                taken[begin:end],
+            )
         return taken
 
-    def _run_rows(self, kernel: Any, rows: int, *arguments: Any) -> None:
-        """Run a flat loop over rows."""
-        members = self._team.members_for(CELLS_PER_ROW * rows)
-        self._team.run(kernel, members, *arguments)
-
-    def _quantise(self, output: int) -> None:
-        """Turn the output's gradients into integers, coarse where that is enough."""
-        self._output = output
-        rows = self._n_rows
-        gradients = self._gradients[output]
-        hessians = self._hessians[output]
-        tasks = -(-rows // TASK_ROWS)
-        bits = np.dtype(f"i{self._gradient_type.itemsize}").type
-        extent = np.empty((tasks, 2), bits)
-        self._run_rows(
-            find_extent,
-            rows,
-            gradients.view(bits),
-            hessians.view(bits),
-            bits(np.iinfo(bits).max),
-            extent,
-        )
-        largest = extent.max(axis=0).view(self._gradient_type).astype(np.float64)
-        if not np.isfinite(largest).all():
-            raise DataError(
-                "a gradient or hessian is not a finite float32 number: labels, "
-                "weights or base margins are too large, or the learning rate makes "
-                "training diverge; scale the labels or weights down, or lower "
-                "learning_rate"
-            )
-        exponents = np.frexp(largest)[1]  # largest < 2**exponent
-        fine = min(_FINEST_BITS, SUM_BITS - rows.bit_length())
-        self._fine_steps = np.ldexp(1.0, np.maximum(exponents - fine, _LEAST_EXPONENT))
-        self._steps = np.ldexp(
-            1.0, np.maximum(exponents - _COARSE_BITS, _LEAST_EXPONENT)
-        )
-        magnitudes = np.empty((tasks, 2), np.int64)
-        self._run_rows(
-            quantise, rows, gradients, hessians, *(1.0 / self._steps),
-            self._packed, magnitudes,
-        )  # fmt: skip
-        largest_steps = np.array([1 << COARSE_GRADIENT_BITS, 1 << COARSE_HESSIAN_BITS])
-        means = (magnitudes.sum(axis=0) - _OUTLIERS * largest_steps) / rows
-        enough = (means >= _LEAST_MEAN_STEPS) | (largest == 0.0)
-        # A caller's hessian may be negative; the packed half has no sign for it.
-        self._coarse = self._may_pack and bool(enough.all())
-        if not self._coarse:
-            if self._wide.shape[1] == 0:
-                self._wide = np.empty((2, rows), np.int64)
-            self._steps = self._fine_steps
-            self._run_rows(
-                widen, rows, gradients, hessians, *(1.0 / self._steps), self._wide
-            )
-
-    def _sum_leaf_of(self, n_leaves: int) -> NDArray[np.float64]:
-        """Return the sums of gradients and hessians, (leaves, 2), by `_leaf_of`.
+    def sum_leaves(self, n_leaves: int) -> NDArray[np.int64]:
+        """Return the sums of g and h, (leaves, 2), in fine steps, by `leaf_of`.
 
         Rows of the leaf numbered `n_leaves` are left out.
         """
-        members = self._team.members_for(CELLS_PER_ROW * self._n_rows)
+        members = self._team.members_for(CELLS_PER_ROW * self.n_rows)
         sums = np.zeros((members, n_leaves + 1, 2), np.int64)
         self._team.run(
             sum_leaves,
             members,
-            self._leaf_of,
-            self._gradients[self._output],
-            self._hessians[self._output],
+            self.leaf_of,
+            self.gradients[self._output],
+            self.hessians[self._output],
             *(1.0 / self._fine_steps),
             sums,
         )
-        return sums.sum(axis=0)[:-1] * self._fine_steps
+        return sums.sum(axis=0)[:-1]
 
-    def _add_values(self, values: NDArray[np.float32]) -> None:
-        """Add to each score the value of the row's leaf by `_leaf_of`."""
-        self._run_rows(
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
+        """Add to each score the value of the row's leaf by `leaf_of`."""
+        run_rows(
+            self._team,
             add_leaf_values,
-            self._n_rows,
-            self._leaf_of,
+            self.n_rows,
+            self.leaf_of,
             values,
-            self._scores[self._output],
+            self.scores[self._output],
         )

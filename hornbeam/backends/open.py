@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, DenseCodes, FilledCodes
+from hornbeam.kernels.team import take_team
 
 __all__ = ["open_backend"]
 
@@ -18,7 +17,9 @@ def open_backend(
     labels: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
-    **options: Any,
+    *,
+    threads: int = 0,
+    max_histograms: int | None = None,
 ) -> Backend:
     """Return the backend for `device` and for codes of this kind.
 
@@ -26,14 +27,25 @@ def open_backend(
     ----------
     device
         ``"cpu"``.
-    codes, labels, weights, scores, options
-        See `hornbeam.backends.cpu.CpuBackend` and `filled.FilledBackend`.
+    codes
+        Of the rows.
+    labels, weights
+        (rows,) float64; weights may be None.
+    scores
+        (outputs, rows) float64: the margins to begin with; kept and changed.
+    threads
+        Threads that work; 0 or less means all processors.
+    max_histograms
+        The most histograms kept at once; None: what fits in one GiB.
     """
     assert device == "cpu", device
+    team = take_team(threads)
     if isinstance(codes, FilledCodes):
         from hornbeam.backends.filled import FilledBackend
 
-        return FilledBackend(codes, labels, weights, scores, **options)
-    from hornbeam.backends.cpu import CpuBackend
+        return FilledBackend(codes, labels, weights, scores, team)
+    from hornbeam.backends.dense import DenseRows
+    from hornbeam.backends.histograms import HistogramBackend
 
-    return CpuBackend(codes, labels, weights, scores, **options)
+    rows = DenseRows(codes, labels, weights, scores, team)
+    return HistogramBackend(rows, codes.layout, rows.n_rows, team, max_histograms)

@@ -15,7 +15,7 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS, BYTE_CELLS
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
-__all__ = ["build_histograms"]
+__all__ = ["build_histograms", "take_from_parent"]
 
 #: How many rows ahead codes and gradients are asked for (measured: 24 to 32 is best).
 _AHEAD = 28
@@ -154,8 +154,8 @@ def build_histograms(
     member,
     members,
     sync,
-    tasks,  # (tasks, 6) int64: slot, side, row begin and end, column begin and end
-    joins,  # (joins, 6) int64: slot, first and last slab, parent's slot or -1, cells
+    tasks,  # (tasks, 7) int64: slot, side, rows, columns, whether to add to the slot
+    joins,  # (joins, 5) int64: slot, first and last slab, cells
     codes,  # (rows * columns,) uint8 or uint16, row-major
     columns,  # (chosen,) uint64: the columns to count, ascending
     offsets,  # (columns + 1,) int64: first cell of each column
@@ -164,14 +164,13 @@ def build_histograms(
     wide,  # (2, rows) int64: fine pairs; (2, 0) where the packed ones are used
     scratch,  # (members, cells of a task) int64, zeros in and out
     starts,  # (chosen,) uint64: where a task has each column in it; BYTE_CELLS a byte
-    histograms,  # (slots, 2, cells) int64: where nodes and slabs are summed
+    histograms,  # (slots, 2, cells) int64: where nodes are summed
+    slabs,  # (slabs, 2, cells) int64: the slots after these
 ):
-    """Sum each task's rows into its slot; then add slabs up and take from parents.
+    """Sum each task's rows into its slot; then add slabs up.
 
     A node of many rows is shared out: the first task sums into the node's own slot,
-    the others into slabs of their own, which a join adds to the node. Where the
-    parent's histogram is known, the join also takes the node's from it: what is left
-    there is the histogram of the node's sibling.
+    the others into slabs of their own, which a join adds to the node.
     """
     all_columns = offsets.size - 1
     task = next_task(sync, 0)
@@ -185,13 +184,16 @@ def build_histograms(
         chosen = columns[tasks[task, 4] : tasks[task, 5]]
         own_starts = starts[tasks[task, 4] : tasks[task, 5]]
         own_rows = rows[side]
-        gradients = histograms[slot, 0]
-        hessians = histograms[slot, 1]
+        place = slot - histograms.shape[0]
+        target = slabs[place] if place >= 0 else histograms[slot]
+        gradients = target[0]
+        hessians = target[1]
         first = last = np.int64(0)
         for j in range(chosen.size):
             first, last = offsets[chosen[j]], offsets[chosen[j] + np.uint64(1)]
-            gradients[first:last] = 0
-            hessians[first:last] = 0
+            if not tasks[task, 6]:
+                gradients[first:last] = 0
+                hessians[first:last] = 0
         cells = np.int64(own_starts[chosen.size - 1]) + last - first
         if packed.size == 0 or (end - begin) * chosen.size < cells:
             _add_pairs(
@@ -228,15 +230,27 @@ def build_histograms(
     task = next_task(sync, 1)
     while task < joins.shape[0]:
         slot, first, last = joins[task, 0], joins[task, 1], joins[task, 2]
-        parent, begin, end = joins[task, 3], joins[task, 4], joins[task, 5]
+        begin, end = joins[task, 3], joins[task, 4]
         for part in range(2):
             own = histograms[slot, part, begin:end]
             for slab in range(first, last):
-                other = histograms[slab, part, begin:end]
+                other = slabs[slab - histograms.shape[0], part, begin:end]
                 for c in range(own.size):
                     own[c] += other[c]
-            if parent >= 0:
-                rest = histograms[parent, part, begin:end]
-                for c in range(own.size):
-                    rest[c] -= own[c]
         task = next_task(sync, 1)
+
+
+@kernel
+def take_from_parent(
+    histograms,  # (slots, 2, cells) int64, in and out
+    parent,  # its slot
+    child,
+    begin,  # cells
+    end,
+):
+    """Take a histogram from that of the node's parent: the sibling's is left."""
+    for part in range(2):
+        rest = histograms[parent, part, begin:end]
+        own = histograms[child, part, begin:end]
+        for c in range(own.size):
+            rest[c] -= own[c]

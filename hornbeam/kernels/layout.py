@@ -67,14 +67,12 @@ SPLIT_DTYPE = np.dtype(
     align=True,
 )
 
-#: What a backend knows of a node. Its rows lie together, on one of two sides.
+#: What is known of a node where rows are. Its own lie together, on one of two sides.
 NODE_DTYPE = np.dtype(
     [
         ("side", np.int64),
         ("begin", np.int64),
         ("end", np.int64),
-        ("parent", np.int64),
-        ("slot", np.int64),  # of its histogram; -1 without one
         ("left", np.int64),  # the left child, the right one follows; -1 at leaves
         ("column", np.int64),  # of the codes that tell left from right
         ("low", np.int64),  # codes from here on

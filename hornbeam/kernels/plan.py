@@ -12,6 +12,8 @@ from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_CELLS, TASK_ROWS
 from hornbeam.kernels.sync import members_for
 
 __all__ = [
+    "assign_slots",
+    "enter_children",
     "enter_splits",
     "plan_histograms",
     "plan_leaves",
@@ -34,73 +36,99 @@ def _chunk(rows, members):
 
 
 @inline
-def _evict(nodes, free, free_count):
+def _evict(slots, free, free_count):
     """Give back the slots of all nodes; return how many are free now."""
-    for i in range(nodes.size):
-        if nodes[i]["slot"] >= 0:
-            free[free_count] = nodes[i]["slot"]
+    for i in range(slots.size):
+        if slots[i] >= 0:
+            free[free_count] = slots[i]
             free_count += 1
-            nodes[i]["slot"] = -1
+            slots[i] = -1
     return free_count
 
 
 @kernel
-def plan_histograms(
+def assign_slots(
     batch,  # (nodes,) int64: the root, or pairs of siblings
-    nodes,  # table of NODE_DTYPE, in and out
-    free,  # (slots,) int64: stack of free histogram slots
-    state,  # (3,) int64: free slots, in and out; tasks and joins, out
-    team_size,
-    blocks,  # (blocks + 1,) int64: where the columns of one task begin and end
-    cells,  # of a histogram
-    first_slab,  # slots from here on take parts of nodes that are shared out
-    built,  # (nodes, 2) int64, scratch: node to build, slot to subtract it from
-    tasks,  # see `histogram.build_histograms`, out
-    joins,  # the same
+    sizes,  # (nodes,) int64: of these nodes, to tell the smaller of two
+    parents,  # (all nodes,) int64
+    slots,  # (all nodes,) int64: of the histogram or -1, in and out
+    free,  # (slots,) int64: stack of free slots, in and out
+    free_count,  # (1,) int64: its height, in and out
+    counted,  # (3, nodes) int64, out: node to count, its slot, its parent's slot or -1
 ):
-    """Give each node of the batch a slot, plan the work, return the team's members.
+    """Give each node of the batch a slot; return how many are to be counted.
 
-    Of two siblings whose parent's histogram is known the smaller one is built, and
+    Of two siblings whose parent's histogram is known the smaller one is counted, and
     the larger one takes over the parent's slot. If slots run out, all histograms go
-    but those of the batch's parents; what is gone is built anew when needed.
+    but those of the batch's parents; what is gone is counted anew when needed.
     """
-    count = 0
-    rows = 0
     pairs = batch.size // 2
     for i in range(pairs):  # out of reach of eviction
-        parent = nodes[batch[2 * i]]["parent"]
-        built[i, 1] = nodes[parent]["slot"]
-        nodes[parent]["slot"] = -1
-    free_count = state[0]
-    if free_count < batch.size:
-        free_count = _evict(nodes, free, free_count)
+        parent = parents[batch[2 * i]]
+        counted[2, i] = slots[parent]
+        slots[parent] = -1
+    if free_count[0] < batch.size:
+        free_count[0] = _evict(slots, free, free_count[0])
     if pairs == 0:
         count = batch.size
         for i in range(count):
-            built[i, 0] = batch[i]
-            built[i, 1] = -1
+            counted[0, i] = batch[i]
+            counted[2, i] = -1
     else:
         count = pairs
         for i in range(pairs):
             left = batch[2 * i]
             right = left + 1
-            left_size = nodes[left]["end"] - nodes[left]["begin"]
-            right_size = nodes[right]["end"] - nodes[right]["begin"]
-            smaller = left if left_size <= right_size else right
+            smaller = left if sizes[2 * i] <= sizes[2 * i + 1] else right
             larger = left + right - smaller
-            built[i, 0] = smaller
-            if built[i, 1] >= 0:
-                nodes[larger]["slot"] = built[i, 1]
+            counted[0, i] = smaller
+            if counted[2, i] >= 0:
+                slots[larger] = counted[2, i]
             else:
-                built[count, 0] = larger
-                built[count, 1] = -1
+                counted[0, count] = larger
+                counted[2, count] = -1
                 count += 1
     for i in range(count):
-        node = built[i, 0]
-        free_count -= 1
-        nodes[node]["slot"] = free[free_count]
-        rows += nodes[node]["end"] - nodes[node]["begin"]
-    state[0] = free_count
+        free_count[0] -= 1
+        counted[1, i] = free[free_count[0]]
+        slots[counted[0, i]] = counted[1, i]
+    return count
+
+
+@kernel
+def enter_children(
+    batch,  # (nodes,) int64: the nodes to split
+    splits,  # (nodes,) SPLIT_DTYPE
+    left,  # (nodes,) int64: their left children
+    family,  # (3, all nodes) int64: parent, slot and sum of hessians, in and out
+):
+    """Enter the children of split nodes, which have no histograms yet."""
+    for i in range(batch.size):
+        for child in range(left[i], left[i] + 2):
+            family[0, child] = batch[i]
+            family[1, child] = -1
+        family[2, left[i]] = splits[i]["left_hessian"]
+        family[2, left[i] + 1] = splits[i]["total_hessian"] - splits[i]["left_hessian"]
+
+
+@kernel
+def plan_histograms(
+    batch,  # (nodes,) int64
+    slots,  # (nodes,) int64: where each is summed
+    nodes,  # table of NODE_DTYPE
+    team_size,
+    blocks,  # (blocks + 1,) int64: where the columns of one task begin and end
+    cells,  # of a histogram
+    first_slab,  # slots from here on take parts of nodes that are shared out
+    add,  # whether to add to what is in the slots
+    tasks,  # see `histogram.build_histograms`, out
+    joins,  # the same
+    lengths,  # (2,) int64, out: tasks and joins
+):
+    """Plan how the rows of each node are summed; return the team's members."""
+    rows = 0
+    for i in range(batch.size):
+        rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
 
     members = members_for(team_size, rows * blocks[blocks.size - 1])
     chunk = _chunk(rows, members)
@@ -108,37 +136,36 @@ def plan_histograms(
     slab = first_slab
     n_tasks = 0
     n_joins = 0
-    for i in range(count):
-        node = built[i, 0]
-        slot = nodes[node]["slot"]
+    for i in range(batch.size):
+        node = nodes[batch[i]]
         own_slab = slab
-        begin, end = nodes[node]["begin"], nodes[node]["end"]
+        begin, end = node["begin"], node["end"]
         part = begin
         while part < end or part == begin:
-            target = slot
+            target = slots[i]
             if part > begin:
                 target = slab
                 slab += 1
             for block in range(blocks.size - 1):
                 tasks[n_tasks, 0] = target
-                tasks[n_tasks, 1] = nodes[node]["side"]
+                tasks[n_tasks, 1] = node["side"]
                 tasks[n_tasks, 2] = part
                 tasks[n_tasks, 3] = min(part + chunk, end)
                 tasks[n_tasks, 4] = blocks[block]
                 tasks[n_tasks, 5] = blocks[block + 1]
+                tasks[n_tasks, 6] = add and part == begin
                 n_tasks += 1
             part += chunk
-        if slab > own_slab or built[i, 1] >= 0:
+        if slab > own_slab:
             for cell in range(0, cells, join_cells):
-                joins[n_joins, 0] = slot
+                joins[n_joins, 0] = slots[i]
                 joins[n_joins, 1] = own_slab
                 joins[n_joins, 2] = slab
-                joins[n_joins, 3] = built[i, 1]
-                joins[n_joins, 4] = cell
-                joins[n_joins, 5] = min(cell + join_cells, cells)
+                joins[n_joins, 3] = cell
+                joins[n_joins, 4] = min(cell + join_cells, cells)
                 n_joins += 1
-    state[1] = n_tasks
-    state[2] = n_joins
+    lengths[0] = n_tasks
+    lengths[1] = n_joins
     return members
 
 
@@ -185,8 +212,6 @@ def enter_splits(
         if is_categorical:
             _list_lefts(sets[i], feature, missing_left, lefts[batch[i]])
         for child in range(left[i], left[i] + 2):
-            nodes[child]["parent"] = batch[i]
-            nodes[child]["slot"] = -1
             nodes[child]["left"] = -1
             nodes[child]["end"] = -1  # until the rows have come
 

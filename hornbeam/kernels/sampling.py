@@ -17,6 +17,7 @@ def draw_rows(
     member,
     members,
     sync,
+    number,  # of the first row among all rows
     threshold,  # a row is taken if its 32 bits are below this
     stream,  # uint64: the tree
     purpose,  # uint64
@@ -25,14 +26,16 @@ def draw_rows(
 ):
     """Write for each row whether it is in the sample."""
     rows = taken.size
+    each = TASK_ROWS // 4
+    begin, end = number // 4, (number + rows + 3) // 4
     task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        first = task * (TASK_ROWS // 4)
-        for quarter in range(first, min(first + TASK_ROWS // 4, (rows + 3) // 4)):
+    while begin + task * each < end:
+        first = begin + task * each
+        for quarter in range(first, min(first + each, end)):
             draw = maths.philox(np.uint64(quarter), stream, purpose, key)
             for lane in range(4):
-                row = 4 * quarter + lane
-                if row < rows:
+                row = 4 * quarter + lane - number
+                if 0 <= row < rows:
                     taken[row] = draw[lane] < threshold
         task = next_task(sync, 0)
 

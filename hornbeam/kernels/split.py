@@ -7,8 +7,10 @@ from numba import types
 from numba.extending import overload
 
 from hornbeam.kernels import maths
+from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.sync import next_task
+from hornbeam.kernels.layout import JOIN_CELLS
+from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = ["find_splits", "gain_of", "search_cuts"]
 
@@ -297,7 +299,9 @@ def find_splits(
     members,
     sync,
     slots,  # (nodes,) int64: where each node's histogram is
-    histograms,  # (slots, 2, cells) int64
+    histograms,  # (slots, 2, cells) int64, in and out
+    counted,  # (some,) int64: slots that were filled
+    parents,  # (some,) int64: those of the parents, or -1
     totals,  # (2,) int64: from which to which cell each row is counted once
     chosen,  # (chosen,) uint64: the features to look at, ascending
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
@@ -312,6 +316,9 @@ def find_splits(
 ):
     """Write the best split of each node among the features of each task.
 
+    Before that histograms that were counted are taken from those of the parents, where
+    those of the siblings are left.
+
     Candidates come in XGBoost's order, and the first of equal ones wins. Features
     ascend. Of an ordered one the bins are taken upwards with the missing on the right;
     and, if rows of the node miss the feature, downwards with the missing on the left.
@@ -325,8 +332,19 @@ def find_splits(
     buffer = scratch[member]
     buffer[0].view(np.int64)[0] = 0
     buffer[1].view(np.int64)[0] = 0
-    parts = splits.shape[1]
+    cells = histograms.shape[2]
+    shares = (cells + JOIN_CELLS - 1) // JOIN_CELLS
     task = next_task(sync, 0)
+    while task < counted.size * shares:
+        child, parent = counted[task // shares], parents[task // shares]
+        begin = task % shares * JOIN_CELLS
+        if parent >= 0:
+            end = min(begin + JOIN_CELLS, cells)
+            take_from_parent(histograms, parent, child, begin, end)
+        task = next_task(sync, 0)
+    barrier(sync, members)
+    parts = splits.shape[1]
+    task = next_task(sync, 1)
     while task < slots.size * parts:
         node, part = task // parts, task % parts
         gradients = histograms[slots[node], 0]
@@ -376,4 +394,4 @@ def find_splits(
         if split["feature"] >= 0:
             node_gain = gain_of(total_g * steps[0], total_h * steps[1], rules)
             split["gain"] -= node_gain
-        task = next_task(sync, 0)
+        task = next_task(sync, 1)

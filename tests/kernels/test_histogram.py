@@ -62,8 +62,8 @@ class Data:
         scratch = np.zeros((self.members, cells.sum()), np.int64)
         call(
             build_histograms,
-            np.array(tasks, np.int64).reshape(-1, 6),
-            np.array(joins, np.int64).reshape(-1, 6),
+            np.array([[*task, 0][:7] for task in tasks], np.int64).reshape(-1, 7),
+            np.array(joins, np.int64).reshape(-1, 5),
             np.ascontiguousarray(self.codes.T).reshape(-1),
             columns.astype(np.uint64),
             self.offsets,
@@ -72,7 +72,7 @@ class Data:
             wide,
             scratch,
             starts.astype(np.uint64),
-            self.histograms,
+            *np.split(self.histograms, [5]),
             members=self.members,
         )
         assert not scratch.any()
@@ -143,19 +143,29 @@ def test_blocks_of_columns(rows, members):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("members", MEMBERS)
-def test_slabs_are_added_up_and_taken_from_the_parent(members, kind):
+def test_slabs_are_added_up(members, kind):
     data = Data(130, [5, 16, 1, 9], np.uint16, kind, members)
     cells = data.offsets[-1]
-    parent = data.exact(0, 130)
-    data.histograms[7] = parent
-    # Rows 0 to 80 in three parts, 80 to 130 in one; the first from its parent.
+    # Rows 0 to 80 in three parts, 80 to 130 in one.
     tasks = [[0, 1, 0, 30, 0, 4], [5, 1, 30, 60, 0, 4], [6, 1, 60, 80, 0, 4]]
     tasks += [[1, 1, 80, 130, 0, 4]]
-    joins = [[0, 5, 7, 7, c, min(c + 10, cells)] for c in range(0, cells, 10)]
+    joins = [[0, 5, 7, c, min(c + 10, cells)] for c in range(0, cells, 10)]
     sums = data.build(tasks, joins)
     np.testing.assert_array_equal(sums[0], data.exact(0, 80))
     np.testing.assert_array_equal(sums[1], data.exact(80, 130))
-    np.testing.assert_array_equal(sums[7], data.exact(80, 130))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [12, 90])
+def test_rows_are_added_to_what_is_there(rows, kind):
+    data = Data(2 * rows, [5, 16, 1, 9], np.uint8, kind)
+    data.histograms[:] = 0
+    data.build([[1, 1, 0, rows, 0, 4], [2, 1, 0, rows, 0, 4]])
+    # One is added to, the other is written anew; a slab is always new.
+    tasks = [[1, 1, rows, 2 * rows, 0, 4, 1], [2, 1, rows, 2 * rows, 0, 4, 0]]
+    sums = data.build(tasks, [])
+    np.testing.assert_array_equal(sums[1], data.exact(0, 2 * rows))
+    np.testing.assert_array_equal(sums[2], data.exact(rows, 2 * rows))
 
 
 @needs_compiler
@@ -165,8 +175,8 @@ def test_many_blocks_of_rows(kind, members):
     rows = 3 * BLOCK_ROWS + 11
     data = Data(rows, [200, 3], np.uint8, kind, members)
     half = BLOCK_ROWS + BLOCK_ROWS // 2
-    tasks = [[0, 1, 0, half, 0, 2], [4, 1, half, rows, 0, 2]]
-    sums = data.build(tasks, [[0, 4, 5, -1, 0, 203]])
+    tasks = [[0, 1, 0, half, 0, 2], [5, 1, half, rows, 0, 2]]
+    sums = data.build(tasks, [[0, 5, 6, 0, 203]])
     for f in range(2):
         own = slice(data.offsets[f], data.offsets[f + 1])
         for part in range(2):

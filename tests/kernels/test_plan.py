@@ -16,6 +16,8 @@ from hornbeam.kernels.layout import (
     TASK_ROWS,
 )
 from hornbeam.kernels.plan import (
+    assign_slots,
+    enter_children,
     enter_splits,
     plan_histograms,
     plan_leaves,
@@ -36,7 +38,7 @@ SIZES = [SMALL, LARGE] if COMPILED else [SMALL]
 def table(sizes):
     """Return the nodes of the tree above, with rows on alternate sides."""
     nodes = np.zeros(7, NODE_DTYPE)
-    nodes["slot"] = nodes["left"] = nodes["parent"] = -1
+    nodes["left"] = -1
     ends = np.concatenate([[0], np.cumsum(sizes)])
     ranges = [(0, 4), (0, 2), (2, 4), (0, 1), (1, 2), (2, 3), (3, 4)]
     for node, (first, last) in zip(nodes, ranges, strict=True):
@@ -44,39 +46,39 @@ def table(sizes):
     nodes["side"] = [0, 1, 1, 0, 0, 0, 0]
     for parent in range(3):
         nodes["left"][parent] = 2 * parent + 1
-        nodes["parent"][2 * parent + 1 : 2 * parent + 3] = parent
     return nodes
 
 
 class HistogramPlan:
     """One call of the planner, and its outcome."""
 
-    def __init__(self, batch, nodes, free, team_size=1, columns=5, block=2, cells=1000):
-        self.batch, self.nodes = np.array(batch), nodes
-        self.columns, self.block, self.cells = columns, block, cells
-        self.free = np.full(SLOTS, -9)
-        self.free[: len(free)] = free
-        state = np.array([len(free), 0, 0])
-        tasks = np.full((300, 6), -9)
-        joins = np.full((300, 6), -9)
+    def __init__(
+        self, batch, nodes, team_size=1, columns=5, block=2, add=False, **shape
+    ):
+        self.batch, self.nodes = batch, nodes
+        self.slots = [SLOTS - 1 - i for i in range(len(batch))]
+        self.columns, self.block, self.add = columns, block, add
+        self.cells = shape.get("cells", 1000)
+        tasks = np.full((300, 7), -9)
+        joins = np.full((300, 5), -9)
+        lengths = np.zeros(2, np.int64)
         blocks = np.array([*range(0, columns, block), columns])
         self.members = plan_histograms(
-            self.batch, nodes, self.free, state, team_size, blocks, cells,
-            SLOTS, np.empty((len(batch), 2), np.int64), tasks, joins,
+            np.array(batch), np.array(self.slots), nodes, team_size, blocks, self.cells,
+            SLOTS, add, tasks, joins, lengths,
         )  # fmt: skip
-        self.free = self.free[: state[0]].tolist()
-        self.tasks = tasks[: state[1]].tolist()
-        self.joins = joins[: state[2]].tolist()
+        self.tasks = tasks[: lengths[0]].tolist()
+        self.joins = joins[: lengths[1]].tolist()
 
     def parts_of(self, node):
         """Return the tasks of a node's own slot and slabs, checked to be complete."""
-        slot = self.nodes["slot"][node]
-        slabs = {
-            slab
-            for join in self.joins
-            if join[0] == slot
-            for slab in range(join[1], join[2])
-        }
+        slot = self.slots[self.batch.index(node)]
+        own_joins = sorted(join for join in self.joins if join[0] == slot)
+        slabs = {slab for join in own_joins for slab in range(join[1], join[2])}
+        if own_joins:  # all cells, each once
+            ends = [join[4] for join in own_joins]
+            assert [join[3] for join in own_joins] == [0, *ends[:-1]]
+            assert ends[-1] == self.cells
         tasks = [task for task in self.tasks if task[0] in {slot, *slabs}]
         assert {task[0] for task in tasks} == {slot, *slabs}
         assert all(slab >= SLOTS for slab in slabs)
@@ -90,28 +92,16 @@ class HistogramPlan:
         assert len({(t[0], t[2]) for t in tasks}) == len({t[0] for t in tasks})
         assert all(t[1] == self.nodes["side"][node] for t in tasks)
         assert all(t[5] - t[4] <= self.block for t in tasks)
+        assert all(t[6] == (self.add and t[0] == slot) for t in tasks)
         return tasks
 
-    def parent_of(self, node):
-        """Return the slot that the node's histogram is taken from, or -1."""
-        slot = self.nodes["slot"][node]
-        joins = sorted(join for join in self.joins if join[0] == slot)
-        if not joins:
-            return -1
-        # All cells, each once.
-        assert [join[4] for join in joins] == [0, *(join[5] for join in joins[:-1])]
-        assert joins[-1][5] == self.cells
-        (parent,) = {join[3] for join in joins}
-        return parent
 
-
+@pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("team_size", [1, 2, 7])
-def test_root(team_size, sizes):
-    plan = HistogramPlan([0], table(sizes), [4, 2, 8], team_size)
-    assert plan.nodes["slot"][0] == 8 and plan.free == [4, 2]
+def test_root(team_size, sizes, add):
+    plan = HistogramPlan([0], table(sizes), team_size, add=add)
     tasks = plan.parts_of(0)
-    assert plan.parent_of(0) == -1
     assert len(tasks) == len(plan.tasks)
     assert plan.members == (min(team_size, 15) if sizes is LARGE else 1)
     if plan.members == 1:
@@ -124,61 +114,86 @@ def test_root(team_size, sizes):
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("team_size", [1, 3])
-def test_the_smaller_sibling_is_built_and_the_larger_takes_its_parents_slot(
-    team_size, sizes
-):
-    nodes = table(sizes)
-    nodes["slot"][[1, 2]] = 7, 3
-    plan = HistogramPlan([3, 4, 5, 6], nodes, [0, 1, 2, 4], team_size)
-    slots = nodes["slot"]
-    assert slots[[1, 2]].tolist() == [-1, -1]
-    assert slots[[3, 6]].tolist() == [7, 3]
-    assert slots[[4, 5]].tolist() == [4, 2] and plan.free == [0, 1]
-    assert len(plan.parts_of(4)) + len(plan.parts_of(5)) == len(plan.tasks)
-    assert plan.parent_of(4) == 7 and plan.parent_of(5) == 3
-
-
-def test_equal_siblings_are_built_left():
-    nodes = table([10, 10, 1, 1])
-    nodes["slot"][1] = 7
-    HistogramPlan([3, 4], nodes, [0])
-    assert nodes["slot"][[3, 4]].tolist() == [0, 7]
-
-
-def test_both_are_built_where_the_parents_histogram_is_gone():
-    nodes = table(SMALL)
-    nodes["slot"][2] = 3
-    plan = HistogramPlan([3, 4, 5, 6], nodes, [0, 1, 2, 4])
-    assert sorted(nodes["slot"][3:].tolist()) == [1, 2, 3, 4]
-    assert plan.parent_of(3) == plan.parent_of(4) == -1
-    assert plan.parent_of(5) == 3 == nodes["slot"][6]
-    for node in (3, 4, 5):
-        plan.parts_of(node)
-
-
-def test_histograms_are_evicted_but_not_those_of_the_parents():
-    nodes = table(SMALL)
-    nodes["slot"] = [5, -1, 3, 6, 7, -1, -1]
-    plan = HistogramPlan([5, 6], nodes, [1])
-    assert nodes["slot"][[0, 2, 3, 4]].tolist() == [-1] * 4
-    assert nodes["slot"][6] == 3
-    assert sorted([*plan.free, int(nodes["slot"][5])]) == [1, 5, 6, 7]
-    assert plan.parent_of(5) == 3
+def test_nodes_of_a_level(team_size, sizes):
+    plan = HistogramPlan([4, 5, 3], table(sizes), team_size)
+    assert sum(len(plan.parts_of(node)) for node in (3, 4, 5)) == len(plan.tasks)
 
 
 def test_an_empty_node_is_still_cleared():
-    nodes = table([0, 5, 5, 5])
-    plan = HistogramPlan([3, 4], nodes, [0, 1])
+    plan = HistogramPlan([3, 4], table([0, 5, 5, 5]))
     assert {tuple(task[2:4]) for task in plan.parts_of(3)} == {(0, 0)}
 
 
 @needs_compiler
 def test_joins_are_shared_out():
-    nodes = table(LARGE)
-    plan = HistogramPlan([0], nodes, [0], 2, cells=2 * JOIN_CELLS + 7)
+    plan = HistogramPlan([0], table(LARGE), 2, cells=2 * JOIN_CELLS + 7)
     plan.parts_of(0)
-    assert plan.parent_of(0) == -1
     assert len(plan.joins) == 3
+
+
+class Slots:
+    """Slots given to a batch of nodes of the tree above."""
+
+    def __init__(self, batch, slots, free, sizes=SMALL):
+        family = np.full((3, 7), -1, np.int64)
+        family[0, 1:] = (np.arange(1, 7) - 1) // 2
+        family[1] = slots
+        stack = np.full(SLOTS, -9)
+        stack[: len(free)] = free
+        height = np.array([len(free)])
+        counted = np.full((3, len(batch)), -9)
+        nodes = table(sizes)[batch]
+        count = assign_slots(
+            np.array(batch), nodes["end"] - nodes["begin"], *family[:2], stack, height,
+            counted,
+        )  # fmt: skip
+        self.slots = family[1].tolist()
+        self.free = stack[: height[0]].tolist()
+        #: The node to count, and the slot to take it from.
+        self.counted = dict(counted[[0, 2], :count].T.tolist())
+        assert counted[1, :count].tolist() == family[1, counted[0, :count]].tolist()
+        assert len(self.counted) == count
+
+
+def test_the_root_has_no_parent():
+    found = Slots([0], [-1] * 7, [4, 2, 8])
+    assert found.slots[0] == 8 and found.free == [4, 2] and found.counted == {0: -1}
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_smaller_sibling_is_counted_and_the_larger_takes_its_parents_slot(sizes):
+    slots = [-1, 7, 3, -1, -1, -1, -1]
+    found = Slots([3, 4, 5, 6], slots, [0, 1, 2, 4], sizes)
+    assert found.counted == {4: 7, 5: 3}
+    assert found.slots == [-1, -1, -1, 7, 4, 2, 3]
+    assert found.free == [0, 1]
+
+
+def test_of_equal_siblings_the_left_is_counted():
+    found = Slots([3, 4], [-1, 7, -1, -1, -1, -1, -1], [0], [10, 10, 1, 1])
+    assert found.slots[3:5] == [0, 7] and found.counted == {3: 7}
+
+
+def test_both_are_counted_where_the_parents_histogram_is_gone():
+    found = Slots([3, 4, 5, 6], [-1, -1, 3, -1, -1, -1, -1], [0, 1, 2, 4])
+    assert sorted(found.slots[3:]) == [1, 2, 3, 4]
+    assert found.counted == {3: -1, 4: -1, 5: 3} and found.slots[6] == 3
+
+
+def test_histograms_are_evicted_but_not_those_of_the_parents():
+    found = Slots([5, 6], [5, -1, 3, 6, 7, -1, -1], [1])
+    assert found.slots[:5] == [-1] * 5 and found.slots[6] == 3
+    assert sorted([*found.free, found.slots[5]]) == [1, 5, 6, 7]
+    assert found.counted == {5: 3}
+
+
+def test_children_begin_without_histograms():
+    splits = np.zeros(2, SPLIT_DTYPE)
+    splits["left_hessian"], splits["total_hessian"] = [5, 7], [9, 20]
+    family = np.full((3, 7), 8, np.int64)
+    enter_children(np.array([2, 1]), splits, np.array([5, 3]), family)
+    assert family[:, 3:].T.tolist() == [[1, -1, 7], [1, -1, 13], [2, -1, 5], [2, -1, 4]]
+    assert (family[:, :3] == 8).all()
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -195,8 +210,7 @@ def test_partition(team_size, sizes):
     features["column"], features["low"], features["bins"] = [5, 6], [0, 9], [30, 31]
     no_sets = np.empty((7, 0), np.uint64)
     enter_splits(batch, splits, no_sets[:2], left, features, nodes, no_sets)
-    assert nodes["parent"][3:].tolist() == [1, 1, 2, 2]
-    assert nodes["left"][3:].tolist() == nodes["slot"][3:].tolist() == [-1] * 4
+    assert nodes["left"][3:].tolist() == [-1] * 4
     assert nodes["end"][3:].tolist() == [-1] * 4
     tasks = np.full((40, 5), -9)
     n_tasks, members = plan_partition(batch, nodes, team_size, tasks)

@@ -32,11 +32,11 @@ def test_waits_are_exponential_draws_of_the_same_bits(seed):
     assert np.argsort(waits).tolist() == np.argsort(bits).tolist()
 
 
-def sample(rows, rate, tree=0, seed=0, members=1):
+def sample(rows, rate, tree=0, seed=0, members=1, number=0):
     """Return which rows are taken."""
     taken = np.full(rows, 9, np.uint8)
     call(
-        draw_rows, int(rate * 2.0**32), np.uint64(tree), np.uint64(0),
+        draw_rows, number, int(rate * 2.0**32), np.uint64(tree), np.uint64(0),
         np.uint64(seed), taken, members=members,
     )  # fmt: skip
     return taken
@@ -47,6 +47,12 @@ def sample(rows, rate, tree=0, seed=0, members=1):
 def test_rows_are_taken_where_their_bits_are_low(rows, seed):
     exact = [naive.draw(i, 3, 0, seed) < 0.4 * 2**32 for i in range(rows)]
     assert sample(rows, 0.4, 3, seed).tolist() == exact
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 2**33 + 6])
+def test_rows_are_drawn_by_their_number_among_all(number):
+    exact = [naive.draw(number + i, 3, 0, 7) < 0.4 * 2**32 for i in range(50)]
+    assert sample(50, 0.4, 3, 7, number=number).tolist() == exact
 
 
 def test_rate_of_one_takes_all_rows():
@@ -66,4 +72,6 @@ def test_sample_does_not_depend_on_the_team_and_has_the_rate():
     alone = sample(rows, 0.3)
     for members in MEMBERS[1:]:
         np.testing.assert_array_equal(sample(rows, 0.3, members=members), alone)
+        part = sample(rows - 5, 0.3, members=members, number=5)
+        np.testing.assert_array_equal(part, alone[5:])
     assert abs(alone.mean() - 0.3) < 4 * (0.21 / rows) ** 0.5

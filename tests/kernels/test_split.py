@@ -45,6 +45,7 @@ class Data:
         self.histograms = np.array(self.histograms)
         self.columns = np.arange(len(codes))
         self.categorical, self.words = (), 0
+        self.counted = [[], []]
         self.total_of = -1  # which of the columns counts each row
 
     def set_categorical(self, *features):
@@ -69,6 +70,7 @@ class Data:
             find_splits,
             slots,
             np.ascontiguousarray(self.histograms[::-1]),
+            *np.array(self.counted, np.int64),
             self.offsets[self.columns[self.total_of] :][:2],
             self.columns.astype(np.uint64),
             mask,
@@ -368,3 +370,18 @@ def test_categories_in_blocks_of_columns(members):
         if whole[node, 0]["is_categorical"]:
             np.testing.assert_array_equal(sets[node, best], data.sets[node, 0])
         data.check(whole[node, 0], node, rules)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+def test_histograms_are_first_taken_from_those_of_the_parents(members):
+    bins = [7, 5, 1, 9]
+    data = Data(random_codes(80, bins, [1], 3), bins, 4, 3)
+    own = data.histograms.copy()
+    # The third has its parent's histogram, and its sibling, the second, was counted;
+    # slots are in the reverse order. The first has no parent.
+    data.histograms[2] += data.histograms[1]
+    data.counted = [[2, 3], [1, -1]]
+    splits = data.find(RULES["plain"], members=members)
+    data.histograms = own
+    for node in range(4):
+        data.check(splits[node, 0], node, RULES["plain"])

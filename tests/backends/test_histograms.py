@@ -1,4 +1,4 @@
-"""The backend in memory, against trees grown one row after the other."""
+"""The backend of histograms, against trees grown one row after the other."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.backends import memory as rows_module
+from hornbeam.backends import steps as steps_module
 from hornbeam.backends.base import Growth, RowSample
-from hornbeam.backends.cpu import CpuBackend
+from hornbeam.backends.open import open_backend
 from hornbeam.binning.codes import bin_table
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.growth.grower import grow_tree
@@ -47,7 +47,8 @@ class Training:
         data[rng.random(data.shape) < missing] = np.nan
         self.binned = bin_table(as_table(data), max_bin)
         self.bins, self.codes = self.binned.cuts.bins, self.binned.by_feature
-        self.backend = CpuBackend(
+        self.backend = open_backend(
+            "cpu",
             self.binned.as_codes(),
             np.zeros(rows),
             weights,
@@ -289,7 +290,7 @@ def test_larger_gradients_are_summed_in_coarse_steps_to_a_part_in_128(steps, row
 
 
 def test_in_coarse_steps_the_sums_of_small_gradients_would_be_wrong(monkeypatch):
-    monkeypatch.setattr(rows_module, "_LEAST_MEAN_STEPS", -np.inf)
+    monkeypatch.setattr(steps_module, "_LEAST_MEAN_STEPS", -np.inf)
     training = small_gradients(8)
     total, step = total_and_step(training)
     assert step == COARSE
@@ -309,5 +310,5 @@ def leaves_of_the_rest(outliers, size):
 @pytest.mark.parametrize("outliers", [1, 9])
 def test_outliers_do_not_hide_the_other_rows(outliers, size, monkeypatch):
     found = leaves_of_the_rest(outliers, size)
-    monkeypatch.setattr(rows_module, "_LEAST_MEAN_STEPS", -np.inf)
+    monkeypatch.setattr(steps_module, "_LEAST_MEAN_STEPS", -np.inf)
     assert found > 2 * leaves_of_the_rest(outliers, size)

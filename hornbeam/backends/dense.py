@@ -1,0 +1,129 @@
+"""Rows whose codes are all in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import DenseCodes, GradientSource, RowSample
+from hornbeam.backends.counting import Counter
+from hornbeam.backends.memory import RowState
+from hornbeam.backends.nodes import NodeRows
+from hornbeam.backends.rows import Rows
+from hornbeam.kernels.team import Team
+
+__all__ = ["DenseRows"]
+
+
+class DenseRows(Rows):
+    """Codes of all cells, gradients and scores in memory.
+
+    Parameters
+    ----------
+    codes
+        Of all cells.
+    labels, weights
+        (rows,) float64; weights may be None.
+    scores
+        (outputs, rows) float64: the margins to begin with; kept and changed.
+    team
+        The threads that work; whoever took it gives it back.
+    spans
+        (spans, 2) int64: the first row of each run of rows here, and its number among
+        all rows, by which samples are drawn. None: they begin at 0.
+    """
+
+    def __init__(
+        self,
+        codes: DenseCodes,
+        labels: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        scores: NDArray[np.float64],
+        team: Team,
+        spans: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.n_outputs, self.n_rows = scores.shape
+        self._by_feature, self._by_row = codes.by_feature, codes.by_row
+        self._state = RowState(labels, weights, scores, team, spans)
+        every_row = np.arange(self.n_rows, dtype=np.uint32)
+        both_sides = np.empty((2, self.n_rows), np.uint32)
+        self._nodes = NodeRows(codes.layout, every_row, both_sides, team)
+        self._counter = Counter(codes.layout, codes.by_row.dtype, team)
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        self._state.compute_gradients(objective)
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self._state.set_gradients(gradients, hessians)
+
+    def extents(self) -> NDArray[np.float64]:
+        return self._state.extents()
+
+    def begin_tree(
+        self,
+        output: int,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+        steps: NDArray[np.float64],
+        fine_steps: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        self._counter.choose(features)
+        self._nodes.begin_tree(None if sample is None else self._state.draw(sample))
+        return self._state.begin_tree(output, steps, fine_steps)
+
+    def widen(self) -> None:
+        self._state.widen()
+
+    def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
+        self._nodes.move(self._by_feature)
+        return self._nodes.sizes(nodes)
+
+    def count(
+        self,
+        nodes: NDArray[np.intp],
+        slots: NDArray[np.intp],
+        histograms: NDArray[np.int64],
+    ) -> None:
+        self._nodes.move(self._by_feature)
+        self._counter.count(
+            self._nodes,
+            nodes,
+            slots,
+            histograms,
+            self._by_row,
+            self._state.packed,
+            self._state.wide,
+        )
+
+    def apply_splits(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
+    ) -> None:
+        self._nodes.apply_splits(nodes, splits, sets, left)
+
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.int64]:
+        leaf_of = self._state.leaf_of
+        self._nodes.mark_leaves(nodes, leaves, n_leaves, self._by_feature, leaf_of)
+        return self._state.sum_leaves(n_leaves)
+
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
+        self._nodes.mark_left_out(self._by_feature, self._state.leaf_of)
+        self._state.add_leaf_values(values)
+
+    def scores(self) -> NDArray[np.float64]:
+        return self._state.scores.copy()
+
+    def set_scores(self, scores: NDArray[np.float64]) -> None:
+        self._state.scores[...] = scores
+
+    def close(self) -> None:
+        return
