@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from hornbeam.data.categories import Categories
     from hornbeam.data.dmatrix import DMatrix
+    from hornbeam.data.extmem_quantile_dmatrix import ExtMemQuantileDMatrix
     from hornbeam.data.quantile_dmatrix import QuantileDMatrix
     from hornbeam.data.sources.data_iter import DataIter
     from hornbeam.data.sources.reading import read
@@ -48,6 +49,7 @@ __all__ = [
     "DataIter",
     "EarlyStopping",
     "EvaluationMonitor",
+    "ExtMemQuantileDMatrix",
     "HornbeamClassifier",
     "HornbeamError",
     "HornbeamRegressor",
@@ -72,6 +74,7 @@ _HOMES = {
     "DataIter": "hornbeam.data.sources.data_iter",
     "EarlyStopping": "hornbeam.callbacks",
     "EvaluationMonitor": "hornbeam.callbacks",
+    "ExtMemQuantileDMatrix": "hornbeam.data.extmem_quantile_dmatrix",
     "HornbeamClassifier": "hornbeam.sklearn",
     "HornbeamRegressor": "hornbeam.sklearn",
     "LearningRateScheduler": "hornbeam.callbacks",

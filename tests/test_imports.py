@@ -26,6 +26,7 @@ ROOMS = [
     ["kernels.maths"],
     ["kernels.jit", "kernels.layout"],
     ["params"],
+    ["memory"],
     ["errors", "files"],
 ]
 # The contract of a backend, and what chooses one.

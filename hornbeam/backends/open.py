@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, DenseCodes, FilledCodes
+from hornbeam.backends.base import Backend, DenseCodes, FilledCodes, PagedCodes
 from hornbeam.kernels.team import take_team
 
 __all__ = ["open_backend"]
@@ -13,7 +13,7 @@ __all__ = ["open_backend"]
 
 def open_backend(
     device: str,
-    codes: DenseCodes | FilledCodes,
+    codes: DenseCodes | FilledCodes | PagedCodes,
     labels: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
@@ -44,6 +44,7 @@ def open_backend(
         from hornbeam.backends.filled import FilledBackend
 
         return FilledBackend(codes, labels, weights, scores, team)
+    assert isinstance(codes, DenseCodes)
     from hornbeam.backends.dense import DenseRows
     from hornbeam.backends.histograms import HistogramBackend
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.coding import Coder, categorical, copy_codes
 from hornbeam.binning.cuts import (
     ColumnCuts,
     Cuts,
@@ -21,14 +22,12 @@ from hornbeam.binning.filled import fill_bins, has_only_filled
 from hornbeam.binning.matrix import Binned, BinnedMatrix
 from hornbeam.binning.streams import batches_of, cuts_of_stream
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
-from hornbeam.data.floats import Locate
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import ParameterError
 
 __all__ = ["bin_table", "bin_with_cuts", "code_table"]
 
 Bytes = npt.NDArray[np.uint8]
-Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 #: Columns taken from a table at once: a few, so that little of it is held twice, but
 #: enough to use most of each cache line of a row-major array.
@@ -69,7 +68,7 @@ def bin_table(
     if table.is_stream:
         columns = cuts_of_stream(table, max_bin, fixed, n_threads, exact)
         return code_table(table, columns, max_bin, n_threads, own_cuts=True)
-    is_categorical = _categorical(table)
+    is_categorical = categorical(table)
     cut_numbers = cut_column if exact else sketch_column
 
     def cut(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
@@ -143,7 +142,7 @@ def _bin(
     n_threads: int,
 ) -> BinnedMatrix:
     """Cut and code the columns, a few at a time, each read once."""
-    is_categorical = _categorical(table)
+    is_categorical = categorical(table)
     small = max_bin <= 256
     shape = (table.n_features, table.n_rows)
     codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
@@ -171,7 +170,7 @@ def _bin(
                 if small and column.upper.size + column.has_missing > 256:
                     out = large[f] = np.empty(table.n_rows, np.uint16)
                 if is_categorical[f]:
-                    _copy_codes(values, column, out, table.locator(0, f))
+                    copy_codes(values, column, out, table.locator(0, f))
                 else:
                     column.code(values, out)
         finally:
@@ -216,92 +215,17 @@ def code_table(
         Whether the cuts are those of these rows, alone or with others. The cuts of
         another table are rounded to the type of the rows.
     """
-    writer = _StreamWriter(table, columns, max_bin, own_cuts)
+    coder = Coder(table, columns, max_bin, own_cuts=own_cuts)
+    codes: Any = np.empty((table.n_features, table.n_rows), coder.dtype)
     for begin, batch in batches_of(table):
-        writer.write(batch, begin, n_threads)
+        rows = slice(begin, begin + batch.n_rows)
+        if not coder.code(batch, codes[:, rows], n_threads):
+            codes = codes.astype(coder.dtype)
+            coder.code(batch, codes[:, rows], n_threads)
     return BinnedMatrix(
         Cuts.join(columns),
-        writer.codes,
-        writer.has_missing,
-        bool(writer.are_float32.all()),
-        writer.is_categorical,
+        codes,
+        coder.has_missing,
+        coder.is_float32,
+        coder.is_categorical,
     )
-
-
-class _StreamWriter:
-    """The codes of a table in batches, and what is found while they are written."""
-
-    def __init__(
-        self, table: Table, columns: list[ColumnCuts], max_bin: int, own_cuts: bool
-    ) -> None:
-        self._columns = columns
-        # Some batches of a column may be float32 where others, and so the cuts, are
-        # float64. The cuts of another table are rounded to the type of the rows.
-        self._are_wide = [
-            own_cuts and not are_float32(column.upper[:-1]) for column in columns
-        ]
-        self._sizes = np.array([column.upper.size for column in columns])
-        self.is_categorical = _categorical(table)
-        self.has_missing = np.array([column.has_missing for column in columns])
-        self.are_float32 = np.ones(table.n_features, bool)
-        small = max_bin <= 256 and not self._is_large().any()
-        shape = (table.n_features, table.n_rows)
-        self.codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
-
-    def _is_large(self) -> npt.NDArray[np.bool_]:
-        """Return which columns do not fit in a byte."""
-        return self._sizes + self.has_missing > 256
-
-    def write(self, batch: Table, begin: int, n_threads: int) -> None:
-        """Write the codes of the rows from `begin` on."""
-        tasks = range(0, batch.n_features, _COLUMNS_AT_ONCE)
-
-        def work(start: int) -> None:
-            stop = min(start + _COLUMNS_AT_ONCE, batch.n_features)
-            for f, values in enumerate(batch.columns(start, stop), start):
-                self._write_column(f, values, begin, batch.locator(0, f))
-
-        in_threads(work, tasks, n_threads)
-        if self.codes.itemsize == 1 and self._is_large().any():
-            # The first missing cell of a column of 256 bins.
-            self.codes = self.codes.astype(np.uint16)
-            in_threads(work, tasks, n_threads)
-
-    def _write_column(
-        self, f: int, values: npt.NDArray[Any], begin: int, locate: Locate
-    ) -> None:
-        self.has_missing[f] |= bool(np.isnan(values).any())
-        self.are_float32[f] &= are_float32(values)
-        out = self.codes[f, begin : begin + values.size]
-        if out.itemsize == 1 and self._sizes[f] + self.has_missing[f] > 256:
-            return  # written when there is room
-        if self.is_categorical[f]:
-            _copy_codes(values, self._columns[f], out, locate)
-        elif self._are_wide[f]:
-            self._columns[f].code(values.astype(np.float64, copy=False), out)
-        else:
-            self._columns[f].code(values, out)
-
-
-def _categorical(table: Table) -> npt.NDArray[np.bool_]:
-    """Return which columns hold categories, (features,) bool."""
-    if table.types is None:
-        return np.zeros(table.n_features, np.bool_)
-    return np.array([kind == "c" for kind in table.types])
-
-
-def _copy_codes(
-    values: npt.NDArray[Any], column: ColumnCuts, out: Codes, locate: Locate
-) -> None:
-    """Write the codes of categories, which are the values themselves."""
-    levels = column.upper.size
-    beyond = values >= levels
-    if beyond.any():
-        row = int(beyond.argmax())
-        raise DataError(
-            f"{locate((row,))} holds the category code {int(values[row])}, but the "
-            f"data that made the bins had no code above {levels - 1}; give its "
-            "categories names (a frame of strings or of a category type), or replace "
-            "codes that training did not see by NaN"
-        )
-    np.copyto(out, np.where(np.isnan(values), levels, values), casting="unsafe")

@@ -111,6 +111,12 @@ class Cuts:
         """Return the cuts of one feature."""
         return self.values[self.pointers[feature] : self.pointers[feature + 1]]
 
+    def lower_ends(self, feature: int) -> Float64s:
+        """Return the lower end of each bin of a feature, and NaN for missing."""
+        return np.concatenate(
+            [[self.minimums[feature]], self.of(feature)[:-1], [np.nan]]
+        )
+
 
 def are_float32(values: npt.NDArray[Any]) -> bool:
     """Return whether every value is exactly a float32, or NaN."""

@@ -12,6 +12,7 @@ from hornbeam.backends.base import DenseCodes, HistogramLayout
 from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.filled import FilledMatrix
+from hornbeam.binning.paged import PagedMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 
@@ -94,21 +95,17 @@ class BinnedMatrix:
         order = range(self.n_features) if features is None else features.tolist()
         out = np.empty((stop - start, len(order)), self.dtype)
         for place, f in enumerate(order):
-            out[:, place] = self._lower_ends(f)[self.by_feature[f, start:stop]]
+            out[:, place] = self.cuts.lower_ends(f)[self.by_feature[f, start:stop]]
         return out
 
     def decode_column(self, feature: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return one column as `decode` does, in a type that holds the values."""
-        return self._lower_ends(feature).astype(dtype)[self.by_feature[feature]]
-
-    def _lower_ends(self, feature: int) -> npt.NDArray[np.float64]:
-        """Return the lower end of each bin of a feature, and NaN for missing."""
-        minimum, cuts = self.cuts.minimums[feature], self.cuts.of(feature)
-        return np.concatenate([[minimum], cuts[:-1], [np.nan]])
+        return self.cuts.lower_ends(feature).astype(dtype)[self.by_feature[feature]]
 
 
-#: What a table becomes: codes of all its cells, or of those that are filled.
-Binned = BinnedMatrix | FilledMatrix
+#: What a table becomes: codes of all its cells, in memory or on disk, or of those that
+#: are filled.
+Binned = BinnedMatrix | FilledMatrix | PagedMatrix
 
 
 class BinnedTable(Table):

@@ -179,6 +179,11 @@ class _Codes:
             self._codes[self._codes == _NONE] = np.nan
         self._codes[-1] = np.nan
 
+    def listed(self) -> list[float]:
+        """Return what becomes of each code; -1: an error, NaN: missing."""
+        codes: list[float] = self._codes.tolist()
+        return codes
+
     def __call__(self, values: np.ndarray, locate: Locate) -> np.ndarray:
         absent = np.isnan(values)
         place = np.where(absent, self._size + 1, np.minimum(values, self._size))
@@ -280,6 +285,10 @@ class RecodedTable(Table):
         for batch in self._table.batches(features):
             yield RecodedTable(batch, expected, codes, row)
             row += batch.n_rows
+
+    def content(self) -> str:
+        codes = {feature: codes.listed() for feature, codes in self._codes.items()}
+        return f"{self._table.content()} {codes}"
 
     def take(self, rows: np.ndarray) -> Table:
         expected = Schema(self.n_features, None, self.types, self.categories)

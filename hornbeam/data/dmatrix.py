@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hornbeam.data.align import align
 from hornbeam.data.beside import Beside
+from hornbeam.data.caching import Caching, Folders, caching_of
 from hornbeam.data.categories import Categories
 from hornbeam.data.cells import as_csr, count_filled
 from hornbeam.data.info import Info
@@ -87,6 +88,17 @@ class DMatrix(Beside):
     sketch
         ``"exact"`` cuts the columns at their exact quantiles; ``"approximate"`` is for
         data that is slow to read again.
+    cache
+        A folder, or several on different disks, for the codes that training works on:
+        they are then on disk and not in memory. What is there of the same data is used
+        again. As in XGBoost, ``"file#folder"`` and the `cache_prefix` of a `DataIter`
+        name one, too.
+    memory_limit
+        With a cache, the most memory that the process may take, such as ``"2GB"``; in
+        bytes if it is a number.
+    codec
+        With a cache, how codes are laid down: ``"raw"``, ``"nibble"`` (columns of few
+        bins, two codes a byte), ``"lz4"``, or ``"auto"``, what pays for each column.
     """
 
     def __init__(
@@ -109,6 +121,9 @@ class DMatrix(Beside):
         enable_categorical: bool = True,
         data_split_mode: int = 0,
         sketch: str = "exact",
+        cache: Folders | None = None,
+        memory_limit: int | str | None = None,
+        codec: str = "auto",
     ) -> None:
         if data_split_mode != DataSplitMode.ROW:
             raise DataError(
@@ -127,6 +142,7 @@ class DMatrix(Beside):
             "label_upper_bound": label_upper_bound,
             "feature_weights": feature_weights,
         }
+        data, caching = caching_of(data, cache, memory_limit, codec)
         table, fields = open_features(
             data,
             beside,
@@ -134,8 +150,9 @@ class DMatrix(Beside):
             names=feature_names,
             types=feature_types,
             enable_categorical=enable_categorical,
+            content=caching is not None,
         )
-        self._fill(table, nthread, sketch)
+        self._fill(table, nthread, sketch, caching)
         self.info.set(fields)
 
     @staticmethod
@@ -146,8 +163,15 @@ class DMatrix(Beside):
         matrix.info.set(fields, whole=False)
         return matrix
 
-    def _fill(self, table: Table, nthread: int | None, sketch: str) -> None:
+    def _fill(
+        self,
+        table: Table,
+        nthread: int | None,
+        sketch: str,
+        caching: Caching | None = None,
+    ) -> None:
         self.table = table
+        self._caching = caching
         self.n_rows = table.n_rows
         self.n_features = table.n_features
         self.dtype = table.dtype
@@ -201,7 +225,7 @@ class DMatrix(Beside):
     def _over(self, table: Table, kind: type[DMatrix]) -> DMatrix:
         """Return a matrix of the same rows and `info` over aligned columns."""
         matrix = kind.__new__(kind)
-        matrix._fill(table, self.nthread, self.sketch)
+        matrix._fill(table, self.nthread, self.sketch, self._caching)
         matrix.info = self.info
         matrix._order = column_order(self.table, table)
         return matrix
@@ -223,9 +247,36 @@ class DMatrix(Beside):
                 f"there are no rows to learn from (shape (0, {self.n_features})); "
                 "pass at least one row"
             )
+        if self._caching is not None:
+            return self._page(self._caching, max_bin, nthread)
         return bin_table(
             self.table,
             max_bin,
+            weights=self.row_weights,
+            n_threads=nthread,
+            sketch=self.sketch,
+        )
+
+    def _page(self, caching: Caching, max_bin: int, nthread: int) -> Binned:
+        """Return the codes on disk; there is room for those of one `max_bin`."""
+        from hornbeam.binning.paged import PagedMatrix
+        from hornbeam.binning.pages import page_table
+
+        before, self._binned = self._binned, {}
+        for other, (_, codes) in before.items():
+            if other != max_bin:
+                self._binned = before
+                raise DataError(
+                    f"the cache of this matrix holds its codes for max_bin={other}, "
+                    f"and max_bin={max_bin} needs others; make another matrix, with "
+                    "another folder as its cache"
+                )
+            if isinstance(codes, PagedMatrix):  # of other weights
+                codes.close()
+        return page_table(
+            self.table,
+            max_bin,
+            caching,
             weights=self.row_weights,
             n_threads=nthread,
             sketch=self.sketch,

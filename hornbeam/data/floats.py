@@ -199,14 +199,14 @@ def shared(array: np.ndarray) -> np.ndarray:
     return array if array.flags.writeable else np.asarray(_Memory(array))
 
 
-def check_finite(column: np.ndarray, label: str) -> None:
+def check_finite(column: np.ndarray, label: str, first_row: int = 0) -> None:
     """Raise a `DataError` that names the first infinite value of a column, if any."""
     for start in range(0, len(column), STEP):
         infinite = np.isinf(column[start : start + STEP])
         if infinite.any():
             row = start + int(infinite.argmax())
             raise DataError(
-                f"{label} holds {column[row]} in row {row}; replace "
+                f"{label} holds {column[row]} in row {first_row + row}; replace "
                 "infinite values by a number or NaN, or pass missing=inf where inf "
                 "stands for missing"
             )

@@ -37,6 +37,7 @@ def open_features(
     names: Sequence[str] | None = None,
     types: Sequence[str] | Categories | None = None,
     enable_categorical: bool = True,
+    content: bool = False,
 ) -> tuple[Table, dict[str, Any]]:
     """Return the features, and the fields that go beside them.
 
@@ -44,6 +45,8 @@ def open_features(
     ----------
     data, missing, names, types, enable_categorical
         As `DMatrix` takes them.
+    content
+        Whether the table is asked for its `content` later.
     beside
         Fields by their names. A string as one of `NAMEABLE` names a column of `data`:
         its values are the field's, and the column is no feature. A field that comes
@@ -69,6 +72,7 @@ def open_features(
             types=columns,
             enable_categorical=enable_categorical,
             apart=apart,
+            content=content,
         )
     if table is None:
         frame = known_frame(data) if apart else None

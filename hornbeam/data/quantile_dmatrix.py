@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from hornbeam.data.align import align
+from hornbeam.data.caching import named_cache
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
 from hornbeam.data.schema import check_types
@@ -20,7 +21,7 @@ from hornbeam.params import Parameters
 if TYPE_CHECKING:
     from hornbeam.binning.matrix import Binned
 
-__all__ = ["QuantileDMatrix"]
+__all__ = ["QuantileDMatrix", "check_quantile_arguments"]
 
 
 class QuantileDMatrix(DMatrix):
@@ -71,10 +72,11 @@ enable_categorical, data_split_mode, sketch
         sketch: str = "exact",
         unseen: str = "error",
     ) -> None:
-        _check_batches(max_quantile_batches)
-        if ref is not None and not isinstance(ref, DMatrix):
+        check_quantile_arguments(max_quantile_batches, ref)
+        if (cache := named_cache(data)) is not None:
             raise DataError(
-                f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}"
+                f"the data names the cache {cache!r}, but a QuantileDMatrix has its "
+                "codes in memory; make an ExtMemQuantileDMatrix, or leave the cache out"
             )
         super().__init__(
             data,
@@ -95,6 +97,12 @@ enable_categorical, data_split_mode, sketch
             data_split_mode=data_split_mode,
             sketch=sketch,
         )
+        self._keep_codes(max_bin, ref, unseen)
+
+    def _keep_codes(
+        self, max_bin: int | None, ref: DMatrix | None, unseen: str
+    ) -> None:
+        """Put the codes in the place of the features."""
         from hornbeam.binning.matrix import BinnedTable
 
         self._ref = None if ref is None else weakref.ref(ref)
@@ -125,15 +133,20 @@ enable_categorical, data_split_mode, sketch
             max_bin = ref.max_bin
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
+        if self._caching is not None:
+            from hornbeam.binning.pages import page_with_cuts
+
+            codes = page_with_cuts(self.table, cuts, self._caching, self.nthread)
+            return max_bin, codes
         return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
         """Return the codes; `max_bin` must be that of the construction."""
         if max_bin != self.max_bin:
             raise DataError(
-                f"this QuantileDMatrix was made with max_bin={self.max_bin} and cannot "
-                f"serve max_bin={max_bin}; use the same number for both, and make "
-                "validation sets with ref="
+                f"this {type(self).__name__} was made with max_bin={self.max_bin} and "
+                f"cannot serve max_bin={max_bin}; use the same number for both, and "
+                "make validation sets with ref="
             )
         return self._codes
 
@@ -180,7 +193,12 @@ class _AlignedCodes(DMatrix):
         )
 
 
-def _check_batches(count: int | None) -> None:
+def check_quantile_arguments(count: int | None, ref: DMatrix | None) -> None:
+    """Raise a `DataError` if max_quantile_batches or ref cannot be what they are."""
+    if ref is not None and not isinstance(ref, DMatrix):
+        raise DataError(
+            f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}"
+        )
     whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
     if count is not None and not (whole and count > 0):
         raise DataError(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.categories import MAX_LEVELS, NO_CATEGORIES, Categories
+from hornbeam.data.content import Content
 from hornbeam.data.floats import Locate, check_finite
 from hornbeam.data.schema import Schema, check_names, check_types, column_label
 from hornbeam.errors import DataError
@@ -159,6 +160,13 @@ class Table(ABC):
     def take(self, rows: np.ndarray) -> Table:
         """Return a new table of these rows, in this order."""
 
+    def content(self) -> str:
+        """Return a checksum of all cells, by which the table is known again."""
+        content = Content()
+        for batch in self.batches():
+            content.add(batch)
+        return content.digest()
+
     def label(self, feature: int) -> str:
         """Return how a message calls the column."""
         return column_label(self.names, feature)
@@ -220,6 +228,9 @@ class SelectedTable(Table):
 
     def take(self, rows: np.ndarray) -> Table:
         return SelectedTable(self._table.take(rows), self._features.tolist())
+
+    def content(self) -> str:
+        return f"{self._table.content()} {self._features.tolist()}"
 
 
 def check_codes(values: np.ndarray, locate: Locate) -> None:

@@ -15,16 +15,18 @@ __all__ = ["DataIter", "IterSource"]
 class DataIter(ABC):
     """Rows in batches, by a class of one's own: subclass it and write both methods.
 
-    Pass an object of the subclass to `DMatrix` or `QuantileDMatrix`. It is read several
-    times, and must give the same rows in the same order each time.
+    Pass an object of the subclass to `DMatrix`, `QuantileDMatrix` or
+    `ExtMemQuantileDMatrix`. It is read several times, and must give the same rows in
+    the same order each time.
 
     Parameters
     ----------
     cache_prefix
-        Not there yet: an error if given.
+        A folder for codes on disk: what a `DMatrix` or an `ExtMemQuantileDMatrix` has
+        as `cache`. It is made where it does not exist.
     release_data, on_host, min_cache_page_bytes
         Taken for XGBoost's sake: a batch is let go as soon as the next one is asked
-        for.
+        for, and pages have blocks of a fixed number of rows.
     """
 
     def __init__(
@@ -35,11 +37,6 @@ class DataIter(ABC):
         on_host: bool = True,
         min_cache_page_bytes: int | None = None,
     ) -> None:
-        if cache_prefix is not None:
-            raise DataError(
-                "Hornbeam does not have cache_prefix (pages of codes on disk) yet; "
-                "leave it out: the batches are read again, and only codes are kept"
-            )
         self.cache_prefix = cache_prefix
         self.release_data = release_data
         self.on_host = on_host
@@ -63,11 +60,6 @@ class IterSource(Source):
     """A `DataIter`, or whatever has its two methods (such as XGBoost's own)."""
 
     def __init__(self, iterator: Any) -> None:
-        if getattr(iterator, "cache_prefix", None) is not None:
-            raise DataError(
-                "Hornbeam does not have cache_prefix (pages of codes on disk) yet; "
-                "make the iterator without it"
-            )
         self._iterator = iterator
         self.name = f"the {type(iterator).__name__}"
         self.mend = (

@@ -16,7 +16,15 @@ from hornbeam.data.schema import listed
 from hornbeam.data.sources.batches import Batch, Source
 from hornbeam.errors import DataError
 
-__all__ = ["FileFormat", "FileSource", "as_path", "open_file", "parse_uri", "reading"]
+__all__ = [
+    "FileFormat",
+    "FileSource",
+    "as_path",
+    "open_file",
+    "parse_uri",
+    "reading",
+    "split_uri",
+]
 
 # What may follow a path after a question mark: name=value, several with & between.
 OPTIONS = re.compile(r"\?(\w+=[^?&]*(?:&\w+=[^?&]*)*)$")
@@ -151,17 +159,27 @@ def as_path(data: Any) -> str | None:
     return os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
 
 
+def split_uri(uri: str) -> tuple[str, str | None]:
+    """Return a URI without its cache, and the cache: ``data.csv#folder``."""
+    if os.path.exists(uri.removeprefix("file://")):
+        return uri, None
+    path, mark, cache = uri.partition("#")
+    if mark and not cache:
+        raise DataError(f"{uri!r} names no folder after #; name one, or leave out #")
+    return path, cache or None
+
+
 def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
     """Return the path of a URI, and its options: ``data.csv?format=csv``."""
-    path = uri.removeprefix("file://")
+    path, cache = split_uri(uri)
+    if cache is not None:
+        raise DataError(
+            f"{uri!r} names a cache on disk (after #), which only a DMatrix or an "
+            "ExtMemQuantileDMatrix has; leave it out"
+        )
+    path = path.removeprefix("file://")
     if os.path.exists(path):
         return path, {}
-    path, mark, _ = path.partition("#")
-    if mark:
-        raise DataError(
-            f"{uri!r} asks for a cache on disk (after #), which Hornbeam does not "
-            "have yet; leave it out: files are read in batches anyway"
-        )
     found = OPTIONS.search(path)
     if found is None:
         return path, {}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.categories import union
+from hornbeam.data.content import Content
 from hornbeam.data.schema import Schema, listed
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
@@ -30,9 +31,16 @@ NUMBERS = "numbers"
 
 
 class Gathering:
-    """Columns and rows of a source, found out batch by batch."""
+    """Columns and rows of a source, found out batch by batch.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    content
+        Whether to take a checksum of the rows, too.
+    """
+
+    def __init__(self, content: bool = False) -> None:
+        self.content = Content() if content else None
         self.schema: Schema | None = None
         self.n_rows = 0
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
@@ -52,6 +60,8 @@ class Gathering:
             self.schema = self._merged(table)
         self._blank = without_values(table, self._blank)
         self.sample.add(table, self.n_rows)
+        if self.content is not None and table.n_rows:
+            self.content.add(table)
         self.n_rows += table.n_rows
 
     def _merged(self, table: Table) -> Schema:

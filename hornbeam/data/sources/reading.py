@@ -75,6 +75,7 @@ def open_source(
     types: Sequence[str] | None = None,
     enable_categorical: bool = True,
     apart: Mapping[str, str] | None = None,
+    content: bool = False,
 ) -> Table | None:
     """Return a table over what is read in batches; None if `data` is no such thing.
 
@@ -90,11 +91,15 @@ def open_source(
         As for `as_table`.
     apart
         Columns that are no features: for each part, such as ``"label"``, its name.
+    content
+        Whether the table is asked for its `content` later.
     """
     source = as_source(data)
     if source is None:
         return None
-    table = StreamTable(source, missing, names, types, enable_categorical, apart)
+    table = StreamTable(
+        source, missing, names, types, enable_categorical, apart, content
+    )
     return table if table.only is None else table.only
 
 

@@ -119,6 +119,9 @@ class StreamTable(Table):
         As for `as_table`, for each batch.
     apart
         Columns that are no features: for each part, such as ``"label"``, its name.
+    content
+        Whether the first reading takes a checksum of the rows, for a `content` that
+        needs no other reading.
 
     Attributes
     ----------
@@ -139,11 +142,12 @@ class StreamTable(Table):
         types: Sequence[str] | None = None,
         enable_categorical: bool = True,
         apart: Mapping[str, str] | None = None,
+        content: bool = False,
     ) -> None:
         self._source = source
         self._how = _How.of(source, missing, names, types, enable_categorical, apart)
         self._own_names: list[str] | None = None
-        gathering, parts = Gathering(), Parts()
+        gathering, parts = Gathering(content), Parts()
         only: Table | None = None
         with closing(self._read(None)) as batches:
             for batch in batches:
@@ -174,6 +178,7 @@ class StreamTable(Table):
         # The columns as the batches have them; `names` may be set to others later.
         self._expected = schema
         self._sample = gathering.sample
+        self._content = gathering.content
         self._cursor: _Cursor | None = None
 
     def _read(self, features: Sequence[int] | None) -> Generator[_Read, None, None]:
@@ -307,6 +312,9 @@ class StreamTable(Table):
 
     def select(self, features: Sequence[int]) -> Table:
         return _SelectedStream(self, features)
+
+    def content(self) -> str:
+        return super().content() if self._content is None else self._content.digest()
 
 
 class _SelectedStream(SelectedTable):

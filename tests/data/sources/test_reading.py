@@ -352,12 +352,3 @@ class Mistaken(Batches):
 def test_a_data_iter_that_breaks_the_rules(mistake, words):
     with pytest.raises(DataError, match=words):
         open_source(Mistaken(mistake))
-
-
-def test_a_cache_prefix_is_not_there_yet():
-    class Cached(Batches):
-        def __init__(self):
-            DataIter.__init__(self, cache_prefix="here")
-
-    with pytest.raises(DataError, match=r"cache_prefix .* yet"):
-        Cached()

@@ -332,7 +332,8 @@ BAD_PATHS = {
     "d.csv?label_column=a&label_column=b": ["gives label_column twice"],
     "d.csv?delimiter=::": ["one character"],
     "d.csv?format=libsvm&n_features=many": ["n_features must be a number"],
-    "d.csv#cache": ["cache", "yet"],
+    "d.csv#cache": ["names a cache on disk", "ExtMemQuantileDMatrix"],
+    "d.csv#": ["names no folder after #"],
 }
 
 

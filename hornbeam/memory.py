@@ -1,0 +1,56 @@
+"""Sizes of memory: as a caller gives them, as a message has them, and what is taken."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import resource
+import sys
+from contextlib import suppress
+from typing import Any
+
+from hornbeam.errors import ParameterError
+
+__all__ = ["as_bytes", "in_words", "resident_bytes"]
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**i for i, letter in enumerate("kmgt", 1)},
+    **{f"{letter}ib": 1024**i for i, letter in enumerate("kmgt", 1)},
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def as_bytes(size: Any, name: str) -> int:
+    """Return a size such as ``"700MB"``, ``"1.5 GiB"`` or 700_000_000 in bytes."""
+    count = -1.0
+    if isinstance(size, str):
+        found = _SIZE.fullmatch(size)
+        if found is not None and found[2].lower() in _UNITS:
+            count = float(found[1]) * _UNITS[found[2].lower()]
+    elif not isinstance(size, bool):
+        with suppress(TypeError, ValueError):
+            count = float(size)
+    if not (math.isfinite(count) and count >= 1):
+        raise ParameterError(
+            f"{name} must be a size such as '700MB', '2GB' or a number of bytes, not "
+            f"{size!r}"
+        )
+    return int(count)
+
+
+def in_words(size: int) -> str:
+    """Return a size as messages have it."""
+    return f"{-(-size // 10**6):,} MB"
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process takes at the moment."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # no Linux: the most that it ever took
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
