@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeAlias
 
 from hornbeam.errors import DataError, ParameterError, require
+from hornbeam.files import replace_file
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -449,7 +450,7 @@ class TrainingCheckPoint(TrainingCallback):
             ending = "pkl" if self._as_pickle else self.default_format
             path = self._directory / f"{self._name}_{self._start + epoch}.{ending}"
             if self._as_pickle:
-                path.write_bytes(pickle.dumps(model))
+                replace_file(path, [pickle.dumps(model)])
             else:
                 model.save_model(path)
         return False

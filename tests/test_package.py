@@ -16,7 +16,6 @@ HEAVY = {
     "dask",
     "distributed",
     "duckdb",
-    "filelock",
     "lightgbm",
     "llvmlite",
     "matplotlib",
