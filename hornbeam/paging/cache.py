@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hornbeam.errors import DataError
+from hornbeam.paging.codecs import check_codec
 from hornbeam.paging.folders import (
     Folder,
     as_folders,
@@ -153,6 +154,8 @@ def _find(places: Sequence[Path], fingerprint: str, can_mend: bool) -> Manifest 
         return None
     if manifest is None or manifest.fingerprint != fingerprint:
         return None
+    for codec in {s.codec for entry in manifest.blocks for s in entry.segments}:
+        check_codec(codec)
     for entry in manifest.blocks if not can_mend else ():
         path = places[entry.folder] / entry.file
         if not path.is_file() or os.stat(path).st_size != entry.n_bytes:
