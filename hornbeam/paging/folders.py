@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.memory import in_words
 
 __all__ = [
     "BLOCK_NAME",
@@ -22,7 +23,6 @@ __all__ = [
     "check_space",
     "clean_folders",
     "make_folders",
-    "megabytes",
     "remove_empty",
     "spill_name",
     "writing",
@@ -137,11 +137,6 @@ def _ours(folder: Path) -> Iterator[Path]:
                         yield path
 
 
-def megabytes(count: int) -> str:
-    """Return a number of bytes as it reads best."""
-    return f"{count / 1e6:,.1f} MB" if count < 10**9 else f"{count / 1e9:,.1f} GB"
-
-
 def check_space(folders: Sequence[Path], shares: Sequence[int]) -> None:
     """Refuse to begin what the disks do not hold.
 
@@ -154,8 +149,8 @@ def check_space(folders: Sequence[Path], shares: Sequence[int]) -> None:
         free = shutil.disk_usage(folder).free
         if needed[device] > free:
             raise DataError(
-                f"the cache needs about {megabytes(needed[device])} on the disk of "
-                f"{str(folder)!r}, which has {megabytes(free)} free; free some, name "
+                f"the cache needs about {in_words(needed[device])} on the disk of "
+                f"{str(folder)!r}, which has {in_words(free)} free; free some, name "
                 "a folder on a larger disk, or name folders on several disks"
             )
 
@@ -175,6 +170,6 @@ def writing(path: Path, count: int) -> Iterator[None]:
         quota = "the disk quota" if error.errno == errno.EDQUOT else ""
         raise DataError(
             f"{limit or quota or 'a full disk'} stopped the writing of "
-            f"{megabytes(count)} to {str(path)!r}; what was written of the cache is "
+            f"{in_words(count)} to {str(path)!r}; what was written of the cache is "
             "deleted: free some space, or name a folder (or several) on larger disks"
         ) from None

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.errors import DataError
+from hornbeam.memory import in_words
 from hornbeam.paging.blocks import DamagedError, Reading, choose_again, crc_of, lay_down
-from hornbeam.paging.folders import MANIFEST, megabytes
+from hornbeam.paging.folders import MANIFEST
 from hornbeam.paging.locks import FolderLock
 from hornbeam.paging.manifest import Manifest, write_manifest
 from hornbeam.paging.ring import Buffer, ReadAhead, room
@@ -251,7 +252,7 @@ class Pages:
             needed = self.ring_bytes(2, columns=columns, by_row=by_row)
             raise DataError(
                 f"two blocks of {self.block_rows} rows in memory need "
-                f"{megabytes(needed)}, and {megabytes(ring_bytes)} are left for them; "
+                f"{in_words(needed)}, and {in_words(ring_bytes)} are left for them; "
                 "raise memory_limit"
             )
         return min(wanted, left // one) if one else wanted

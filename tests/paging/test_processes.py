@@ -157,7 +157,7 @@ def small_disk(tmp_path):
 
 def test_a_disk_that_is_too_small_is_refused_before_it_is_full(small_disk):
     codes = np.random.default_rng(0).integers(0, 256, (10, 20_000), dtype=np.uint8)
-    with pytest.raises(ValueError, match=r"needs about 0\.4 MB on the disk of .* free"):
+    with pytest.raises(ValueError, match=r"needs about 1 MB on the disk of .* free"):
         make(small_disk, codes, block_rows=1000)
     assert not left(small_disk)
 
@@ -180,7 +180,7 @@ def test_a_disk_that_fills_up_is_an_error_that_leaves_nothing(small_disk):
 def test_folders_on_one_disk_share_its_space(small_disk):
     codes = np.random.default_rng(0).integers(0, 256, (4, 12_000), dtype=np.uint8)
     folders = [small_disk / "a", small_disk / "b"]
-    with pytest.raises(ValueError, match=r"needs about 0\.1 MB on the disk of"):
+    with pytest.raises(ValueError, match=r"needs about 1 MB on the disk of"):
         make(folders, codes, block_rows=1000)
     assert not left(small_disk)
 
