@@ -43,7 +43,7 @@ class Block:
         Its rows.
     by_feature
         (columns, rows), C-contiguous. Only the columns that were asked for hold
-        their codes, the others anything. (0,) if none were asked for.
+        their codes, the others anything. (0, 0) if none were asked for.
     by_row
         (rows * columns,), or (0,) if not asked for.
     """
@@ -92,6 +92,7 @@ class Pages:
         self._kept: dict[int, Codes] = {}
         self._is_kept = np.zeros(self.n_blocks, np.bool_)
         self._buffers_lock = Lock()
+        self._scratch_bytes = self._find_scratch_bytes()
         self._is_open = True
         self._unlock = weakref.finalize(self, lock.close)
 
@@ -135,13 +136,13 @@ class Pages:
 
     def ring_bytes(self, n_buffers: int, *, columns: bool, by_row: bool) -> int:
         """Return the memory that a sweep with so many buffers takes at most."""
-        return n_buffers * self._buffer_bytes(columns, by_row) + self._scratch_bytes()
+        return n_buffers * self._buffer_bytes(columns, by_row) + self._scratch_bytes
 
     def _buffer_bytes(self, columns: bool, by_row: bool) -> int:
         rows = min(self.block_rows, self.n_rows)
         return (columns + by_row) * rows * self.n_columns * self.dtype.itemsize
 
-    def _scratch_bytes(self) -> int:
+    def _find_scratch_bytes(self) -> int:
         """Return what the threads need for runs that are not raw."""
         longest = [0] * len(self.folders)
         for entry in self._manifest.blocks:
@@ -190,7 +191,7 @@ class Pages:
         def place(number: int, buffer: Buffer | None) -> Block:
             begin, end = self.rows_of(number)
             rows = end - begin
-            by_feature = flat = np.empty(0, self.dtype)
+            by_feature, flat = np.empty((0, 0), self.dtype), np.empty(0, self.dtype)
             if chosen and buffer is not None:
                 by_feature = buffer.by_feature(self.n_columns, rows)
             if by_row and number in self._kept:
@@ -247,7 +248,7 @@ class Pages:
         if ring_bytes is None or self.n_blocks == 0:
             return wanted
         one = self._buffer_bytes(columns, by_row)
-        left = ring_bytes - self._scratch_bytes()
+        left = ring_bytes - self._scratch_bytes
         if one and left < 2 * one:
             needed = self.ring_bytes(2, columns=columns, by_row=by_row)
             raise DataError(
@@ -321,6 +322,7 @@ class Pages:
         if segments != entry.segments:
             entry.segments = segments
             write_manifest(self.folders, self._manifest)
+            self._scratch_bytes = self._find_scratch_bytes()
         self._verified[number] = False
         warnings.warn(f"{what}; it was made again from the source", stacklevel=4)
 
