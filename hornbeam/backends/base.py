@@ -90,6 +90,13 @@ class HistogramLayout:
         return np.dtype(np.uint8 if np.diff(self.offsets).max() <= 256 else np.uint16)
 
     @property
+    def words(self) -> int:
+        """Words of a set of a column's codes; 0 where no feature is categorical."""
+        # A code may go left that is no category: that of the missing.
+        most = int(np.diff(self.offsets).max())
+        return -(-most // 64) if self.is_categorical.any() else 0
+
+    @property
     def most_categories(self) -> int:
         """Categories of the feature that has the most."""
         return int(self.bins.max(where=self.is_categorical, initial=0))
@@ -145,6 +152,7 @@ class CodePages(Protocol):
     n_rows: int
     n_blocks: int
     block_rows: int
+    dtype: np.dtype[Any]
 
     def rows_of(self, block: int) -> tuple[int, int]:
         """Return the first row of a block and the row after its last."""
@@ -157,6 +165,15 @@ class CodePages(Protocol):
         blocks: Sequence[int] | None = None,
     ) -> AbstractContextManager[Iterator[CodeBlock]]:
         """Read the blocks, or all, with these columns, or all, one after the other."""
+
+    def keep(self, n_bytes: int) -> int:
+        """Keep row-major copies of blocks in memory, as many as fit; return how much.
+
+        They are not read from disk again.
+        """
+
+    def ring_bytes(self, n_buffers: int, *, columns: bool, by_row: bool) -> int:
+        """Return the memory that a sweep with so many buffers takes at most."""
 
 
 class RowSpill(Protocol):

@@ -49,8 +49,11 @@ class DenseRows(Rows):
         self._state = RowState(labels, weights, scores, team, spans)
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
-        self._nodes = NodeRows(codes.layout, every_row, both_sides, team)
-        self._counter = Counter(codes.layout, codes.by_row.dtype, team)
+        layout = codes.layout
+        self._nodes = NodeRows(
+            layout.feature_table, layout.words, every_row, both_sides, team
+        )
+        self._counter = Counter(layout, codes.by_row.dtype, team)
 
     def compute_gradients(self, objective: GradientSource) -> None:
         self._state.compute_gradients(objective)

@@ -73,6 +73,9 @@ class RowState:
     spans
         (spans, 2) int64: the first row of each run of rows here, and its number among
         all rows, by which samples are drawn. None: they begin at 0.
+    gradients, hessians
+        (outputs, rows), float64 with weights and else float32, to be written; None:
+        arrays of its own.
     scratch
         That of others who are not at work at the same time; None: one of its own.
 
@@ -92,6 +95,9 @@ class RowState:
         scores: NDArray[np.float64],
         team: Team,
         spans: NDArray[np.int64] | None = None,
+        *,
+        gradients: NDArray[Any] | None = None,
+        hessians: NDArray[Any] | None = None,
         scratch: RowScratch | None = None,
     ) -> None:
         self._team = team
@@ -100,8 +106,11 @@ class RowState:
         self.n_outputs, self.n_rows = scores.shape
         self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
         kind = gradient_type(weights)
-        self.gradients = np.empty(scores.shape, kind)
-        self.hessians = np.empty(scores.shape, kind)
+        made = [
+            np.empty(scores.shape, kind) if own is None else own
+            for own in (gradients, hessians)
+        ]
+        self.gradients, self.hessians = made
         #: For objectives, none of whose hessians is negative.
         self._least_hessians = np.zeros(self.n_outputs)
         self._scratch = RowScratch(self.n_rows) if scratch is None else scratch
@@ -156,7 +165,7 @@ class RowState:
 
         Returns the sums of |g| and h in these, (2,).
         """
-        self._output, self._fine_steps = output, fine_steps
+        self.take_up(output, fine_steps)
         magnitudes = np.empty((-(-self.n_rows // TASK_ROWS), 2), np.int64)
         self.packed = self._scratch.packed(self.n_rows)
         self.wide = self._no_wide
@@ -171,6 +180,10 @@ class RowState:
             magnitudes,
         )
         return magnitudes.sum(axis=0)
+
+    def take_up(self, output: int, fine_steps: NDArray[np.float64]) -> None:
+        """Go on with the output and the fine steps of a tree."""
+        self._output, self._fine_steps = output, fine_steps
 
     def widen(self) -> None:
         """Turn the output's gradients into fine integers."""

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import HistogramLayout
 from hornbeam.backends.memory import CELLS_PER_ROW, run_rows
 from hornbeam.kernels.layout import NODE_DTYPE, TASK_ROWS
-from hornbeam.kernels.partition import mark_leaves, partition_rows, route_rows
+from hornbeam.kernels.partition import (
+    bring_home,
+    mark_leaves,
+    partition_rows,
+    route_rows,
+)
 from hornbeam.kernels.plan import (
     enter_splits,
     plan_leaves,
@@ -29,8 +33,10 @@ class NodeRows:
 
     Parameters
     ----------
-    layout
-        What is in the columns of the codes.
+    features
+        Table of `FEATURE_DTYPE`.
+    words
+        Of a set of codes; 0 where no feature is categorical.
     every_row
         (rows,) uint32: 0, 1, 2, ...
     rows
@@ -48,18 +54,16 @@ class NodeRows:
 
     def __init__(
         self,
-        layout: HistogramLayout,
+        features: NDArray[Any],
+        words: int,
         every_row: NDArray[np.uint32],
         rows: NDArray[np.uint32],
         team: Team,
     ) -> None:
         self._team = team
-        self._features = layout.feature_table
+        self._features = features
         self._every_row, self.rows = every_row, rows
         self.table = np.zeros(64, NODE_DTYPE)
-        # A code may go left that is no category: that of the missing.
-        most_codes = int(np.diff(layout.offsets).max())
-        words = -(-most_codes // 64) if layout.most_categories > 0 else 0
         self._lefts = np.empty((64, words), np.uint64)
         self._waiting = _NO_NODES
         self._n_taken = 0
@@ -107,14 +111,14 @@ class NodeRows:
         waiting = self._waiting
         self._waiting = np.concatenate([waiting, nodes]) if waiting.size > 0 else nodes
 
-    def move(self, by_feature: NDArray[Any]) -> None:
-        """Send the rows that wait at split nodes to the children.
+    def move(self, by_feature: NDArray[Any]) -> NDArray[np.intp]:
+        """Send the rows that wait at split nodes to the children; return these nodes.
 
         `by_feature` are the codes, (columns, rows), of which those of the splits count.
         """
         nodes, self._waiting = self._waiting, _NO_NODES
         if nodes.size == 0:
-            return
+            return nodes
         most_tasks = nodes.size + 5 * self._team.size
         tasks = np.empty((most_tasks, 5), np.int64)
         counts = np.empty(most_tasks, np.int64)
@@ -131,6 +135,11 @@ class NodeRows:
             counts,
         )
         settle_children(tasks, counts, self.table)
+        return nodes
+
+    def bring_home(self, nodes: NDArray[np.intp]) -> None:
+        """Bring the rows of the children of these nodes to the first side."""
+        bring_home(nodes, self.table, self.rows)
 
     def mark_leaves(
         self,

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, DenseCodes, FilledCodes, PagedCodes
-from hornbeam.kernels.team import take_team
+from hornbeam.backends.rows import Rows
+from hornbeam.kernels.team import Team, take_team
 
 __all__ = ["open_backend"]
 
@@ -44,9 +45,30 @@ def open_backend(
         from hornbeam.backends.filled import FilledBackend
 
         return FilledBackend(codes, labels, weights, scores, team)
-    assert isinstance(codes, DenseCodes)
-    from hornbeam.backends.dense import DenseRows
     from hornbeam.backends.histograms import HistogramBackend
 
-    rows = DenseRows(codes, labels, weights, scores, team)
-    return HistogramBackend(rows, codes.layout, rows.n_rows, team, max_histograms)
+    rows, most = _open_rows(codes, labels, weights, scores, team, max_histograms)
+    return HistogramBackend(rows, codes.layout, rows.n_rows, team, most)
+
+
+def _open_rows(
+    codes: DenseCodes | PagedCodes,
+    labels: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    scores: NDArray[np.float64],
+    team: Team,
+    most: int | None,
+) -> tuple[Rows, int | None]:
+    """Return the rows, and the most histograms that memory is for."""
+    if isinstance(codes, DenseCodes):
+        from hornbeam.backends.dense import DenseRows
+
+        return DenseRows(codes, labels, weights, scores, team), most
+    from hornbeam.backends.budget import plan_memory
+    from hornbeam.backends.memory import gradient_type
+    from hornbeam.backends.paged import PagedRows
+
+    size = gradient_type(weights).itemsize
+    budget = plan_memory(codes, len(scores), size, team.size, most)
+    rows = PagedRows(codes, labels, weights, scores, team, budget)
+    return rows, budget.max_histograms

@@ -10,6 +10,7 @@ from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
     "add_leaf_values",
+    "bring_home",
     "mark_leaves",
     "partition_rows",
     "route_rows",
@@ -113,6 +114,23 @@ def partition_rows(
             _copy(rows[1 - side, begin:middle], rows[side, left_place:])
             _copy(rows[1 - side, middle:end], rows[side, right_place:])
         task = next_task(sync, 1)
+
+
+@kernel
+def bring_home(
+    batch,  # (nodes,) int64: split nodes whose rows are with the children
+    nodes,  # table of NODE_DTYPE, in and out
+    rows,  # (2, rows) uint32, in and out
+):
+    """Bring the rows of the children to side 0, so that side 1 need not be kept."""
+    for i in range(batch.size):
+        left = nodes[batch[i]]["left"]
+        for child in range(left, left + 2):
+            node = nodes[child]
+            if node["side"] == 1:
+                begin, end = node["begin"], node["end"]
+                _copy(rows[1, begin:end], rows[0, begin:])
+                node["side"] = 0
 
 
 @kernel

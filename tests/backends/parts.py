@@ -1,12 +1,34 @@
-"""Rows in several parts, added up: what a cluster does, within one process."""
+"""Trees over rows of any kind, and rows in several parts that are added up."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.backends.base import DenseCodes
+from hornbeam.backends.base import DenseCodes, Growth, RowSample
 from hornbeam.backends.dense import DenseRows
+from hornbeam.backends.histograms import HistogramBackend
 from hornbeam.backends.rows import Rows
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.growth.grower import grow_tree
+from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.growth.shape import Shape
+from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.team import take_team
+
+GROWTH = Growth(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5)
+BY_LEVEL = Shape(best_first=False, max_depth=5, max_leaves=0, gamma=0.0)
+BEST_FIRST = Shape(best_first=True, max_depth=0, max_leaves=14, gamma=0.0)
+N_ROWS = 3000 if COMPILED else 150
+KINDS = {
+    "by level": {},
+    "best first": {"shape": BEST_FIRST},
+    "sampled": {"sample": RowSample(0.6, 1, 2)},
+    "columns": {"rates": 0.6},
+    "weighted": {"weighted": True},
+    "fine": {"outlier": 1e9},
+    "few histograms": {"max_histograms": 1},
+    "negative": {"outlier": -1.0},
+}
 
 
 def split_codes(codes, rows):
@@ -101,3 +123,51 @@ class PartedRows(Rows):
     def close(self):
         for part in self._parts:
             part.close()
+
+
+def grow(
+    make_rows=DenseRows,
+    shape=BY_LEVEL,
+    sample=None,
+    rates=1.0,
+    weighted=False,
+    outlier=None,
+    max_histograms=None,
+    threads=1,
+    most_bins=16,
+    seed=0,
+):
+    """Return the bytes of trees for two outputs, and of the scores after them.
+
+    The first two of five features have a part of the gradients each, the last one is
+    categorical. `make_rows` gets codes, labels, weights, scores and a team.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N_ROWS, 5))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    g = rng.normal(size=(2, N_ROWS)) + np.nan_to_num(np.sin(3 * X[:, :2]).T)
+    X[:, 4] = rng.integers(9, size=N_ROWS)
+    g += X[:, 4] % 3 == 1
+    h = rng.uniform(0.2, 1, (2, N_ROWS))
+    if outlier is not None:
+        h[0, 5] = outlier
+    weights = np.ones(N_ROWS) if weighted else None
+    kinds = ["q", "q", "q", "q", "c"]
+    binned = DMatrix(X, feature_types=kinds).binned(most_bins)
+    codes = binned.as_codes()
+    team = take_team(threads)
+    arguments = codes, np.zeros(N_ROWS), weights, np.zeros((2, N_ROWS)), team
+    rows = make_rows(*arguments)
+    backend = HistogramBackend(rows, codes.layout, N_ROWS, team, max_histograms)
+    backend.set_gradients(g, h)
+    found = []
+    for output in range(2):
+        columns = ColumnSampler(5, rates, rates, 1.0, 1, output)
+        tree = grow_tree(
+            backend, output, binned.cuts, GROWTH, shape, columns, sample, 0.5
+        )
+        assert tree.n_leaves > 4
+        found += [getattr(tree, name).tobytes() for name in tree.__slots__]
+    found.append(backend.scores().tobytes())
+    backend.close()
+    return found

@@ -1,0 +1,385 @@
+"""Rows whose codes are on disk, and come block after block through the same kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import (
+    CodeBlock,
+    GradientSource,
+    PagedCodes,
+    RowSample,
+    RowSpill,
+)
+from hornbeam.backends.budget import Budget
+from hornbeam.backends.counting import Counter
+from hornbeam.backends.memory import RowScratch, RowState, gradient_type
+from hornbeam.backends.nodes import NodeRows
+from hornbeam.backends.rows import Rows
+from hornbeam.kernels.team import Team
+
+__all__ = ["PagedRows"]
+
+Splits = tuple[
+    NDArray[np.intp], NDArray[Any], NDArray[np.uint64], NDArray[np.intp]
+]  # nodes, splits, sets, left children
+
+
+class BlockArrays:
+    """An array of each block's rows, in memory or set aside on disk.
+
+    Parameters
+    ----------
+    name
+        By which it is set aside.
+    blocks
+        In memory: the arrays. On disk: one, as large as the largest, to work in.
+    rows
+        (blocks,): rows of each.
+    spill
+        Where it is set aside; None: it is in memory.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        blocks: list[NDArray[Any]],
+        rows: list[int],
+        spill: RowSpill | None,
+    ) -> None:
+        self._name, self._blocks, self._rows, self._spill = name, blocks, rows, spill
+
+    def room(self, block: int) -> NDArray[Any]:
+        """Return the block's array, which may hold anything if it is on disk."""
+        if self._spill is None:
+            return self._blocks[block]
+        (buffer,) = self._blocks
+        shape = (*buffer.shape[:-1], self._rows[block])
+        return buffer.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+
+    def read(self, block: int) -> NDArray[Any]:
+        """Return the block's array, until the next is asked for."""
+        array = self.room(block)
+        if self._spill is not None:
+            self._spill.load(self._name, block, array)
+        return array
+
+    def write(self, block: int, array: NDArray[Any]) -> None:
+        """Keep what has been written to the block's array."""
+        if self._spill is not None:
+            self._spill.save(self._name, block, array)
+
+
+class PagedRows(Rows):
+    """Codes on disk; the state of rows in memory, or there, too.
+
+    A sweep over the blocks sends rows to the children of split nodes and counts them
+    there at once, or marks them with their leaves: one for each level of a tree, and
+    one at its end.
+
+    Parameters
+    ----------
+    codes
+        Of all cells.
+    labels, weights
+        (rows,) float64; weights may be None.
+    scores
+        (outputs, rows) float64: the margins to begin with; kept and changed.
+    team
+        The threads that work; whoever took it gives it back.
+    budget
+        What may be in memory.
+    spans
+        As for `DenseRows`.
+    """
+
+    lookahead = 16
+
+    def __init__(
+        self,
+        codes: PagedCodes,
+        labels: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        scores: NDArray[np.float64],
+        team: Team,
+        budget: Budget,
+        spans: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.n_outputs, self.n_rows = scores.shape
+        self._team, self._pages = team, codes.pages
+        self._labels, self._weights = labels, weights
+        self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
+        self._ring_bytes = budget.ring_bytes
+        self._pages.keep(budget.kept_bytes)
+        self._bounds = [codes.pages.rows_of(i) for i in range(codes.pages.n_blocks)]
+        self._spill = codes.open_spill() if budget.on_disk else None
+        self._init_arrays(scores, budget.on_disk)
+        layout = codes.layout
+        self._features = layout.feature_table
+        self._counter = Counter(layout, codes.pages.dtype, team)
+        largest = max((end - begin for begin, end in self._bounds), default=0)
+        self._scratch = RowScratch(largest)
+        self._every_row = np.arange(largest, dtype=np.uint32)
+        self._sides = np.empty(2 * largest, np.uint32)
+        self._nodes = [
+            NodeRows(
+                self._features,
+                layout.words,
+                self._every_row[: end - begin],
+                self._sides[: 2 * (end - begin)].reshape(2, end - begin),
+                team,
+            )
+            for begin, end in self._bounds
+        ]
+        self._extents = np.zeros((self.n_outputs, 3))
+
+    def _init_arrays(
+        self, scores: NDArray[np.float64], on_disk: frozenset[str]
+    ) -> None:
+        kind = gradient_type(self._weights)
+        shape = (self.n_outputs,)
+        self._scores = self._arrays("scores", shape, scores.dtype, on_disk, scores)
+        self._gradients = self._arrays("gradients", shape, kind, on_disk)
+        self._hessians = self._arrays("hessians", shape, kind, on_disk)
+        self._places = self._arrays("places", (), np.dtype(np.uint32), on_disk)
+
+    def _arrays(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        on_disk: frozenset[str],
+        values: NDArray[Any] | None = None,
+    ) -> BlockArrays:
+        """Return arrays of this shape for each row, with `values` if there are any."""
+        rows = [end - begin for begin, end in self._bounds]
+        spilled = ("gradients" if name == "hessians" else name) in on_disk
+        if spilled:
+            blocks = [np.empty((*shape, max(rows, default=0)), dtype)]
+        elif values is None:
+            blocks = [np.empty((*shape, count), dtype) for count in rows]
+        else:
+            blocks = [
+                np.ascontiguousarray(values[..., begin:end])
+                for begin, end in self._bounds
+            ]
+        arrays = BlockArrays(name, blocks, rows, self._spill if spilled else None)
+        if spilled and values is not None:
+            for block, (begin, end) in enumerate(self._bounds):
+                arrays.write(block, values[..., begin:end])
+        return arrays
+
+    def _state(
+        self,
+        block: int,
+        *,
+        scores: NDArray[np.float64] | None = None,
+        pairs: bool = False,
+    ) -> RowState:
+        """Return the state of a block's rows, with these scores and read gradients."""
+        begin, end = self._bounds[block]
+        gradients, hessians = self._gradients, self._hessians
+        return RowState(
+            self._labels[begin:end],
+            None if self._weights is None else self._weights[begin:end],
+            self._scores.room(block) if scores is None else scores,
+            self._team,
+            _spans_between(self._spans, begin, end),
+            gradients=gradients.read(block) if pairs else gradients.room(block),
+            hessians=hessians.read(block) if pairs else hessians.room(block),
+            scratch=self._scratch,
+        )
+
+    @contextmanager
+    def _new_gradients(self, block: int) -> Iterator[RowState]:
+        """Keep the gradients that are written to the block's state, and the extents."""
+        state = self._state(block, scores=self._scores.read(block))
+        yield state
+        self._gradients.write(block, state.gradients)
+        self._hessians.write(block, state.hessians)
+        found = state.extents()
+        if block > 0:
+            most = np.maximum(self._extents, found)
+            found[:, 2] = np.minimum(self._extents[:, 2], found[:, 2])
+            found[:, :2] = most[:, :2]
+        self._extents = found
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        for block in range(len(self._bounds)):
+            with self._new_gradients(block) as state:
+                state.compute_gradients(objective)
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        for block, (begin, end) in enumerate(self._bounds):
+            with self._new_gradients(block) as state:
+                state.set_gradients(gradients[:, begin:end], hessians[:, begin:end])
+
+    def extents(self) -> NDArray[np.float64]:
+        return self._extents.copy()
+
+    def begin_tree(
+        self,
+        output: int,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+        steps: NDArray[np.float64],
+        fine_steps: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        self._output, self._steps, self._fine_steps = output, steps, fine_steps
+        self._sample, self._is_wide = sample, False
+        self._counter.choose(features)
+        self._is_fresh = np.ones(len(self._bounds), bool)
+        self._waiting: list[Splits] = []
+        self._split_columns: set[int] = set()
+        magnitudes = np.zeros(2, np.int64)
+        for block in range(len(self._bounds)):
+            state = self._state(block, pairs=True)
+            magnitudes += state.begin_tree(output, steps, fine_steps)
+        return magnitudes
+
+    def widen(self) -> None:
+        self._is_wide = True
+
+    def sizes(self, nodes: NDArray[np.intp]) -> None:
+        return None
+
+    def apply_splits(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
+    ) -> None:
+        self._waiting.append((nodes, splits, sets, left))
+
+    def count(
+        self,
+        nodes: NDArray[np.intp],
+        slots: NDArray[np.intp],
+        histograms: NDArray[np.int64],
+    ) -> None:
+        add = False
+        for rows, block in self._sweep(by_row=True):
+            moved = rows.move(_two_dimensional(block.by_feature))
+            state = self._state(block.number, pairs=True)
+            if self._is_wide:
+                state.take_up(self._output, self._fine_steps)
+                state.widen()
+            else:
+                state.begin_tree(self._output, self._steps, self._fine_steps)
+            self._counter.count(
+                rows,
+                nodes,
+                slots,
+                histograms,
+                block.by_row,
+                state.packed,
+                state.wide,
+                add=add,
+            )
+            add = True
+            if moved.size > 0:
+                rows.bring_home(moved)
+                self._store_places(block.number, rows.rows[0])
+
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.int64]:
+        sums = np.zeros((n_leaves, 2), np.int64)
+        for rows, block in self._sweep(by_row=False):
+            by_feature = _two_dimensional(block.by_feature)
+            state = self._state(block.number, pairs=True)
+            state.take_up(self._output, self._fine_steps)
+            rows.mark_leaves(nodes, leaves, n_leaves, by_feature, state.leaf_of)
+            sums += state.sum_leaves(n_leaves)
+            rows.mark_left_out(by_feature, state.leaf_of)
+            # The list of rows is of no more use in this tree.
+            self._store_places(block.number, state.leaf_of)
+        return sums
+
+    def _sweep(self, *, by_row: bool) -> Iterator[tuple[NodeRows, CodeBlock]]:
+        """Yield the rows of each block in their nodes, and the block.
+
+        The splits that wait are entered there, and the columns by which they send rows
+        are in the block. For leaves these are all of the tree's if it has a sample.
+        """
+        waiting = [np.concatenate(part) for part in zip(*self._waiting, strict=True)]
+        self._waiting = []
+        columns: set[int] = set()
+        if waiting:
+            columns = {*self._features["column"][waiting[1]["feature"]].tolist()}
+            self._split_columns |= columns
+        if not by_row and self._sample is not None:
+            columns = self._split_columns
+        asked = sorted(columns)
+        with self._pages.sweep(asked, by_row, self._ring_bytes) as blocks:
+            for block in blocks:
+                rows = self._nodes[block.number]
+                self._load_places(block.number, rows)
+                if waiting:
+                    rows.apply_splits(*waiting)
+                yield rows, block
+
+    def _load_places(self, block: int, rows: NodeRows) -> None:
+        if not self._is_fresh[block]:
+            rows.rows[0] = self._places.read(block)
+            return
+        if self._sample is None:
+            rows.begin_tree(None)
+            return
+        rows.begin_tree(self._state(block).draw(self._sample))
+        self._store_places(block, rows.rows[0])
+
+    def _store_places(self, block: int, places: NDArray[np.uint32]) -> None:
+        room = self._places.room(block)
+        room[:] = places
+        self._places.write(block, room)
+        self._is_fresh[block] = False
+
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
+        for block in range(len(self._bounds)):
+            state = self._state(block, scores=self._scores.read(block))
+            state.take_up(self._output, self._fine_steps)
+            state.leaf_of = self._places.read(block)
+            state.add_leaf_values(values)
+            self._scores.write(block, state.scores)
+
+    def scores(self) -> NDArray[np.float64]:
+        scores = np.empty((self.n_outputs, self.n_rows))
+        for block, (begin, end) in enumerate(self._bounds):
+            scores[:, begin:end] = self._scores.read(block)
+        return scores
+
+    def set_scores(self, scores: NDArray[np.float64]) -> None:
+        for block, (begin, end) in enumerate(self._bounds):
+            room = self._scores.room(block)
+            room[:] = scores[:, begin:end]
+            self._scores.write(block, room)
+
+    def close(self) -> None:
+        self._pages.keep(0)
+        if self._spill is not None:
+            self._spill.close()
+
+
+def _two_dimensional(by_feature: NDArray[Any]) -> NDArray[Any]:
+    """Return the columns of a block as kernels take them, also where there are none."""
+    return by_feature.reshape(0, 0) if by_feature.ndim == 1 else by_feature
+
+
+def _spans_between(spans: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:
+    """Return the spans of the rows from `begin` to `end`, numbered from there."""
+    first = max(int(np.searchsorted(spans[:, 0], begin, side="right")) - 1, 0)
+    last = int(np.searchsorted(spans[:, 0], end))
+    own = spans[first:last].copy()
+    skipped = np.maximum(begin - own[:, 0], 0)
+    own += skipped[:, None]
+    own[:, 0] -= begin
+    return own
