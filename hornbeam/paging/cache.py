@@ -28,6 +28,8 @@ __all__ = ["open_or_build", "open_pages"]
 
 #: Seconds to wait for others that only look whether a cache is theirs.
 _GLANCE = 2.0
+#: Blocks that are made again one by one; for more the source had better be read anew.
+_FEW = 4
 
 #: Gets a maker of PageWriters (n_rows, n_columns, dtype, codec=, block_rows=), writes
 #: all rows, and returns what the writer's `finish` returns. Another writer may be made
@@ -57,16 +59,18 @@ def open_pages(
         return None
     lock = FolderLock(places)
     try:
-        lock.wait()
-        manifest = _find(places, fingerprint, mend is not None)
-        if manifest is not None and lock.try_hold(alone=False):
-            return Pages(places, manifest, lock, mend)
-        if lock.is_alone:
-            if _is_rubbish(places):
-                clean_folders(places)
-            lock.remove()
-        lock.close()
-        return None
+        while True:
+            lock.wait()
+            manifest, _ = _find(places, fingerprint, mend is not None)
+            if manifest is None:
+                if lock.is_alone:
+                    if _is_rubbish(places):
+                        clean_folders(places)
+                    lock.remove()
+                lock.close()
+                return None
+            if lock.try_hold(alone=False):
+                return Pages(places, manifest, lock, mend)
     except BaseException:
         lock.close()
         raise
@@ -101,8 +105,10 @@ def open_or_build(
     try:
         while True:
             lock.wait()
-            manifest = _find(places, fingerprint, mend is not None)
+            manifest, why = _find(places, fingerprint, mend is not None)
             if manifest is None and lock.is_alone:
+                if why:
+                    sys.stderr.write(f"hornbeam: {why}; the cache is made again\n")
                 is_building = True
                 clean_folders(places)
                 manifest = build(partial(_new_writer, writers, places, fingerprint))
@@ -145,25 +151,32 @@ def _abandon(writers: list[PageWriter]) -> None:
         writers.pop().abandon()
 
 
-def _find(places: Sequence[Path], fingerprint: str, can_mend: bool) -> Manifest | None:
-    """Return the manifest if it is sound, of this source, and its files are there."""
+def _find(
+    places: Sequence[Path], fingerprint: str, can_mend: bool
+) -> tuple[Manifest | None, str]:
+    """Return the manifest of this source, or None and what is wrong with another."""
     try:
         manifest = read_manifest(places)
     except DataError as error:
-        sys.stderr.write(f"hornbeam: {error}; the cache is made again\n")
-        return None
-    if manifest is None or manifest.fingerprint != fingerprint:
-        return None
+        return None, str(error)
+    if manifest is None:
+        return None, ""
+    if manifest.fingerprint != fingerprint:
+        return None, f"what is in {str(places[0])!r} was made of other data"
     for codec in {s.codec for entry in manifest.blocks for s in entry.segments}:
         check_codec(codec)
-    for entry in manifest.blocks if not can_mend else ():
-        path = places[entry.folder] / entry.file
-        if not path.is_file() or os.stat(path).st_size != entry.n_bytes:
-            sys.stderr.write(
-                f"hornbeam: {str(path)!r} is damaged; the cache is made again\n"
-            )
-            return None
-    return manifest
+    paths = [(places[entry.folder] / entry.file, entry) for entry in manifest.blocks]
+    damaged = [path for path, entry in paths if _size_of(path) != entry.n_bytes]
+    if len(damaged) > (_FEW if can_mend else 0):
+        return None, f"{str(damaged[0])!r} is damaged ({len(damaged)} files in all)"
+    return manifest, ""
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
 
 
 def _is_rubbish(places: Sequence[Path]) -> bool:

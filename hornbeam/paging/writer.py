@@ -153,7 +153,11 @@ class PageWriter:
         check_space(self._folders, shares)
 
     def finish(self, facts: dict[str, Any]) -> Manifest:
-        """Write what waits, and the manifest; `facts` are JSON-able."""
+        """Write what waits, and the manifest; `facts` are JSON-able.
+
+        The blocks are not forced to the disk before it, which would take as long as
+        reading them: what a power cut takes from them, lengths and checksums tell.
+        """
         if self._rows != self._manifest.n_rows:
             self._refuse_change(str(self._rows))
         self._flush()

@@ -180,9 +180,13 @@ def test_a_manifest_that_leads_astray_is_not_followed(tmp_path, change, capsys):
     precious.write_text("mine")
     rewrite(folder, change)
     assert open_pages(folder, "one") is None
+    assert not list(folder.iterdir())
+    make(folder, CODES, **OPTIONS).close()
+    rewrite(folder, change)
+    with make(folder, CODES, **OPTIONS) as pages:
+        np.testing.assert_array_equal(read(pages)[0], CODES)
     assert "not the sound manifest" in capsys.readouterr().err
     assert precious.read_text() == "mine"
-    assert not list(folder.iterdir())
 
 
 def test_another_version_or_a_foreign_file_is_no_manifest(tmp_path):
@@ -217,3 +221,18 @@ def test_what_is_not_ours_stays(tmp_path):
         raise RuntimeError
     for name, content in others.items():
         assert (tmp_path / name).read_text() == content
+
+
+def test_a_cache_of_which_much_is_gone_is_made_again(tmp_path, capsys):
+    options = {"block_rows": 10}
+    with make(tmp_path, CODES, **options) as pages:
+        paths = [pages.path_of(number) for number in range(5)]
+    for path in paths:
+        path.unlink()
+
+    def never(begin, end):
+        raise AssertionError
+
+    with make(tmp_path, CODES, mend=never, **options) as pages:
+        np.testing.assert_array_equal(read(pages)[0], CODES)
+    assert "is damaged (5 files in all)" in capsys.readouterr().err

@@ -75,10 +75,11 @@ def test_the_second_opening_does_not_build(tmp_path):
         np.testing.assert_array_equal(read(pages)[0], codes)
 
 
-def test_other_data_take_the_place_of_a_cache_that_nobody_uses(tmp_path):
+def test_other_data_take_the_place_of_a_cache_that_nobody_uses(tmp_path, capsys):
     make(tmp_path, codes_of(3, 100)).close()
     codes = codes_of(2, 90, seed=1)
     with make(tmp_path, codes, "other") as pages:
+        assert "was made of other data; the cache is made" in capsys.readouterr().err
         np.testing.assert_array_equal(read(pages)[0], codes)
     assert open_pages(tmp_path, "one") is None
 
