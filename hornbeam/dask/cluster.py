@@ -303,8 +303,9 @@ class DaskCluster(Cluster):
                 )
 
             # A function of a module would need Hornbeam on the scheduler.
-            message = {"function": dumps(forget), "args": dumps((place,))}
-            message |= {"kwargs": dumps({}), "wait": True}
+            message = {"function": dumps(forget), "args": dumps(()), "wait": True}
+            # By name, since that is how the scheduler gives itself.
+            message["kwargs"] = dumps({"address": place})
             await self._of_scheduler(partial(_run_function, message=message))
 
 

@@ -125,6 +125,10 @@ def test_a_killed_worker_is_noticed_at_once(own_cluster, tree_from):
     cluster.close()
 
 
+def _workers_of(dask_scheduler):
+    return list(dask_scheduler.workers)
+
+
 @pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
 def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
     client = own_cluster(3)
@@ -140,6 +144,7 @@ def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
         assert 1.0 < time.monotonic() - begin < 6
         assert {m.place for m in lost.value.members} == {victim}
         assert victim not in cluster.alive()
+        assert victim not in client.run_on_scheduler(_workers_of)
         # What only the stopped worker had is computed elsewhere.
         moved = client.submit(np.sum, np.ones(3))
         assert moved.result(timeout=10) == 3
