@@ -1,12 +1,22 @@
-"""The client that a call goes through."""
+"""The client that a call goes through, and whether its workers can do their part."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from weakref import WeakKeyDictionary
+
 from distributed import Client, get_client
 
-from hornbeam.errors import ParameterError
+from hornbeam import __version__
+from hornbeam.errors import ClusterError, ParameterError
 
-__all__ = ["client_of"]
+__all__ = ["check_workers", "client_of"]
+
+#: Seconds for workers to say which version they have. One that does not answer is no
+#: worse than one that comes later: it is found out when it is needed.
+_PATIENCE = 10.0
+
+_checked: WeakKeyDictionary[Client, set[str]] = WeakKeyDictionary()
 
 
 def client_of(client: Client | None) -> Client:
@@ -30,3 +40,61 @@ def client_of(client: Client | None) -> Client:
             "event loop runs"
         )
     return client
+
+
+def check_workers(client: Client, addresses: Collection[str] | None = None) -> None:
+    """Raise a `ClusterError` that names a worker without this version of Hornbeam.
+
+    Without the package a worker could not even read a task of ours, and the task would
+    be waited for in vain.
+
+    Parameters
+    ----------
+    client
+        Of the cluster.
+    addresses
+        Which workers; None for all. Each is asked once.
+    """
+    known = _checked.setdefault(client, set())
+    here = client.nthreads() if addresses is None else addresses
+    new = sorted(set(here) - known)
+    if not new:
+        return
+    try:
+        found = client.sync(
+            client._run,
+            _question(),
+            workers=new,
+            on_error="return",
+            callback_timeout=_PATIENCE,
+        )
+    except TimeoutError:
+        return
+    for address in new:
+        answer = found.get(address)
+        if answer is None:
+            raise ClusterError(
+                f"the worker at {address} has no Hornbeam; install hornbeam "
+                f"{__version__} there, as the client has it"
+            )
+        if not isinstance(answer, str):
+            continue  # it has gone meanwhile
+        if answer != __version__:
+            raise ClusterError(
+                f"the worker at {address} has Hornbeam {answer}, and the client "
+                f"{__version__}; install the same version everywhere"
+            )
+        known.add(address)
+
+
+def _question() -> Callable[[], str | None]:
+    """Return a function that travels whole: it does not need Hornbeam to be read."""
+
+    def version() -> str | None:
+        try:
+            from hornbeam import __version__ as found
+        except ImportError:
+            return None
+        return found
+
+    return version

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dask.base import is_dask_collection
 from distributed import Client, Future, wait
 
-from hornbeam.dask.clients import client_of
+from hornbeam.dask.clients import check_workers, client_of
 from hornbeam.dask.columns import check_fields, common_dtype, common_schema
 from hornbeam.dask.opening import Facts, Opening, describe
 from hornbeam.dask.partitions import Partition, partition
@@ -109,6 +109,7 @@ class DaskDMatrix(Beside):
         memory_limit: int | str | None = None,
     ) -> None:
         self.client = client_of(client)
+        check_workers(self.client)
         self.cache, self.memory_limit = cache, memory_limit
         if memory_limit is not None and cache is None:
             raise ParameterError(
@@ -156,15 +157,7 @@ class DaskDMatrix(Beside):
             for part in self.parts
         ]
         wait(futures)
-        try:
-            found = [future.result() for future in futures]
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "hornbeam":
-                raise
-            raise HornbeamError(
-                "a worker of the cluster has no Hornbeam; install it everywhere, of "
-                "the version that the client has"
-            ) from error
+        found = [future.result() for future in futures]
         for one in found:
             if isinstance(one, HornbeamError):
                 raise one

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam import __version__
 from hornbeam.dask.partitions import Partition
 from hornbeam.data.categories import Categories
 from hornbeam.data.info import Info
@@ -19,9 +18,9 @@ from hornbeam.data.schema import Schema
 from hornbeam.data.sources.gathering import without_values
 from hornbeam.data.sources.parts import Parts
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, HornbeamError
+from hornbeam.errors import DataError
 
-__all__ = ["Facts", "Opened", "Opening", "check_version", "describe", "named"]
+__all__ = ["Facts", "Opened", "Opening", "describe", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,12 @@ class Opening:
     names: Sequence[str] | None = None
     types: Sequence[str] | Categories | None = None
     enable_categorical: bool = True
-    version: str = __version__
 
     def open(self, partition: Partition) -> Opened | None:
         """Return the rows of a partition; None if it has none.
 
         Without rows a container may not even know its columns.
         """
-        check_version(self.version)
         if _is_empty(partition.data):
             return None
         with named(partition.number):
@@ -137,18 +134,6 @@ def named(number: int) -> Iterator[None]:
         if text.startswith(f"partition {number}: "):
             raise
         raise DataError(f"partition {number}: {text}") from error
-
-
-def check_version(version: str) -> None:
-    """Raise an error that says where, unless this process has Hornbeam's `version`."""
-    if version == __version__:
-        return
-    from distributed import get_worker
-
-    raise HornbeamError(
-        f"the worker at {get_worker().address} has Hornbeam {__version__}, and the "
-        f"client {version}; install the same version everywhere"
-    )
 
 
 def _is_empty(data: Any) -> bool:
