@@ -435,6 +435,8 @@ class TrainingCheckPoint(TrainingCallback):
         self._as_pickle = as_pickle
         self._interval = interval
         self._start = 0
+        #: The file that was saved last.
+        self.latest: Path | None = None
 
     def before_training(self, model: Booster) -> Booster:
         if not self._directory.is_dir():
@@ -453,6 +455,7 @@ class TrainingCheckPoint(TrainingCallback):
                 replace_file(path, [pickle.dumps(model)])
             else:
                 model.save_model(path)
+            self.latest = path
         return False
 
 

@@ -29,8 +29,14 @@ ROOMS = [
     ["memory"],
     ["errors", "files"],
 ]
-# The contract of a backend, and what chooses one.
-OPEN_BACKENDS = {"backends.base", "backends.cluster", "backends.open"}
+# The contracts of a backend, of rows and of a cluster, and what chooses a backend.
+OPEN_BACKENDS = {
+    "backends.base",
+    "backends.cluster",
+    "backends.cluster_rows",
+    "backends.open",
+    "backends.rows",
+}
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 
 SOURCES = {

@@ -135,6 +135,7 @@ class HistogramBackend(Backend):
             narrow = columns[np.diff(offsets)[columns].argmin()]
             self._totals = offsets[narrow : narrow + 2]
         if self._extents is None:
+            self._rows.expect(output, features, sample)
             self._extents = self._rows.extents()
         largest = self._extents[output, :2]
         steps = choose_steps(largest, self._n_rows)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, DenseCodes, FilledCodes, PagedCodes
+from hornbeam.backends.base import (
+    Backend,
+    DenseCodes,
+    FilledCodes,
+    HistogramLayout,
+    PagedCodes,
+)
 from hornbeam.backends.rows import Rows
 from hornbeam.kernels.team import Team, take_team
 
-__all__ = ["open_backend"]
+__all__ = ["open_backend", "open_histograms", "open_rows"]
 
 
 def open_backend(
@@ -47,28 +53,65 @@ def open_backend(
         return FilledBackend(codes, labels, weights, scores, team)
     from hornbeam.backends.histograms import HistogramBackend
 
-    rows, most = _open_rows(codes, labels, weights, scores, team, max_histograms)
+    rows, most = open_rows(codes, labels, weights, scores, team, max_histograms)
     return HistogramBackend(rows, codes.layout, rows.n_rows, team, most)
 
 
-def _open_rows(
+def open_rows(
     codes: DenseCodes | PagedCodes,
     labels: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
     team: Team,
-    most: int | None,
+    most: int | None = None,
+    spans: NDArray[np.int64] | None = None,
 ) -> tuple[Rows, int | None]:
-    """Return the rows, and the most histograms that memory is for."""
+    """Return the rows, and the most histograms that memory is for.
+
+    Parameters
+    ----------
+    codes, labels, weights, scores
+        As for `open_backend`.
+    team
+        The threads that work; whoever took it gives it back.
+    most
+        The most histograms kept at once; None: what fits in one GiB.
+    spans
+        Which of all rows they are: see `hornbeam.backends.dense.DenseRows`.
+    """
     if isinstance(codes, DenseCodes):
         from hornbeam.backends.dense import DenseRows
 
-        return DenseRows(codes, labels, weights, scores, team), most
+        return DenseRows(codes, labels, weights, scores, team, spans), most
     from hornbeam.backends.budget import plan_memory
     from hornbeam.backends.memory import gradient_type
     from hornbeam.backends.paged import PagedRows
 
     size = gradient_type(weights).itemsize
     budget = plan_memory(codes, len(scores), size, team.size, most)
-    rows = PagedRows(codes, labels, weights, scores, team, budget)
+    rows = PagedRows(codes, labels, weights, scores, team, budget, spans)
     return rows, budget.max_histograms
+
+
+def open_histograms(
+    rows: Rows,
+    layout: HistogramLayout,
+    n_rows: int,
+    *,
+    threads: int = 0,
+    max_histograms: int | None = None,
+) -> Backend:
+    """Return the backend that searches histograms of rows, wherever they are.
+
+    Parameters
+    ----------
+    rows, layout, n_rows
+        See `hornbeam.backends.histograms.HistogramBackend`.
+    threads
+        Threads that search; 0 or less means all processors.
+    max_histograms
+        As for `open_backend`.
+    """
+    from hornbeam.backends.histograms import HistogramBackend
+
+    return HistogramBackend(rows, layout, n_rows, take_team(threads), max_histograms)

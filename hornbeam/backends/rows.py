@@ -50,6 +50,11 @@ class Rows(ABC):
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
 
+    def expect(  # noqa: B027
+        self, output: int, features: NDArray[np.uint64], sample: RowSample | None
+    ) -> None:
+        """Take note that such a tree is about to begin, once the extents are known."""
+
     @abstractmethod
     def extents(self) -> NDArray[np.float64]:
         """Return of each output the largest |g|, largest |h| and least h.

@@ -9,7 +9,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +41,28 @@ from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["Booster"]
+__all__ = ["Booster", "check_one_target"]
 
 #: Labels closer together than this many steps of float32 need float64 scores.
 _LEAST_STEPS_OF_SPREAD = 1000.0
+
+
+class Columned(Protocol):
+    """What has columns: a matrix."""
+
+    n_features: int
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """Names of the columns."""
+
+    @property
+    def feature_types(self) -> Sequence[str] | None:
+        """Types of the columns."""
 
 
 class Booster(ModelHolder):
@@ -228,6 +246,9 @@ class Booster(ModelHolder):
             raise
         session.n_trees = len(self.model.trees)
         self._layouts.clear()
+        self._report_round()
+
+    def _report_round(self) -> None:
         if self.params.verbosity >= 2:
             first, _ = self.model.round_starts[-2:]
             sizes = [
@@ -251,7 +272,7 @@ class Booster(ModelHolder):
                 raise DataError(
                     "the training data has no labels; pass them: DMatrix(data, label)"
                 )
-            _check_one_target(data)
+            check_one_target(data)
             self.objective.check_labels(data.labels)
         # Rows that cannot be binned are found before they have changed the model.
         binned = aligned.binned(self.params.max_bin, self.params.nthread)
@@ -287,7 +308,7 @@ class Booster(ModelHolder):
                 rounded = model.base_score.astype(np.float32)
             model.base_score = rounded.astype(np.float64)
 
-    def _take_columns(self, data: DMatrix) -> None:
+    def _take_columns(self, data: Columned) -> None:
         self.model.num_feature = data.n_features
         self.model.feature_names = list(data.feature_names or [])
         self.model.feature_types = list(data.feature_types or [])
@@ -327,7 +348,7 @@ class Booster(ModelHolder):
                     f"the data {name!r} in evals has no labels to measure against; "
                     "pass them: DMatrix(data, label)"
                 )
-            _check_one_target(beside)
+            check_one_target(beside)
             given = _squeezed(margins.copy()) if feval and output_margin else None
             with lease(self.params.nthread) as team:
                 predictions = _squeezed(self.objective.transform(team, margins))
@@ -616,7 +637,8 @@ class Booster(ModelHolder):
             yield self[number]
 
 
-def _check_one_target(data: Beside) -> None:
+def check_one_target(data: Beside) -> None:
+    """Raise a `DataError` if there are several labels a row."""
     if data.n_targets > 1:
         raise DataError(
             f"the labels have {data.n_targets} columns; Hornbeam does not train "

@@ -25,12 +25,14 @@ require("dask.array", "dask", "hornbeam.dask")
 if TYPE_CHECKING:
     from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
     from hornbeam.dask.prediction import inplace_predict, predict
+    from hornbeam.dask.training import train
 
 __all__ = [
     "DaskDMatrix",
     "DaskQuantileDMatrix",
     "inplace_predict",
     "predict",
+    "train",
 ]
 
 _HOMES = {
@@ -38,6 +40,7 @@ _HOMES = {
     "DaskQuantileDMatrix": "hornbeam.dask.matrix",
     "inplace_predict": "hornbeam.dask.prediction",
     "predict": "hornbeam.dask.prediction",
+    "train": "hornbeam.dask.training",
 }
 
 

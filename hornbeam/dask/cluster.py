@@ -97,6 +97,10 @@ class DaskCluster(Cluster):
             return reduce(add, self.call(members, verb, *args))
         return self._wait(self._sum(members, verb, args))
 
+    def whereabouts(self, futures: Sequence[Any]) -> list[str | None]:
+        """Return a worker that has each of these futures, None where none has."""
+        return self._wait(self._whereabouts([future.key for future in futures]))
+
     def close(self) -> None:
         for future in self._futures.values():
             future.release()
@@ -156,6 +160,10 @@ class DaskCluster(Cluster):
     async def _alive(self) -> list[str]:
         identity = await self._of_scheduler(lambda s: s.identity(n_workers=-1))
         return sorted(set(identity["workers"]) - self._left)
+
+    async def _whereabouts(self, keys: list[Any]) -> list[str | None]:
+        found = await self._of_scheduler(lambda s: s.who_has(keys=keys))
+        return [next(iter(found.get(key) or ()), None) for key in keys]
 
     async def _call(
         self, members: Sequence[Member], verb: str, args: tuple[Any, ...]

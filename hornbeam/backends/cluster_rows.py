@@ -1,0 +1,342 @@
+"""Rows on the members of a cluster: every member is asked, and the integers added.
+
+A message costs about as much as counting some hundred thousand cells. So what has no
+answer waits for what has one, and the first message of a round asks for all that the
+root of its first tree needs, in the steps that the tree before had:
+
+    leaf values of the last tree, gradients, extents, root
+    level 1 ... level 5
+    leaves
+
+which are seven messages for a tree of depth 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import GradientSource, HistogramLayout, RowSample
+from hornbeam.backends.cluster import Cluster, Member
+from hornbeam.backends.rows import Rows
+
+__all__ = ["Answers", "ClusterRows", "LocalRows", "Spread"]
+
+#: A verb of `LocalRows` and what it is called with.
+Call = tuple[str, tuple[Any, ...]]
+#: Rows of a member that follow each other: (spans, 2), first row there, among all.
+Spans = NDArray[np.int64]
+#: A member's spans, and an array with a value of each of its rows in the last axis.
+Spread = tuple[Spans, NDArray[Any]]
+
+_ROOT = np.zeros(1, np.intp)
+_MOST = np.iinfo(np.int32).max
+
+
+class Answers:
+    """What rows answer to the calls of a message; over members they add up.
+
+    Parameters
+    ----------
+    extents
+        Of `Rows.extents`, if they were asked for.
+    sums
+        All other answers, integers, in the order of the calls.
+    """
+
+    __slots__ = ("extents", "sums")
+
+    def __init__(
+        self, extents: NDArray[np.float64] | None, sums: Sequence[NDArray[Any]]
+    ) -> None:
+        self.extents, self.sums = extents, sums
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Most sums are small, and half as many bytes are on the way for half as long.
+        return Answers, (self.extents, [_narrow(array) for array in self.sums])
+
+    def __add__(self, other: Answers) -> Answers:
+        extents = self.extents
+        if extents is not None:
+            assert other.extents is not None
+            largest = np.maximum(extents[:, :2], other.extents[:, :2])
+            least = np.minimum(extents[:, 2:], other.extents[:, 2:])
+            extents = np.hstack([largest, least])
+        pairs = zip(self.sums, other.sums, strict=True)
+        return Answers(extents, [np.add(a, b, dtype=np.int64) for a, b in pairs])
+
+
+def _narrow(sums: NDArray[Any]) -> NDArray[Any]:
+    if sums.size > 0 and max(int(sums.max()), -int(sums.min())) <= _MOST:
+        return sums.astype(np.int32)
+    return sums
+
+
+def _used_cells(layout: HistogramLayout, features: NDArray[np.uint64]) -> Any:
+    """Return where the cells of these features' columns are in a histogram."""
+    used = np.zeros(layout.n_columns, bool)
+    used[layout.feature_table["column"][features]] = True
+    if used.all():
+        return slice(None)
+    return np.flatnonzero(np.repeat(used, np.diff(layout.offsets)))
+
+
+class LocalRows:
+    """Rows where a member is, asked several things at once.
+
+    Parameters
+    ----------
+    rows
+        What answers.
+    layout
+        Of its histograms.
+    """
+
+    def __init__(self, rows: Rows, layout: HistogramLayout) -> None:
+        self.rows = rows
+        self._layout = layout
+        self._cells: Any = slice(None)
+
+    def answer(self, calls: Sequence[Call]) -> Answers:
+        """Do what is asked in turn; return all answers."""
+        extents = None
+        sums = []
+        for verb, args in calls:
+            if verb == "count":
+                sums.append(self._count(*args))
+                continue
+            if verb == "begin_tree":
+                self._cells = _used_cells(self._layout, args[1])
+            result = self.do(verb, args)
+            if verb == "extents":
+                extents = result
+            elif result is not None:
+                sums.append(result)
+        return Answers(extents, sums)
+
+    def do(self, verb: str, args: tuple[Any, ...]) -> Any:
+        """Return what the rows answer."""
+        return getattr(self.rows, verb)(*args)
+
+    def _count(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the histograms of the nodes, (nodes, 2, cells of the tree)."""
+        histograms = np.zeros((nodes.size, 2, self._layout.n_cells), np.int64)
+        self.rows.count(nodes, np.arange(nodes.size), histograms)
+        return histograms[:, :, self._cells]
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """What a tree begins with, and what members answered to it."""
+
+    output: int
+    features: NDArray[np.uint64]
+    sample: RowSample | None
+    steps: NDArray[np.float64]
+    fine_steps: NDArray[np.float64]
+    is_wide: bool
+    magnitudes: NDArray[Any]
+    root: NDArray[Any]
+
+    def fits(self, *asked: Any) -> bool:
+        """Whether these are the arguments of `Rows.begin_tree` that it was for."""
+        output, features, sample, steps, fine_steps = asked
+        return (
+            output == self.output
+            and sample == self.sample
+            and np.array_equal(features, self.features)
+            and np.array_equal(steps, self.steps)
+            and np.array_equal(fine_steps, self.fine_steps)
+        )
+
+
+class ClusterRows(Rows):
+    """All rows of a cluster's members.
+
+    Parameters
+    ----------
+    cluster
+        The way to the members.
+    layout
+        Of histograms.
+    n_rows, n_outputs
+        Rows of all members together, and margins of each.
+
+    Attributes
+    ----------
+    members
+        Who has the rows; others may be put in their place between two trees, by
+        `begin_term`.
+    """
+
+    def __init__(
+        self, cluster: Cluster, layout: HistogramLayout, n_rows: int, n_outputs: int
+    ) -> None:
+        self.n_rows, self.n_outputs = n_rows, n_outputs
+        self.members: list[Member] = []
+        self._cluster, self._layout = cluster, layout
+        self._term = 0
+        self._waiting: list[Call] = []
+        self._expected: tuple[int, NDArray[np.uint64], RowSample | None] | None = None
+        #: By output: the steps of its last tree, and whether histograms needed fine.
+        self._last: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], bool]]
+        self._last = {}
+        self._begun: _Beginning | None = None
+
+    def begin_term(self, term: int, members: Sequence[Member]) -> None:
+        """Ask these members from now on; what waited to be sent is dropped."""
+        self._term, self.members = term, list(members)
+        self._waiting.clear()
+        self._expected = self._begun = None
+
+    def tell(self, verb: str, *args: Any) -> None:
+        """Have the members do something before the next answer."""
+        self._waiting.append((verb, args))
+
+    def send(self) -> None:
+        """Have everything done that was put off."""
+        if self._waiting:
+            self._ask()
+
+    def _ask(self, *calls: Call) -> Answers:
+        message = [*self._waiting, *calls]
+        self._waiting.clear()
+        answers: Answers = self._cluster.sum(self.members, "run", self._term, message)
+        return answers
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        self.tell("compute_gradients", objective)
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self.tell("take_gradients", gradients, hessians)
+
+    def expect(
+        self, output: int, features: NDArray[np.uint64], sample: RowSample | None
+    ) -> None:
+        self._expected = (output, features, sample)
+
+    def extents(self) -> NDArray[np.float64]:
+        guess = None
+        if self._expected is not None and self._expected[0] in self._last:
+            guess = (*self._expected, *self._last[self._expected[0]])
+        calls = _beginning_calls(guess) if guess is not None else []
+        answers = self._ask(("extents", ()), *calls)
+        if guess is not None:
+            self._begun = _Beginning(*guess, *answers.sums)
+        assert answers.extents is not None
+        return answers.extents
+
+    def begin_tree(
+        self,
+        output: int,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+        steps: NDArray[np.float64],
+        fine_steps: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        asked = (output, features, sample, steps, fine_steps)
+        begun = self._begun
+        if begun is None or not begun.fits(*asked):
+            was_wide = self._last[output][2] if output in self._last else False
+            answers = self._ask(*_beginning_calls((*asked, was_wide)))
+            begun = _Beginning(*asked, was_wide, *answers.sums)
+        self._begun = begun
+        self._cells = _used_cells(self._layout, features)
+        self._last[output] = (steps, fine_steps, False)
+        return begun.magnitudes.astype(np.int64)
+
+    def widen(self) -> None:
+        assert self._begun is not None
+        output = self._begun.output
+        self._last[output] = (*self._last[output][:2], True)
+
+    def sizes(self, nodes: NDArray[np.intp]) -> None:
+        return None
+
+    def count(
+        self,
+        nodes: NDArray[np.intp],
+        slots: NDArray[np.intp],
+        histograms: NDArray[np.int64],
+    ) -> None:
+        begun, self._begun = self._begun, None
+        if begun is None:
+            (sums,) = self._ask(("count", (nodes,))).sums
+        else:
+            sums = self._root_of(begun, nodes)
+        for slot, counted in zip(slots, sums, strict=True):
+            histograms[slot][:, self._cells] = counted
+
+    def _root_of(self, begun: _Beginning, nodes: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the root's histogram, counted anew if it was in the wrong steps."""
+        assert np.array_equal(nodes, _ROOT)
+        is_wide = self._last[begun.output][2]
+        if is_wide == begun.is_wide:
+            return begun.root
+        return self._ask(
+            *_beginning_calls(
+                (
+                    begun.output,
+                    begun.features,
+                    begun.sample,
+                    begun.steps,
+                    begun.fine_steps,
+                    is_wide,
+                )
+            )
+        ).sums[1]
+
+    def apply_splits(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
+    ) -> None:
+        self.tell("apply_splits", nodes, splits, sets, left)
+
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.int64]:
+        (sums,) = self._ask(("sum_leaves", (nodes, leaves, n_leaves))).sums
+        return sums.astype(np.int64)
+
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
+        self.tell("add_leaf_values", values)
+
+    def scores(self) -> NDArray[np.float64]:
+        message = self._waiting.copy()
+        self._waiting.clear()
+        answers: list[Spread] = self._cluster.call(
+            self.members, "scores_after", self._term, message
+        )
+        return joined(answers, (self.n_outputs, self.n_rows))
+
+    def set_scores(self, scores: NDArray[np.float64]) -> None:
+        self.tell("take_scores", scores)
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+
+def _beginning_calls(beginning: tuple[Any, ...]) -> list[Call]:
+    """Return the calls that begin a tree and count its root."""
+    *asked, is_wide = beginning
+    widen: list[Call] = [("widen", ())] if is_wide else []
+    return [("begin_tree", tuple(asked)), *widen, ("count", (_ROOT,))]
+
+
+def joined(parts: Sequence[Spread], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return the arrays of all members as one, (outputs, rows)."""
+    whole = np.empty(shape)
+    for spans, array in parts:
+        ends = [*spans[1:, 0].tolist(), array.shape[1]]
+        for (begin, first), end in zip(spans.tolist(), ends, strict=True):
+            whole[:, first : first + end - begin] = array[:, begin:end]
+    return whole

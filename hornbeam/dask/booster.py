@@ -1,0 +1,188 @@
+"""A booster whose rows are on the workers of a cluster; the model is here."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.cluster import MemberLostError
+from hornbeam.boosting.booster import Booster, check_one_target
+from hornbeam.boosting.custom import ObjectiveFunction
+from hornbeam.boosting.gbtree import boost_round
+from hornbeam.dask.binning import Coded
+from hornbeam.dask.cluster import DaskCluster
+from hornbeam.dask.learning import CallersObjective, Start, View
+from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
+from hornbeam.dask.sessions import ClusterMargins, ClusterTraining
+from hornbeam.dask.shard import LabelFacts
+from hornbeam.errors import ClusterError, DataError, ParameterError
+from hornbeam.forest.layout import Layout
+from hornbeam.params import ParameterSource
+
+__all__ = ["ClusterBooster"]
+
+Floats = NDArray[np.float64]
+
+#: How often a round is done again.
+_MOST_LOSSES = 20
+
+
+class ClusterBooster(Booster):
+    """A booster that trains on, and measures, matrices of a Dask cluster.
+
+    All decisions are taken here, where the client is. A round in which workers are
+    lost is done again with others, and ends in the same trees.
+
+    Parameters
+    ----------
+    cluster
+        Where the members are.
+    params, model_file
+        As for `Booster`.
+    """
+
+    def __init__(
+        self,
+        cluster: DaskCluster,
+        params: ParameterSource | None = None,
+        model_file: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._training: ClusterTraining | None = None
+        self._made_for: tuple[int, int] | None = None
+        self._measured_rows: dict[int, ClusterMargins] = {}
+        super().__init__(params, None, model_file)
+
+    def plain(self) -> Booster:
+        """Return a booster of the same model that knows of no cluster."""
+        return Booster(model_file=self)
+
+    def copy(self) -> ClusterBooster:
+        return ClusterBooster(self._cluster, model_file=self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _plain, (self.plain(),)
+
+    def close(self) -> None:
+        """Let go of all rows."""
+        for holding in (self._training, *self._measured_rows.values()):
+            if holding is not None:
+                holding.close()
+        self._training = None
+        self._measured_rows.clear()
+
+    # Training
+
+    def update(
+        self, dtrain: Any, iteration: int, fobj: ObjectiveFunction | None = None
+    ) -> None:
+        training = self._training_on(dtrain, estimate=fobj is None)
+        for _ in range(_MOST_LOSSES):
+            try:
+                self._boost(training, fobj)
+                break
+            except MemberLostError as lost:
+                training.mend(lost)
+        else:
+            raise ClusterError(
+                f"workers were lost {_MOST_LOSSES} times in one round; look into their "
+                "logs"
+            )
+        self._layouts.clear()
+        self._report_round()
+
+    def boost(self, *args: Any, **options: Any) -> None:
+        raise ParameterError(
+            "gradients cannot be given to a booster on a cluster: its rows are on the "
+            "workers; pass the objective as obj to train"
+        )
+
+    def _boost(self, training: ClusterTraining, fobj: ObjectiveFunction | None) -> None:
+        training.welcome()
+        source = self.objective if fobj is None else CallersObjective.of(fobj)
+        training.backend.compute_gradients(source)
+        boost_round(
+            training.backend,
+            training.coded.cuts,
+            self.params,
+            self.model,
+            training.matrix.feature_weights,
+        )
+
+    def _training_on(self, data: DaskDMatrix, estimate: bool) -> ClusterTraining:
+        """Return the rows of `data` ready for another round of this model."""
+        training = self._training
+        made_for = (self.params.max_bin, self.params.nthread)
+        if training is not None:
+            if training.matrix is data and self._made_for == made_for:
+                return training
+            training.close()
+        if estimate and not data.has_field("label"):
+            raise DataError(
+                "the training data has no labels; pass them: DaskDMatrix(client, data, "
+                "label)"
+            )
+        if estimate:
+            check_one_target(data)
+        if isinstance(data, DaskQuantileDMatrix) and data.max_bin != made_for[0]:
+            raise DataError(
+                f"this DaskQuantileDMatrix was made with max_bin={data.max_bin} and "
+                f"cannot serve max_bin={made_for[0]}; use the same number for both"
+            )
+        if not self.model.trees:
+            self._take_columns(data)
+        self._made_for = made_for
+        self._training = ClusterTraining(self, estimate, *self._held(data))
+        self._training.hold()
+        return self._training
+
+    def _held(self, data: DaskDMatrix) -> tuple[Any, ...]:
+        """Return what a `Holding` of this matrix is made with."""
+        if self.model.num_feature == 0:
+            return self._cluster, data, data.schema, "error", "the other partitions"
+        expected = self._expected(True)
+        return self._cluster, data, expected, self.params.unseen, "the model"
+
+    def start_now(self) -> Start:
+        """Return the trees so far."""
+        n_trees = len(self.model.trees)
+        layout = self._layout(0, n_trees, np.float64) if n_trees > 0 else None
+        a_round = self.model.n_outputs * self.params.num_parallel_tree
+        return Start(self._base(), layout, n_trees, a_round, self.params.nthread)
+
+    def begin_on(self, facts: LabelFacts, totals: Floats | None, coded: Coded) -> None:
+        """Begin the model, if it has no trees, from what the training data says."""
+        if self.model.trees:
+            return
+        start = None
+        if totals is not None and self.model.boost_from_average:
+            start = self.objective.start_from(totals)
+        span = None
+        if facts.least is not None and facts.most is not None:
+            span = facts.least, facts.most
+        self._begin_from(start, span)
+        self.model.exact_features = not coded.facts.is_float32
+
+    # Evaluation
+
+    def _measured(self, data: Any) -> tuple[Floats, View]:
+        training = self._training
+        if training is not None and training.matrix is data:
+            return training.margins(), training.beside()
+        rows = self._measured_rows.get(id(data))
+        if rows is None:
+            rows = ClusterMargins(self, self._laid_out, *self._held(data))
+            rows.hold()
+            self._measured_rows[id(data)] = rows
+        return rows.margins(len(self.model.trees)), rows.beside()
+
+    def _laid_out(self, begin: int, end: int) -> Layout:
+        return self._layout(begin, end, np.float64)
+
+
+def _plain(booster: Booster) -> Booster:
+    """Return what a pickle holds."""
+    return booster

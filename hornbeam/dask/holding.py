@@ -1,0 +1,213 @@
+"""The rows of one matrix on members of a cluster, whoever has them just now."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hornbeam.backends.cluster import Member, MemberLostError, Share
+from hornbeam.dask.cluster import DaskCluster
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.data.schema import Schema
+from hornbeam.errors import ClusterError
+
+__all__ = ["Holding"]
+
+#: How often the same partitions are put on workers that are then lost, before they
+#: are taken to be what kills them.
+_TRIES = 4
+#: Seconds to wait for workers when there is none, as for one that starts again.
+_NO_WORKER = 30.0
+#: Seconds from one look for new workers to the next.
+_LOOK = 1.0
+
+#: Partitions that stay together.
+Group = tuple[int, ...]
+
+
+class Holding(ABC):
+    """Members that hold all partitions of a matrix, and others when some are lost.
+
+    Parameters
+    ----------
+    cluster
+        Where they are.
+    matrix
+        Whose partitions they hold.
+    schema, unseen, of
+        The columns that the rows are read with: see `Rowset.prepare`.
+    """
+
+    def __init__(
+        self,
+        cluster: DaskCluster,
+        matrix: DaskDMatrix,
+        schema: Schema,
+        unseen: str,
+        of: str,
+    ) -> None:
+        self.cluster, self.matrix = cluster, matrix
+        self.members: list[Member] = []
+        self._schema = schema
+        self._reading = (schema, matrix.first_rows, unseen, of)
+        self._groups = [tuple(group) for group in matrix.together]
+        self._looked = time.monotonic()
+
+    @abstractmethod
+    def _ready(self, members: Sequence[Member]) -> None:
+        """Bring members with prepared rows to where all others are."""
+
+    def hold(self) -> None:
+        """Give all partitions to members."""
+        self.members = self._held_by_new(self._groups)
+        self._settle()
+
+    def mend(self, lost: MemberLostError) -> None:
+        """Give the partitions of lost members to others; bring all to one state."""
+        while True:
+            self._forget(lost)
+            try:
+                self._rewind()
+                held = {number for member in self.members for number in member.parts}
+                missing = [group for group in self._groups if group[0] not in held]
+                if missing:
+                    self.members = [*self.members, *self._held_by_new(missing)]
+                self._settle()
+                return
+            except MemberLostError as more:
+                lost = more
+
+    def welcome(self) -> None:
+        """Give partitions to workers that have none, if others have several."""
+        if time.monotonic() - self._looked < _LOOK:
+            return
+        self._looked = time.monotonic()
+        idle = set(self.cluster.alive()) - {member.place for member in self.members}
+        for place in sorted(idle):
+            self._share_with(place)
+
+    # What comes of it
+
+    def _rewind(self) -> None:
+        """Bring the members that are left back to where the model is."""
+        return
+
+    def _settle(self) -> None:
+        """Take note that there are other members."""
+        return
+
+    def _before_moving(self) -> None:
+        """Have members finish what was put off."""
+        return
+
+    def _forget(self, lost: MemberLostError) -> None:
+        places = {member.place for member in lost.members}
+        gone = [member for member in self.members if member.place in places]
+        self.cluster.drop(gone)
+        self.members = [m for m in self.members if m.place not in places]
+
+    def _held_by_new(self, groups: Sequence[Group]) -> list[Member]:
+        """Return new members for these partitions."""
+        for _ in range(_TRIES):
+            members: list[Member] = []
+            try:
+                members = self.cluster.place(
+                    self._shares(groups, self._places()), self.matrix.opening
+                )
+                self._prepare(members)
+                return members
+            except MemberLostError:
+                self.cluster.drop(members)
+        numbers = ", ".join(str(n) for group in groups[:5] for n in group)
+        raise ClusterError(
+            f"workers were lost {_TRIES} times in a row while partitions were put on "
+            f"them ({numbers}{' ...' if len(groups) > 5 else ''}); give the workers "
+            "more memory, or make the partitions smaller"
+        )
+
+    def _prepare(self, members: Sequence[Member]) -> None:
+        self.cluster.call(members, "prepare", *self._reading)
+        self._ready(members)
+
+    def _places(self) -> list[str]:
+        """Return the workers there are, if need be after waiting for one."""
+        end = time.monotonic() + _NO_WORKER
+        while True:
+            places = self.cluster.alive()
+            if places:
+                return places
+            if time.monotonic() > end:
+                raise ClusterError(
+                    "the cluster has no worker left that answers; add workers, and "
+                    "train again"
+                )
+            time.sleep(0.1)
+
+    def _shares(self, groups: Sequence[Group], places: Sequence[str]) -> list[Share]:
+        """Return who shall hold what: as many rows each, and where they are already."""
+        loads = dict.fromkeys(places, 0)
+        for member in self.members:
+            if member.place in loads:
+                loads[member.place] += self._size(member.parts)
+        sizes = {group: self._size(group) for group in groups}
+        fair = (sum(loads.values()) + sum(sizes.values())) / len(places)
+        where = self.cluster.whereabouts([self.matrix.parts[g[0]] for g in groups])
+        homes = dict(zip(groups, where, strict=True))
+        chosen: dict[str, list[Group]] = {}
+        for group in sorted(groups, key=lambda g: -sizes[g]):
+            place = homes[group]
+            if place not in loads or loads[place] + sizes[group] > 1.05 * fair:
+                place = min(loads, key=lambda p: (loads[p], p))
+            loads[place] += sizes[group]
+            chosen.setdefault(place, []).append(group)
+        return [self._share(some, place) for place, some in chosen.items()]
+
+    def _share(self, groups: Iterable[Group], place: str) -> Share:
+        numbers = tuple(sorted(number for group in groups for number in group))
+        return Share(numbers, place, tuple(self.matrix.parts[n] for n in numbers))
+
+    def _size(self, numbers: Iterable[int]) -> int:
+        return int(np.diff(self.matrix.first_rows)[list(numbers)].sum())
+
+    def _share_with(self, place: str) -> None:
+        """Move half of the rows of the fullest worker to a new one."""
+        by_place: dict[str, list[Member]] = {}
+        for member in self.members:
+            by_place.setdefault(member.place, []).append(member)
+        fullest = max(
+            by_place.values(), key=lambda ms: sum(self._size(m.parts) for m in ms)
+        )
+        groups = self._groups_of(fullest)
+        if len(groups) < 2:
+            return
+        self._before_moving()
+        half = sum(self._size(group) for group in groups) / 2
+        moving: list[Group] = []
+        for group in groups[:-1]:
+            if not moving or self._size([*sum(moving, ()), *group]) <= half:
+                moving.append(group)
+        staying = [group for group in groups if group not in moving]
+        shares = [self._share(moving, place), self._share(staying, fullest[0].place)]
+        members: list[Member] = []
+        try:
+            members = self.cluster.place(shares, self.matrix.opening)
+            self._prepare(members)
+        except MemberLostError:
+            # They stay where they are; if that worker is lost, too, it will be noticed.
+            self.cluster.drop(members)
+            return
+        self.cluster.drop(fullest)
+        self.members = [m for m in self.members if m not in fullest] + members
+        self._settle()
+
+    def _groups_of(self, members: Iterable[Member]) -> list[Group]:
+        numbers = {number for member in members for number in member.parts}
+        return [group for group in self._groups if group[0] in numbers]
+
+    def close(self) -> None:
+        """Let go of the members."""
+        self.cluster.drop(self.members)
+        self.members = []

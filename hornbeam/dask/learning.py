@@ -1,0 +1,218 @@
+"""A member's rows while trees grow on them: they can go back to before a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed.protocol.pickle import dumps, loads
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import GradientSource, HistogramLayout
+from hornbeam.backends.cluster_rows import Answers, Call, LocalRows
+from hornbeam.backends.rows import Rows
+from hornbeam.boosting.custom import ObjectiveFunction, as_gradients, gradients_of
+from hornbeam.data.beside import Beside
+from hornbeam.data.info import Info
+from hornbeam.data.schema import Schema
+from hornbeam.errors import ParameterError
+from hornbeam.forest.layout import Layout
+
+__all__ = ["CallersObjective", "LearningRows", "StaleError", "Start", "View"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The trees so far, from which the margins of rows are made anew.
+
+    Attributes
+    ----------
+    base
+        (outputs,): margins before the first tree.
+    layout
+        The trees; None if there are none.
+    n_trees
+        How many they are.
+    trees_a_round
+        That a round adds.
+    n_threads
+        That work on each worker; 0 or less: as many as the worker has.
+    """
+
+    base: Floats
+    layout: Layout | None
+    n_trees: int
+    trees_a_round: int
+    n_threads: int
+
+
+class StaleError(Exception):
+    """A message of before others were lost came after all had begun anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallersObjective:
+    """A caller's function of (predictions, data), as a source of gradients.
+
+    Attributes
+    ----------
+    pickled
+        The function. Only an actor that asks for it can say that it cannot be loaded.
+    """
+
+    pickled: bytes
+
+    @classmethod
+    def of(cls, function: ObjectiveFunction) -> CallersObjective:
+        """Return the source that this function is."""
+        return cls(dumps(function))
+
+    def load(self) -> ObjectiveFunction:
+        """Return the function."""
+        try:
+            function: ObjectiveFunction = loads(self.pickled)
+        except Exception as error:
+            raise ParameterError(
+                f"the objective of your own cannot be loaded on a worker: {error}; "
+                "define it in the script itself, or in a module that workers have"
+            ) from error
+        return function
+
+    def write_gradients(self, *_: Any) -> None:
+        """Raise an error: it needs more than labels."""
+        raise TypeError("a caller's objective is given the rows by LearningRows")
+
+
+class View(Beside):
+    """What a caller's objective or metric sees of rows: all that goes beside them.
+
+    Parameters
+    ----------
+    info
+        Labels and the like.
+    schema
+        Of the columns.
+    """
+
+    def __init__(self, info: Info, schema: Schema) -> None:
+        self.info = info
+        self.feature_names, self.feature_types = schema.names, schema.types
+
+    def num_row(self) -> int:
+        """Return the number of rows."""
+        return self.info.n_rows
+
+    def num_col(self) -> int:
+        """Return the number of columns."""
+        return self.info.n_features
+
+
+class LearningRows(LocalRows):
+    """Rows of a member that trees are grown on.
+
+    Parameters
+    ----------
+    rows, layout
+        As for `LocalRows`.
+    spans
+        (spans, 2): which of all rows they are.
+    view
+        For an objective of the caller's.
+    term
+        Messages of earlier terms are refused.
+    start
+        The trees that are in their scores.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        layout: HistogramLayout,
+        spans: NDArray[np.int64],
+        view: View,
+        term: int,
+        start: Start,
+    ) -> None:
+        super().__init__(rows, layout)
+        self._view, self._term = view, term
+        self._n_trees = start.n_trees
+        self._keeps = start.trees_a_round > 1
+        #: The scores when so many trees were in them.
+        self._kept: tuple[int, Floats] | None = None
+        lengths = np.diff(np.append(spans[:, 0], rows.n_rows))
+        ahead = np.repeat(spans[:, 1] - spans[:, 0], lengths)
+        #: The number of each row among all.
+        self._numbers = np.arange(rows.n_rows) + ahead
+        self._own: dict[str, Callable[..., None]] = {
+            "compute_gradients": self._compute_gradients,
+            "take_gradients": self._take_gradients,
+            "take_scores": self._take_scores,
+            "add_leaf_values": self._add_leaf_values,
+        }
+
+    def run(self, term: int, calls: Sequence[Call]) -> Answers:
+        """Do what is asked of the rows in turn; return all answers."""
+        if term < self._term:
+            raise StaleError
+        return self.answer(calls)
+
+    def do(self, verb: str, args: tuple[Any, ...]) -> Any:
+        own = self._own.get(verb)
+        return super().do(verb, args) if own is None else own(*args)
+
+    def rewind(self, term: int, n_trees: int) -> bool:
+        """Go back to so many trees; return whether that was possible.
+
+        What is still on the way from before is not listened to any more.
+        """
+        self._term = term
+        if self._n_trees == n_trees:
+            return True
+        if self._kept is None or self._kept[0] != n_trees:
+            return False
+        self._n_trees, scores = self._kept
+        self.rows.set_scores(scores)
+        return True
+
+    def _compute_gradients(self, objective: GradientSource) -> None:
+        self._keep()
+        if isinstance(objective, CallersObjective):
+            self._set_gradients_of(objective.load())
+        else:
+            self.rows.compute_gradients(objective)
+
+    def _take_gradients(self, gradients: Floats, hessians: Floats) -> None:
+        self._keep()
+        own = self._numbers
+        self.rows.set_gradients(gradients[:, own], hessians[:, own])
+
+    def _set_gradients_of(self, objective: ObjectiveFunction) -> None:
+        scores = self.rows.scores()
+        outputs, rows = scores.shape
+        margins = np.array(scores[0] if outputs == 1 else scores.T, order="C")
+        view: Any = self._view
+        gradients, hessians = gradients_of(objective, margins, view)
+        self.rows.set_gradients(
+            as_gradients(gradients, "gradients", (rows, outputs)),
+            as_gradients(hessians, "hessians", (rows, outputs)),
+        )
+
+    def _take_scores(self, scores: Floats) -> None:
+        self.rows.set_scores(scores[:, self._numbers])
+
+    def _add_leaf_values(self, values: NDArray[np.float32]) -> None:
+        self.rows.add_leaf_values(values)
+        self._n_trees += 1
+
+    def _keep(self) -> None:
+        """Keep the scores of before a round, whose trees may have to be taken back.
+
+        Of a round of one tree the values only come with the message after it, when it
+        is settled.
+        """
+        if self._keeps:
+            self._kept = self._n_trees, self.rows.scores()

@@ -1,0 +1,204 @@
+"""The actor: some partitions' rows on the worker that holds them, and their margins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import HistogramLayout
+from hornbeam.backends.cluster_rows import Answers, Call, Spread
+from hornbeam.backends.open import open_rows
+from hornbeam.boosting.prediction import add_layout, start_margins
+from hornbeam.dask.branches import Adder
+from hornbeam.dask.learning import LearningRows, Start, View
+from hornbeam.dask.opening import Opening, named
+from hornbeam.dask.partitions import Partition
+from hornbeam.dask.rowset import Rowset
+from hornbeam.data.schema import Schema
+from hornbeam.forest.layout import Layout
+from hornbeam.kernels.team import Team, give_back_team, lease, take_team
+from hornbeam.objectives.base import Objective
+from hornbeam.objectives.totals import largest_of, sum_steps
+
+__all__ = ["LabelFacts", "Shard"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFacts:
+    """What the labels of some rows say of how a model begins.
+
+    Attributes
+    ----------
+    least, most
+        The range of the labels; None without any.
+    largest
+        Magnitudes of the objective's `start_columns`; None if they were not asked for.
+    """
+
+    least: float | None
+    most: float | None
+    largest: Floats | None
+
+    def __add__(self, other: LabelFacts) -> LabelFacts:
+        largest = self.largest
+        if largest is not None and other.largest is not None:
+            largest = np.maximum(largest, other.largest)
+        if self.least is None or other.least is None:
+            return LabelFacts(None, None, largest)
+        assert self.most is not None and other.most is not None
+        return LabelFacts(
+            min(self.least, other.least), max(self.most, other.most), largest
+        )
+
+
+class Shard(Adder, Rowset):
+    """Rows of some partitions, which are learned from or only looked at.
+
+    After what `Rowset` does, `begin` readies rows for training, whose messages `run`
+    answers; `begin_margins` readies those that are measured. A shard is a function of
+    its partitions and the trees so far, so that it can be made anew anywhere.
+
+    Parameters
+    ----------
+    numbers
+        Of the partitions.
+    partitions, opening
+        As for `Rowset`.
+    """
+
+    def __init__(
+        self, numbers: Sequence[int], partitions: Sequence[Partition], opening: Opening
+    ) -> None:
+        Rowset.__init__(self, partitions, opening)
+        self._numbers = sorted(numbers)
+        self._team: Team | None = None
+
+    def prepare(
+        self,
+        schema: Schema,
+        first_rows: NDArray[np.int64],
+        unseen: str = "error",
+        of: str = "the other partitions",
+    ) -> None:
+        Rowset.prepare(self, schema, first_rows, unseen, of)
+        self._schema = schema
+        self._ends = [int(first_rows[k + 1] - first_rows[k]) for k in self._numbers]
+
+    # How a model begins
+
+    def look_at_labels(self, objective: Objective | None, estimate: bool) -> LabelFacts:
+        """Check the labels for the objective, and say what decides the base score."""
+        labels = self.labels
+        if labels is None:
+            return LabelFacts(None, None, None)
+        largest = None
+        if objective is not None:
+            for number, begin, end in self._partition_rows():
+                with named(number):
+                    objective.check_labels(labels[begin:end])
+            if estimate:
+                largest = largest_of(objective.start_columns(labels, self.row_weights))
+        return LabelFacts(float(labels.min()), float(labels.max()), largest)
+
+    def sum_start(
+        self, objective: Objective, largest: Floats, n_rows: int
+    ) -> NDArray[np.int64]:
+        """Return the sums, in steps, of the columns that decide the base score."""
+        assert self.labels is not None
+        columns = objective.start_columns(self.labels, self.row_weights)
+        return sum_steps(columns, largest, n_rows)
+
+    def _partition_rows(self) -> Iterator[tuple[int, int, int]]:
+        begin = 0
+        for number, rows in zip(self._numbers, self._ends, strict=True):
+            if rows > 0:
+                yield number, begin, begin + rows
+            begin += rows
+
+    # Training
+
+    def begin(self, term: int, start: Start, layout: HistogramLayout) -> None:
+        """Make the margins of the trees so far, and be ready for the next round."""
+        assert self.binned is not None
+        self.end()
+        threads = start.n_threads if start.n_threads > 0 else _threads_here()
+        self._team = take_team(threads)
+        margins = self._margins_under(start, self._team)
+        labels = self.labels
+        # Several targets are for an objective of the caller's, which has them all.
+        if labels is None or labels.ndim > 1:
+            labels = np.empty(0)
+        rows, _ = open_rows(
+            self.binned.as_codes(threads),
+            labels,
+            self.row_weights,
+            np.ascontiguousarray(margins.T),
+            self._team,
+            spans=self.spans,
+        )
+        view = View(self.info, self._schema)
+        self._learning = LearningRows(rows, layout, self.spans, view, term, start)
+
+    def run(self, term: int, calls: Sequence[Call]) -> Answers:
+        """Do what is asked of the rows in turn; return all answers."""
+        return self._learning.run(term, calls)
+
+    def scores_after(self, term: int, calls: Sequence[Call]) -> Spread:
+        """Return the scores when this has been done."""
+        self._learning.run(term, calls)
+        return self.spans, self._learning.rows.scores()
+
+    def rewind(self, term: int, n_trees: int) -> bool:
+        """Go back to so many trees; return whether that was possible."""
+        return self._learning.rewind(term, n_trees)
+
+    def end(self) -> None:
+        """Give the threads back."""
+        if self._team is not None:
+            self._learning.rows.close()
+            give_back_team(self._team)
+            self._team = None
+
+    # Margins of rows that are only looked at
+
+    def begin_margins(self, start: Start) -> None:
+        """Make the margins of the trees so far."""
+        with lease(start.n_threads if start.n_threads > 0 else _threads_here()) as team:
+            self._margins = self._margins_under(start, team)
+        self._n_trees = start.n_trees
+
+    def margins_with(
+        self, layout: Layout | None, begin: int, end: int, n_threads: int
+    ) -> Spread:
+        """Return the margins with trees `begin` to `end`, unless they have them.
+
+        The margins are (outputs, rows).
+        """
+        if self._n_trees != end:
+            assert self._n_trees == begin and layout is not None
+            with lease(n_threads if n_threads > 0 else _threads_here()) as team:
+                add_layout(team, self, layout, self._margins)
+            self._n_trees = end
+        return self.spans, self._margins.T
+
+    def beside(self) -> tuple[NDArray[np.int64], Floats | None, Floats | None]:
+        """Return the spans, the labels and the weights of the rows."""
+        return self.spans, self.labels, self.row_weights
+
+    def _margins_under(self, start: Start, team: Team) -> Floats:
+        margins = start_margins(self.base_margin, start.base, self.n_rows, np.float64)
+        if start.layout is not None:
+            add_layout(team, self, start.layout, margins)
+        return margins
+
+
+def _threads_here() -> int:
+    """Return the threads that the worker of this actor may use."""
+    from distributed import get_worker
+
+    return int(get_worker().state.nthreads)

@@ -1,0 +1,296 @@
+"""Training on a real cluster: byte for byte the model of one machine."""
+
+import itertools
+
+import dask.array as da
+import distributed
+import numpy as np
+import pytest
+from clusters import start_cluster
+
+import hornbeam as hb
+from hornbeam import DataError, ParameterError
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.training import train
+
+N_ROWS = 2_000
+
+
+def draw(objective="reg:squarederror", n_rows=N_ROWS, seed=0):
+    """Return features with missing cells, labels and weights."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 5))
+    X[:, 3] = rng.integers(6, size=n_rows)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    signal = np.nan_to_num(X[:, 0] + X[:, 1] * X[:, 2]) + rng.normal(size=n_rows) / 4
+    if objective.startswith("multi"):
+        y = np.digitize(signal, [-0.5, 0.5]).astype(float)
+    elif objective == "reg:squarederror":
+        y = signal
+    else:
+        y = (signal > 0).astype(float)
+    return X, y, rng.random(n_rows)
+
+
+def spread(client, X, y=None, rows=None, **others):
+    """Return the rows in partitions of so many, or of these sizes."""
+    rows = rows or len(X) // 5
+    parts = [X, y, *others.values()]
+    arrays = [
+        None if a is None else da.from_array(a, chunks=(rows, *a.shape[1:]))
+        for a in parts
+    ]
+    return DaskDMatrix(
+        client, arrays[0], arrays[1], **dict(zip(others, arrays[2:], strict=True))
+    )
+
+
+def both(client, params, rounds=4, rows=None, weights=False, **options):
+    """Train on one machine and on the cluster; return both models and histories."""
+    X, y, w = draw(params.get("objective", "reg:squarederror"))
+    others = {"weight": w} if weights else {}
+    here, there = {}, {}
+    one = hb.train(
+        params,
+        hb.DMatrix(X, y, **others),
+        rounds,
+        verbose_eval=False,
+        evals_result=here,
+        **options,
+    )
+    matrix = spread(client, X, y, rows, **others)
+    result = train(client, params, matrix, rounds, verbose_eval=False, **options)
+    there = result["history"]
+    return one, result["booster"], here, there
+
+
+PARAMETERS = [
+    {},
+    {"objective": "binary:logistic", "scale_pos_weight": 2.0, "subsample": 0.6},
+    {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2},
+    {"grow_policy": "lossguide", "max_leaves": 12, "max_depth": 0},
+    {"colsample_bytree": 0.6, "colsample_bynode": 0.7, "max_bin": 31},
+    {"max_cached_hist_node": 8, "max_depth": 7, "min_child_weight": 5},
+]
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("params", PARAMETERS, ids=lambda p: "-".join(p) or "default")
+def test_the_model_is_that_of_one_machine(client, params, weights):
+    one, other, _, _ = both(client, params, weights=weights)
+    assert one.digest() == other.digest()
+    assert type(other) is hb.Booster
+
+
+@pytest.mark.parametrize("rows", [N_ROWS, 1111, (1, 3, 1500, 496), 97])
+def test_partitions_do_not_matter(client, rows):
+    one, other, _, _ = both(client, {"subsample": 0.5}, rows=rows)
+    assert one.digest() == other.digest()
+
+
+@pytest.mark.parametrize("n_workers", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_the_number_of_workers_does_not_matter(n_workers):
+    with start_cluster(n_workers) as cluster, distributed.Client(cluster) as client:
+        one, other, _, _ = both(client, {"objective": "binary:logistic"})
+    assert one.digest() == other.digest()
+
+
+def test_labels_that_need_fine_steps(client):
+    X, y, _ = draw()
+    y[::500] *= 1e6
+    one = hb.train({}, hb.DMatrix(X, y), 4, verbose_eval=False)
+    result = train(client, {}, spread(client, X, y), 4, verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+
+
+def test_labels_that_need_double_scores(client):
+    X, y, _ = draw()
+    y = 1e9 + np.rint(10 * y)
+    one = hb.train({}, hb.DMatrix(X, y), 3, verbose_eval=False)
+    result = train(client, {}, spread(client, X, y), 3, verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+
+
+def test_base_margins_and_feature_weights(client):
+    X, y, w = draw()
+    params = {"colsample_bytree": 0.5}
+    chances = np.array([1.0, 5.0, 1.0, 1.0, 2.0])
+    one = hb.train(
+        params,
+        hb.DMatrix(X, y, base_margin=w, feature_weights=chances),
+        4,
+        verbose_eval=False,
+    )
+    arrays = [da.from_array(a, chunks=(500, *a.shape[1:])) for a in (X, y, w)]
+    matrix = DaskDMatrix(
+        client,
+        arrays[0],
+        arrays[1],
+        base_margin=arrays[2],
+        feature_weights=chances,
+    )
+    result = train(client, params, matrix, 4, verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"eval_metric": ["rmse", "mae"]},
+        {"objective": "binary:logistic", "eval_metric": ["logloss", "auc"]},
+        {"objective": "multi:softprob", "num_class": 3},
+    ],
+    ids=lambda p: p.get("objective", "default"),
+)
+def test_histories_are_those_of_one_machine(client, params):
+    X, y, w = draw(params.get("objective", "reg:squarederror"))
+    Z, z, v = draw(params.get("objective", "reg:squarederror"), 700, seed=1)
+    history = {}
+    train_data, valid = hb.DMatrix(X, y, weight=w), hb.DMatrix(Z, z, weight=v)
+    evals = [(train_data, "train"), (valid, "valid")]
+    one = hb.train(
+        params, train_data, 5, evals=evals, verbose_eval=False, evals_result=history
+    )
+    matrix = spread(client, X, y, weight=w)
+    evals = [(matrix, "train"), (spread(client, Z, z, 300, weight=v), "valid")]
+    result = train(client, params, matrix, 5, evals=evals, verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+    assert history == result["history"]
+
+
+def test_early_stopping_and_callbacks(client, tmp_path):
+    X, y, _ = draw()
+    Z, z, _ = draw(n_rows=300, seed=1)
+    params = {"learning_rate": 0.9}
+
+    def callbacks():
+        return [
+            hb.EarlyStopping(rounds=2, save_best=True),
+            hb.LearningRateScheduler(lambda number: 0.9 / (1 + number)),
+            hb.TrainingCheckPoint(tmp_path, interval=2),
+            hb.TrainingCheckPoint(tmp_path, as_pickle=True, interval=2),
+        ]
+
+    options = {"num_boost_round": 60, "verbose_eval": False}
+    data = hb.DMatrix(X, y)
+    one = hb.train(
+        params, data, evals=[(hb.DMatrix(Z, z), "v")], callbacks=callbacks(), **options
+    )
+    checkpoint = hb.Booster(model_file=tmp_path / "model_2.ubj").digest()
+    matrix = spread(client, X, y)
+    evals = [(spread(client, Z, z), "v")]
+    result = train(
+        client, params, matrix, evals=evals, callbacks=callbacks(), **options
+    )
+    assert one.digest() == result["booster"].digest()
+    assert one.best_iteration == result["booster"].best_iteration
+    assert hb.Booster(model_file=tmp_path / "model_2.ubj").digest() == checkpoint
+
+
+def test_a_model_is_continued(client):
+    X, y, _ = draw()
+    data, matrix = hb.DMatrix(X, y), spread(client, X, y)
+    whole = hb.train({}, data, 6, verbose_eval=False)
+    part = hb.train({}, data, 2, verbose_eval=False)
+    digest = part.digest()
+    result = train(client, {}, matrix, 4, xgb_model=part, verbose_eval=False)
+    assert result["booster"].digest() == whole.digest()
+    assert part.digest() == digest
+
+
+def squared_error(predictions, data):
+    return predictions - data.get_label(), np.ones_like(predictions)
+
+
+def largest_error(predictions, data):
+    return "largest", float(np.abs(predictions - data.get_label()).max())
+
+
+def test_objectives_and_metrics_of_ones_own(client):
+    X, y, _ = draw()
+    data, matrix = hb.DMatrix(X, y), spread(client, X, y)
+    history = {}
+    options = {"obj": squared_error, "custom_metric": largest_error}
+    one = hb.train(
+        {},
+        data,
+        4,
+        evals=[(data, "train")],
+        verbose_eval=False,
+        evals_result=history,
+        **options,
+    )
+    result = train(
+        client, {}, matrix, 4, evals=[(matrix, "train")], verbose_eval=False, **options
+    )
+    assert one.digest() == result["booster"].digest()
+    assert history == result["history"]
+
+
+def test_seven_messages_are_enough_for_a_tree(client, monkeypatch):
+    from hornbeam.dask.cluster import DaskCluster
+
+    messages = itertools.count()
+    ask = DaskCluster.sum
+
+    def counted(self, members, verb, *args):
+        if verb == "run":
+            next(messages)
+        return ask(self, members, verb, *args)
+
+    monkeypatch.setattr(DaskCluster, "sum", counted)
+    X, y, _ = draw()
+    params = {"learning_rate": 0.001, "colsample_bytree": 0.5}
+    train(client, params, spread(client, X, y), 10, verbose_eval=False)
+    assert next(messages) <= 7 * 10 + 1
+
+
+def test_bad_labels_name_their_partition(client):
+    X, y, _ = draw("binary:logistic")
+    y[1234] = 7.0
+    with pytest.raises(DataError, match=r"partition 3.*label 7 in row 34"):
+        train(
+            client,
+            {"objective": "binary:logistic"},
+            spread(client, X, y, 400),
+            verbose_eval=False,
+        )
+
+
+def test_data_without_labels_is_refused(client):
+    X, _, _ = draw()
+    with pytest.raises(DataError, match="no labels"):
+        train(client, {}, spread(client, X), verbose_eval=False)
+
+
+def test_other_matrices_are_refused(client):
+    X, y, _ = draw()
+    with pytest.raises(DataError, match="dtrain must be a DaskDMatrix"):
+        train(client, {}, hb.DMatrix(X, y))
+    with pytest.raises(DataError, match="evals must hold pairs"):
+        train(client, {}, spread(client, X, y), evals=[(hb.DMatrix(X, y), "v")])
+
+
+def test_diverging_training_is_an_error(client):
+    X, y, _ = draw()
+    with pytest.raises(DataError, match="not a finite float32"):
+        train(client, {}, spread(client, X, 1e300 * y), 3, verbose_eval=False)
+
+
+def test_parameters_are_checked_as_ever(client):
+    X, y, _ = draw()
+    with pytest.raises(ParameterError, match="max_dept"):
+        train(client, {"max_dept": 3}, spread(client, X, y))
+
+
+def test_an_objective_that_workers_cannot_load_is_an_error(client):
+    class Unloadable:
+        def __call__(self, predictions, data):
+            raise AssertionError
+
+        def __reduce__(self):
+            return float, ("nothing",)
+
+    X, y, _ = draw()
+    with pytest.raises(ParameterError, match="cannot be loaded on a worker"):
+        train(client, {}, spread(client, X, y), obj=Unloadable(), verbose_eval=False)
