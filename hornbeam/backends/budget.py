@@ -19,8 +19,10 @@ _ALLOWANCE = 48 << 20
 _ROW_AT_WORK = 8 + 16 + 4 + 8 + 4 + 1
 #: Packed sums of a thread.
 _SCRATCH_BYTES = 8 << 16
-#: Bytes of a row's place in the list of rows.
-_PLACE = 4
+#: Bytes of a row's place in the list of rows, on both sides.
+_PLACE = 8
+#: Bytes of a row's gradients as coarse integers.
+_PACKED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,15 @@ class Budget:
     on_disk
         The arrays of rows that are set aside on disk: "scores", "gradients" (and
         hessians), "places".
+    keeps_packed
+        Whether gradients as coarse integers are kept for a whole tree.
     """
 
     max_histograms: int | None
     ring_bytes: int | None
     kept_bytes: int
     on_disk: frozenset[str]
+    keeps_packed: bool
 
 
 def plan_memory(
@@ -56,8 +61,8 @@ def plan_memory(
     """Return what fits.
 
     First come a few histograms and two blocks; then, as far as there is room, more
-    histograms, the list of rows, the gradients, the scores; then blocks. DataError if
-    not even the first fit.
+    histograms, the list of rows, the gradients, the scores, a third block, gradients as
+    integers; then as many blocks as fit. DataError if not even the first do.
 
     Parameters
     ----------
@@ -72,7 +77,7 @@ def plan_memory(
     """
     limit = codes.memory_limit
     if limit is None:
-        return Budget(max_histograms, None, 0, frozenset())
+        return Budget(max_histograms, None, 0, frozenset(), keeps_packed=True)
     pages, slot = codes.pages, 16 * codes.layout.n_cells
     rows = pages.n_rows
     scores, gradients = 8 * n_outputs * rows, 2 * gradient_bytes * n_outputs * rows
@@ -109,5 +114,9 @@ def plan_memory(
     more = pages.ring_bytes(3, columns=True, by_row=True) - ring
     if left >= more:
         ring, left = ring + more, left - more
+    keeps_packed = left >= _PACKED * rows
+    if keeps_packed:
+        left -= _PACKED * rows
     # Scores are copied when a round is looked at.
-    return Budget(slots, ring, max(0, left - 2 * scores), frozenset(on_disk))
+    kept = max(0, left - 2 * scores)
+    return Budget(slots, ring, kept, frozenset(on_disk), keeps_packed)

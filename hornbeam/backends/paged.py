@@ -113,10 +113,12 @@ class PagedRows(Rows):
         self.n_outputs, self.n_rows = scores.shape
         self._team, self._pages = team, codes.pages
         self._labels, self._weights = labels, weights
-        self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
         self._ring_bytes = budget.ring_bytes
+        self._keeps_packed = budget.keeps_packed
         self._pages.keep(budget.kept_bytes)
         self._bounds = [codes.pages.rows_of(i) for i in range(codes.pages.n_blocks)]
+        every = np.zeros((1, 2), np.int64) if spans is None else spans
+        self._spans = [_spans_between(every, *bounds) for bounds in self._bounds]
         self._spill = codes.open_spill() if budget.on_disk else None
         self._init_arrays(scores, budget.on_disk)
         layout = codes.layout
@@ -124,18 +126,11 @@ class PagedRows(Rows):
         self._counter = Counter(layout, codes.pages.dtype, team)
         largest = max((end - begin for begin, end in self._bounds), default=0)
         self._scratch = RowScratch(largest)
-        self._every_row = np.arange(largest, dtype=np.uint32)
-        self._sides = np.empty(2 * largest, np.uint32)
-        self._nodes = [
-            NodeRows(
-                self._features,
-                layout.words,
-                self._every_row[: end - begin],
-                self._sides[: 2 * (end - begin)].reshape(2, end - begin),
-                team,
-            )
+        self._packed = [
+            np.empty(end - begin if budget.keeps_packed else 0, np.int64)
             for begin, end in self._bounds
         ]
+        self._nodes = self._node_rows(layout.words, largest)
         self._extents = np.zeros((self.n_outputs, 3))
 
     def _init_arrays(
@@ -146,7 +141,22 @@ class PagedRows(Rows):
         self._scores = self._arrays("scores", shape, scores.dtype, on_disk, scores)
         self._gradients = self._arrays("gradients", shape, kind, on_disk)
         self._hessians = self._arrays("hessians", shape, kind, on_disk)
-        self._places = self._arrays("places", (), np.dtype(np.uint32), on_disk)
+        # In memory the nodes' rows have a list of their own for each block.
+        self._places: BlockArrays | None = None
+        if "places" in on_disk:
+            self._places = self._arrays("places", (), np.dtype(np.uint32), on_disk)
+
+    def _node_rows(self, words: int, largest: int) -> list[NodeRows]:
+        """Return where each block's rows are in nodes; they share room on disk."""
+        every_row = np.arange(largest, dtype=np.uint32)
+        shared = np.empty(2 * largest if self._places else 0, np.uint32)
+        found = []
+        for begin, end in self._bounds:
+            count = end - begin
+            sides = shared[: 2 * count] if self._places else np.empty(2 * count, "u4")
+            own = every_row[:count], sides.reshape(2, count)
+            found.append(NodeRows(self._features, words, *own, self._team))
+        return found
 
     def _arrays(
         self,
@@ -189,7 +199,7 @@ class PagedRows(Rows):
             None if self._weights is None else self._weights[begin:end],
             self._scores.room(block) if scores is None else scores,
             self._team,
-            _spans_between(self._spans, begin, end),
+            self._spans[block],
             gradients=gradients.read(block) if pairs else gradients.room(block),
             hessians=hessians.read(block) if pairs else hessians.room(block),
             scratch=self._scratch,
@@ -242,6 +252,8 @@ class PagedRows(Rows):
         for block in range(len(self._bounds)):
             state = self._state(block, pairs=True)
             magnitudes += state.begin_tree(output, steps, fine_steps)
+            if self._keeps_packed:
+                self._packed[block][:] = state.packed
         return magnitudes
 
     def widen(self) -> None:
@@ -268,26 +280,31 @@ class PagedRows(Rows):
         add = False
         for rows, block in self._sweep(by_row=True):
             moved = rows.move(_two_dimensional(block.by_feature))
-            state = self._state(block.number, pairs=True)
-            if self._is_wide:
-                state.take_up(self._output, self._fine_steps)
-                state.widen()
-            else:
-                state.begin_tree(self._output, self._steps, self._fine_steps)
             self._counter.count(
                 rows,
                 nodes,
                 slots,
                 histograms,
                 block.by_row,
-                state.packed,
-                state.wide,
+                *self._integers(block.number),
                 add=add,
             )
             add = True
-            if moved.size > 0:
+            if self._places is not None and moved.size > 0:
                 rows.bring_home(moved)
-                self._store_places(block.number, rows.rows[0])
+                self._set_aside(block.number, rows.rows[0])
+
+    def _integers(self, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the gradients of a block's rows, packed and wide; one is empty."""
+        if self._keeps_packed and not self._is_wide:
+            return self._packed[block], np.empty((2, 0), np.int64)
+        state = self._state(block, pairs=True)
+        if self._is_wide:
+            state.take_up(self._output, self._fine_steps)
+            state.widen()
+        else:
+            state.begin_tree(self._output, self._steps, self._fine_steps)
+        return state.packed, state.wide
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
@@ -301,7 +318,10 @@ class PagedRows(Rows):
             sums += state.sum_leaves(n_leaves)
             rows.mark_left_out(by_feature, state.leaf_of)
             # The list of rows is of no more use in this tree.
-            self._store_places(block.number, state.leaf_of)
+            if self._places is None:
+                rows.rows[0] = state.leaf_of
+            else:
+                self._set_aside(block.number, state.leaf_of)
         return sums
 
     def _sweep(self, *, by_row: bool) -> Iterator[tuple[NodeRows, CodeBlock]]:
@@ -322,32 +342,33 @@ class PagedRows(Rows):
         with self._pages.sweep(asked, by_row, self._ring_bytes) as blocks:
             for block in blocks:
                 rows = self._nodes[block.number]
-                self._load_places(block.number, rows)
+                self._put_in_nodes(block.number, rows)
                 if waiting:
                     rows.apply_splits(*waiting)
                 yield rows, block
 
-    def _load_places(self, block: int, rows: NodeRows) -> None:
-        if not self._is_fresh[block]:
+    def _put_in_nodes(self, block: int, rows: NodeRows) -> None:
+        """Put the rows of a block in their nodes: in a new tree all into the root."""
+        if self._is_fresh[block]:
+            sample = self._sample
+            rows.begin_tree(None if sample is None else self._state(block).draw(sample))
+            self._set_aside(block, rows.rows[0])
+        elif self._places is not None:
             rows.rows[0] = self._places.read(block)
-            return
-        if self._sample is None:
-            rows.begin_tree(None)
-            return
-        rows.begin_tree(self._state(block).draw(self._sample))
-        self._store_places(block, rows.rows[0])
 
-    def _store_places(self, block: int, places: NDArray[np.uint32]) -> None:
-        room = self._places.room(block)
-        room[:] = places
-        self._places.write(block, room)
+    def _set_aside(self, block: int, places: NDArray[np.uint32]) -> None:
         self._is_fresh[block] = False
+        if self._places is not None:
+            self._places.write(block, places)
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         for block in range(len(self._bounds)):
             state = self._state(block, scores=self._scores.read(block))
             state.take_up(self._output, self._fine_steps)
-            state.leaf_of = self._places.read(block)
+            places = self._places
+            state.leaf_of = (
+                self._nodes[block].rows[0] if places is None else places.read(block)
+            )
             state.add_leaf_values(values)
             self._scores.write(block, state.scores)
 

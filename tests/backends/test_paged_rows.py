@@ -14,7 +14,7 @@ from hornbeam.backends.paged import PagedRows, _spans_between
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.paging.cache import open_or_build
 
-UNLIMITED = Budget(None, None, 0, frozenset())
+UNLIMITED = Budget(None, None, 0, frozenset(), keeps_packed=True)
 STATE = ["scores", "gradients", "places"]
 
 
@@ -39,7 +39,7 @@ def paged_rows(folder, budget, codes, *arguments, block_rows=1 + N_ROWS // 4, **
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("on_disk", [[], STATE], ids=["state in memory", "on disk"])
 def test_trees_and_scores_are_those_of_rows_in_memory(tmp_path, kind, on_disk):
-    budget = Budget(None, None, 0, frozenset(on_disk))
+    budget = Budget(None, None, 0, frozenset(on_disk), keeps_packed=not on_disk)
     rows = partial(paged_rows, tmp_path, budget)
     assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
 
@@ -49,7 +49,7 @@ def test_trees_and_scores_are_those_of_rows_in_memory(tmp_path, kind, on_disk):
 def test_any_part_of_the_state_and_of_the_blocks_may_be_in_memory(
     tmp_path, on_disk, kept_bytes
 ):
-    budget = Budget(None, None, kept_bytes, frozenset([on_disk]))
+    budget = Budget(None, None, kept_bytes, frozenset([on_disk]), keeps_packed=False)
     rows = partial(paged_rows, tmp_path, budget)
     for kind in ("sampled", "weighted"):
         assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
