@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial, reduce
+from importlib import import_module
 from operator import add
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -29,6 +30,8 @@ Result = TypeVar("Result")
 _LOOK = 1.0
 #: Seconds a worker has for a first answer over a connection of the client's own.
 _DIRECT = 3.0
+#: Seconds it has to import what its actors are.
+_FIRST_IMPORT = 60.0
 #: From so many members on, they add their answers up among each other.
 _TREE_FROM = 16
 #: Members that one of them asks and adds up.
@@ -229,12 +232,31 @@ class DaskCluster(Cluster):
         """Return what takes calls of a worker: directly, or else by the scheduler."""
         peer = self._peers.get(address)
         if peer is None:
-            peer = self._client.rpc(address)
-            try:
-                await asyncio.wait_for(peer.echo(data=0), min(_DIRECT, self.patience))
-            except (TimeoutError, OSError, RuntimeError):
-                peer = ProxyRPC(self._scheduler(), address)
+            peer = await self._meet(address)
             self._peers[address] = peer
+        return peer
+
+    async def _meet(self, address: str) -> Any:
+        peer = self._client.rpc(address)
+        try:
+            await asyncio.wait_for(peer.echo(data=0), min(_DIRECT, self.patience))
+        except (OSError, RuntimeError):
+            peer = ProxyRPC(self._scheduler(), address)
+        # No actor can be made where it cannot be imported; and while it is imported,
+        # which may take a new worker many seconds, a worker answers nobody.
+        module = self._actor.__module__
+        message = {"function": dumps(import_module), "args": dumps((module,))}
+        message |= {"kwargs": dumps({}), "wait": True}
+        try:
+            await asyncio.wait_for(peer.echo(data=0), self.patience)
+            reply = await asyncio.wait_for(peer.run(**message), _FIRST_IMPORT)
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            raise GoneError from error
+        if reply["status"] != "OK":
+            raise ClusterError(
+                f"the worker at {address} cannot import {module}: "
+                f"{reply['exception_text']}; install the same Hornbeam everywhere"
+            )
         return peer
 
     async def _place(
@@ -260,6 +282,10 @@ class DaskCluster(Cluster):
         self, member: Member, share: Share, options: tuple[Any, ...]
     ) -> None:
         try:
+            peer = await self._peer(share.place)
+        except GoneError:
+            raise MemberLostError([member]) from None
+        try:
             future = self._client.submit(
                 self._actor,
                 share.numbers,
@@ -277,7 +303,7 @@ class DaskCluster(Cluster):
         try:
             await watch(
                 _finished(future),
-                await self._peer(share.place),
+                peer,
                 self.patience,
                 lambda: future.status not in ("pending", "finished"),
             )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from hornbeam.backends.cluster import Member, MemberLostError, Share
+from hornbeam.dask.clients import check_workers
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.data.schema import Schema
@@ -114,9 +115,7 @@ class Holding(ABC):
         for _ in range(_TRIES):
             members: list[Member] = []
             try:
-                members = self.cluster.place(
-                    self._shares(groups, self._places()), self.matrix.opening
-                )
+                members = self._place(self._shares(groups, self._places()))
                 self._prepare(members)
                 return members
             except MemberLostError:
@@ -127,6 +126,10 @@ class Holding(ABC):
             f"them ({numbers}{' ...' if len(groups) > 5 else ''}); give the workers "
             "more memory, or make the partitions smaller"
         )
+
+    def _place(self, shares: Sequence[Share]) -> list[Member]:
+        check_workers(self.matrix.client, [share.place for share in shares])
+        return self.cluster.place(shares, self.matrix.opening)
 
     def _prepare(self, members: Sequence[Member]) -> None:
         self.cluster.call(members, "prepare", *self._reading)
@@ -193,7 +196,7 @@ class Holding(ABC):
         shares = [self._share(moving, place), self._share(staying, fullest[0].place)]
         members: list[Member] = []
         try:
-            members = self.cluster.place(shares, self.matrix.opening)
+            members = self._place(shares)
             self._prepare(members)
         except MemberLostError:
             # They stay where they are; if that worker is lost, too, it will be noticed.

@@ -1,0 +1,299 @@
+"""Workers that die, stop or join while a model is trained: the model is the same."""
+
+import os
+import signal
+import threading
+import time
+
+import distributed
+import numpy as np
+import pytest
+from clusters import process_of
+
+import hornbeam as hb
+import hornbeam.dask.training
+from hornbeam import ClusterError
+from hornbeam.dask.cluster import DaskCluster
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.training import train
+
+ROUNDS = 4
+PARAMS = {"objective": "binary:logistic", "subsample": 0.8, "max_depth": 3}
+CLASSES = {"objective": "multi:softprob", "num_class": 3, "max_depth": 3}
+
+
+def rows_of(seed, n_rows=300):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 4))
+    return X, (X[:, 0] + rng.normal(size=n_rows) > 0).astype(float)
+
+
+def features_of(seed):
+    return rows_of(seed)[0]
+
+
+def labels_of(seed):
+    return rows_of(seed)[1]
+
+
+PARTS = range(6)
+
+
+def spread(client, parts=PARTS):
+    """Return partitions that Dask can make anew from their numbers."""
+    X = [client.submit(features_of, k, pure=False) for k in parts]
+    y = [client.submit(labels_of, k, pure=False) for k in parts]
+    return DaskDMatrix(client, X, y)
+
+
+def gathered(parts=PARTS):
+    X = np.concatenate([features_of(k) for k in parts])
+    return hb.DMatrix(X, np.concatenate([labels_of(k) for k in parts]))
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Return the digest and the history of one machine."""
+    known = {}
+
+    def of(params):
+        key = tuple(params.items())
+        if key not in known:
+            history = {}
+            data = gathered()
+            evals = [(data, "train"), (gathered([7, 8, 9]), "valid")]
+            booster = hb.train(
+                params,
+                data,
+                ROUNDS,
+                evals=evals,
+                evals_result=history,
+                verbose_eval=False,
+            )
+            known[key] = booster.digest(), history
+        return known[key]
+
+    return of
+
+
+def kind_of(verb, args):
+    """Return what a message is for."""
+    if verb != "run":
+        return verb
+    verbs = [call[0] for call in args[1]]
+    if "extents" in verbs:
+        return "gradients"
+    return {"count": "level"}.get(verbs[-1], verbs[-1])
+
+
+@pytest.fixture
+def strike(monkeypatch):
+    """Have processes hit by a signal when a message of some kind is under way."""
+    struck = []
+
+    def prepare(processes, how, kind, number, n_victims=1):
+        seen = []
+
+        class Watched(DaskCluster):
+            async def _ask(self, member, verb, args):
+                if kind_of(verb, args) == kind and member.place in processes:
+                    seen.append(member.place)
+                    if len(seen) >= number and len(struck) < n_victims:
+                        place = member.place
+                        if n_victims == 1 or place not in struck:
+                            struck.append(place)
+                            os.kill(processes[place], how)
+                return await super()._ask(member, verb, args)
+
+        monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", Watched)
+        return struck
+
+    return prepare
+
+
+def trained(client, params=PARAMS, patience=5.0, **options):
+    matrix, valid = spread(client), spread(client, [7, 8, 9])
+    evals = [(matrix, "train"), (valid, "valid")]
+    return train(
+        client,
+        params,
+        matrix,
+        ROUNDS,
+        evals=evals,
+        verbose_eval=False,
+        patience=patience,
+        **options,
+    )
+
+
+def processes_of(client):
+    return client.run(os.getpid)
+
+
+KINDS = [
+    "prepare",
+    "look_at_labels",
+    "sum_start",
+    "read_for_cuts",
+    "bin",
+    "settle",
+    "begin",
+    "gradients",
+    "level",
+    "sum_leaves",
+    "scores_after",
+    "beside",
+    "begin_margins",
+    "margins_with",
+]
+
+
+def test_a_killed_worker_changes_nothing(own_cluster, strike, expected):
+    client = own_cluster(2)
+    struck = strike(processes_of(client), signal.SIGKILL, "level", 5)
+    result = trained(client)
+    assert len(struck) == 1
+    assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
+
+
+def test_a_round_of_several_trees_is_rewound(own_cluster, strike, expected):
+    client = own_cluster(2)
+    # In the second round, when its first tree is in the scores of the others.
+    struck = strike(processes_of(client), signal.SIGKILL, "sum_leaves", 9)
+    result = trained(client, CLASSES)
+    assert len(struck) == 1
+    assert (result["booster"].digest(), result["history"]) == expected(CLASSES)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_every_kind_of_message(own_cluster, strike, expected, kind, how):
+    client = own_cluster(3)
+    processes = processes_of(client)
+    struck = strike(processes, how, kind, 2)
+    try:
+        result = trained(client)
+        assert len(struck) == 1
+        assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
+    finally:
+        for place in struck:
+            os.kill(processes[place], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_two_at_once(own_cluster, strike, expected, how):
+    client = own_cluster(3)
+    processes = processes_of(client)
+    struck = strike(processes, how, "level", 4, n_victims=2)
+    try:
+        result = trained(client)
+        assert len(struck) == 2
+        assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
+    finally:
+        for place in struck:
+            os.kill(processes[place], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+def test_one_in_the_recovery_of_another(own_cluster, strike, expected):
+    client = own_cluster(3)
+    processes = processes_of(client)
+    hit = []
+
+    class Both(hb.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            if epoch == 1:
+                os.kill(next(iter(processes.values())), signal.SIGKILL)
+                hit.append(0)
+            return False
+
+    struck = strike(dict(list(processes.items())[1:]), signal.SIGKILL, "rewind", 1)
+    result = trained(client, callbacks=[Both()])
+    assert hit and len(struck) == 1
+    assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_scheduler(own_scheduler, tmp_path, how):
+    client, scheduler = own_scheduler(2)
+
+    class Strike(hb.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            if epoch == 3:
+                os.kill(scheduler.pid, how)
+            return False
+
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match="scheduler") as error:
+        train(
+            client,
+            PARAMS,
+            spread(client),
+            2_000,
+            callbacks=[hb.TrainingCheckPoint(tmp_path, interval=2), Strike()],
+            verbose_eval=False,
+            patience=5.0,
+        )
+    assert time.monotonic() - begin < 60
+    assert "xgb_model=" in str(error.value)
+    path = sorted(tmp_path.glob("model_*.ubj"))[-1]
+    data = gathered()
+    booster = hb.train(PARAMS, data, 1, xgb_model=path, verbose_eval=False)
+    done = booster.num_boosted_rounds()
+    assert booster.digest() == hb.train(PARAMS, data, done, verbose_eval=False).digest()
+
+
+def test_workers_that_join_are_used(own_cluster, expected):
+    client = own_cluster(1)
+    used = set()
+
+    class Join(hb.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            if epoch == 0:
+                client.cluster.scale(2)
+                client.wait_for_workers(2, timeout=30)
+                time.sleep(1.1)  # the next look for new workers
+            used.update(member.place for member in model._training.members)
+            return False
+
+    result = trained(client, callbacks=[Join()])
+    assert len(used) == 2
+    assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
+
+
+@pytest.mark.slow
+def test_a_client_that_is_closed_in_mid_training(own_cluster):
+    client = own_cluster(2)
+    other = distributed.Client(client.scheduler.address)
+    matrix = spread(other)
+    threading.Timer(2.0, other.close).start()
+    with pytest.raises(ClusterError, match="client was closed"):
+        train(other, PARAMS, matrix, 100_000, verbose_eval=False, patience=5.0)
+
+
+@pytest.mark.slow
+def test_rows_that_cannot_be_made_anew(own_cluster):
+    client = own_cluster(2)
+    places = sorted(client.scheduler_info()["workers"])
+    X, y = (
+        [client.scatter(f(k), workers=[places[k % 2]]) for k in PARTS]
+        for f in (features_of, labels_of)
+    )
+    matrix = DaskDMatrix(client, X, y)
+    process = process_of(client, places[1])
+
+    class Strike(hb.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            if epoch == 1:
+                os.kill(process, signal.SIGKILL)
+            return False
+
+    with pytest.raises(ClusterError, match="cannot be made anew"):
+        train(client, PARAMS, matrix, 10, callbacks=[Strike()], verbose_eval=False)
