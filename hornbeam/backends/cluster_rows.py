@@ -173,6 +173,9 @@ class ClusterRows(Rows):
         `begin_term`.
     """
 
+    # A batch of so many costs little more than one split, which is a message each.
+    lookahead = 16
+
     def __init__(
         self, cluster: Cluster, layout: HistogramLayout, n_rows: int, n_outputs: int
     ) -> None:
