@@ -5,7 +5,8 @@
 What a cell, a row, a bin and a message cost is measured on this machine (or taken from
 an earlier result: --rates), and `benchmarks.scale_model` says what comes of that with
 many workers, for four ways to add up histograms. Prints a table, writes JSON and, if
-asked for, a picture.
+asked for, a picture. With --check, rounds on one and on two workers of this machine
+are measured, too, and compared with what the model says of them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.cluster import seconds_per_round
 from benchmarks.libraries import PACKAGES
 from benchmarks.machine import add_output_option, describe, write
 from benchmarks.scale_model import EXCHANGES, Cluster, Job, Rates, estimate, is_paged
@@ -57,6 +59,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--memory", type=float, default=256, help="GB of a worker")
     parser.add_argument("--disk", type=float, default=3, help="GB/s of a worker")
+    parser.add_argument("--check", action="store_true", help="measure real rounds")
     parser.add_argument("--picture", type=Path, help="where to draw")
     add_output_option(parser)
     return parser.parse_args()
@@ -103,6 +106,33 @@ def model_all(arguments: argparse.Namespace, rates: Rates) -> list[dict[str, Any
                     }
                 )
     return lines
+
+
+def check(arguments: argparse.Namespace, rates: Rates) -> list[dict[str, Any]]:
+    """Return measured and modelled seconds of a round, on one worker and on two."""
+    lines = []
+    for workers in (1, 2):
+        cluster = Cluster(workers, threads=1, network=math.inf)
+        job = Job(arguments.rows, 28)
+        modelled = estimate(job, cluster, rates, "star").seconds
+        options = argparse.Namespace(
+            rows=arguments.rows, columns=28, partitions=2 * workers
+        )
+        measured = seconds_per_round(options, workers, arguments.repeats)
+        lines.append({"workers": workers, "measured": measured, "modelled": modelled})
+    return lines
+
+
+def print_check(lines: list[dict[str, Any]], console: Console) -> None:
+    """Print how far off the model is."""
+    table = Table(title="Seconds a round on this machine")
+    for heading in ("workers", "measured", "modelled", "of it"):
+        table.add_column(heading, justify="right")
+    for line in lines:
+        share = line["modelled"] / line["measured"]
+        seconds = (f"{line[what]:.4f}" for what in ("measured", "modelled"))
+        table.add_row(str(line["workers"]), *seconds, f"{share:.0%}")
+    console.print(table)
 
 
 def print_rates(rates: Rates, console: Console) -> None:
@@ -190,7 +220,11 @@ def main() -> None:
     lines = model_all(arguments, rates)
     print_rounds(lines, console)
     result = {"machine": machine, "options": vars(arguments), "rates": vars(rates)}
-    print(write("scale", result | {"rounds": lines}, arguments.output))
+    result["rounds"] = lines
+    if arguments.check:
+        result["check"] = check(arguments, rates)
+        print_check(result["check"], console)
+    print(write("scale", result, arguments.output))
     if arguments.picture is not None:
         draw(arguments, rates, arguments.picture)
         print(arguments.picture)

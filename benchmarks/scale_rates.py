@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from distributed import Client, LocalCluster
 
+from benchmarks.cluster import local_cluster
 from benchmarks.data import made
 from benchmarks.libraries import BINS
 from benchmarks.scale_model import Rates
@@ -105,15 +105,7 @@ class Answering(Adder):
 
 def _messages(repeats: int) -> dict[str, float]:
     """Measure calls to members in two processes."""
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-        ) as workers,
-        Client(workers) as client,
-    ):
+    with local_cluster(2) as client:
         star = DaskCluster(client, Answering, tree_from=10**9)
         chain = DaskCluster(client, Answering, tree_from=2, tree_width=1)
         members, linked = _place(star, _MANY), _place(chain, 2)

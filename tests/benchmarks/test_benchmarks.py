@@ -17,6 +17,7 @@ SCRIPTS = {
     "partition": FEW,
     "split": FEW,
     "predict": [*FEW, "--trees", "3"],
+    "cluster": ["--rows", "3000", "--repeats", "1", "--rounds", "4"],
     "scale": ["--rows", "3000", "--repeats", "1"],
     "start": ["--repeats", "1", "--rounds", "2"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],

@@ -1,0 +1,234 @@
+"""Compare training on a Dask cluster with one process and with XGBoost's, in one run.
+
+    python -m benchmarks.cluster
+
+The cluster is two processes of one thread each on this machine; one process has two
+threads. The rows lie in files that every process reads, as on the shared storage of a
+real cluster. Then a worker is killed in mid-training: what that costs is the time
+beyond the undisturbed runs. Seconds are from the collections to the model, the least of
+the repeats, which are made in turn. Prints a table and writes JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+from rich.console import Console
+from rich.table import Table
+
+import hornbeam
+import hornbeam.dask
+from benchmarks.data import made
+from benchmarks.libraries import BINS, PACKAGES, Task
+from benchmarks.machine import add_output_option, describe, write
+from hornbeam.callbacks import TrainingCallback
+
+WORKERS = 2
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Return what was asked for on the command line."""
+    parser = argparse.ArgumentParser(description="Compare training on a cluster.")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, default=28)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    add_output_option(parser)
+    return parser.parse_args()
+
+
+class Rows:
+    """Rows in files: as arrays, and as collections of Dask."""
+
+    def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
+        self.x, self.y = made(arguments.rows, arguments.columns, seed=0)
+        bounds = np.linspace(0, arguments.rows, arguments.partitions + 1).astype(int)
+        self._sizes = np.diff(bounds).tolist()
+        self._folder = folder
+        for i, (begin, end) in enumerate(itertools.pairwise(bounds)):
+            np.save(folder / f"x{i}.npy", self.x[begin:end])
+            np.save(folder / f"y{i}.npy", self.y[begin:end])
+
+    def collections(self) -> tuple[da.Array, da.Array]:
+        """Return the features and the labels, to be read where they are needed."""
+        load = dask.delayed(np.load)
+
+        def parts(name: str, columns: tuple[int, ...]) -> da.Array:
+            return da.concatenate(
+                [
+                    da.from_delayed(
+                        load(self._folder / f"{name}{i}.npy"),
+                        (size, *columns),
+                        np.float32,
+                    )
+                    for i, size in enumerate(self._sizes)
+                ]
+            )
+
+        return parts("x", self.x.shape[1:]), parts("y", ())
+
+
+class Killer(TrainingCallback):
+    """Kills a worker after one of the rounds."""
+
+    def __init__(self, client: Client, after: int) -> None:
+        pids = client.run(os.getpid)
+        self._victim = pids[min(pids)]
+        self._after = after
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        if epoch == self._after:
+            os.kill(self._victim, signal.SIGKILL)
+        return False
+
+
+class Stopwatch(TrainingCallback):
+    """Notes what each round took."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        self._start = time.perf_counter()
+        return False
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        self.seconds.append(time.perf_counter() - self._start)
+        return False
+
+
+def parameters(threads: int) -> dict[str, Any]:
+    """Return those that all fits have, on so many threads a process."""
+    return Task(n_classes=2, rounds=0, threads=threads).xgboost_parameters()
+
+
+def fit_alone(rows: Rows, rounds: int) -> hornbeam.Booster:
+    """Train in this process, on as many threads as the cluster has."""
+    data = hornbeam.QuantileDMatrix(rows.x, rows.y, max_bin=BINS, nthread=WORKERS)
+    return hornbeam.train(parameters(WORKERS), data, rounds, verbose_eval=False)
+
+
+def fit_on_cluster(
+    client: Client, rows: Rows, rounds: int, callbacks: list[Any] | None = None
+) -> hornbeam.Booster:
+    """Train on the cluster."""
+    data = hornbeam.dask.DaskQuantileDMatrix(client, *rows.collections(), max_bin=BINS)
+    result = hornbeam.dask.train(
+        client, parameters(1), data, rounds, verbose_eval=False, callbacks=callbacks
+    )
+    booster: hornbeam.Booster = result["booster"]
+    return booster
+
+
+def fit_xgboost(client: Client, rows: Rows, rounds: int) -> Any:
+    """Train XGBoost on the cluster."""
+    import xgboost.dask
+
+    data = xgboost.dask.DaskQuantileDMatrix(client, *rows.collections(), max_bin=BINS)
+    return xgboost.dask.train(client, parameters(1), data, rounds)["booster"]
+
+
+def seconds_of(fit: Callable[..., Any], *args: Any) -> tuple[float, Any]:
+    """Return the wall seconds of a fit, and the model."""
+    start = time.perf_counter()
+    model = fit(*args)
+    return time.perf_counter() - start, model
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Client]:
+    """Start processes of one thread each, and end them."""
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def seconds_per_round(
+    arguments: argparse.Namespace, workers: int, repeats: int
+) -> float:
+    """Return the least seconds of a round on so many workers, over all the fits."""
+    watch = Stopwatch()
+    with tempfile.TemporaryDirectory() as folder, local_cluster(workers) as client:
+        rows = Rows(Path(folder), arguments)
+        for _ in range(repeats):
+            fit_on_cluster(client, rows, 20, [watch])
+    return min(watch.seconds)
+
+
+def run_all(arguments: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    """Return one line a fit."""
+    runs: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder, local_cluster(WORKERS) as client:
+        rows = Rows(Path(folder), arguments)
+
+        def run(what: str, fit: Callable[..., Any], *args: Any) -> None:
+            seconds, model = seconds_of(fit, *args)
+            line = {"what": what, "seconds": seconds}
+            if isinstance(model, hornbeam.Booster):
+                line["digest"] = model.digest()
+            runs.append(line)
+            console.print(f"{what:24} {seconds:7.2f} s", highlight=False)
+
+        for fit in (fit_on_cluster, fit_xgboost):  # whatever has to be compiled
+            fit(client, rows, 1)
+        fit_alone(rows, 1)
+        for _ in range(arguments.repeats):
+            run("one process", fit_alone, rows, arguments.rounds)
+            run("cluster", fit_on_cluster, client, rows, arguments.rounds)
+            run("xgboost.dask", fit_xgboost, client, rows, arguments.rounds)
+        for _ in range(arguments.repeats):
+            client.wait_for_workers(WORKERS)
+            killer = Killer(client, arguments.rounds // 2)
+            what = "cluster, one killed"
+            run(what, fit_on_cluster, client, rows, arguments.rounds, [killer])
+    return runs
+
+
+def main() -> None:
+    """Measure, print, write."""
+    arguments = parse_arguments()
+    console = Console()
+    machine = describe([*PACKAGES, "dask", "distributed"])
+    runs = run_all(arguments, console)
+    least = {
+        what: min(run["seconds"] for run in runs if run["what"] == what)
+        for what in dict.fromkeys(run["what"] for run in runs)
+    }
+    table = Table(title=f"{arguments.rows:,} rows, {arguments.rounds} rounds")
+    for heading in ("what", "s", "times one process"):
+        table.add_column(heading)
+    for what, seconds in least.items():
+        ratio = seconds / least["one process"]
+        table.add_row(what, f"{seconds:.2f}", f"{ratio:.2f}")
+    console.print(table)
+    recovery = least["cluster, one killed"] - least["cluster"]
+    digests = {run["digest"] for run in runs if "digest" in run}
+    console.print(f"recovery {recovery:.2f} s; {len(digests)} digest(s)")
+    result = {"machine": machine, "options": vars(arguments), "runs": runs}
+    result |= {"recovery_seconds": recovery, "digests": sorted(digests)}
+    print(write("cluster", result, arguments.output))
+
+
+if __name__ == "__main__":
+    main()
