@@ -107,12 +107,25 @@ def train(
     drop: Annotated[
         list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
     ] = None,
+    cache: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder for the rows in bins, which are then on disk and not in "
+            "memory; may be repeated, best with a folder of each disk."
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(help="The most memory to take with --cache, such as 2GB."),
+    ] = None,
 ) -> None:
     """Train a model on DATA and save it."""
     parameters = Parameters.resolve(_settings([*(params or ()), *(settings or ())]))
     _check_destination(model, (".ubj", ".json"))
     if early_stopping is not None and valid is None:
         raise ParameterError("--early-stopping needs data to watch; pass --valid")
+    if memory_limit is not None and not cache:
+        raise ParameterError("--memory-limit needs a folder on disk; pass --cache")
 
     from hornbeam.callbacks import ProgressBar
     from hornbeam.data.quantile_dmatrix import QuantileDMatrix
@@ -120,12 +133,31 @@ def train(
 
     start = perf_counter()
     source = _open(data, database)
-    dtrain = _matrix(_features(source, target, weight, drop or ()), target, weight)
+    features = _features(source, target, weight, drop or ())
+
+    def matrix_of(rows: Source, name: str, **options: Any) -> DMatrix:
+        if not cache:
+            return _matrix(rows, target, weight)
+        from hornbeam.data.extmem_quantile_dmatrix import ExtMemQuantileDMatrix
+
+        matrix = ExtMemQuantileDMatrix(
+            rows,
+            target,
+            weight=weight,
+            cache=[folder / name for folder in cache],
+            memory_limit=memory_limit,
+            max_bin=parameters.max_bin,
+            nthread=parameters.nthread,
+            **options,
+        )
+        return _with_labels(matrix, rows)
+
+    dtrain = matrix_of(features, "train")
     evals = []
     if valid is not None:
         names = dtrain.feature_names
         other = _columns(_open(valid, database), names, target, weight)
-        watched = _matrix(other, target, weight)
+        watched = matrix_of(other, "valid", ref=dtrain, unseen=parameters.unseen)
         if watched.table.is_stream:
             # Looked at in every round, so it is not read in every round.
             watched = QuantileDMatrix(
@@ -356,7 +388,10 @@ def _check_columns(source: Source, *groups: Sequence[str]) -> None:
 def _matrix(source: Source, target: str | None, weight: str | None) -> DMatrix:
     from hornbeam.data.dmatrix import DMatrix
 
-    matrix = DMatrix(source, target, weight=weight)
+    return _with_labels(DMatrix(source, target, weight=weight), source)
+
+
+def _with_labels(matrix: DMatrix, source: Source) -> DMatrix:
     if not len(matrix.get_label()):
         raise ParameterError(
             f"{source.name} brings no labels; name their column with --target"

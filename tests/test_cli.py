@@ -334,6 +334,9 @@ TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--roun
         ),
         ([*TRAIN, "--params", "list.json"], "must hold one object"),
         ([*TRAIN, "--early-stopping", 3], "pass --valid"),
+        ([*TRAIN, "--memory-limit", "1GB"], "pass --cache"),
+        ([*TRAIN, "--cache", "train.csv"], "cannot be made"),
+        ([*TRAIN, "--cache", "new", "--memory-limit", "much"], "'700MB'"),
         (
             [*TRAIN, "--weight", "wait"],
             "train.csv has no column 'wait'; it has late, hour",

@@ -40,6 +40,8 @@ class Table(ABC):
 
     #: Whether the rows are read from a source anew each time.
     is_stream: bool = False
+    #: Whether `rows` costs less than `columns`, because the container has them so.
+    has_rows: bool = False
     #: Columns without values, of which the container does not know what they would be.
     typeless: frozenset[int] = frozenset()
     #: Labels and their like where they come with the rows, by the names that

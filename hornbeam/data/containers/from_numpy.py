@@ -91,6 +91,8 @@ def _from_objects(array: np.ndarray) -> np.ndarray:
 class ArrayTable(Table):
     """A 2-d array of any real type, order and byte order; what is masked is missing."""
 
+    has_rows = True
+
     def __init__(
         self,
         array: np.ndarray,
