@@ -188,6 +188,18 @@ def test_large_files_are_streamed(folder):
     )
 
 
+def test_rows_on_disk_make_the_same_model(folder, tmp_path):
+    told = folder / "model.ubj", folder / "paged.ubj"
+    more = [*("--cache", tmp_path / "a", "--cache", tmp_path / "b")]
+    more += ["--memory-limit", "4GB"]
+    for _ in range(2):  # the second one uses what the first has written
+        process = command(*training(folder, *more, model="paged.ubj"))
+        assert process.returncode == 0, process.stderr
+        digests = {hornbeam.Booster(model_file=path).digest() for path in told}
+        assert len(digests) == 1
+    assert (tmp_path / "a" / "valid" / "hornbeam-pages.json").is_file()
+
+
 def test_a_new_category_is_said_with_its_place(folder):
     (folder / "cities.csv").write_text("late,city\n" + "1,Rome\n0,Oslo\n" * 9)
     (folder / "new.csv").write_text("city\nOslo\nBern\n")

@@ -154,6 +154,10 @@ class DMatrix(Beside):
         )
         self._fill(table, nthread, sketch, caching)
         self.info.set(fields)
+        if isinstance(table.info, dict):  # the source compares its next readings with
+            for name, values in self.info.fields().items():
+                if fields.get(name) is table.info.get(name, values):
+                    table.info[name] = values  # one copy is enough
 
     @staticmethod
     def of_table(table: Table, fields: Mapping[str, Any]) -> DMatrix:
