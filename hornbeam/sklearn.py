@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -28,7 +28,7 @@ from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-__all__ = ["HornbeamClassifier", "HornbeamRegressor"]
+__all__ = ["Estimator", "HornbeamClassifier", "HornbeamRegressor"]
 
 #: Takes labels and predictions, and sample_weight by name where there are weights.
 ObjectiveFunction: TypeAlias = Callable[..., tuple[Any, Any]]
@@ -50,8 +50,8 @@ _PROBABILITIES = {
 _MARK = "scikit_learn"
 
 
-class _Estimator(BaseEstimator):
-    """What the regressor and the classifier share.
+class Estimator(BaseEstimator):
+    """What all estimators share.
 
     Parameters left at None take the learner's default.
     """
@@ -176,7 +176,7 @@ class _Estimator(BaseEstimator):
         base_margin: Any = None,
         eval_set: Sequence[tuple[Any, Any]] | None = None,
         verbose: bool | int | None = True,
-        xgb_model: Booster | str | os.PathLike[str] | _Estimator | None = None,
+        xgb_model: Booster | str | os.PathLike[str] | Estimator | None = None,
         sample_weight_eval_set: Sequence[Any] | None = None,
         base_margin_eval_set: Sequence[Any] | None = None,
     ) -> Self:
@@ -202,35 +202,67 @@ class _Estimator(BaseEstimator):
         sample_weight_eval_set, base_margin_eval_set
             The weights and margins of `eval_set`, one for each pair.
         """
+        return self._fit(
+            X,
+            y,
+            {"weight": sample_weight, "base_margin": base_margin},
+            eval_set,
+            {
+                "weight": ("sample_weight_eval_set", sample_weight_eval_set),
+                "base_margin": ("base_margin_eval_set", base_margin_eval_set),
+            },
+            verbose,
+            xgb_model,
+        )
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        fields: Mapping[str, Any],
+        eval_set: Sequence[tuple[Any, Any]] | None,
+        eval_fields: Mapping[str, tuple[str, Sequence[Any] | None]],
+        verbose: bool | int | None,
+        xgb_model: Booster | str | os.PathLike[str] | Estimator | None,
+    ) -> Self:
+        """Fit the model to rows, and what goes with them by the names of a matrix.
+
+        `eval_fields` has the same for the pairs of `eval_set`, with the name of the
+        argument that each comes from.
+        """
         if y is None:
             raise DataError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None"
             )
         X = self._checked(X, reset=True)
-        y = _column(y)
-        check_consistent_length(X, y)
+        y = self._targets(X, y)
         self._learn_targets(y)
-        dtrain = self._matrix(X, y, sample_weight, base_margin)
-        evals = self._evals(eval_set, sample_weight_eval_set, base_margin_eval_set)
-        if isinstance(xgb_model, _Estimator):
+        dtrain = self._matrix(X, y, fields)
+        evals = self._evals(eval_set, eval_fields)
+        if isinstance(xgb_model, Estimator):
             xgb_model = xgb_model.get_booster()
-        history: EvalsLog = {}
-        self._booster = train(
+        self._booster, self._history = self._trained(
             self._learner_parameters(),
             dtrain,
             self.n_estimators,
             evals=evals,
-            obj=_objective_of(self.objective),
+            obj=self._own_objective(),
             custom_metric=_metric_of(self.eval_metric),
             early_stopping_rounds=self.early_stopping_rounds,
-            evals_result=history,
             verbose_eval=verbose,
             xgb_model=xgb_model,
             callbacks=self.callbacks,
         )
-        self._history = history
         return self
+
+    def _trained(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+        """Return the model, and the scores of its rounds."""
+        history: EvalsLog = {}
+        return train(*args, evals_result=history, **options), history
+
+    def _own_objective(self) -> Callable[..., Any] | None:
+        return _objective_of(self.objective)
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Return features that fit the columns of training, or set those columns.
@@ -247,35 +279,42 @@ class _Estimator(BaseEstimator):
             ensure_min_samples=1 if reset else 0,
         )
 
-    def _matrix(self, X: Any, y: Any, weight: Any, base_margin: Any) -> DMatrix:
+    def _targets(self, X: Any, y: Any) -> Any:
+        """Return one target for each row."""
+        y = _column(y)
+        check_consistent_length(X, y)
+        return y
+
+    def _matrix(self, X: Any, y: Any, fields: Mapping[str, Any]) -> Any:
         return DMatrix(
             X,
             self._labels(y),
-            weight=weight,
-            base_margin=base_margin,
             missing=self.missing,
             nthread=self.n_jobs,
             feature_types=self.feature_types,
             feature_weights=self.feature_weights,
             enable_categorical=self.enable_categorical,
+            **fields,
         )
 
     def _evals(
         self,
         eval_set: Sequence[tuple[Any, Any]] | None,
-        weights: Sequence[Any] | None,
-        margins: Sequence[Any] | None,
-    ) -> list[tuple[DMatrix, str]]:
+        fields: Mapping[str, tuple[str, Sequence[Any] | None]],
+    ) -> list[tuple[Any, str]]:
         pairs = list(eval_set or ())
         if not all(_is_pair(pair) for pair in pairs):
             raise DataError("eval_set must be a list of pairs (X, y)")
-        weights = _one_a_pair(weights, len(pairs), "sample_weight_eval_set")
-        margins = _one_a_pair(margins, len(pairs), "base_margin_eval_set")
-        evals: list[tuple[DMatrix, str]] = []
-        for (X, y), weight, margin in zip(pairs, weights, margins, strict=True):
+        beside = {
+            field: _one_a_pair(values, len(pairs), name)
+            for field, (name, values) in fields.items()
+        }
+        evals: list[tuple[Any, str]] = []
+        for number, (X, y) in enumerate(pairs):
             X = self._checked(X, reset=False)
-            matrix = self._matrix(X, _column(y), weight, margin)
-            evals.append((matrix, f"validation_{len(evals)}"))
+            of_pair = {field: values[number] for field, values in beside.items()}
+            matrix = self._matrix(X, self._targets(X, y), of_pair)
+            evals.append((matrix, f"validation_{number}"))
         return evals
 
     def _learner_parameters(self) -> dict[str, Any]:
@@ -416,7 +455,7 @@ class _Estimator(BaseEstimator):
             self.feature_names_in_ = np.array(booster.feature_names, dtype=object)
 
 
-class HornbeamRegressor(RegressorMixin, _Estimator):
+class HornbeamRegressor(RegressorMixin, Estimator):
     """Gradient boosted trees for regression.
 
     The parameters are XGBoost's; one left at None has the learner's default, see
@@ -470,7 +509,7 @@ class HornbeamRegressor(RegressorMixin, _Estimator):
         return self._predicted(X, kind, validate_features, base_margin, iteration_range)
 
 
-class HornbeamClassifier(ClassifierMixin, _Estimator):
+class HornbeamClassifier(ClassifierMixin, Estimator):
     """Gradient boosted trees for classification, with labels of any kind.
 
     Two classes are learned by binary:logistic and more by multi:softprob, unless

@@ -23,12 +23,20 @@ require("distributed", "dask", "hornbeam.dask")
 require("dask.array", "dask", "hornbeam.dask")
 
 if TYPE_CHECKING:
+    from hornbeam.dask.estimators import (
+        DaskHornbeamClassifier,
+        DaskHornbeamRanker,
+        DaskHornbeamRegressor,
+    )
     from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
     from hornbeam.dask.prediction import inplace_predict, predict
     from hornbeam.dask.training import train
 
 __all__ = [
     "DaskDMatrix",
+    "DaskHornbeamClassifier",
+    "DaskHornbeamRanker",
+    "DaskHornbeamRegressor",
     "DaskQuantileDMatrix",
     "inplace_predict",
     "predict",
@@ -37,6 +45,9 @@ __all__ = [
 
 _HOMES = {
     "DaskDMatrix": "hornbeam.dask.matrix",
+    "DaskHornbeamClassifier": "hornbeam.dask.estimators",
+    "DaskHornbeamRanker": "hornbeam.dask.estimators",
+    "DaskHornbeamRegressor": "hornbeam.dask.estimators",
     "DaskQuantileDMatrix": "hornbeam.dask.matrix",
     "inplace_predict": "hornbeam.dask.prediction",
     "predict": "hornbeam.dask.prediction",

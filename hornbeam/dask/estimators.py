@@ -1,0 +1,543 @@
+"""Estimators for collections of Dask, with the names of xgboost.dask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import dask.array as da
+import numpy as np
+import numpy.typing as npt
+from dask.base import is_dask_collection
+from dask.delayed import delayed
+from distributed import Client
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.callbacks import EvalsLog
+from hornbeam.dask.clients import client_of
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.opening import named
+from hornbeam.dask.partitions import is_frame, pieces_of
+from hornbeam.dask.prediction import Outcome, outcome_of, predict_by
+from hornbeam.dask.training import train
+from hornbeam.data.beside import Beside
+from hornbeam.errors import DataError
+from hornbeam.sklearn import (
+    Estimator,
+    HornbeamClassifier,
+    HornbeamRegressor,
+    IterationRange,
+)
+
+__all__ = ["DaskHornbeamClassifier", "DaskHornbeamRanker", "DaskHornbeamRegressor"]
+
+Weights = Sequence[Any] | None
+
+
+class _DaskEstimator(Estimator):
+    """What the estimators for Dask share: fitted on workers, and predicting there.
+
+    What they predict is lazy: `predict` returns a collection, whose partitions are
+    predicted by the estimator for one machine wherever Dask has them.
+    """
+
+    #: The estimator that predicts a partition.
+    _of_partition: type[Estimator] = Estimator
+    _client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The client of the cluster: the one set here, or that which Dask has."""
+        return client_of(self._client)
+
+    @client.setter
+    def client(self, client: Client | None) -> None:
+        self._client = client
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_client"}
+
+    # Training
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        base_margin: Any = None,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        verbose: bool | int | None = True,
+        xgb_model: Any = None,
+        sample_weight_eval_set: Weights = None,
+        base_margin_eval_set: Weights = None,
+        feature_weights: Any = None,
+    ) -> Self:
+        """Fit the model; it is that of the estimator for one machine on the same rows.
+
+        Parameters
+        ----------
+        X
+            Features: a dask.array, a dask.dataframe, or a list of delayed objects or
+            futures, one for each partition.
+        y
+            Targets, with the same partitions.
+        sample_weight, base_margin
+            As for the estimator for one machine, with the same partitions.
+        eval_set
+            Pairs of features and targets to evaluate on, called ``validation_0`` and
+            so on. Early stopping watches the last.
+        verbose
+            Whether to print the scores of each round, or of every so many rounds.
+        xgb_model
+            A model to go on from: an estimator, a booster or a file.
+        sample_weight_eval_set, base_margin_eval_set
+            The weights and margins of `eval_set`, one collection for each pair.
+        feature_weights
+            How likely each column is to be drawn, in place of the parameter.
+        """
+        return self._fit(
+            X,
+            y,
+            _fields(sample_weight, base_margin, feature_weights),
+            eval_set,
+            _eval_fields(sample_weight_eval_set, base_margin_eval_set),
+            verbose,
+            xgb_model,
+        )
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        return X  # the matrix looks, where the rows are
+
+    def _targets(self, X: Any, y: Any) -> Any:
+        """Return the targets, held by the workers if they are read several times."""
+        return self.client.persist(y) if is_dask_collection(y) else y
+
+    def _labels(self, y: Any) -> Any:
+        return y
+
+    def _matrix(self, X: Any, y: Any, fields: Mapping[str, Any]) -> DaskDMatrix:
+        fields = dict(fields)
+        if fields.get("feature_weights") is None:
+            fields["feature_weights"] = self.feature_weights
+        return DaskDMatrix(
+            self.client,
+            X,
+            self._labels(y),
+            missing=self.missing,
+            feature_types=self.feature_types,
+            enable_categorical=self.enable_categorical,
+            **fields,
+        )
+
+    def _trained(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+        found = train(self.client, *args, **options)
+        booster: Booster = found["booster"]
+        self.n_features_in_ = booster.num_features()
+        if booster.feature_names is not None:
+            self.feature_names_in_ = np.array(booster.feature_names, dtype=object)
+        return booster, found["history"]
+
+    # Prediction
+
+    def _lazily(
+        self,
+        method: str,
+        X: Any,
+        outcome: Outcome,
+        base_margin: Any = None,
+        **arguments: Any,
+    ) -> Any:
+        """Return what a method of the estimator for one machine says of each row."""
+        twin = self._of_partition(**self._parameters_of_twin())
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(twin, name, getattr(self, name))
+        task = _ByTwin(twin, method, arguments)
+        return predict_by(self.get_booster(), X, task, outcome, base_margin)
+
+    def _parameters_of_twin(self) -> dict[str, Any]:
+        """Return what prediction needs of the parameters: functions may stay here."""
+        return {
+            "missing": self.missing,
+            "feature_types": self.feature_types,
+            "enable_categorical": self.enable_categorical,
+            "n_jobs": 1,
+        }
+
+    def _outcome(
+        self, iteration_range: IterationRange | None, **arguments: Any
+    ) -> Outcome:
+        rounds = self._rounds(iteration_range)
+        return outcome_of(self.get_booster(), {"iteration_range": rounds, **arguments})
+
+    def predict(
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> Any:
+        """Return a lazy collection of a prediction for each row.
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training: a dask.array or a dask.dataframe.
+            What is returned is of the same kind.
+        output_margin
+            Whether to leave out the transformation of the objective.
+        validate_features
+            Whether to compare the columns with those of training.
+        base_margin
+            Where to start from, instead of the model's base score: a collection with
+            the same partitions.
+        iteration_range
+            The rounds to use, from the first up to but not including the second.
+        """
+        return self._lazily(
+            "predict",
+            X,
+            self._outcome(iteration_range, output_margin=output_margin),
+            base_margin,
+            output_margin=output_margin,
+            validate_features=validate_features,
+            iteration_range=iteration_range,
+        )
+
+    def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
+        """Return a lazy dask.array of the leaf of each row in each tree."""
+        leaves = self._lazily(
+            "apply",
+            X,
+            self._outcome(iteration_range, pred_leaf=True),
+            iteration_range=iteration_range,
+        )
+        return _as_array(leaves)
+
+    def _gathered(self, collection: Any) -> npt.NDArray[Any] | None:
+        """Return the values of a collection of one column, here."""
+        if collection is None:
+            return None
+        pieces = self.client.gather(self.client.compute(pieces_of(collection, "y")))
+        return np.concatenate([np.asarray(piece).ravel() for piece in pieces])
+
+
+@dataclass(frozen=True, slots=True)
+class _ByTwin:
+    """The task of an estimator's prediction."""
+
+    twin: Estimator
+    method: str
+    arguments: dict[str, Any]
+
+    def __call__(
+        self, booster: Booster, data: Any, base_margin: Any
+    ) -> npt.NDArray[Any]:
+        # Tasks of other threads have the same twin.
+        twin = type(self.twin)()
+        twin.__dict__.update(self.twin.__dict__, _booster=booster)
+        margin = {} if base_margin is None else {"base_margin": base_margin}
+        found: npt.NDArray[Any] = getattr(twin, self.method)(
+            data, **self.arguments, **margin
+        )
+        return found
+
+
+class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
+    """`HornbeamRegressor` for collections of Dask; the parameters are the same.
+
+    Attributes
+    ----------
+    client
+        The client of the cluster; by default the one that Dask has.
+    """
+
+    _of_partition = HornbeamRegressor
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, R², of the predictions."""
+        return float(
+            r2_score(
+                self._gathered(y),
+                self._gathered(self.predict(X)),
+                sample_weight=self._gathered(sample_weight),
+            )
+        )
+
+
+class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
+    """`HornbeamClassifier` for collections of Dask; the parameters are the same.
+
+    Attributes
+    ----------
+    classes_
+        The labels that the workers have found, sorted.
+    client
+        The client of the cluster; by default the one that Dask has.
+    """
+
+    _of_partition = HornbeamClassifier
+
+    def _learn_targets(self, y: Any) -> None:
+        found = self.client.gather(
+            self.client.compute(
+                [
+                    delayed(_distinct)(piece, number)
+                    for number, piece in enumerate(pieces_of(y, "y"))
+                ]
+            )
+        )
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        some = [values for values in found if len(values)]
+        if not some:
+            raise DataError("y has no labels; pass at least one row")
+        self.classes_ = np.unique(np.concatenate(some))
+
+    def _labels(self, y: Any) -> Any:
+        if isinstance(y, da.Array):
+            if y.ndim == 2 and y.shape[1] == 1:
+                y = y[:, 0]
+            return da.map_blocks(_encode, y, self.classes_, dtype=np.float64)
+        return [delayed(_encode)(piece, self.classes_) for piece in pieces_of(y, "y")]
+
+    def predict(
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> Any:
+        """Return a lazy collection of the most probable class of each row.
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training: a dask.array or a dask.dataframe.
+            What is returned is of the same kind.
+        output_margin
+            Whether to return the margins instead: one a row, or one a row and class.
+        validate_features
+            Whether to compare the columns with those of training.
+        base_margin
+            Where to start from, instead of the model's base score: a collection with
+            the same partitions.
+        iteration_range
+            The rounds to use, from the first up to but not including the second.
+        """
+        outcome = self._outcome(iteration_range, output_margin=True)
+        if not output_margin:
+            outcome = Outcome((), self.classes_.dtype)
+        return self._lazily(
+            "predict",
+            X,
+            outcome,
+            base_margin,
+            output_margin=output_margin,
+            validate_features=validate_features,
+            iteration_range=iteration_range,
+        )
+
+    def predict_proba(
+        self,
+        X: Any,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> Any:
+        """Return a lazy dask.array of the probability of each class for each row.
+
+        The arguments are those of `predict`.
+        """
+        margins = self._outcome(iteration_range, output_margin=True)
+        found = self._lazily(
+            "predict_proba",
+            X,
+            Outcome((max(self.n_classes_, 1),), margins.dtype),
+            base_margin,
+            validate_features=validate_features,
+            iteration_range=iteration_range,
+        )
+        return _as_array(found)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions."""
+        return float(
+            accuracy_score(
+                self._gathered(y),
+                self._gathered(self.predict(X)),
+                sample_weight=self._gathered(sample_weight),
+            )
+        )
+
+
+class DaskHornbeamRanker(_DaskEstimator):
+    """Gradient boosted trees for ranking; the rows of a group stay on one worker.
+
+    The parameters are those of `DaskHornbeamRegressor`, and:
+
+    Parameters
+    ----------
+    objective
+        A function of labels and margins that returns the gradient and the hessian. It
+        runs on each worker, and gets the sizes of the groups there as ``group=``, in
+        the order of the rows, and ``sample_weight=`` where there are weights. The
+        objectives by name, such as ``"rank:ndcg"``, are not in Hornbeam yet.
+    allow_group_split
+        Taken for XGBoost's sake: groups are kept whole either way.
+    """
+
+    _of_partition = HornbeamRegressor
+
+    def __init__(
+        self,
+        *,
+        objective: str | Callable[..., tuple[Any, Any]] = "rank:ndcg",
+        allow_group_split: bool = False,
+        **others: Any,
+    ) -> None:
+        super().__init__(objective=objective, **others)
+        self.allow_group_split = allow_group_split
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted({*Estimator._get_param_names(), "allow_group_split"})
+
+    def _learner_parameters(self) -> dict[str, Any]:
+        params = super()._learner_parameters()
+        params.pop("allow_group_split")
+        return params
+
+    def _mark(self) -> dict[str, Any]:
+        return {"_estimator_type": "ranker"}
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        group: Any = None,
+        qid: Any = None,
+        sample_weight: Any = None,
+        base_margin: Any = None,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        eval_group: Weights = None,
+        eval_qid: Weights = None,
+        verbose: bool | int | None = False,
+        xgb_model: Any = None,
+        sample_weight_eval_set: Weights = None,
+        base_margin_eval_set: Weights = None,
+        feature_weights: Any = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        qid
+            The group of each row: whole numbers that never fall, with the same
+            partitions as `X`.
+        group
+            The sizes of the groups instead, in partitions that hold whole groups.
+        eval_qid, eval_group
+            The same for `eval_set`, one collection for each pair.
+        X, y, sample_weight, base_margin, eval_set, verbose, xgb_model, \
+sample_weight_eval_set, base_margin_eval_set, feature_weights
+            As for `DaskHornbeamRegressor`.
+        """
+        if group is None and qid is None:
+            raise DataError(
+                "ranking needs the group of each row; pass qid, with the same "
+                "partitions as X"
+            )
+        if eval_set and eval_qid is None and eval_group is None:
+            raise DataError(
+                "eval_set needs the group of each row, too; pass eval_qid, one "
+                "collection for each pair"
+            )
+        return self._fit(
+            X,
+            y,
+            {
+                **_fields(sample_weight, base_margin, feature_weights),
+                "qid": qid,
+                "group": group,
+            },
+            eval_set,
+            {
+                **_eval_fields(sample_weight_eval_set, base_margin_eval_set),
+                "qid": ("eval_qid", eval_qid),
+                "group": ("eval_group", eval_group),
+            },
+            verbose,
+            xgb_model,
+        )
+
+    def _own_objective(self) -> Callable[..., Any] | None:
+        objective = self.objective
+        if not callable(objective):
+            return None
+
+        def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
+            more = {} if rows.weights is None else {"sample_weight": rows.get_weight()}
+            labels, group = rows.get_label(), rows.get_group()
+            return objective(labels, predictions, group=group, **more)
+
+        return gradients
+
+
+def _fields(weight: Any, base_margin: Any, feature_weights: Any) -> dict[str, Any]:
+    return {
+        "weight": weight,
+        "base_margin": base_margin,
+        "feature_weights": feature_weights,
+    }
+
+
+def _eval_fields(weights: Weights, margins: Weights) -> dict[str, tuple[str, Weights]]:
+    return {
+        "weight": ("sample_weight_eval_set", weights),
+        "base_margin": ("base_margin_eval_set", margins),
+    }
+
+
+def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
+    """Return the labels of a partition, sorted, or what is wrong with them."""
+    try:
+        with named(number):
+            column = column_or_1d(np.asarray(y), warn=True)
+            assert_all_finite(column, input_name="y")
+            if len(column):
+                check_classification_targets(column)
+            found: npt.NDArray[Any] = np.unique(column)
+            return found
+    except ValueError as error:
+        return DataError(f"partition {number} of y: {error}")
+
+
+def _encode(y: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return the place of each label among the classes."""
+    y = np.asarray(y).ravel()
+    codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    unknown = np.flatnonzero(classes[codes] != y)
+    if unknown.size:
+        raise DataError(
+            f"eval_set holds the label {y[unknown].tolist()[0]!r}, which is not among "
+            "the labels to train on"
+        )
+    return codes.astype(np.float64)
+
+
+def _as_array(found: Any) -> da.Array:
+    return found.to_dask_array() if is_frame(found) else found
