@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 from hornbeam.errors import ParameterError
 
-__all__ = ["as_bytes", "in_words", "resident_bytes"]
+__all__ = ["as_bytes", "give_back_freed", "in_words", "resident_bytes"]
 
 _UNITS = {
     "": 1,
@@ -54,3 +55,12 @@ def resident_bytes() -> int:
     except OSError:  # no Linux: the most that it ever took
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
+
+
+def give_back_freed() -> None:
+    """Have the allocator give the system the memory that is free, if it knows how.
+
+    Otherwise what reading data took may be held until the process ends.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 
 from hornbeam.backends.base import PagedCodes
 from hornbeam.errors import DataError
-from hornbeam.memory import in_words, resident_bytes
+from hornbeam.memory import give_back_freed, in_words, resident_bytes
 
 __all__ = ["Budget", "plan_memory"]
 
 #: The least number of histograms: what splitting one node takes.
 _LEAST_SLOTS = 6
+#: With so many, a level of a tree of depth 6 is one sweep; each sweep less is worth
+#: more than anything else in memory.
+_GOOD_SLOTS = 96
+#: More histograms get this part of what is left.
+_SHARE_OF_SLOTS = 8
 #: Kernels that are loaded, answers on their way, what the allocator holds back.
 _ALLOWANCE = 48 << 20
 #: Bytes of a row of the block at work: gradients as integers, coarse and fine, its
@@ -60,9 +65,10 @@ def plan_memory(
 ) -> Budget:
     """Return what fits.
 
-    First come a few histograms and two blocks; then, as far as there is room, more
-    histograms, the list of rows, the gradients, the scores, a third block, gradients as
-    integers; then as many blocks as fit. DataError if not even the first do.
+    First come two blocks and as many histograms as one sweep a level takes; if there
+    is no room beside them for the scores, gradients and lists of rows, these go to
+    disk, in this order. What is left is for more histograms, a third block, gradients
+    as integers, and blocks that stay. DataError if the least does not fit.
 
     Parameters
     ----------
@@ -80,41 +86,43 @@ def plan_memory(
         return Budget(max_histograms, None, 0, frozenset(), keeps_packed=True)
     pages, slot = codes.pages, 16 * codes.layout.n_cells
     rows = pages.n_rows
-    scores, gradients = 8 * n_outputs * rows, 2 * gradient_bytes * n_outputs * rows
     block = min(pages.block_rows, rows)
     at_work = _ROW_AT_WORK + n_outputs * (8 + 2 * gradient_bytes) + _PLACE
     ring = pages.ring_bytes(2, columns=True, by_row=True)
     needed = _ALLOWANCE + block * at_work + ring + _LEAST_SLOTS * slot
     needed += threads * (5 * slot + _SCRATCH_BYTES)
+    give_back_freed()
     taken = resident_bytes()
-    left = limit - taken - needed
+    scores = 8 * n_outputs * rows  # in memory now, and free when they are on disk
+    state = (2 * gradient_bytes * n_outputs + _PLACE) * rows
+    left = limit - taken - needed - state
+    good = max(0, min(_GOOD_SLOTS, max_histograms or _GOOD_SLOTS) - _LEAST_SLOTS)
+    on_disk = []
+    for name, size in (
+        ("scores", scores),
+        ("gradients", 2 * gradient_bytes * n_outputs * rows),
+        ("places", _PLACE * rows),
+    ):
+        if left >= good * slot:
+            break
+        on_disk.append(name)
+        left += size
     if left < 0:
+        least = limit - left
         raise DataError(
             f"memory_limit is {in_words(limit)}, and this process takes "
-            f"{in_words(taken)} already; training on these rows needs "
-            f"{in_words(needed)} more: raise memory_limit to "
-            f"{in_words(taken + needed)} or more"
+            f"{in_words(taken)} already, which is too much to train on these rows; "
+            f"raise memory_limit to {in_words(least)} or more"
         )
-    slots = _LEAST_SLOTS + left // 4 // slot
+    slots = left // slot
+    slots = _LEAST_SLOTS + max(min(good, slots), slots // _SHARE_OF_SLOTS)
     if max_histograms is not None:
         slots = max(_LEAST_SLOTS, min(slots, max_histograms))
     left -= (slots - _LEAST_SLOTS) * slot
-    on_disk = set()
-    if left < gradients + _PLACE * rows:
-        on_disk.add("scores")  # they are in memory now, and go
-        left += scores
-    if left < gradients + _PLACE * rows:
-        on_disk.add("gradients")
-        gradients = 0
-    left -= gradients
-    if left < _PLACE * rows:
-        on_disk.add("places")
-    else:
-        left -= _PLACE * rows
     more = pages.ring_bytes(3, columns=True, by_row=True) - ring
     if left >= more:
         ring, left = ring + more, left - more
-    keeps_packed = left >= _PACKED * rows
+    keeps_packed = not on_disk and left >= _PACKED * rows
     if keeps_packed:
         left -= _PACKED * rows
     # Scores are copied when a round is looked at.
