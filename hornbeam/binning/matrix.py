@@ -48,6 +48,11 @@ class BinnedMatrix:
     _by_row: Codes | None = field(default=None, repr=False)
 
     @property
+    def code_type(self) -> np.dtype[Any]:
+        """The type of the codes: uint8 or uint16."""
+        return self.by_feature.dtype
+
+    @property
     def n_features(self) -> int:
         return self.by_feature.shape[0]
 

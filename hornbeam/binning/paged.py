@@ -69,6 +69,11 @@ class PagedMatrix:
         }
 
     @property
+    def code_type(self) -> np.dtype[Any]:
+        """The type of the codes: uint8 or uint16."""
+        return self._pages.dtype
+
+    @property
     def n_rows(self) -> int:
         return self._pages.n_rows
 
@@ -163,6 +168,13 @@ class PagedMatrix:
         with self._pages.sweep(features, False) as blocks:
             for block in blocks:
                 yield block.begin, block.end, block.by_feature
+
+    def settle(self, has_missing: npt.NDArray[np.bool_], is_float32: bool) -> None:
+        """Take what is known of these rows and others together.
+
+        A code stays what it is: that of missing is there whether it is used or not.
+        """
+        self.has_missing, self.is_float32 = has_missing, is_float32
 
     def close(self) -> None:
         """Let the blocks go; they stay on disk."""

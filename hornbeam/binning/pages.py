@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -21,10 +28,12 @@ from hornbeam.errors import ParameterError
 from hornbeam.memory import in_words, resident_bytes
 from hornbeam.paging.blocks import BLOCK_ROWS
 from hornbeam.paging.cache import open_or_build
+from hornbeam.paging.folders import as_folders, make_folders
+from hornbeam.paging.locks import FolderLock
 from hornbeam.paging.manifest import Manifest
 from hornbeam.paging.writer import PageWriter
 
-__all__ = ["page_table", "page_with_cuts"]
+__all__ = ["page_columns", "page_table", "page_with_cuts"]
 
 #: Changes whenever pages of the same data would hold other codes.
 _VERSION = 1
@@ -37,8 +46,13 @@ _BLOCKS_HELD = 4
 _ON_THE_WAY = 64 << 20
 #: The least that finding cuts is given: with it there are more readings.
 _LEAST_ROOM = 16 << 20
-#: Cells of a table in memory that are read at once.
+#: Cells of a table in memory that are read at once, and of a batch of a stream.
 _CELLS = 1 << 21
+_CELLS_OF_A_BATCH = 1 << 25
+#: How folders begin that one process has for itself, and seconds in which one that it
+#: makes is not taken for one that was deserted.
+_OWN = "hornbeam-member-"
+_JUST_MADE = 60.0
 
 
 def page_table(
@@ -90,6 +104,60 @@ def page_with_cuts(
     return paging.open(marks, lambda room: columns)
 
 
+def page_columns(
+    table: Table,
+    columns: list[ColumnCuts],
+    max_bin: int,
+    caching: Caching,
+    n_threads: int = 1,
+    *,
+    own_cuts: bool,
+) -> PagedMatrix:
+    """Return `table` on disk by given cuts, in blocks that are gone with the matrix.
+
+    For one of many processes that use the same folders: each has some of its own in
+    them. A damaged block cannot be made again, as the table is not held.
+
+    Parameters
+    ----------
+    table, caching
+        As for `page_table`.
+    columns, max_bin, n_threads, own_cuts
+        As for `code_table`.
+    """
+    roots = as_folders(caching.folders)
+    make_folders(roots)
+    _remove_deserted(roots)
+    name = _OWN + os.urandom(8).hex()
+    folders = [root / name for root in roots]
+    caching = replace(caching, folders=folders)
+    paging = _Paging(table, max_bin, caching, n_threads, own_cuts=own_cuts)
+    pages = open_or_build(
+        folders, name, lambda new: paging.build(new, lambda _: columns)
+    )
+    matrix = PagedMatrix(pages, caching.memory_limit)
+    weakref.finalize(matrix, _remove, folders)
+    return matrix
+
+
+def _remove_deserted(roots: list[Path]) -> None:
+    """Delete what processes have left that were killed."""
+    for root in roots:
+        for folder in root.glob(f"{_OWN}*"):
+            with suppress(OSError):  # another one may do the same
+                if time.time() - folder.stat().st_mtime < _JUST_MADE:
+                    continue
+                lock = FolderLock([folder])
+                if lock.try_hold(alone=True):
+                    _remove([folder])
+                    lock.close()
+
+
+def _remove(folders: list[Path]) -> None:
+    for folder in folders:
+        rmtree(folder, ignore_errors=True)
+
+
 class _Paging:
     """A table on its way to pages; it stays with them, to mend what is damaged.
 
@@ -138,7 +206,7 @@ class _Paging:
         pages = open_or_build(
             self._caching.folders,
             self._fingerprint(marks),
-            lambda new: self._build(new, cut),
+            lambda new: self.build(new, cut),
             self._mend,
         )
         self._matrix = PagedMatrix(pages, self._caching.memory_limit)
@@ -158,11 +226,12 @@ class _Paging:
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    def _build(
+    def build(
         self,
         new_writer: Callable[..., PageWriter],
         cut: Callable[[int], list[ColumnCuts]],
     ) -> Manifest:
+        """Write all blocks."""
         table = self._table
         columns = cut(self._room())
         coder = self._coder(columns)
@@ -223,9 +292,13 @@ class _Paging:
         return Coder(self._table, columns, self._max_bin, own_cuts=self._own_cuts)
 
     def _batches(self) -> Iterator[tuple[int, Table]]:
-        if self._table.is_stream:
-            return batches_of(self._table)
-        return slices_of(self._table, max(1, _CELLS // self._table.n_features))
+        for first, batch in batches_of(self._table):
+            n_cells = batch.n_rows * batch.n_features
+            if self._table.is_stream and n_cells <= _CELLS_OF_A_BATCH:
+                yield first, batch
+                continue
+            for begin, part in slices_of(batch, max(1, _CELLS // batch.n_features)):
+                yield first + begin, part
 
     def _room(self) -> int:
         """Return the bytes for finding cuts, or raise if there is too little memory."""

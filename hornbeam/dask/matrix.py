@@ -16,11 +16,12 @@ from hornbeam.dask.columns import check_fields, common_dtype, common_schema
 from hornbeam.dask.opening import Facts, Opening, describe
 from hornbeam.dask.partitions import Partition, partition
 from hornbeam.data.beside import Beside
+from hornbeam.data.caching import Folders, caching_of
 from hornbeam.data.categories import Categories
 from hornbeam.data.info import Info
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.parts import Parts
-from hornbeam.errors import DataError, HornbeamError, ParameterError
+from hornbeam.errors import DataError, HornbeamError
 from hornbeam.params import Parameters
 
 __all__ = ["DaskDMatrix", "DaskQuantileDMatrix"]
@@ -72,6 +73,8 @@ class DaskDMatrix(Beside):
         there in place of its memory.
     memory_limit
         What each worker's process may use then: bytes, or such as ``"700MB"``.
+    codec
+        How codes are laid down then, as for `hornbeam.DMatrix`.
 
     Attributes
     ----------
@@ -105,23 +108,19 @@ class DaskDMatrix(Beside):
         label_upper_bound: Any = None,
         feature_weights: Any = None,
         enable_categorical: bool = True,
-        cache: Any = None,
+        cache: Folders | None = None,
         memory_limit: int | str | None = None,
+        codec: str = "auto",
     ) -> None:
         self.client = client_of(client)
         check_workers(self.client)
-        self.cache, self.memory_limit = cache, memory_limit
-        if memory_limit is not None and cache is None:
-            raise ParameterError(
-                "memory_limit bounds workers that keep their codes on disk; pass "
-                "cache= as well, a folder that they can write to"
-            )
+        _, caching = caching_of(None, cache, memory_limit, codec)
         if group is not None and qid is not None:
             raise DataError(
                 "group and qid are both given; they say the same, so pass one of them"
             )
         self.opening = Opening(
-            missing, feature_names, feature_types, enable_categorical
+            missing, feature_names, feature_types, enable_categorical, caching
         )
         fields = {
             "label": label,
@@ -255,7 +254,7 @@ class DaskQuantileDMatrix(DaskDMatrix):
         Taken for XGBoost's sake: no more than one batch is held at a time.
     client, data, label, weight, base_margin, missing, silent, feature_names, \
 feature_types, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-enable_categorical, cache, memory_limit
+enable_categorical, cache, memory_limit, codec
         As for `DaskDMatrix`.
     """
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.dask.partitions import Partition
+from hornbeam.data.caching import Caching
 from hornbeam.data.categories import Categories
 from hornbeam.data.info import Info
 from hornbeam.data.labels import read_whole
@@ -25,12 +26,16 @@ __all__ = ["Facts", "Opened", "Opening", "describe", "named"]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How partitions become tables; the arguments are those of `DMatrix`."""
+    """How partitions become tables, and where their codes go.
+
+    The arguments are those of `DMatrix`; without `caching` codes stay in memory.
+    """
 
     missing: float | None = None
     names: Sequence[str] | None = None
     types: Sequence[str] | Categories | None = None
     enable_categorical: bool = True
+    caching: Caching | None = None
 
     def open(self, partition: Partition) -> Opened | None:
         """Return the rows of a partition; None if it has none.

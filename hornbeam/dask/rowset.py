@@ -13,6 +13,8 @@ from hornbeam.binning.codes import code_table
 from hornbeam.binning.cuts import ColumnCuts, integer_weights
 from hornbeam.binning.looks import Reading
 from hornbeam.binning.matrix import BinnedMatrix, BinnedTable
+from hornbeam.binning.paged import PagedMatrix
+from hornbeam.binning.pages import page_columns
 from hornbeam.binning.streams import read_chunks
 from hornbeam.dask.opening import Opening
 from hornbeam.dask.partitions import Partition
@@ -83,7 +85,7 @@ class Rowset:
         self._partitions = sorted(partitions, key=lambda part: part.number)
         self._opening = opening
         self._parts: list[Table] = []
-        self.binned: BinnedMatrix | None = None
+        self.binned: BinnedMatrix | PagedMatrix | None = None
 
     def prepare(
         self,
@@ -173,19 +175,31 @@ class Rowset:
 
         `own_cuts` says that the cuts are those of all these rows, not of others.
         """
-        binned = code_table(self.table, columns, max_bin, n_threads, own_cuts=own_cuts)
+        binned: BinnedMatrix | PagedMatrix
+        caching = self._opening.caching
+        if caching is None:
+            binned = code_table(
+                self.table, columns, max_bin, n_threads, own_cuts=own_cuts
+            )
+        else:
+            binned = page_columns(
+                self.table, columns, max_bin, caching, n_threads, own_cuts=own_cuts
+            )
         self.binned = binned
-        return CodeFacts(binned.has_missing, binned.is_float32, binned.by_feature.dtype)
+        return CodeFacts(binned.has_missing, binned.is_float32, binned.code_type)
 
     def settle(self, facts: CodeFacts) -> None:
         """Give the codes the form they have everywhere, and let the features go."""
         assert self.binned is not None
-        self.binned = replace(
-            self.binned,
-            by_feature=self.binned.by_feature.astype(facts.dtype, copy=False),
-            has_missing=facts.has_missing,
-            is_float32=facts.is_float32,
-        )
+        if isinstance(self.binned, PagedMatrix):  # of codes that stay as they are
+            self.binned.settle(facts.has_missing, facts.is_float32)
+        else:
+            self.binned = replace(
+                self.binned,
+                by_feature=self.binned.by_feature.astype(facts.dtype, copy=False),
+                has_missing=facts.has_missing,
+                is_float32=facts.is_float32,
+            )
         self.table, self._parts = BinnedTable(self.binned, self.table.schema), []
         self.dtype = self.table.dtype
 

@@ -255,7 +255,8 @@ def test_a_block_is_not_made_again_from_a_source_that_has_changed(tmp_path):
     table = open_source(lambda: [batches[0][:50], batches[0][50:]])
     page_table(table, 16, caching(tmp_path)).close()
     for block in tmp_path.glob("*.block"):
-        block.write_bytes(b"")
+        content = block.read_bytes()
+        block.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     paged = page_table(table, 16, caching(tmp_path))
     batches[0] = changed
     with pytest.raises(DataError, match="the source gives other rows now"):

@@ -1,0 +1,116 @@
+"""Workers whose codes are on disk: the same model, and folders that go with them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import hornbeam as hb
+from hornbeam import DataError, ParameterError
+from hornbeam.binning import pages
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.training import train
+
+ROWS = 2000
+HERE = str(Path(__file__).parent)
+
+
+def draw():
+    """Return a frame with missing cells and categories, labels and weights."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=ROWS),
+            "b": np.where(rng.random(ROWS) < 0.2, np.nan, rng.normal(size=ROWS)),
+            "kind": pd.Categorical(np.array(["x", "y", "z"])[np.arange(ROWS) % 3]),
+        }
+    )
+    label = frame["a"] + (frame["kind"] == "y") * 2 + rng.normal(size=ROWS) / 4
+    return frame, label, pd.Series(rng.random(ROWS))
+
+
+def spread(client, **options):
+    """Return the matrix of the rows in five partitions."""
+    parts = [dd.from_pandas(part, npartitions=5) for part in draw()]
+    return DaskDMatrix(client, parts[0], parts[1], weight=parts[2], **options)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    frame, label, weight = draw()
+    params = {"subsample": 0.7}
+    return hb.train(params, hb.DMatrix(frame, label, weight=weight), 3).digest()
+
+
+@pytest.mark.parametrize("codec", ["auto", "lz4"])
+def test_the_model_is_that_of_one_machine(client, tmp_path, expected, codec):
+    matrix = spread(
+        client, cache=[tmp_path / "a", tmp_path / "b"], memory_limit="4GB", codec=codec
+    )
+    result = train(client, {"subsample": 0.7}, matrix, 3, verbose_eval=False)
+    assert result["booster"].digest() == expected
+    del matrix
+    deadline = time.monotonic() + 10
+    while list(tmp_path.glob("*/hornbeam-member-*")):
+        assert time.monotonic() < deadline, list(tmp_path.glob("*/*"))
+        time.sleep(0.1)
+
+
+def test_too_little_memory_on_a_worker_is_said(client, tmp_path):
+    matrix = spread(client, cache=tmp_path, memory_limit="10MB")
+    with pytest.raises((DataError, ParameterError), match=r"give at least [\d,]+ MB"):
+        train(client, {}, matrix, 1, verbose_eval=False)
+
+
+def test_a_limit_without_a_cache(client):
+    X = da.ones((10, 2), chunks=(5, 2))
+    with pytest.raises(ParameterError, match="cache="):
+        DaskDMatrix(client, X, X[:, 0], memory_limit="1GB")
+
+
+def test_what_a_killed_process_has_left_is_cleaned(tmp_path, monkeypatch):
+    code = (
+        "from test_members_on_disk import page; import sys, time\n"
+        "left = page(sys.argv[1]); print('ready', flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([HERE, *sys.path])},
+    )
+    assert child.stdout is not None
+    with child.stdout:
+        assert child.stdout.readline() == b"ready\n"
+    monkeypatch.setattr(pages, "_JUST_MADE", 0.0)
+    mine = page(tmp_path)
+    assert len(list(tmp_path.glob("hornbeam-member-*"))) == 2  # it is still in use
+    child.kill()
+    child.wait()
+    other = page(tmp_path)
+    assert len(list(tmp_path.glob("hornbeam-member-*"))) == 2
+    np.testing.assert_array_equal(mine.decode(0, 10), other.decode(0, 10))
+    del mine, other
+    assert not list(tmp_path.glob("hornbeam-member-*"))
+
+
+def page(folder):
+    """Return codes in a folder of their own."""
+    from hornbeam.binning.codes import bin_table
+    from hornbeam.binning.cuts import ColumnCuts
+    from hornbeam.data.caching import Caching
+    from hornbeam.data.containers.adapters import as_table
+
+    table = as_table(np.arange(20.0).reshape(10, 2))
+    cuts = bin_table(table, 4).cuts
+    columns = [ColumnCuts(cuts.of(f), float(cuts.minimums[f]), False) for f in range(2)]
+    caching = Caching(str(folder), None, "auto")
+    return pages.page_columns(table, columns, 4, caching, own_cuts=True)
