@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
-from scipy.sparse import csr_matrix
+
+if TYPE_CHECKING:  # it takes memory, which some runs are measured by
+    from scipy.sparse import csr_matrix
 
 __all__ = ["SETS", "SPARSE_SETS", "BenchmarkSet", "Split", "made", "made_sparse"]
 
@@ -80,6 +82,8 @@ def made_sparse(
     columns as in the last. Each column has a weight for its values and one for being
     filled at all; those of the first columns are the largest.
     """
+    from scipy.sparse import csr_matrix
+
     rng = np.random.default_rng(seed)
     counts = rng.poisson(filled * columns, rows)
     pointers = np.concatenate([[0], np.cumsum(counts)])
@@ -154,6 +158,8 @@ def _archived(name: str, version: str, folder: Path, member: str) -> Iterator[Te
 
 
 def _agaricus(seed: int, train_rows: int | None) -> Split:
+    from scipy.sparse import csr_matrix
+
     path = _cache_folder() / "agaricus.npz"
     if not path.exists():
         _fetch_agaricus(path)

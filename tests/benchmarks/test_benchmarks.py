@@ -18,6 +18,7 @@ SCRIPTS = {
     "split": FEW,
     "predict": [*FEW, "--trees", "3"],
     "cluster": ["--rows", "3000", "--repeats", "1", "--rounds", "4"],
+    "paged": ["--rows", "3000", "--rounds", "2", "--batch", "700", "--threads", "1"],
     "scale": ["--rows", "3000", "--repeats", "1"],
     "start": ["--repeats", "1", "--rounds", "2"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
