@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hornbeam.data.containers.from_numpy import ArrayTable
+from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.floats import Locate, check_finite
 from hornbeam.data.table import Table
 
@@ -16,11 +18,16 @@ def slices_of(table: Table, n_rows: int) -> Iterator[tuple[int, Table]]:
     """Yield first row and table of so many rows of a table in memory each time."""
     if table.n_rows == 0:
         return
-    # As `columns` of all rows would have them: floats as narrow as each column's type.
-    one = table.take(np.zeros(1, np.intp))
-    dtypes = [column.dtype for column in one.columns(0, one.n_features)]
+    dtypes = [_dtype_of(table, feature) for feature in range(table.n_features)]
     for start in range(0, table.n_rows, n_rows):
         yield start, _Slice(table, start, min(start + n_rows, table.n_rows), dtypes)
+
+
+def _dtype_of(table: Table, feature: int) -> np.dtype[np.floating]:
+    """Return the type that `columns` has for a column: it may fit into float32."""
+    if table.dtype == np.float32 or isinstance(table, (ArrayTable, SparseTable)):
+        return table.dtype
+    return table.column(feature).dtype
 
 
 class _Slice(Table):

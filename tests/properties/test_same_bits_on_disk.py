@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import hornbeam
-from hornbeam import DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
+from hornbeam import DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix, memory
 from hornbeam.binning import pages
 
 ROWS = 20_000
@@ -201,3 +201,31 @@ def test_own_objectives(tmp_path):
     paged = ExtMemQuantileDMatrix(X, Y, cache=tmp_path)
     digests = {train({}, data, obj=squared).digest() for data in (memory, paged)}
     assert len(digests) == 1
+
+
+def test_columns_in_another_order(tmp_path):
+    model = train({}, DMatrix(X, Y))
+    turned = X[["more", "kind", "b", "few", "a"]]
+    memory = DMatrix(turned, Y)
+    paged = DMatrix(turned, Y, cache=tmp_path)
+    more = [train({}, data, 2, xgb_model=model) for data in (memory, paged)]
+    assert more[0].digest() == more[1].digest()
+
+
+def test_codes_without_names(tmp_path):
+    rng = np.random.default_rng(0)
+    data = np.column_stack([rng.integers(0, 300, ROWS), rng.normal(size=ROWS)])
+    data[rng.random(ROWS) < 0.01, 0] = np.nan
+    batches = [(data[i : i + 700], Y[i : i + 700]) for i in range(0, ROWS, 700)]
+    memory = DMatrix(data, Y, feature_types=["c", "q"])
+    paged = ExtMemQuantileDMatrix(batches, feature_types=["c", "q"], cache=tmp_path)
+    assert train({}, memory).digest() == train({}, paged).digest()
+
+
+def test_little_memory(tmp_path, expected):
+    """State of rows goes to disk, too, and the trees are the same."""
+    taken = memory.resident_bytes()
+    paged = ExtMemQuantileDMatrix(
+        Loader(3000), cache=tmp_path, memory_limit=taken + (90 << 20)
+    )
+    assert train({}, paged).digest() == expected

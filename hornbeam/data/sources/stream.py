@@ -347,6 +347,7 @@ class _Part(Table):
             table.dtype,
             schema.categories,
         )
+        self.has_rows = table.has_rows
         self._table = table
         self._place = place
 
