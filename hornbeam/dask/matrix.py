@@ -69,8 +69,10 @@ class DaskDMatrix(Beside):
     enable_categorical
         Whether to take categorical columns; else they are an error.
     cache
-        A folder that every worker can write to, or several: the codes of its rows go
-        there in place of its memory.
+        A folder that every worker can write to, or several on several disks: the codes
+        of rows that are learned from go there, and not into the workers' memory, and
+        are deleted after training. The partitions themselves stay where Dask has them,
+        so let them be paths of files where memory is short.
     memory_limit
         What each worker's process may use then: bytes, or such as ``"700MB"``.
     codec

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from distributed import get_worker
 
 from hornbeam.binning.codes import code_table
 from hornbeam.binning.cuts import ColumnCuts, integer_weights
@@ -23,9 +25,9 @@ from hornbeam.data.info import Info
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.parts import Parts
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ParameterError
 
-__all__ = ["CodeFacts", "Rowset"]
+__all__ = ["CodeFacts", "Rowset", "threads_here"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -153,8 +155,9 @@ class Rowset:
         largest_weight, n_rows
             Of all rows, wherever they are.
         n_threads
-            Threads that share the columns.
+            Threads that share the columns, 0 or less for those of the worker.
         """
+        n_threads = threads_here(n_threads)
         weights = integer_weights(self.row_weights, largest_weight, n_rows)
         begin = 0
         for part in self._parts:
@@ -164,27 +167,18 @@ class Rowset:
             begin = end
         return readings
 
-    def bin(
-        self,
-        columns: list[ColumnCuts],
-        max_bin: int,
-        n_threads: int,
-        own_cuts: bool = True,
-    ) -> CodeFacts:
-        """Code the rows by the cuts of all, and return what is found of them.
-
-        `own_cuts` says that the cuts are those of all these rows, not of others.
-        """
+    def bin(self, columns: list[ColumnCuts], max_bin: int, n_threads: int) -> CodeFacts:
+        """Code the rows by the cuts of all, and return what is found of them."""
+        n_threads = threads_here(n_threads)
         binned: BinnedMatrix | PagedMatrix
         caching = self._opening.caching
         if caching is None:
-            binned = code_table(
-                self.table, columns, max_bin, n_threads, own_cuts=own_cuts
-            )
+            binned = code_table(self.table, columns, max_bin, n_threads, own_cuts=True)
         else:
-            binned = page_columns(
-                self.table, columns, max_bin, caching, n_threads, own_cuts=own_cuts
-            )
+            with _on_this_worker():
+                binned = page_columns(
+                    self.table, columns, max_bin, caching, n_threads, own_cuts=True
+                )
         self.binned = binned
         return CodeFacts(binned.has_missing, binned.is_float32, binned.code_type)
 
@@ -223,3 +217,20 @@ class Rowset:
     def base_margin(self) -> Floats | None:
         """The margins, (rows,) or (rows, outputs)."""
         return self.info["base_margin"]
+
+
+def threads_here(n_threads: int) -> int:
+    """Return how many threads to use: the worker's, unless a number is given."""
+    return n_threads if n_threads > 0 else int(get_worker().state.nthreads)
+
+
+@contextmanager
+def _on_this_worker() -> Iterator[None]:
+    """Say which worker it was in an error that is not of the rows themselves."""
+    try:
+        yield
+    except (DataError, ParameterError) as error:
+        if str(error).startswith("partition "):
+            raise
+        where = f"on the worker at {get_worker().address}: {error}"
+        raise type(error)(where) from error

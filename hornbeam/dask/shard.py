@@ -16,7 +16,7 @@ from hornbeam.dask.branches import Adder
 from hornbeam.dask.learning import LearningRows, Start, View
 from hornbeam.dask.opening import Opening, named
 from hornbeam.dask.partitions import Partition
-from hornbeam.dask.rowset import Rowset
+from hornbeam.dask.rowset import Rowset, threads_here
 from hornbeam.data.schema import Schema
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
@@ -126,7 +126,7 @@ class Shard(Adder, Rowset):
         """Make the margins of the trees so far, and be ready for the next round."""
         assert self.binned is not None
         self.end()
-        threads = start.n_threads if start.n_threads > 0 else _threads_here()
+        threads = threads_here(start.n_threads)
         self._team = take_team(threads)
         margins = self._margins_under(start, self._team)
         labels = self.labels
@@ -168,7 +168,7 @@ class Shard(Adder, Rowset):
 
     def begin_margins(self, start: Start) -> None:
         """Make the margins of the trees so far."""
-        with lease(start.n_threads if start.n_threads > 0 else _threads_here()) as team:
+        with lease(threads_here(start.n_threads)) as team:
             self._margins = self._margins_under(start, team)
         self._n_trees = start.n_trees
 
@@ -181,7 +181,7 @@ class Shard(Adder, Rowset):
         """
         if self._n_trees != end:
             assert self._n_trees == begin and layout is not None
-            with lease(n_threads if n_threads > 0 else _threads_here()) as team:
+            with lease(threads_here(n_threads)) as team:
                 add_layout(team, self, layout, self._margins)
             self._n_trees = end
         return self.spans, self._margins.T
@@ -195,10 +195,3 @@ class Shard(Adder, Rowset):
         if start.layout is not None:
             add_layout(team, self, start.layout, margins)
         return margins
-
-
-def _threads_here() -> int:
-    """Return the threads that the worker of this actor may use."""
-    from distributed import get_worker
-
-    return int(get_worker().state.nthreads)
