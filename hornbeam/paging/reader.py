@@ -90,8 +90,8 @@ class Pages:
         self._buffers: list[Buffer] = []
         #: Row-major copies that stay in memory, and those of them that are filled.
         self._kept: dict[int, Codes] = {}
-        self._is_kept = np.zeros(self.n_blocks, np.bool_)
-        self._buffers_lock = Lock()
+        self._is_filled = np.zeros(self.n_blocks, np.bool_)
+        self._lock = Lock()
         self._scratch_bytes = self._find_scratch_bytes()
         self._is_open = True
         self._unlock = weakref.finalize(self, lock.close)
@@ -115,21 +115,24 @@ class Pages:
         """Keep row-major copies of blocks in memory, as many as fit in `n_bytes`.
 
         They are filled by the sweeps that ask for them, and later sweeps do not read
-        them again. Returns the bytes that they take. Not to be called within a sweep.
+        them again. Returns the bytes that they take.
         """
         sizes = [(end - begin) * self.n_columns for begin, end in self._all_rows()]
         largest = max(sizes, default=1) * self.dtype.itemsize
         count = min(max(n_bytes, 0) // largest, self.n_blocks)
         # Spread evenly: what is read in between comes while these are worked on.
         chosen = {place * self.n_blocks // count for place in range(count)}
-        self._is_kept[[number not in chosen for number in range(self.n_blocks)]] = False
-        self._kept = {
-            number: self._kept[number]
-            if number in self._kept
-            else room(sizes[number], self.dtype)
-            for number in sorted(chosen)
-        }
-        return sum(codes.nbytes for codes in self._kept.values())
+        with self._lock:
+            left_out = [number not in chosen for number in range(self.n_blocks)]
+            self._is_filled[left_out] = False
+            # A sweep under way goes on with the old ones.
+            self._kept = {
+                number: self._kept[number]
+                if number in self._kept
+                else room(sizes[number], self.dtype)
+                for number in sorted(chosen)
+            }
+            return sum(codes.nbytes for codes in self._kept.values())
 
     def _all_rows(self) -> list[tuple[int, int]]:
         return [self.rows_of(number) for number in range(self.n_blocks)]
@@ -181,7 +184,11 @@ class Pages:
             raise ValueError("these pages are closed")
         chosen = range(self.n_columns) if columns is None else sorted({*columns})
         numbers = range(self.n_blocks) if blocks is None else sorted({*blocks})
-        wants = {number: self._wanted(number, chosen, by_row) for number in numbers}
+        with self._lock:
+            kept, is_filled = self._kept, self._is_filled.copy()
+        wants = {
+            number: (chosen, by_row and not is_filled[number]) for number in numbers
+        }
         on_disk = [number for number in numbers if any(wants[number])]
         size = min(self._ring_size(bool(chosen), by_row, ring_bytes), len(on_disk))
         buffers = self._take_buffers(size)
@@ -194,8 +201,8 @@ class Pages:
             by_feature, flat = np.empty((0, 0), self.dtype), np.empty(0, self.dtype)
             if chosen and buffer is not None:
                 by_feature = buffer.by_feature(self.n_columns, rows)
-            if by_row and number in self._kept:
-                flat = self._kept[number]
+            if by_row and number in kept:
+                flat = kept[number]
             elif by_row and buffer is not None:
                 flat = buffer.by_row(rows * self.n_columns)
             return Block(number, begin, end, by_feature, flat)
@@ -234,14 +241,8 @@ class Pages:
             yield arrive()
         finally:
             ahead.stop()
-            with self._buffers_lock:
+            with self._lock:
                 self._buffers += buffers
-
-    def _wanted(
-        self, number: int, columns: Sequence[int], by_row: bool
-    ) -> tuple[Sequence[int], bool]:
-        """Return what of a block is to be read: columns, and whether its rows."""
-        return columns, by_row and not self._is_kept[number]
 
     def _ring_size(self, columns: bool, by_row: bool, ring_bytes: int | None) -> int:
         wanted = 2 * len(self.folders) + 1
@@ -260,7 +261,7 @@ class Pages:
 
     def _take_buffers(self, count: int) -> list[Buffer]:
         rows = min(self.block_rows, self.n_rows)
-        with self._buffers_lock:
+        with self._lock:
             taken, self._buffers = self._buffers[:count], self._buffers[count:]
         missing = count - len(taken)
         cells = rows * self.n_columns
@@ -285,8 +286,9 @@ class Pages:
                 f"block {block.number} (rows {block.begin} to {block.end}) cannot be "
                 f"read from {str(path)!r}: {error.strerror or error}"
             ) from None
-        if by_row and block.number in self._kept:
-            self._is_kept[block.number] = True
+        with self._lock:
+            if by_row and self._kept.get(block.number) is block.by_row:
+                self._is_filled[block.number] = True
 
     def _read_again(self, block: Block, columns: Sequence[int], by_row: bool) -> None:
         try:

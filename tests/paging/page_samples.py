@@ -45,6 +45,6 @@ def read(pages, columns=None, by_row=True, **options):
     by_feature, rows = [], []
     with pages.sweep(columns, by_row, **options) as blocks:
         for block in blocks:
-            by_feature.append(np.array([block.by_feature[f] for f in some]))
+            by_feature.append(block.by_feature[list(some)])
             rows.append(block.by_row.copy())
     return np.concatenate(by_feature, axis=1), np.concatenate(rows)

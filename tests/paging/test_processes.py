@@ -93,7 +93,7 @@ def test_an_interrupted_builder_leaves_nothing(tmp_path):
 
 
 def test_of_two_builders_one_waits_and_uses_what_the_other_made(tmp_path):
-    first = start([tmp_path], 0.02)
+    first = start([tmp_path], 0.04)
     assert first.stdout.readline() == "building\n"
     second = start([tmp_path])
     results = [process.communicate(timeout=60) for process in (first, second)]

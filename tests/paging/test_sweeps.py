@@ -109,3 +109,16 @@ def test_pages_that_are_let_go_let_the_folder_go(tmp_path):
     with make(tmp_path, codes_of(2, 20), "other") as others:
         assert others.n_rows == 20
     assert open_pages(tmp_path, "one") is None
+
+
+def test_what_is_kept_may_change_in_a_sweep(pages):
+    pages.keep(5000)
+    read(pages, [])
+    with pages.sweep([], True) as blocks:
+        rows = []
+        for block in blocks:
+            rows.append(block.by_row.copy())
+            pages.keep(500 * (block.number % 3))
+    flat = pages.codes.T.reshape(-1)
+    np.testing.assert_array_equal(np.concatenate(rows), flat)
+    np.testing.assert_array_equal(read(pages, [])[1], flat)
