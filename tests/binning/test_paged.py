@@ -124,7 +124,7 @@ def test_threads_and_sketches(tmp_path, n_threads, sketch):
 
 
 @settings(
-    max_examples=30 if COMPILED else 5,
+    max_examples=12 if COMPILED else 4,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

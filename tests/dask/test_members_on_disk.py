@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import process_of
 
 import hornbeam as hb
 from hornbeam import DataError, ParameterError
@@ -51,10 +53,9 @@ def expected():
     return hb.train(params, hb.DMatrix(frame, label, weight=weight), 3).digest()
 
 
-@pytest.mark.parametrize("codec", ["auto", "lz4"])
-def test_the_model_is_that_of_one_machine(client, tmp_path, expected, codec):
+def test_the_model_is_that_of_one_machine(client, tmp_path, expected):
     matrix = spread(
-        client, cache=[tmp_path / "a", tmp_path / "b"], memory_limit="4GB", codec=codec
+        client, cache=[tmp_path / "a", tmp_path / "b"], memory_limit="4GB", codec="lz4"
     )
     result = train(client, {"subsample": 0.7}, matrix, 3, verbose_eval=False)
     assert result["booster"].digest() == expected
@@ -63,6 +64,49 @@ def test_the_model_is_that_of_one_machine(client, tmp_path, expected, codec):
     while list(tmp_path.glob("*/hornbeam-member-*")):
         assert time.monotonic() < deadline, list(tmp_path.glob("*/*"))
         time.sleep(0.1)
+
+
+def part(number):
+    """Return some rows, and their labels."""
+    rng = np.random.default_rng(number)
+    rows = rng.normal(size=(400, 4)).astype(np.float32)
+    return rows, rows[:, 0] + rng.normal(size=400)
+
+
+def features_of(number):
+    return part(number)[0]
+
+
+def labels_of(number):
+    return part(number)[1]
+
+
+class Killing(hb.TrainingCallback):
+    """Kills a process after the second round."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def after_iteration(self, model, epoch, evals_log):
+        if epoch == 1:
+            os.kill(self.process, signal.SIGKILL)
+        return False
+
+
+@pytest.mark.slow
+def test_a_killed_worker_does_not_matter(own_cluster, tmp_path):
+    client = own_cluster(2)
+    x, y = (
+        [client.submit(of, number, pure=False) for number in range(5)]
+        for of in (features_of, labels_of)
+    )
+    matrix = DaskDMatrix(client, x, y, cache=tmp_path)
+    victim = process_of(client, next(iter(client.scheduler_info()["workers"])))
+    result = train(
+        client, {}, matrix, 4, verbose_eval=False, callbacks=[Killing(victim)]
+    )
+    x, y = (np.concatenate([part(i)[k] for i in range(5)]) for k in range(2))
+    assert result["booster"].digest() == hb.train({}, hb.DMatrix(x, y), 4).digest()
 
 
 def test_too_little_memory_on_a_worker_is_said(client, tmp_path):
