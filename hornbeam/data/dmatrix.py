@@ -154,10 +154,11 @@ class DMatrix(Beside):
         )
         self._fill(table, nthread, sketch, caching)
         self.info.set(fields)
-        if isinstance(table.info, dict):  # the source compares its next readings with
+        if isinstance(table.info, dict):
+            # A stream holds labels, to compare later readings with: one copy is enough.
             for name, values in self.info.fields().items():
                 if fields.get(name) is table.info.get(name, values):
-                    table.info[name] = values  # one copy is enough
+                    table.info[name] = values
 
     @staticmethod
     def of_table(table: Table, fields: Mapping[str, Any]) -> DMatrix:
