@@ -55,10 +55,6 @@ class Answers:
     ) -> None:
         self.extents, self.sums = extents, sums
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Most sums are small, and half as many bytes are on the way for half as long.
-        return Answers, (self.extents, [_narrow(array) for array in self.sums])
-
     def __add__(self, other: Answers) -> Answers:
         extents = self.extents
         if extents is not None:
@@ -116,7 +112,8 @@ class LocalRows:
                 extents = result
             elif result is not None:
                 sums.append(result)
-        return Answers(extents, sums)
+        # Most sums are small, and half as many bytes are on the way for half as long.
+        return Answers(extents, [_narrow(array) for array in sums])
 
     def do(self, verb: str, args: tuple[Any, ...]) -> Any:
         """Return what the rows answer."""

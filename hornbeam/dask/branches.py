@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -11,11 +11,13 @@ from operator import add
 from typing import Any
 
 from distributed import get_worker
+from distributed.protocol import to_serialize
+from distributed.protocol.pickle import loads
 
 from hornbeam.backends.cluster import Member, MemberLostError
-from hornbeam.dask.asking import GoneError, ask
+from hornbeam.dask.asking import Answering, GoneError, watch
 
-__all__ = ["Adder", "Branch", "branches_of"]
+__all__ = ["Adder", "Branch", "ask_branch", "branches_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +38,20 @@ def branches_of(leaves: Sequence[Branch], width: int) -> tuple[Branch, ...]:
     )
 
 
-class Adder:
-    """The part of an actor that asks others and adds up."""
+class Adder(Answering):
+    """An actor that asks others and adds up."""
 
     async def sum_with(
-        self,
-        verb: str,
-        args: tuple[Any, ...],
-        patience: float,
-        branches: Sequence[Branch],
+        self, message: Any, patience: float, branches: Sequence[Branch]
     ) -> Any:
         """Return the sum of what this actor and those of the branches answer."""
         worker = get_worker()
         # The context tells what is computed which worker it is on.
         own = asyncio.get_running_loop().run_in_executor(
             worker.executors["actor"],
-            partial(copy_context().run, getattr(self, verb), *args),
+            partial(copy_context().run, self.perform, message),
         )
-        asked = (
-            _ask(worker, branch, (verb, args, patience, branch.branches))
-            for branch in branches
-        )
+        asked = (_ask(worker, branch, message, patience) for branch in branches)
         answers = await asyncio.gather(own, *asked, return_exceptions=True)
         lost = {}
         for answer in answers:
@@ -66,13 +61,34 @@ class Adder:
                 raise answer
         if lost:
             raise MemberLostError(lost.values())
-        return reduce(add, answers)
+        first, *others = answers
+        return reduce(add, others, loads(first) if isinstance(first, bytes) else first)
 
 
-async def _ask(worker: Any, branch: Branch, args: tuple[Any, ...]) -> Any:
-    patience = args[2]
+async def _ask(worker: Any, branch: Branch, message: Any, patience: float) -> Any:
     peer = worker.rpc(branch.member.place)
     try:
-        return await ask(peer, branch.key, "sum_with", args, patience)
+        return await ask_branch(peer, branch, message, patience)
     except GoneError:
         raise MemberLostError([branch.member]) from None
+
+
+async def ask_branch(
+    peer: Any,
+    branch: Branch,
+    message: Any,
+    patience: float,
+    is_known_dead: Callable[[], bool] = lambda: False,
+) -> Any:
+    """Return the sum of what the members of a branch answer; see `ask`."""
+    args = (message, patience, branch.branches)
+    call = peer.actor_execute(
+        function="sum_with",
+        actor=branch.key,
+        args=[to_serialize(argument) for argument in args],
+        kwargs={},
+    )
+    reply = await watch(call, peer, patience, is_known_dead)
+    if reply["status"] == "OK":
+        return reply["result"]
+    raise reply["exception"]

@@ -18,8 +18,8 @@ from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
 from hornbeam.backends.cluster import Cluster, Member, MemberLostError, Share
-from hornbeam.dask.asking import GoneError, ask, watch
-from hornbeam.dask.branches import Branch, branches_of
+from hornbeam.dask.asking import GoneError, ask, packed, watch
+from hornbeam.dask.branches import Branch, ask_branch, branches_of
 from hornbeam.errors import ClusterError, HornbeamError, ParameterError
 
 __all__ = ["DaskCluster"]
@@ -93,12 +93,12 @@ class DaskCluster(Cluster):
         return self._wait(self._place(shares, options))
 
     def call(self, members: Sequence[Member], verb: str, *args: Any) -> list[Any]:
-        return self._wait(self._call(members, verb, args))
+        return self._wait(self._call(members, packed(verb, args)))
 
     def sum(self, members: Sequence[Member], verb: str, *args: Any) -> Any:
         if len(members) < self._tree_from:
             return reduce(add, self.call(members, verb, *args))
-        return self._wait(self._sum(members, verb, args))
+        return self._wait(self._sum(members, packed(verb, args)))
 
     def whereabouts(self, futures: Sequence[Any]) -> list[str | None]:
         """Return a worker that has each of these futures, None where none has."""
@@ -168,22 +168,17 @@ class DaskCluster(Cluster):
         found = await self._of_scheduler(lambda s: s.who_has(keys=keys))
         return [next(iter(found.get(key) or ()), None) for key in keys]
 
-    async def _call(
-        self, members: Sequence[Member], verb: str, args: tuple[Any, ...]
-    ) -> list[Any]:
-        return await self._each(members, lambda m: self._ask(m, verb, args))
+    async def _call(self, members: Sequence[Member], message: Any) -> list[Any]:
+        return await self._each(members, lambda m: self._ask(m, message))
 
-    async def _sum(
-        self, members: Sequence[Member], verb: str, args: tuple[Any, ...]
-    ) -> Any:
+    async def _sum(self, members: Sequence[Member], message: Any) -> Any:
         branches = branches_of(
             [Branch(m, self._key(m), ()) for m in members], self._tree_width
         )
         below = {branch.member.number: branch for branch in branches}
-        asked = (verb, args, self.patience)
         answers = await self._each(
             [branch.member for branch in branches],
-            lambda m: self._ask(m, "sum_with", (*asked, below[m.number].branches)),
+            lambda m: self._ask(m, message, below[m.number]),
         )
         return reduce(add, answers)
 
@@ -211,17 +206,22 @@ class DaskCluster(Cluster):
         await self._give_up(lost.values())
         raise MemberLostError(lost.values())
 
-    async def _ask(self, member: Member, verb: str, args: tuple[Any, ...]) -> Any:
+    async def _ask(
+        self, member: Member, message: Any, branch: Branch | None = None
+    ) -> Any:
+        """Return what a member answers, or the sum over the branch that it is of."""
         future = self._futures[member.number]
+
+        def is_known_dead() -> bool:
+            return bool(future.status != "finished")
+
         try:
-            return await ask(
-                await self._peer(member.place),
-                future.key,
-                verb,
-                args,
-                self.patience,
-                lambda: future.status != "finished",
-            )
+            peer = await self._peer(member.place)
+            if branch is None:
+                return await ask(
+                    peer, future.key, message, self.patience, is_known_dead
+                )
+            return await ask_branch(peer, branch, message, self.patience, is_known_dead)
         except GoneError:
             raise MemberLostError([member]) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -120,6 +120,11 @@ class Holding(ABC):
                 return members
             except MemberLostError:
                 self.cluster.drop(members)
+        # Dask calls a part lost until it has made it anew: by now it would have.
+        self._check_there(
+            [number for group in groups for number in group],
+            ("cancelled", "error", "lost"),
+        )
         numbers = ", ".join(str(n) for group in groups[:5] for n in group)
         raise ClusterError(
             f"workers were lost {_TRIES} times in a row while partitions were put on "
@@ -129,7 +134,27 @@ class Holding(ABC):
 
     def _place(self, shares: Sequence[Share]) -> list[Member]:
         check_workers(self.matrix.client, [share.place for share in shares])
+        for share in shares:
+            self._check_there(share.numbers, ("cancelled", "error"))
         return self.cluster.place(shares, self.matrix.opening)
+
+    def _check_there(self, numbers: Iterable[int], bad: Collection[str]) -> None:
+        """Raise an error if Dask neither has a partition nor can make it anew."""
+        for number in numbers:
+            part = self.matrix.parts[number]
+            if part.status not in bad:
+                continue
+            reason = (
+                "Dask had been given the data itself, not how to make it; read or "
+                "compute the partitions on the workers instead of scattering them"
+            )
+            if part.status == "error":
+                error = part.exception(timeout=10)
+                reason = f"{type(error).__name__}: {error}"
+            raise ClusterError(
+                f"partition {number} was lost with its worker and cannot be made anew: "
+                f"{reason}"
+            )
 
     def _prepare(self, members: Sequence[Member]) -> None:
         self.cluster.call(members, "prepare", *self._reading)

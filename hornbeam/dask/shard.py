@@ -74,6 +74,7 @@ class Shard(Adder, Rowset):
     def __init__(
         self, numbers: Sequence[int], partitions: Sequence[Partition], opening: Opening
     ) -> None:
+        Adder.__init__(self)
         Rowset.__init__(self, partitions, opening)
         self._numbers = sorted(numbers)
         self._team: Team | None = None

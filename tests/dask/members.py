@@ -1,15 +1,17 @@
 """Rows of a matrix on members of a cluster, as training places them."""
 
 from hornbeam.backends.cluster import Share
+from hornbeam.dask.asking import Answering
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rowset import Rowset
 
 
-class Holder(Rowset):
+class Holder(Answering, Rowset):
     """A member that only holds rows."""
 
     def __init__(self, numbers, partitions, opening):
-        super().__init__(partitions, opening)
+        Answering.__init__(self)
+        Rowset.__init__(self, partitions, opening)
 
     def codes(self):
         return self.spans, self.binned

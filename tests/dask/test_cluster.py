@@ -21,6 +21,7 @@ class Adding(Adder):
     """Holds arrays and adds to them."""
 
     def __init__(self, numbers, parts, times=1):
+        super().__init__()
         self.numbers, self.total = numbers, times * sum(part.sum() for part in parts)
 
     def add(self, value):

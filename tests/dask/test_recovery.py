@@ -1,5 +1,6 @@
 """Workers that die, stop or join while a model is trained: the model is the same."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -9,6 +10,7 @@ import distributed
 import numpy as np
 import pytest
 from clusters import process_of
+from distributed.protocol.pickle import loads
 
 import hornbeam as hb
 import hornbeam.dask.training
@@ -76,8 +78,9 @@ def expected():
     return of
 
 
-def kind_of(verb, args):
+def kind_of(message):
     """Return what a message is for."""
+    verb, args = loads(message if isinstance(message, bytes) else message.data)
     if verb != "run":
         return verb
     verbs = [call[0] for call in args[1]]
@@ -95,15 +98,15 @@ def strike(monkeypatch):
         seen = []
 
         class Watched(DaskCluster):
-            async def _ask(self, member, verb, args):
-                if kind_of(verb, args) == kind and member.place in processes:
+            async def _ask(self, member, message, branch=None):
+                if kind_of(message) == kind and member.place in processes:
                     seen.append(member.place)
                     if len(seen) >= number and len(struck) < n_victims:
                         place = member.place
                         if n_victims == 1 or place not in struck:
                             struck.append(place)
                             os.kill(processes[place], how)
-                return await super()._ask(member, verb, args)
+                return await super()._ask(member, message, branch)
 
         monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", Watched)
         return struck
@@ -128,6 +131,13 @@ def trained(client, params=PARAMS, patience=5.0, **options):
 
 def processes_of(client):
     return client.run(os.getpid)
+
+
+def end(processes):
+    """Kill processes that may have been stopped."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 KINDS = [
@@ -178,8 +188,7 @@ def test_at_every_kind_of_message(own_cluster, strike, expected, kind, how):
         assert len(struck) == 1
         assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
     finally:
-        for place in struck:
-            os.kill(processes[place], signal.SIGKILL)
+        end(processes[place] for place in struck)
 
 
 @pytest.mark.slow
@@ -194,8 +203,7 @@ def test_two_at_once(own_cluster, strike, expected, how):
         assert len(struck) == 2
         assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
     finally:
-        for place in struck:
-            os.kill(processes[place], signal.SIGKILL)
+        end(processes[place] for place in struck)
 
 
 @pytest.mark.slow
