@@ -25,7 +25,7 @@ from hornbeam.data.caching import Caching
 from hornbeam.data.slices import slices_of
 from hornbeam.data.table import Table
 from hornbeam.errors import ParameterError
-from hornbeam.memory import in_words, resident_bytes
+from hornbeam.memory import give_back_freed, in_words, resident_bytes
 from hornbeam.paging.blocks import BLOCK_ROWS
 from hornbeam.paging.cache import open_or_build
 from hornbeam.paging.folders import as_folders, make_folders
@@ -209,6 +209,7 @@ class _Paging:
             lambda new: self.build(new, cut),
             self._mend,
         )
+        give_back_freed()  # what reading took; margins come next
         self._matrix = PagedMatrix(pages, self._caching.memory_limit)
         return self._matrix
 
