@@ -56,7 +56,7 @@ class Counter:
 
     def choose(self, features: NDArray[np.uint64]) -> None:
         """Take the columns of these features, and say which task sums which."""
-        if np.array_equal(features, self._chosen):
+        if features is self._chosen or np.array_equal(features, self._chosen):
             return
         self._chosen = features
         columns = np.unique(self._features["column"][features])

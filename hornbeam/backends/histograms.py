@@ -140,7 +140,7 @@ class HistogramBackend(Backend):
         largest = self._extents[output, :2]
         steps = choose_steps(largest, self._n_rows)
         magnitudes = self._rows.begin_tree(
-            output, features, sample, steps.coarse, steps.fine
+            output, self._chosen, sample, steps.coarse, steps.fine
         )
         self._steps, self._fine_steps = steps.coarse, steps.fine
         least = float(self._extents[:, 2].min())
