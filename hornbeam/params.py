@@ -179,9 +179,8 @@ class Parameters:
     )
     sampling_method: str = parameter(
         "uniform",
-        choices=("uniform",),
-        later=("gradient_based",),
-        help="how the rows of a tree are drawn",
+        choices=("uniform", "gradient_based"),
+        help="how the rows of a tree are drawn: all alike, or by their gradients",
     )
     colsample_bytree: float = parameter(
         1.0, low=0, high=1, low_open=True, help="share of the features that a tree sees"

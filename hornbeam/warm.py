@@ -17,7 +17,12 @@ __all__ = ["warmup"]
 _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:squarederror", "grow_policy": "lossguide", "max_bin": 300},
     {"objective": "binary:logistic", "eval_metric": ["logloss", "error", "auc"]},
-    {"objective": "binary:logistic", "eval_metric": ["aucpr", "rmse", "mae"]},
+    {
+        "objective": "binary:logistic",
+        "eval_metric": ["aucpr", "rmse", "mae"],
+        "subsample": 0.5,
+        "sampling_method": "gradient_based",
+    },
     {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
     {"objective": "multi:softmax", "num_class": 3, "eval_metric": "mlogloss"},
 )

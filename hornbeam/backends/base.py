@@ -239,11 +239,27 @@ class FilledCodes:
 
 @dataclass(frozen=True, slots=True)
 class RowSample:
-    """Which rows grow a tree: each with probability `rate`, drawn by its number."""
+    """Which rows grow a tree, drawn by their numbers.
+
+    Attributes
+    ----------
+    rate
+        The share of the rows.
+    seed, tree
+        What the draws depend on beside the number.
+    by_gradient
+        Whether rows with large gradients are drawn more often; see `backends.sample`.
+        Otherwise each is with probability `rate`.
+    hessian_weight, threshold
+        What decides how often; for `backends.sample` to fill in.
+    """
 
     rate: float
     seed: int
     tree: int
+    by_gradient: bool = False
+    hessian_weight: float = 0.0
+    threshold: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

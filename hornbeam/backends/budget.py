@@ -20,8 +20,9 @@ _SHARE_OF_SLOTS = 8
 #: Kernels that are loaded, answers on their way, what the allocator holds back.
 _ALLOWANCE = 48 << 20
 #: Bytes of a row of the block at work: gradients as integers, coarse and fine, its
-#: leaf, both sides of the list of rows, its number, whether it was drawn.
-_ROW_AT_WORK = 8 + 16 + 4 + 8 + 4 + 1
+#: leaf, both sides of the list of rows, its number, whether it was drawn, and its
+#: gradients as a sample scales them.
+_ROW_AT_WORK = 8 + 16 + 4 + 8 + 4 + 1 + 16
 #: Packed sums of a thread.
 _SCRATCH_BYTES = 8 << 16
 #: Bytes of a row's place in the list of rows, on both sides.

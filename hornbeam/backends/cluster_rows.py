@@ -232,6 +232,10 @@ class ClusterRows(Rows):
         assert answers.extents is not None
         return answers.extents
 
+    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+        (counts,) = self._ask(("weigh", (output, hessian_weight))).sums
+        return counts.astype(np.int64)
+
     def begin_tree(
         self,
         output: int,

@@ -66,6 +66,9 @@ class DenseRows(Rows):
     def extents(self) -> NDArray[np.float64]:
         return self._state.extents()
 
+    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+        return self._state.weigh(output, hessian_weight)
+
     def begin_tree(
         self,
         output: int,
@@ -75,8 +78,9 @@ class DenseRows(Rows):
         fine_steps: NDArray[np.float64],
     ) -> NDArray[np.int64]:
         self._counter.choose(features)
-        self._nodes.begin_tree(None if sample is None else self._state.draw(sample))
-        return self._state.begin_tree(output, steps, fine_steps)
+        self._state.take_up(output, sample, fine_steps)
+        self._nodes.begin_tree(self._state.draw())
+        return self._state.quantise(steps)
 
     def widen(self) -> None:
         self._state.widen()

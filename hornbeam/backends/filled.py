@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hornbeam.backends.base import (
     RowSample,
 )
 from hornbeam.backends.memory import RowState, run_rows
+from hornbeam.backends.sample import settle_sample
 from hornbeam.backends.steps import choose_steps, coarse_is_enough
 from hornbeam.kernels.filled import (
     MOST_NODES,
@@ -115,22 +117,30 @@ class FilledBackend(Backend):
     ) -> None:
         self._rules = growth.rules
         self._chosen = features
-        self._quantise(output)
-        self._taken = _EVERY_ROW if sample is None else self._state.draw(sample)
+        self._quantise(output, growth, sample)
+        taken = self._state.draw()
+        self._taken = _EVERY_ROW if taken is None else taken
         self._node_of[:] = 0
         self._n_nodes = 1
 
-    def _quantise(self, output: int) -> None:
+    def _quantise(self, output: int, growth: Growth, sample: RowSample | None) -> None:
         """Turn the output's gradients into integers, coarse where that is enough."""
         state = self._state
         if self._extents is None:
             self._extents = state.extents()
-        largest = self._extents[output, :2]
+        sample, largest, n_counted = settle_sample(
+            sample,
+            growth,
+            partial(state.weigh, output),
+            self._extents[output, :2],
+            self._n_rows,
+        )
         steps = choose_steps(largest, self._n_rows)
-        magnitudes = state.begin_tree(output, steps.coarse, steps.fine)
+        state.take_up(output, sample, steps.fine)
+        magnitudes = state.quantise(steps.coarse)
         least = float(self._extents[:, 2].min())
         self._steps, self._fine_steps = steps.coarse, steps.fine
-        self._coarse = coarse_is_enough(largest, least, magnitudes, self._n_rows)
+        self._coarse = coarse_is_enough(largest, least, magnitudes, n_counted)
         if not self._coarse:
             state.widen()
             self._steps = steps.fine

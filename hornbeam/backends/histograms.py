@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hornbeam.backends.base import (
     RowSample,
 )
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.sample import settle_sample
 from hornbeam.backends.steps import choose_steps, coarse_is_enough
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.plan import assign_slots, enter_children
@@ -137,14 +139,20 @@ class HistogramBackend(Backend):
         if self._extents is None:
             self._rows.expect(output, features, sample)
             self._extents = self._rows.extents()
-        largest = self._extents[output, :2]
+        sample, largest, n_counted = settle_sample(
+            sample,
+            growth,
+            partial(self._rows.weigh, output),
+            self._extents[output, :2],
+            self._n_rows,
+        )
         steps = choose_steps(largest, self._n_rows)
         magnitudes = self._rows.begin_tree(
             output, self._chosen, sample, steps.coarse, steps.fine
         )
         self._steps, self._fine_steps = steps.coarse, steps.fine
         least = float(self._extents[:, 2].min())
-        if not coarse_is_enough(largest, least, magnitudes, self._n_rows):
+        if not coarse_is_enough(largest, least, magnitudes, n_counted):
             self._rows.widen()
             self._steps = steps.fine
         self._family[:2] = -1

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.base import GradientSource, RowSample
 from hornbeam.kernels.gradients import find_extent, quantise, widen
-from hornbeam.kernels.layout import TASK_ROWS
+from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.partition import add_leaf_values, sum_leaves
-from hornbeam.kernels.sampling import draw_rows
+from hornbeam.kernels.sampling import draw_by_size, draw_rows, weigh_rows
 from hornbeam.kernels.team import Team
 
 __all__ = ["CELLS_PER_ROW", "RowScratch", "RowState", "gradient_type", "run_rows"]
@@ -42,6 +42,7 @@ class RowScratch:
     def __init__(self, rows: int) -> None:
         self._packed = np.empty(rows, np.int64)
         self._wide = np.empty(0, np.int64)
+        self._scaled = np.empty(0)
         self._leaf_of = np.empty(rows, np.uint32)
 
     def packed(self, rows: int) -> NDArray[np.int64]:
@@ -53,6 +54,12 @@ class RowScratch:
         if self._wide.size < 2 * rows:
             self._wide = np.empty(2 * self._packed.size, np.int64)
         return self._wide[: 2 * rows].reshape(2, rows)
+
+    def scaled(self, rows: int) -> NDArray[np.float64]:
+        """Return (2, rows) float64 for what a sample scales, made on first use."""
+        if self._scaled.size < 2 * rows:
+            self._scaled = np.empty(2 * self._packed.size)
+        return self._scaled[: 2 * rows].reshape(2, rows)
 
     def leaf_of(self, rows: int) -> NDArray[np.uint32]:
         """Return (rows,) uint32: the number of each row's leaf among the leaves."""
@@ -84,6 +91,8 @@ class RowState:
     packed, wide
         The gradients as integers of the tree: (rows,) coarse pairs and (2, 0), or (0,)
         and (2, rows) fine ones.
+    output
+        That of the tree.
     leaf_of
         (rows,) uint32: the number of each row's leaf among the leaves of the tree.
     """
@@ -158,14 +167,78 @@ class RowState:
         extents[:, 2] = self._least_hessians
         return extents
 
-    def begin_tree(
-        self, output: int, steps: NDArray[np.float64], fine_steps: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Turn the output's gradients into coarse integers.
+    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+        """Return how many rows are in each class of sizes, (SIZE_CLASSES,)."""
+        members = self._team.members_for(CELLS_PER_ROW * self.n_rows)
+        counts = np.zeros((members, SIZE_CLASSES), np.int64)
+        self._team.run(
+            weigh_rows,
+            members,
+            self.gradients[output],
+            self.hessians[output],
+            hessian_weight,
+            counts,
+        )
+        return counts.sum(axis=0)
+
+    def take_up(
+        self, output: int, sample: RowSample | None, fine_steps: NDArray[np.float64]
+    ) -> None:
+        """Begin or go on with a tree for one output.
+
+        Where rows are sampled by their gradients, these are scaled.
+        """
+        self.output, self._sample, self._fine_steps = output, sample, fine_steps
+        self._pair = self.gradients[output], self.hessians[output]
+        if sample is not None and sample.by_gradient:
+            self._taken = np.empty(self.n_rows, np.uint8)
+            scaled = self._scratch.scaled(self.n_rows)
+            self._draw(sample, self._taken, scaled)
+            self._pair = scaled[0], scaled[1]
+
+    def draw(self) -> NDArray[np.uint8] | None:
+        """Return for each row whether it is in the tree's sample; None: all are."""
+        sample = self._sample
+        if sample is None or sample.by_gradient:
+            return None if sample is None else self._taken
+        taken = np.empty(self.n_rows, np.uint8)
+        self._draw(sample, taken, None)
+        return taken
+
+    def _draw(
+        self,
+        sample: RowSample,
+        taken: NDArray[np.uint8],
+        scaled: NDArray[np.float64] | None,
+    ) -> None:
+        key = np.uint64(sample.tree), np.uint64(0), np.uint64(sample.seed % 2**64)
+        ends = np.append(self._spans[:, 0], self.n_rows)[1:].tolist()
+        for (begin, number), end in zip(self._spans.tolist(), ends, strict=True):
+            rows, run = end - begin, slice(begin, end)
+            if scaled is None:
+                limit = int(sample.rate * 2.0**32)
+                run_rows(self._team, draw_rows, rows, number, limit, *key, taken[run])
+                continue
+            run_rows(
+                self._team,
+                draw_by_size,
+                rows,
+                number,
+                self._pair[0][run],
+                self._pair[1][run],
+                sample.hessian_weight,
+                sample.threshold,
+                *key,
+                taken[run],
+                scaled[0, run],
+                scaled[1, run],
+            )
+
+    def quantise(self, steps: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Turn the gradients of the tree into coarse integers.
 
         Returns the sums of |g| and h in these, (2,).
         """
-        self.take_up(output, fine_steps)
         magnitudes = np.empty((-(-self.n_rows // TASK_ROWS), 2), np.int64)
         self.packed = self._scratch.packed(self.n_rows)
         self.wide = self._no_wide
@@ -173,48 +246,24 @@ class RowState:
             self._team,
             quantise,
             self.n_rows,
-            self.gradients[output],
-            self.hessians[output],
+            *self._pair,
             *(1.0 / steps),
             self.packed,
             magnitudes,
         )
         return magnitudes.sum(axis=0)
 
-    def take_up(self, output: int, fine_steps: NDArray[np.float64]) -> None:
-        """Go on with the output and the fine steps of a tree."""
-        self._output, self._fine_steps = output, fine_steps
-
     def widen(self) -> None:
-        """Turn the output's gradients into fine integers."""
+        """Turn the gradients of the tree into fine integers."""
         self.packed, self.wide = self._no_packed, self._scratch.wide(self.n_rows)
         run_rows(
             self._team,
             widen,
             self.n_rows,
-            self.gradients[self._output],
-            self.hessians[self._output],
+            *self._pair,
             *(1.0 / self._fine_steps),
             self.wide,
         )
-
-    def draw(self, sample: RowSample) -> NDArray[np.uint8]:
-        """Return for each row whether it is in the sample."""
-        taken = np.empty(self.n_rows, np.uint8)
-        ends = np.append(self._spans[:, 0], self.n_rows)[1:].tolist()
-        for (begin, number), end in zip(self._spans.tolist(), ends, strict=True):
-            run_rows(
-                self._team,
-                draw_rows,
-                end - begin,
-                number,
-                int(sample.rate * 2.0**32),
-                np.uint64(sample.tree),
-                np.uint64(0),
-                np.uint64(sample.seed % 2**64),
-                taken[begin:end],
-            )
-        return taken
 
     def sum_leaves(self, n_leaves: int) -> NDArray[np.int64]:
         """Return the sums of g and h, (leaves, 2), in fine steps, by `leaf_of`.
@@ -227,8 +276,7 @@ class RowState:
             sum_leaves,
             members,
             self.leaf_of,
-            self.gradients[self._output],
-            self.hessians[self._output],
+            *self._pair,
             *(1.0 / self._fine_steps),
             sums,
         )
@@ -242,5 +290,5 @@ class RowState:
             self.n_rows,
             self.leaf_of,
             values,
-            self.scores[self._output],
+            self.scores[self.output],
         )

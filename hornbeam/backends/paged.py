@@ -21,6 +21,7 @@ from hornbeam.backends.counting import Counter
 from hornbeam.backends.memory import RowScratch, RowState, gradient_type
 from hornbeam.backends.nodes import NodeRows
 from hornbeam.backends.rows import Rows
+from hornbeam.kernels.layout import SIZE_CLASSES
 from hornbeam.kernels.team import Team
 
 __all__ = ["PagedRows"]
@@ -234,6 +235,12 @@ class PagedRows(Rows):
     def extents(self) -> NDArray[np.float64]:
         return self._extents.copy()
 
+    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+        counts = np.zeros(SIZE_CLASSES, np.int64)
+        for block in range(len(self._bounds)):
+            counts += self._state(block, pairs=True).weigh(output, hessian_weight)
+        return counts
+
     def begin_tree(
         self,
         output: int,
@@ -242,7 +249,7 @@ class PagedRows(Rows):
         steps: NDArray[np.float64],
         fine_steps: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        self._output, self._steps, self._fine_steps = output, steps, fine_steps
+        self._tree, self._steps = (output, sample, fine_steps), steps
         self._sample, self._is_wide = sample, False
         self._counter.choose(features)
         self._is_fresh = np.ones(len(self._bounds), bool)
@@ -251,7 +258,8 @@ class PagedRows(Rows):
         magnitudes = np.zeros(2, np.int64)
         for block in range(len(self._bounds)):
             state = self._state(block, pairs=True)
-            magnitudes += state.begin_tree(output, steps, fine_steps)
+            state.take_up(*self._tree)
+            magnitudes += state.quantise(steps)
             if self._keeps_packed:
                 self._packed[block][:] = state.packed
         return magnitudes
@@ -299,11 +307,11 @@ class PagedRows(Rows):
         if self._keeps_packed and not self._is_wide:
             return self._packed[block], np.empty((2, 0), np.int64)
         state = self._state(block, pairs=True)
+        state.take_up(*self._tree)
         if self._is_wide:
-            state.take_up(self._output, self._fine_steps)
             state.widen()
         else:
-            state.begin_tree(self._output, self._steps, self._fine_steps)
+            state.quantise(self._steps)
         return state.packed, state.wide
 
     def sum_leaves(
@@ -313,7 +321,7 @@ class PagedRows(Rows):
         for rows, block in self._sweep(by_row=False):
             by_feature = _two_dimensional(block.by_feature)
             state = self._state(block.number, pairs=True)
-            state.take_up(self._output, self._fine_steps)
+            state.take_up(*self._tree)
             rows.mark_leaves(nodes, leaves, n_leaves, by_feature, state.leaf_of)
             sums += state.sum_leaves(n_leaves)
             rows.mark_left_out(by_feature, state.leaf_of)
@@ -350,11 +358,15 @@ class PagedRows(Rows):
     def _put_in_nodes(self, block: int, rows: NodeRows) -> None:
         """Put the rows of a block in their nodes: in a new tree all into the root."""
         if self._is_fresh[block]:
-            sample = self._sample
-            rows.begin_tree(None if sample is None else self._state(block).draw(sample))
+            state = self._state(block, pairs=self._by_gradient())
+            state.take_up(*self._tree)
+            rows.begin_tree(state.draw())
             self._set_aside(block, rows.rows[0])
         elif self._places is not None:
             rows.rows[0] = self._places.read(block)
+
+    def _by_gradient(self) -> bool:
+        return self._sample is not None and self._sample.by_gradient
 
     def _set_aside(self, block: int, places: NDArray[np.uint32]) -> None:
         self._is_fresh[block] = False
@@ -364,7 +376,7 @@ class PagedRows(Rows):
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         for block in range(len(self._bounds)):
             state = self._state(block, scores=self._scores.read(block))
-            state.take_up(self._output, self._fine_steps)
+            state.output = self._tree[0]
             places = self._places
             state.leaf_of = (
                 self._nodes[block].rows[0] if places is None else places.read(block)

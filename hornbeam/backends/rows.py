@@ -66,6 +66,13 @@ class Rows(ABC):
         """
 
     @abstractmethod
+    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+        """Return how many rows are in each class of sizes, (SIZE_CLASSES,).
+
+        For samples by gradients: the size is sqrt(g^2 + hessian_weight h^2).
+        """
+
+    @abstractmethod
     def begin_tree(
         self,
         output: int,

@@ -58,7 +58,10 @@ def _grow(
 ) -> Tree:
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
-    sample = RowSample(p.subsample, p.seed, number) if p.subsample < 1.0 else None
+    by_gradient = p.sampling_method == "gradient_based"
+    sample = None
+    if p.subsample < 1.0:
+        sample = RowSample(p.subsample, p.seed, number, by_gradient)
     return grow_tree(
         backend,
         output,

@@ -12,6 +12,7 @@ __all__ = [
     "FEATURE_DTYPE",
     "JOIN_CELLS",
     "NODE_DTYPE",
+    "SIZE_CLASSES",
     "SPLIT_DTYPE",
     "SUM_BITS",
     "TASK_ROWS",
@@ -36,6 +37,10 @@ JOIN_CELLS = 1 << 14
 
 #: Rows of one task where a flat loop over rows is shared out among threads.
 TASK_ROWS = 1 << 14
+
+#: Classes of the sizes of gradients: non-negative float32 numbers that agree in the
+#: exponent and in the first 8 bits of the mantissa.
+SIZE_CLASSES = 1 << 16
 
 #: Where a feature is found. Features may share a column of codes: one whose rows have
 #: codes outside of ``low`` to ``low + bins`` misses the feature.

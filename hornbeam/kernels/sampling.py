@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["draw_bits", "draw_exponentials", "draw_rows"]
+__all__ = ["draw_bits", "draw_by_size", "draw_exponentials", "draw_rows", "weigh_rows"]
 
 
 @kernel
@@ -37,6 +37,78 @@ def draw_rows(
                 row = 4 * quarter + lane - number
                 if 0 <= row < rows:
                     taken[row] = draw[lane] < threshold
+        task = next_task(sync, 0)
+
+
+@inline
+def _size_class(gradient, hessian, weight):
+    """Return the class of sqrt(g^2 + weight h^2)."""
+    size = np.sqrt(gradient * gradient + weight * (hessian * hessian))
+    return np.float32(size).view(np.int32) >> 15
+
+
+@kernel
+def weigh_rows(
+    member,
+    members,
+    sync,
+    gradients,  # (rows,) float32 or float64
+    hessians,  # (rows,) the same
+    weight,  # float64: of a hessian beside a gradient
+    counts,  # (members, SIZE_CLASSES) int64, zeros in, out
+):
+    """Count the rows of each class of sizes, sqrt(g^2 + weight h^2)."""
+    rows = gradients.size
+    own = counts[member]
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
+            g, h = np.float64(gradients[row]), np.float64(hessians[row])
+            own[_size_class(g, h, weight)] += 1
+        task = next_task(sync, 0)
+
+
+@kernel
+def draw_by_size(
+    member,
+    members,
+    sync,
+    number,  # of the first row among all rows
+    gradients,  # (rows,) float32 or float64
+    hessians,  # (rows,) the same
+    weight,  # float64: of a hessian beside a gradient
+    threshold,  # float64: rows of this size or more are all taken
+    stream,  # uint64: the tree
+    purpose,  # uint64
+    key,  # uint64: the seed
+    taken,  # (rows,) uint8, out
+    scaled_gradients,  # (rows,) float64, out: 0 where not taken
+    scaled_hessians,  # (rows,) float64, out
+):
+    """Take each row with the probability p = min(1, size / threshold).
+
+    What is taken is divided by p, so that its sums are on average those of all rows.
+    The size is that of the row's class, the lowest that is in it.
+    """
+    rows = taken.size
+    each = TASK_ROWS // 4
+    begin, end = number // 4, (number + rows + 3) // 4
+    task = next_task(sync, 0)
+    while begin + task * each < end:
+        first = begin + task * each
+        for quarter in range(first, min(first + each, end)):
+            draw = maths.philox(np.uint64(quarter), stream, purpose, key)
+            for lane in range(4):
+                row = 4 * quarter + lane - number
+                if 0 <= row < rows:
+                    g, h = np.float64(gradients[row]), np.float64(hessians[row])
+                    lowest = np.int32(_size_class(g, h, weight) << 15).view(np.float32)
+                    share = np.float64(lowest) / threshold
+                    is_taken = share >= 1.0 or draw[lane] < share * 4294967296.0
+                    factor = max(1.0, 1.0 / share) if is_taken else 0.0
+                    taken[row] = is_taken
+                    scaled_gradients[row] = g * factor
+                    scaled_hessians[row] = h * factor
         task = next_task(sync, 0)
 
 

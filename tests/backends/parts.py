@@ -23,9 +23,14 @@ KINDS = {
     "by level": {},
     "best first": {"shape": BEST_FIRST},
     "sampled": {"sample": RowSample(0.6, 1, 2)},
+    "by gradient": {"sample": RowSample(0.3, 1, 2, by_gradient=True)},
     "columns": {"rates": 0.6},
     "weighted": {"weighted": True},
     "fine": {"outlier": 1e9},
+    "fine by gradient": {
+        "outlier": 1e9,
+        "sample": RowSample(0.3, 1, 2, by_gradient=True),
+    },
     "few histograms": {"max_histograms": 1},
     "negative": {"outlier": -1.0},
 }
@@ -80,6 +85,9 @@ class PartedRows(Rows):
         found = np.stack([part.extents() for part in self._parts])
         most, least = found.max(axis=0), found.min(axis=0)
         return np.concatenate([most[:, :2], least[:, 2:]], axis=1)
+
+    def weigh(self, *args):
+        return sum(part.weigh(*args) for part in self._parts)
 
     def begin_tree(self, *args):
         return sum(part.begin_tree(*args) for part in self._parts)

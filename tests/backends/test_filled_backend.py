@@ -63,9 +63,17 @@ def grow(data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates
         {"shape": BEST_FIRST},
         {"sample": RowSample(0.6, 1, 2)},
         {"sample": RowSample(0.6, 1, 2), "shape": BEST_FIRST},
+        {"sample": RowSample(0.6, 1, 2, by_gradient=True)},
         {"rates": 0.7},
     ],
-    ids=["by level", "best first", "sampled", "sampled, best first", "columns"],
+    ids=[
+        "by level",
+        "best first",
+        "sampled",
+        "sampled, best first",
+        "by gradient",
+        "columns",
+    ],
 )
 @pytest.mark.parametrize("gather_one_in", [0, 10**9, 4], ids=["always", "never", "few"])
 def test_the_trees_of_all_cells(options, gather_one_in, monkeypatch):

@@ -169,6 +169,8 @@ TWO = {
     "_descend_whole": "floats",
     "find_leaves": "floats",
     "find_extent": "floats",
+    "weigh_rows": "floats",
+    "draw_by_size": "floats",
     "quantise": "floats",
     "widen": "floats",
     "squared_error": "floats",

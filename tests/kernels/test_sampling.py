@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 from kernel_calls import MEMBERS, call, needs_compiler
 
-from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.sampling import draw_bits, draw_exponentials, draw_rows
+from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
+from hornbeam.kernels.sampling import (
+    draw_bits,
+    draw_by_size,
+    draw_exponentials,
+    draw_rows,
+    weigh_rows,
+)
 
 SEEDS = [0, 7, 2**32 + 1, 2**64 - 1]
 
@@ -75,3 +81,87 @@ def test_sample_does_not_depend_on_the_team_and_has_the_rate():
         part = sample(rows - 5, 0.3, members=members, number=5)
         np.testing.assert_array_equal(part, alone[5:])
     assert abs(alone.mean() - 0.3) < 4 * (0.21 / rows) ** 0.5
+
+
+def lowest_of_classes(g, h, weight):
+    """Return the class of each size, and the lowest size that is in it."""
+    sizes = np.sqrt(g.astype(float) ** 2 + weight * h.astype(float) ** 2)
+    bits = sizes.astype(np.float32).view(np.int32)
+    return bits >> 15, (bits >> 15 << 15).view(np.float32).astype(float)
+
+
+def gradients(rows, kind, seed=0):
+    rng = np.random.default_rng(seed)
+    g = rng.normal(size=rows) * 10.0 ** rng.integers(-3, 3, rows)
+    h = rng.uniform(size=rows)
+    g[::7], h[::14] = 0.0, 0.0
+    return g.astype(kind), h.astype(kind)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("members", MEMBERS)
+def test_rows_are_counted_by_the_class_of_their_size(members, kind):
+    g, h = gradients(90, kind)
+    counts = np.zeros((members, SIZE_CLASSES), np.int64)
+    call(weigh_rows, g, h, 0.7, counts, members=members)
+    classes, lowest = lowest_of_classes(g, h, 0.7)
+    exact = np.bincount(classes, minlength=SIZE_CLASSES)
+    assert counts.sum(axis=0).tolist() == exact.tolist()
+    sizes = np.sqrt(g.astype(float) ** 2 + 0.7 * h.astype(float) ** 2)
+    assert (lowest <= sizes * (1 + 1e-7)).all() and (sizes <= lowest * 1.0079).all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("number", [0, 3, 2**33 + 6])
+@pytest.mark.parametrize("threshold", [1e-30, 0.5, 40.0])
+def test_larger_gradients_are_drawn_more_often_and_scaled_less(threshold, number, kind):
+    g, h = gradients(60, kind)
+    taken = np.full(60, 9, np.uint8)
+    scaled = np.full((2, 60), np.nan)
+    call(
+        draw_by_size, number, g, h, 0.7, threshold, np.uint64(3), np.uint64(0),
+        np.uint64(7), taken, *scaled,
+    )  # fmt: skip
+    _, lowest = lowest_of_classes(g, h, 0.7)
+    for row in range(60):
+        share = lowest[row] / threshold
+        bits = naive.draw(number + row, 3, 0, 7)
+        exact = share >= 1 or bits < share * 2.0**32
+        assert taken[row] == exact
+        factor = max(1.0, 1.0 / share) if exact else 0.0
+        assert scaled[:, row].tolist() == [float(g[row]) * factor, h[row] * factor]
+    assert 0 < taken.sum() < 60
+
+
+@needs_compiler
+def test_a_sample_by_size_does_not_depend_on_the_team_or_the_parts():
+    rows = 3 * TASK_ROWS + 5
+    g, h = gradients(rows, np.float32)
+
+    def draw(begin, members):
+        taken, scaled = np.empty(rows - begin, np.uint8), np.empty((2, rows - begin))
+        call(
+            draw_by_size, begin, g[begin:], h[begin:], 1.0, 0.8, np.uint64(3),
+            np.uint64(0), np.uint64(7), taken, *scaled, members=members,
+        )  # fmt: skip
+        return np.array([taken, *scaled])
+
+    alone = draw(0, 1)
+    for members in MEMBERS[1:]:
+        np.testing.assert_array_equal(draw(0, members), alone)
+        np.testing.assert_array_equal(draw(7, members), alone[:, 7:])
+
+
+def test_sums_of_what_is_drawn_by_size_are_on_average_those_of_all():
+    rng = np.random.default_rng(0)
+    g, h = rng.normal(1.0, 1.0, 60), rng.uniform(size=60)
+    sums = np.zeros((200, 2))
+    for seed in range(200):
+        taken, scaled = np.empty(60, np.uint8), np.empty((2, 60))
+        call(
+            draw_by_size, 0, g, h, 1.0, 5.0, np.uint64(3), np.uint64(0),
+            np.uint64(seed), taken, *scaled,
+        )  # fmt: skip
+        sums[seed] = scaled.sum(axis=1)
+    error = np.abs(sums.mean(axis=0) - [g.sum(), h.sum()])
+    assert (error < 4 * sums.std(axis=0) / 200**0.5).all()

@@ -1,0 +1,87 @@
+"""Samples of rows by their gradients: those that tell most are drawn most often.
+
+Minimum variance sampling (Ibragimov and Gusev 2019): a row of size
+s = sqrt(g^2 + lambda h^2) is taken with probability p = min(1, s / threshold), and its
+gradients are divided by p. The threshold makes the expected sample as large as it is to
+be. It comes from counts of rows in classes of sizes, which add up over parts, so that
+the sample does not depend on the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import Growth, RowSample
+
+__all__ = ["find_threshold", "settle_sample"]
+
+#: Without this a row of next to no gradient would be scaled up beyond all bounds.
+_LEAST_WEIGHT = 2.0**-10
+#: Classes of sizes are this far apart, and more.
+_SLACK = 1.0 + 2.0**-7
+#: The lowest size of each class, of which the infinite one is the last.
+_SIZES = (np.arange((255 << 8) + 1, dtype=np.int32) << 15).view(np.float32)
+
+
+def settle_sample(
+    sample: RowSample | None,
+    growth: Growth,
+    weigh: Callable[[float], NDArray[np.int64]],
+    largest: NDArray[np.float64],
+    n_rows: int,
+) -> tuple[RowSample | None, NDArray[np.float64], int]:
+    """Return the sample with its threshold, what is largest in it, and how many count.
+
+    A sample that is not by gradients stays as it is, and so do the other two.
+
+    Parameters
+    ----------
+    sample, growth
+        Of the tree.
+    weigh
+        Returns the rows in each class of sizes for a weight of hessians.
+    largest
+        |g| and |h| of all rows, (2,).
+    n_rows
+        How many there are.
+    """
+    if sample is None or not sample.by_gradient:
+        return sample, largest, n_rows
+    weight = max(growth.reg_lambda, _LEAST_WEIGHT)
+    threshold = find_threshold(weigh(weight), sample.rate * n_rows)
+    # What is scaled up has a size of about the threshold.
+    size = _SLACK * threshold
+    largest = np.maximum(largest, [size, size / np.sqrt(weight)])
+    expected = max(1, int(sample.rate * n_rows))
+    settled = replace(sample, hessian_weight=weight, threshold=threshold)
+    return settled, largest, expected
+
+
+def find_threshold(counts: NDArray[np.int64], wanted: float) -> float:
+    """Return the threshold with which so many rows are expected in the sample.
+
+    `counts`, (SIZE_CLASSES,), are the rows of each class.
+    """
+    found = np.flatnonzero(counts[: _SIZES.size])
+    found = found[_SIZES[found] > 0]
+    sizes, own = _SIZES[found].astype(np.float64), counts[found]
+    # Of classes in ascending order: the rows from each on, and the sizes before it.
+    above = own[::-1].cumsum()[::-1]
+    below = np.concatenate([[0.0], (sizes * own).cumsum()])
+    # With the threshold at the size of a class, so many rows are expected.
+    expected = above + below[:-1] / sizes
+    enough = np.flatnonzero(expected <= wanted)
+    if enough.size == 0:  # all sizes are below the threshold, or there are none
+        threshold = float(below[-1]) / wanted
+    elif enough[0] == 0:  # so few rows have gradients at all
+        threshold = 0.0
+    else:
+        first = enough[0]
+        threshold = float(below[first]) / (wanted - float(above[first]))
+    # Nothing is divided by zero or by infinity.
+    bounds = np.finfo(np.float32)
+    return min(max(threshold, float(bounds.tiny)), float(bounds.max))
