@@ -186,7 +186,7 @@ class _DaskEstimator(Estimator):
         base_margin: Any = None,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return a lazy collection of a prediction for each row.
+        """Return a lazy collection of a prediction for each row; a classifier's class.
 
         Parameters
         ----------
@@ -206,12 +206,17 @@ class _DaskEstimator(Estimator):
         return self._lazily(
             "predict",
             X,
-            self._outcome(iteration_range, output_margin=output_margin),
+            self._outcome_of_predict(output_margin, iteration_range),
             base_margin,
             output_margin=output_margin,
             validate_features=validate_features,
             iteration_range=iteration_range,
         )
+
+    def _outcome_of_predict(
+        self, output_margin: bool, iteration_range: IterationRange | None
+    ) -> Outcome:
+        return self._outcome(iteration_range, output_margin=output_margin)
 
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
         """Return a lazy dask.array of the leaf of each row in each tree."""
@@ -311,44 +316,12 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
             return da.map_blocks(_encode, y, self.classes_, dtype=np.float64)
         return [delayed(_encode)(piece, self.classes_) for piece in pieces_of(y, "y")]
 
-    def predict(
-        self,
-        X: Any,
-        *,
-        output_margin: bool = False,
-        validate_features: bool = True,
-        base_margin: Any = None,
-        iteration_range: IterationRange | None = None,
-    ) -> Any:
-        """Return a lazy collection of the most probable class of each row.
-
-        Parameters
-        ----------
-        X
-            Features, with the columns of training: a dask.array or a dask.dataframe.
-            What is returned is of the same kind.
-        output_margin
-            Whether to return the margins instead: one a row, or one a row and class.
-        validate_features
-            Whether to compare the columns with those of training.
-        base_margin
-            Where to start from, instead of the model's base score: a collection with
-            the same partitions.
-        iteration_range
-            The rounds to use, from the first up to but not including the second.
-        """
-        outcome = self._outcome(iteration_range, output_margin=True)
-        if not output_margin:
-            outcome = Outcome((), self.classes_.dtype)
-        return self._lazily(
-            "predict",
-            X,
-            outcome,
-            base_margin,
-            output_margin=output_margin,
-            validate_features=validate_features,
-            iteration_range=iteration_range,
-        )
+    def _outcome_of_predict(
+        self, output_margin: bool, iteration_range: IterationRange | None
+    ) -> Outcome:
+        # Of the margins in either case: the rounds are looked at on the way.
+        margins = super()._outcome_of_predict(True, iteration_range)
+        return margins if output_margin else Outcome((), self.classes_.dtype)
 
     def predict_proba(
         self,

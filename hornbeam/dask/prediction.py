@@ -343,10 +343,11 @@ def _of_array(
     base_margin: npt.NDArray[Any] | None,
     width: tuple[int, ...],
 ) -> npt.NDArray[Any]:
-    return _checked(task(booster, block, base_margin), width)
+    return _shaped(task(booster, block, base_margin), width)
 
 
-def _checked(found: npt.NDArray[Any], width: tuple[int, ...]) -> npt.NDArray[Any]:
+def _shaped(found: npt.NDArray[Any], width: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return the predictions of no rows in the shape of those of some."""
     return found.reshape(-1, *width) if found.size == 0 else found
 
 
@@ -367,9 +368,7 @@ def _predict_frame(
             "hold; pass data.to_dask_array(), or a DaskDMatrix"
         )
     if isinstance(base_margin, da.Array):
-        base_margin = dd.from_dask_array(
-            one_block_wide(base_margin).rechunk({0: base_margin.chunks[0]})
-        )
+        base_margin = dd.from_dask_array(one_block_wide(base_margin))
     if base_margin is not None and base_margin.npartitions != data.npartitions:
         raise DataError(
             f"base_margin has {base_margin.npartitions} partitions and the data has "
@@ -394,7 +393,7 @@ def _of_frame(
 ) -> Any:
     import pandas as pd
 
-    found = _checked(task(booster, frame, base_margin), width)
+    found = _shaped(task(booster, frame, base_margin), width)
     kind = pd.DataFrame if width else pd.Series
     return kind(found, index=frame.index)
 
