@@ -224,7 +224,10 @@ class ClusterRows(Rows):
     def extents(self) -> NDArray[np.float64]:
         guess = None
         if self._expected is not None and self._expected[0] in self._last:
-            guess = (*self._expected, *self._last[self._expected[0]])
+            output, _, sample = self._expected
+            # A sample by gradients is settled by counts that come first.
+            if sample is None or not sample.by_gradient:
+                guess = (*self._expected, *self._last[output])
         calls = _beginning_calls(guess) if guess is not None else []
         answers = self._ask(("extents", ()), *calls)
         if guess is not None:

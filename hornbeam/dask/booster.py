@@ -144,7 +144,7 @@ class ClusterBooster(Booster):
         if self.model.num_feature == 0:
             return self._cluster, data, data.schema, "error", "the other partitions"
         expected = self._expected(True)
-        return self._cluster, data, expected, self.params.unseen, "the model"
+        return self._cluster, data, expected, self.params.unseen, "training"
 
     def start_now(self) -> Start:
         """Return the trees so far."""

@@ -84,7 +84,7 @@ def own_scheduler(tmp_path):
 def time_limit(request):
     """Fail a test that hangs; it may ask for more by the marker's number."""
     marker = request.node.get_closest_marker("time_limit")
-    seconds = marker.args[0] if marker else 60
+    seconds = marker.args[0] if marker else 120
 
     def stop(*_):
         pytest.fail(f"no end after {seconds} s")

@@ -154,6 +154,7 @@ def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
     cluster.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_it_is_filled_is_noticed(own_cluster):
     client = own_cluster(2)
     cluster = DaskCluster(client, Adding, patience=2.0)
@@ -175,9 +176,8 @@ def test_a_part_that_cannot_be_computed_is_an_error(client):
     cluster.close()
 
 
-@pytest.mark.parametrize(
-    "while_asking", [pytest.param(False, marks=pytest.mark.slow), True]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("while_asking", [False, True])
 def test_a_client_that_is_closed_is_an_error(own_cluster, while_asking):
     client = own_cluster(2)
     other = distributed.Client(client.scheduler.address)

@@ -70,11 +70,12 @@ PARAMETERS = [
     {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2},
     {"grow_policy": "lossguide", "max_leaves": 12, "max_depth": 0},
     {"colsample_bytree": 0.6, "colsample_bynode": 0.7, "max_bin": 31},
+    {"subsample": 0.4, "sampling_method": "gradient_based"},
     {"max_cached_hist_node": 8, "max_depth": 7, "min_child_weight": 5},
 ]
 
 
-@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("weights", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("params", PARAMETERS, ids=lambda p: "-".join(p) or "default")
 def test_the_model_is_that_of_one_machine(client, params, weights):
     one, other, _, _ = both(client, params, weights=weights)
@@ -82,13 +83,14 @@ def test_the_model_is_that_of_one_machine(client, params, weights):
     assert type(other) is hb.Booster
 
 
-@pytest.mark.parametrize("rows", [N_ROWS, 1111, (1, 3, 1500, 496), 97])
+@pytest.mark.parametrize("rows", [N_ROWS, (1, 3, 1500, 496), 97])
 def test_partitions_do_not_matter(client, rows):
     one, other, _, _ = both(client, {"subsample": 0.5}, rows=rows)
     assert one.digest() == other.digest()
 
 
-@pytest.mark.parametrize("n_workers", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_workers", [1, 3])
 def test_the_number_of_workers_does_not_matter(n_workers):
     with start_cluster(n_workers) as cluster, distributed.Client(cluster) as client:
         one, other, _, _ = both(client, {"objective": "binary:logistic"})

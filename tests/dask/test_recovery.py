@@ -158,6 +158,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(own_cluster, strike, expected):
     client = own_cluster(2)
     struck = strike(processes_of(client), signal.SIGKILL, "level", 5)
@@ -258,6 +259,7 @@ def test_the_scheduler(own_scheduler, tmp_path, how):
     assert booster.digest() == hb.train(PARAMS, data, done, verbose_eval=False).digest()
 
 
+@pytest.mark.slow
 def test_workers_that_join_are_used(own_cluster, expected):
     client = own_cluster(1)
     used = set()
