@@ -235,6 +235,7 @@ class _Paging:
         """Write all blocks."""
         table = self._table
         columns = cut(self._room())
+        give_back_freed()  # what cutting took
         coder = self._coder(columns)
         while True:
             writer = new_writer(
