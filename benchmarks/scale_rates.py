@@ -91,10 +91,11 @@ def _seconds_per_row(rows: int, columns: int, repeats: int) -> float:
     return seconds / rows
 
 
-class Answering(Adder):
+class Echo(Adder):
     """A member that answers with as many bytes as it is asked for."""
 
     def __init__(self, numbers: tuple[int, ...], parts: tuple[Any, ...]) -> None:
+        super().__init__()
         # Noise, which no codec makes smaller, as sums of gradients.
         rng = np.random.default_rng(numbers[0])
         self._values = rng.integers(-(1 << 62), 1 << 62, _LARGE // 8)
@@ -106,8 +107,8 @@ class Answering(Adder):
 def _messages(repeats: int) -> dict[str, float]:
     """Measure calls to members in two processes."""
     with local_cluster(2) as client:
-        star = DaskCluster(client, Answering, tree_from=10**9)
-        chain = DaskCluster(client, Answering, tree_from=2, tree_width=1)
+        star = DaskCluster(client, Echo, tree_from=10**9)
+        chain = DaskCluster(client, Echo, tree_from=2, tree_width=1)
         members, linked = _place(star, _MANY), _place(chain, 2)
 
         def seconds(cluster: DaskCluster, asked: list[Member], n_bytes: int) -> float:
