@@ -182,6 +182,10 @@ class Parameters:
         choices=("uniform", "gradient_based"),
         help="how the rows of a tree are drawn: all alike, or by their gradients",
     )
+    extmem_single_page: bool = parameter(
+        False,
+        help="hold a tree's sample in memory; of use only for codes on disk",
+    )
     colsample_bytree: float = parameter(
         1.0, low=0, high=1, low_open=True, help="share of the features that a tree sees"
     )
@@ -257,6 +261,21 @@ class Parameters:
         return dataclasses.replace(
             self, **{canonical: value for canonical, (_, value) in given.items()}
         )
+
+    def held_share(self) -> float:
+        """Return the share of rows that a tree holds in memory; 0: none.
+
+        Raises ParameterError where a tree has no sample to hold.
+        """
+        if not self.extmem_single_page:
+            return 0.0
+        if self.subsample == 1.0:
+            raise ParameterError(
+                "extmem_single_page holds the rows of a tree's sample in memory, and "
+                "with subsample=1 there is none; set subsample below 1, or leave "
+                "extmem_single_page out"
+            )
+        return self.subsample
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parameters under their canonical names, as plain values."""

@@ -75,6 +75,7 @@ class Estimator(BaseEstimator):
         max_delta_step: float | None = None,
         subsample: float | None = None,
         sampling_method: str | None = None,
+        extmem_single_page: bool | None = None,
         colsample_bytree: float | None = None,
         colsample_bylevel: float | None = None,
         colsample_bynode: float | None = None,
@@ -115,6 +116,7 @@ class Estimator(BaseEstimator):
         self.max_delta_step = max_delta_step
         self.subsample = subsample
         self.sampling_method = sampling_method
+        self.extmem_single_page = extmem_single_page
         self.colsample_bytree = colsample_bytree
         self.colsample_bylevel = colsample_bylevel
         self.colsample_bynode = colsample_bynode

@@ -29,6 +29,10 @@ _SCRATCH_BYTES = 8 << 16
 _PLACE = 8
 #: Bytes of a row's gradients as coarse integers.
 _PACKED = 8
+#: Bytes of a row of a sample that is held in memory, beside its codes: its number in
+#: the block, here and on both sides of the list of rows, and its gradients as fine
+#: integers.
+_HELD = 4 + 4 + _PLACE + 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ class Budget:
         hessians), "places".
     keeps_packed
         Whether gradients as coarse integers are kept for a whole tree.
+    held_rows
+        The most rows of a tree's sample that are held in memory together; 0: none, and
+        every level is counted from the blocks.
     """
 
     max_histograms: int | None
@@ -55,6 +62,7 @@ class Budget:
     kept_bytes: int
     on_disk: frozenset[str]
     keeps_packed: bool
+    held_rows: int = 0
 
 
 def plan_memory(
@@ -63,6 +71,7 @@ def plan_memory(
     gradient_bytes: int,
     threads: int,
     max_histograms: int | None,
+    held_share: float = 0.0,
 ) -> Budget:
     """Return what fits.
 
@@ -81,17 +90,23 @@ def plan_memory(
         That work.
     max_histograms
         The most histograms anyone wants; None: no limit.
+    held_share
+        The share of the rows that is to be held in memory, when it has been drawn for
+        a tree; 0: none.
     """
     limit = codes.memory_limit
-    if limit is None:
-        return Budget(max_histograms, None, 0, frozenset(), keeps_packed=True)
     pages, slot = codes.pages, 16 * codes.layout.n_cells
     rows = pages.n_rows
+    if limit is None:
+        held_rows = rows if held_share > 0.0 else 0
+        return Budget(max_histograms, None, 0, frozenset(), True, held_rows)
+    held_rows = _most_drawn(rows, held_share)
+    held = held_rows * (2 * codes.layout.n_columns * pages.dtype.itemsize + _HELD)
     block = min(pages.block_rows, rows)
     at_work = _ROW_AT_WORK + n_outputs * (8 + 2 * gradient_bytes) + _PLACE
     ring = pages.ring_bytes(2, columns=True, by_row=True)
     needed = _ALLOWANCE + block * at_work + ring + _LEAST_SLOTS * slot
-    needed += threads * (5 * slot + _SCRATCH_BYTES)
+    needed += threads * (5 * slot + _SCRATCH_BYTES) + held
     give_back_freed()
     taken = resident_bytes()
     scores = 8 * n_outputs * rows  # in memory now, and free when they are on disk
@@ -110,10 +125,16 @@ def plan_memory(
         left += size
     if left < 0:
         least = limit - left
+        instead = ""
+        if held > 0:
+            instead = (
+                f", or leave out extmem_single_page, which takes {in_words(held)} "
+                f"of it for the samples of trees"
+            )
         raise DataError(
             f"memory_limit is {in_words(limit)}, and this process takes "
             f"{in_words(taken)} already, which is too much to train on these rows; "
-            f"raise memory_limit to {in_words(least)} or more"
+            f"raise memory_limit to {in_words(least)} or more{instead}"
         )
     slots = left // slot
     slots = _LEAST_SLOTS + max(min(good, slots), slots // _SHARE_OF_SLOTS)
@@ -128,4 +149,12 @@ def plan_memory(
         left -= _PACKED * rows
     # Scores are copied when a round is looked at.
     kept = max(0, left - 2 * scores)
-    return Budget(slots, ring, kept, frozenset(on_disk), keeps_packed)
+    return Budget(slots, ring, kept, frozenset(on_disk), keeps_packed, held_rows)
+
+
+def _most_drawn(rows: int, share: float) -> int:
+    """Return more rows than will ever be drawn, each with the probability `share`."""
+    if share == 0.0:
+        return 0
+    expected = share * rows
+    return min(rows, int(expected + 8.0 * expected**0.5) + 16)

@@ -46,6 +46,8 @@ class NodeRows:
 
     Attributes
     ----------
+    every_row
+        As given.
     table
         Of `NODE_DTYPE`.
     rows
@@ -62,7 +64,7 @@ class NodeRows:
     ) -> None:
         self._team = team
         self._features = features
-        self._every_row, self.rows = every_row, rows
+        self.every_row, self.rows = every_row, rows
         self.table = np.zeros(64, NODE_DTYPE)
         self._lefts = np.empty((64, words), np.uint64)
         self._waiting = _NO_NODES
@@ -73,9 +75,9 @@ class NodeRows:
 
         Rows that are left out come after the others, where no node is.
         """
-        size = self._every_row.size
+        size = self.every_row.size
         if taken is None:
-            self.rows[0] = self._every_row
+            self.rows[0] = self.every_row
         else:
             chosen = np.flatnonzero(taken)
             self.rows[0, : chosen.size] = chosen
@@ -141,6 +143,11 @@ class NodeRows:
         """Bring the rows of the children of these nodes to the first side."""
         bring_home(nodes, self.table, self.rows)
 
+    def name_leaves(self, nodes: NDArray[np.intp], leaves: NDArray[np.intp]) -> None:
+        """Say that ``nodes[i]``, which has no children, is leaf ``leaves[i]``."""
+        self._leaf_of_node = np.zeros(self.table.size, np.uint32)
+        self._leaf_of_node[nodes] = leaves
+
     def mark_leaves(
         self,
         nodes: NDArray[np.intp],
@@ -157,8 +164,7 @@ class NodeRows:
         members = self._team.members_for(CELLS_PER_ROW * leaf_of.size)
         most_tasks = nodes.size + self._waiting.size + leaf_of.size // TASK_ROWS
         tasks = np.empty((most_tasks, 5), np.int64)
-        self._leaf_of_node = np.zeros(self.table.size, np.uint32)
-        self._leaf_of_node[nodes] = leaves
+        self.name_leaves(nodes, leaves)
         n_tasks = plan_leaves(
             nodes, self._waiting, self.table, members, self._leaf_of_node, tasks
         )
@@ -180,14 +186,25 @@ class NodeRows:
         self, by_feature: NDArray[Any], leaf_of: NDArray[np.uint32]
     ) -> None:
         """Write the leaf of each row that was left out of the sample, from the root."""
-        left_out = self.rows[0, self._n_taken :]
-        if left_out.size == 0:
+        self.route(self.rows[0, self._n_taken :], by_feature, leaf_of)
+
+    def route(
+        self,
+        rows: NDArray[np.uint32],
+        by_feature: NDArray[Any],
+        leaf_of: NDArray[np.uint32],
+    ) -> None:
+        """Write the leaf of each of these rows, found from the root.
+
+        The rows need not be those of the list: `by_feature` says whose they are.
+        """
+        if rows.size == 0:
             return
         run_rows(
             self._team,
             route_rows,
-            8 * left_out.size,
-            left_out,
+            8 * rows.size,
+            rows,
             by_feature,
             self.table,
             self._lefts,

@@ -27,6 +27,7 @@ def open_backend(
     *,
     threads: int = 0,
     max_histograms: int | None = None,
+    held_share: float = 0.0,
 ) -> Backend:
     """Return the backend for `device` and for codes of this kind.
 
@@ -44,6 +45,9 @@ def open_backend(
         Threads that work; 0 or less means all processors.
     max_histograms
         The most histograms kept at once; None: what fits in one GiB.
+    held_share
+        Of codes on disk: the share of the rows that is held in memory, when it has
+        been drawn for a tree; 0: none. DataError if it does not fit in the limit.
     """
     assert device == "cpu", device
     team = take_team(threads)
@@ -53,7 +57,9 @@ def open_backend(
         return FilledBackend(codes, labels, weights, scores, team)
     from hornbeam.backends.histograms import HistogramBackend
 
-    rows, most = open_rows(codes, labels, weights, scores, team, max_histograms)
+    rows, most = open_rows(
+        codes, labels, weights, scores, team, max_histograms, held_share=held_share
+    )
     return HistogramBackend(rows, codes.layout, rows.n_rows, team, most)
 
 
@@ -65,6 +71,7 @@ def open_rows(
     team: Team,
     most: int | None = None,
     spans: NDArray[np.int64] | None = None,
+    held_share: float = 0.0,
 ) -> tuple[Rows, int | None]:
     """Return the rows, and the most histograms that memory is for.
 
@@ -78,6 +85,8 @@ def open_rows(
         The most histograms kept at once; None: what fits in one GiB.
     spans
         Which of all rows they are: see `hornbeam.backends.dense.DenseRows`.
+    held_share
+        As for `open_backend`.
     """
     if isinstance(codes, DenseCodes):
         from hornbeam.backends.dense import DenseRows
@@ -88,7 +97,7 @@ def open_rows(
     from hornbeam.backends.paged import PagedRows
 
     size = gradient_type(weights).itemsize
-    budget = plan_memory(codes, len(scores), size, team.size, most)
+    budget = plan_memory(codes, len(scores), size, team.size, most, held_share)
     rows = PagedRows(codes, labels, weights, scores, team, budget, spans)
     return rows, budget.max_histograms
 

@@ -21,6 +21,7 @@ from hornbeam.backends.counting import Counter
 from hornbeam.backends.memory import RowScratch, RowState, gradient_type
 from hornbeam.backends.nodes import NodeRows
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.sampled import SampledRows
 from hornbeam.kernels.layout import SIZE_CLASSES
 from hornbeam.kernels.team import Team
 
@@ -81,7 +82,8 @@ class PagedRows(Rows):
 
     A sweep over the blocks sends rows to the children of split nodes and counts them
     there at once, or marks them with their leaves: one for each level of a tree, and
-    one at its end.
+    one at its end. Where the budget has room for a tree's sample, one sweep gathers it,
+    and the levels are counted in memory.
 
     Parameters
     ----------
@@ -116,13 +118,16 @@ class PagedRows(Rows):
         self._labels, self._weights = labels, weights
         self._ring_bytes = budget.ring_bytes
         self._keeps_packed = budget.keeps_packed
+        self._held_rows = budget.held_rows
+        if self._held_rows > 0:
+            self.lookahead = 1  # counting a node more or less is no sweep
         self._pages.keep(budget.kept_bytes)
         self._bounds = [codes.pages.rows_of(i) for i in range(codes.pages.n_blocks)]
         every = np.zeros((1, 2), np.int64) if spans is None else spans
         self._spans = [_spans_between(every, *bounds) for bounds in self._bounds]
         self._spill = codes.open_spill() if budget.on_disk else None
         self._init_arrays(scores, budget.on_disk)
-        layout = codes.layout
+        layout = self._layout = codes.layout
         self._features = layout.feature_table
         self._counter = Counter(layout, codes.pages.dtype, team)
         largest = max((end - begin for begin, end in self._bounds), default=0)
@@ -255,6 +260,8 @@ class PagedRows(Rows):
         self._is_fresh = np.ones(len(self._bounds), bool)
         self._waiting: list[Splits] = []
         self._split_columns: set[int] = set()
+        self._held: SampledRows | None = None
+        taken: list[NDArray[np.uint32]] = []
         magnitudes = np.zeros(2, np.int64)
         for block in range(len(self._bounds)):
             state = self._state(block, pairs=True)
@@ -262,6 +269,13 @@ class PagedRows(Rows):
             magnitudes += state.quantise(steps)
             if self._keeps_packed:
                 self._packed[block][:] = state.packed
+            drawn = state.draw() if self._held_rows > 0 else None
+            if drawn is not None:
+                taken.append(np.flatnonzero(drawn).astype(np.uint32))
+        # A part of data spread over machines may have more of a sample by gradients
+        # than its share: then the tree grows from the disk.
+        if taken and sum(own.size for own in taken) <= self._held_rows:
+            self._held = SampledRows(taken, self._layout, self._pages.dtype, self._team)
         return magnitudes
 
     def widen(self) -> None:
@@ -277,7 +291,10 @@ class PagedRows(Rows):
         sets: NDArray[np.uint64],
         left: NDArray[np.intp],
     ) -> None:
-        self._waiting.append((nodes, splits, sets, left))
+        if self._held is not None:
+            self._held.apply_splits(nodes, splits, sets, left)
+        else:
+            self._waiting.append((nodes, splits, sets, left))
 
     def count(
         self,
@@ -285,6 +302,10 @@ class PagedRows(Rows):
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
     ) -> None:
+        if self._held is not None:
+            self._fill(self._held)
+            self._held.count(self._counter, nodes, slots, histograms)
+            return
         add = False
         for rows, block in self._sweep(by_row=True):
             moved = rows.move(_two_dimensional(block.by_feature))
@@ -302,6 +323,15 @@ class PagedRows(Rows):
                 rows.bring_home(moved)
                 self._set_aside(block.number, rows.rows[0])
 
+    def _fill(self, held: SampledRows) -> None:
+        """Gather the sample, unless that has been done."""
+        if held.is_filled:
+            return
+        held.begin_filling(is_wide=self._is_wide)
+        with self._pages.sweep([], True, self._ring_bytes) as blocks:
+            for block in blocks:
+                held.fill(block, *self._integers(block.number))
+
     def _integers(self, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the gradients of a block's rows, packed and wide; one is empty."""
         if self._keeps_packed and not self._is_wide:
@@ -317,6 +347,8 @@ class PagedRows(Rows):
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
+        if self._held is not None:
+            return self._sum_from_root(self._held, nodes, leaves, n_leaves)
         sums = np.zeros((n_leaves, 2), np.int64)
         for rows, block in self._sweep(by_row=False):
             by_feature = _two_dimensional(block.by_feature)
@@ -330,6 +362,32 @@ class PagedRows(Rows):
                 rows.rows[0] = state.leaf_of
             else:
                 self._set_aside(block.number, state.leaf_of)
+        return sums
+
+    def _sum_from_root(
+        self,
+        held: SampledRows,
+        nodes: NDArray[np.intp],
+        leaves: NDArray[np.intp],
+        n_leaves: int,
+    ) -> NDArray[np.int64]:
+        """Send all rows down the tree of the sample, and sum those in the sample."""
+        sums = np.zeros((n_leaves, 2), np.int64)
+        held.name_leaves(nodes, leaves)
+        columns = sorted(held.split_columns)
+        with self._pages.sweep(columns, False, self._ring_bytes) as blocks:
+            for block in blocks:
+                rows, taken = self._nodes[block.number], held.taken[block.number]
+                leaf_of = rows.rows[0]
+                by_feature = _two_dimensional(block.by_feature)
+                held.route(rows.every_row, by_feature, leaf_of)
+                state = self._state(block.number, pairs=True)
+                state.take_up(*self._tree)
+                state.leaf_of[:] = n_leaves
+                state.leaf_of[taken] = leaf_of[taken]
+                sums += state.sum_leaves(n_leaves)
+                self._set_aside(block.number, leaf_of)
+        self._held = None
         return sums
 
     def _sweep(self, *, by_row: bool) -> Iterator[tuple[NodeRows, CodeBlock]]:

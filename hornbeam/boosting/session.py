@@ -105,6 +105,7 @@ class TrainingSession(Session):
             np.ascontiguousarray(margins.T),
             threads=parameters.nthread,
             max_histograms=parameters.max_cached_hist_node,
+            held_share=parameters.held_share(),
         )
 
     def suits(self, data: DMatrix, parameters: Parameters) -> bool:
@@ -131,4 +132,5 @@ class TrainingSession(Session):
 def _preparation(parameters: Parameters) -> tuple[Any, ...]:
     """Return the parameters that a backend is made with."""
     p = parameters
-    return (p.max_bin, p.nthread, p.device, p.max_cached_hist_node)
+    kept = p.max_cached_hist_node, p.held_share()
+    return (p.max_bin, p.nthread, p.device, *kept)

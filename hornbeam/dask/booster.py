@@ -151,7 +151,8 @@ class ClusterBooster(Booster):
         n_trees = len(self.model.trees)
         layout = self._layout(0, n_trees, np.float64) if n_trees > 0 else None
         a_round = self.model.n_outputs * self.params.num_parallel_tree
-        return Start(self._base(), layout, n_trees, a_round, self.params.nthread)
+        p = self.params
+        return Start(self._base(), layout, n_trees, a_round, p.nthread, p.held_share())
 
     def begin_on(self, facts: LabelFacts, totals: Floats | None, coded: Coded) -> None:
         """Begin the model, if it has no trees, from what the training data says."""

@@ -41,6 +41,8 @@ class Start:
         That a round adds.
     n_threads
         That work on each worker; 0 or less: as many as the worker has.
+    held_share
+        Of rows on disk, for `hornbeam.backends.open.open_rows`.
     """
 
     base: Floats
@@ -48,6 +50,7 @@ class Start:
     n_trees: int
     trees_a_round: int
     n_threads: int
+    held_share: float = 0.0
 
 
 class StaleError(Exception):

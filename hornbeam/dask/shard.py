@@ -141,6 +141,7 @@ class Shard(Adder, Rowset):
             np.ascontiguousarray(margins.T),
             self._team,
             spans=self.spans,
+            held_share=start.held_share,
         )
         view = View(self.info, self._schema)
         self._learning = LearningRows(rows, layout, self.spans, view, term, start)

@@ -44,8 +44,10 @@ def no_rows_in(*folders):
     return False
 
 
-@pytest.mark.parametrize("kind", [DaskDMatrix, DaskQuantileDMatrix])
-def test_the_model_is_that_of_memory(client, frame, digest, tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "held"), [(DaskDMatrix, False), (DaskQuantileDMatrix, True)]
+)
+def test_the_model_is_that_of_memory(client, frame, digest, tmp_path, kind, held):
     for number in range(3):
         part = frame[200 * number : 200 * number + 200]
         part.to_parquet(tmp_path / f"{number}.parquet")
@@ -54,7 +56,7 @@ def test_the_model_is_that_of_memory(client, frame, digest, tmp_path, kind):
     dtrain = kind(client, paths, "label", cache=[str(f) for f in folders])
     found = train(
         client,
-        PARAMS,
+        {**PARAMS, "extmem_single_page": held},
         dtrain,
         5,
         evals=[(dtrain, "train")],
