@@ -75,6 +75,8 @@ def make_folders(folders: Sequence[Path]) -> list[Path]:
         try:
             folder.mkdir(parents=True)
         except OSError as error:
+            if folder.is_dir():  # another process has just made it
+                continue
             remove_empty(made)
             raise DataError(
                 f"the cache folder {str(folder)!r} cannot be made "
