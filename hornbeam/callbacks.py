@@ -64,6 +64,10 @@ class TrainingCallback:
         """
         return False
 
+    def break_off(self) -> None:
+        """Run in place of `after_training` where an error ends training."""
+        return
+
 
 class CallbackContainer:
     """The callbacks of one training, and the history of scores that they see.
@@ -109,6 +113,10 @@ class CallbackContainer:
         for callback in self.callbacks:
             model = _returned(callback, "after_training", model)
         return model
+
+    def break_off(self) -> None:
+        for callback in self.callbacks:
+            callback.break_off()
 
     def before_iteration(
         self,
@@ -507,6 +515,10 @@ class ProgressBar(TrainingCallback):
             self._write(*self._unprinted)
         return model
 
+    def break_off(self) -> None:
+        # An error in training must not leave the terminal without its cursor.
+        self._stop()
+
     def _print(self, done: int, scores: str) -> None:
         if self.period and (done % self.period == 0 or done == self.rounds):
             self._write(done, scores)
@@ -540,7 +552,7 @@ class ProgressBar(TrainingCallback):
         )
         task = progress.add_task("training", total=self.rounds, scores="")
         progress.start()
-        # An error in training must not leave the terminal without its cursor.
+        # Also where somebody else's loop of rounds calls no more.
         self._stop = weakref.finalize(self, progress.stop)
 
         def show(done: int, scores: str) -> None:

@@ -148,14 +148,18 @@ custom_metric
         metric=custom_metric,
         output_margin=obj is not None,
     )
-    booster = container.before_training(booster)
-    for number in range(num_boost_round):
-        if container.before_iteration(booster, number, dtrain, evals):
-            break
-        booster.update(dtrain, iteration=number, fobj=obj)
-        if container.after_iteration(booster, number, dtrain, evals):
-            break
-    booster = container.after_training(booster)
+    try:
+        booster = container.before_training(booster)
+        for number in range(num_boost_round):
+            if container.before_iteration(booster, number, dtrain, evals):
+                break
+            booster.update(dtrain, iteration=number, fobj=obj)
+            if container.after_iteration(booster, number, dtrain, evals):
+                break
+        booster = container.after_training(booster)
+    except BaseException:
+        container.break_off()
+        raise
     return booster, container.history
 
 
