@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.binned import Binned
 from hornbeam.binning.coding import Coder, categorical, copy_codes
 from hornbeam.binning.cuts import (
     ColumnCuts,
@@ -19,7 +20,7 @@ from hornbeam.binning.cuts import (
 )
 from hornbeam.binning.deciding import sketch_column
 from hornbeam.binning.filled import fill_bins, has_only_filled
-from hornbeam.binning.matrix import Binned, BinnedMatrix
+from hornbeam.binning.matrix import BinnedMatrix
 from hornbeam.binning.streams import batches_of, cuts_of_stream
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table

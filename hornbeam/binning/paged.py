@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from hornbeam.backends.base import HistogramLayout, PagedCodes
 from hornbeam.binning.cuts import Cuts
+from hornbeam.binning.matrix import BinnedMatrix
 
 if TYPE_CHECKING:
-    from hornbeam.binning.matrix import BinnedMatrix
     from hornbeam.paging.reader import Pages
 
 __all__ = ["PagedMatrix"]
@@ -103,8 +103,6 @@ class PagedMatrix:
 
     def take(self, rows: npt.NDArray[Any]) -> BinnedMatrix:
         """Return the codes of these rows, in this order, in memory."""
-        from hornbeam.binning.matrix import BinnedMatrix
-
         codes = np.empty((self.n_features, len(rows)), self._pages.dtype)
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]

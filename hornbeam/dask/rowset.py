@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from distributed import get_worker
 
+from hornbeam.binning.binned import BinnedTable
 from hornbeam.binning.codes import code_table
 from hornbeam.binning.cuts import ColumnCuts, integer_weights
 from hornbeam.binning.looks import Reading
-from hornbeam.binning.matrix import BinnedMatrix, BinnedTable
+from hornbeam.binning.matrix import BinnedMatrix
 from hornbeam.binning.paged import PagedMatrix
 from hornbeam.binning.pages import page_columns
 from hornbeam.binning.streams import read_chunks

@@ -5,16 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from hornbeam.data.table import Table
+import numpy as np
+
+from hornbeam.data.categories import Categories
 
 __all__ = ["Content"]
 
 #: Columns, or cells of rows, that are held at once.
 _COLUMNS_AT_ONCE = 4
 _CELLS = 1 << 20
+
+
+class Cells(Protocol):
+    """The cells of a table, as `Table` has them."""
+
+    n_rows: int
+    n_features: int
+    has_rows: bool
+    categories: Categories
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return some rows."""
+
+    def columns(self, start: int, stop: int) -> list[np.ndarray]:
+        """Return some columns."""
 
 
 class Content:
@@ -27,7 +43,7 @@ class Content:
         self._rows = 0
         self._columns: list[int] = []
 
-    def add(self, table: Table) -> None:
+    def add(self, table: Cells) -> None:
         """Take the next rows."""
         if table.has_rows:
             step = max(1, _CELLS // table.n_features)

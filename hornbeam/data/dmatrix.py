@@ -24,7 +24,7 @@ from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
-    from hornbeam.binning.matrix import Binned
+    from hornbeam.binning.binned import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
 

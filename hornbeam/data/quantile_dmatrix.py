@@ -19,7 +19,7 @@ from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
-    from hornbeam.binning.matrix import Binned
+    from hornbeam.binning.binned import Binned
 
 __all__ = ["QuantileDMatrix", "check_quantile_arguments"]
 
@@ -103,7 +103,7 @@ enable_categorical, data_split_mode, sketch
         self, max_bin: int | None, ref: DMatrix | None, unseen: str
     ) -> None:
         """Put the codes in the place of the features."""
-        from hornbeam.binning.matrix import BinnedTable
+        from hornbeam.binning.binned import BinnedTable
 
         self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:

@@ -6,8 +6,8 @@ import naive
 import numpy as np
 import pytest
 
+from hornbeam.binning.binned import BinnedTable
 from hornbeam.binning.codes import bin_table, bin_with_cuts
-from hornbeam.binning.matrix import BinnedTable
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.errors import DataError
