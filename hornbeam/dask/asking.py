@@ -11,13 +11,13 @@ from distributed import get_worker
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
-__all__ = ["Answering", "GoneError", "ask", "packed", "watch"]
+__all__ = ["FIRST_LOOK", "Answering", "GoneError", "ask", "let_go", "packed", "watch"]
 
 #: Bytes from which on Dask's way for large objects, without copies, is the faster.
 _LARGE = 1 << 16
 
 #: Seconds before the first doubt whether an answer will come.
-_FIRST_LOOK = 0.25
+FIRST_LOOK = 0.25
 #: Signs of life asked for in vain, one after the other, before a worker is given up. A
 #: single one may be missed because it was the driver that stood still.
 _TRIES = 3
@@ -117,7 +117,7 @@ async def watch(
     echo: asyncio.Future[Any] | None = None
     misses = 0
     pause = patience / _TRIES
-    wait = min(_FIRST_LOOK, pause)
+    wait = min(FIRST_LOOK, pause)
     try:
         while True:
             await asyncio.wait(
@@ -143,10 +143,11 @@ async def watch(
             wait = pause
     finally:
         for task in (answer, echo):
-            _let_go(task)
+            let_go(task)
 
 
-def _let_go(task: asyncio.Future[Any] | None) -> None:
+def let_go(task: asyncio.Future[Any] | None) -> None:
+    """End a task that nobody waits for, and have nobody told of its error."""
     if task is None or task.cancelled():
         return
     if task.done():

@@ -42,7 +42,7 @@ def client_of(client: Client | None) -> Client:
     return client
 
 
-def check_workers(client: Client, addresses: Collection[str] | None = None) -> None:
+def check_workers(client: Client, addresses: Collection[str]) -> None:
     """Raise a `ClusterError` that names a worker without this version of Hornbeam.
 
     Without the package a worker could not even read a task of ours, and the task would
@@ -53,11 +53,10 @@ def check_workers(client: Client, addresses: Collection[str] | None = None) -> N
     client
         Of the cluster.
     addresses
-        Which workers; None for all. Each is asked once.
+        Which workers. Each is asked once.
     """
     known = _checked.setdefault(client, set())
-    here = client.nthreads() if addresses is None else addresses
-    new = sorted(set(here) - known)
+    new = sorted(set(addresses) - known)
     if not new:
         return
     try:

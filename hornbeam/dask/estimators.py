@@ -25,6 +25,7 @@ from hornbeam.dask.opening import named
 from hornbeam.dask.partitions import is_frame, pieces_of
 from hornbeam.dask.prediction import Outcome, outcome_of, predict_by
 from hornbeam.dask.training import train
+from hornbeam.dask.workers import Workers
 from hornbeam.data.beside import Beside
 from hornbeam.errors import DataError
 from hornbeam.sklearn import (
@@ -232,8 +233,12 @@ class _DaskEstimator(Estimator):
         """Return the values of a collection of one column, here."""
         if collection is None:
             return None
-        pieces = self.client.gather(self.client.compute(pieces_of(collection, "y")))
+        pieces = self._computed(pieces_of(collection, "y"))
         return np.concatenate([np.asarray(piece).ravel() for piece in pieces])
+
+    def _computed(self, pieces: list[Any]) -> list[Any]:
+        """Return the values of delayed objects and futures, here."""
+        return Workers(self.client).results(self.client.compute(pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,13 +298,11 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
     _of_partition = HornbeamClassifier
 
     def _learn_targets(self, y: Any) -> None:
-        found = self.client.gather(
-            self.client.compute(
-                [
-                    delayed(_distinct)(piece, number)
-                    for number, piece in enumerate(pieces_of(y, "y"))
-                ]
-            )
+        found = self._computed(
+            [
+                delayed(_distinct)(piece, number)
+                for number, piece in enumerate(pieces_of(y, "y"))
+            ]
         )
         for one in found:
             if isinstance(one, Exception):

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from dask.base import is_dask_collection
-from distributed import Client, Future, wait
+from distributed import Client, Future
 
 from hornbeam.dask.clients import check_workers, client_of
 from hornbeam.dask.columns import check_fields, common_dtype, common_schema
 from hornbeam.dask.opening import Facts, Opening, describe
 from hornbeam.dask.partitions import Partition, partition
+from hornbeam.dask.workers import Workers
 from hornbeam.data.beside import Beside
 from hornbeam.data.caching import Folders, caching_of
 from hornbeam.data.categories import Categories
@@ -35,8 +36,10 @@ class DaskDMatrix(Beside):
     Making one computes the collections and looks at every partition, where it lies:
     its columns, its categories, and what goes beside them. Only that comes to the
     client; the rows stay where Dask has put them, and Dask makes them anew if their
-    worker dies. What the matrix has beside its features, such as `get_label` returns,
-    is gathered when it is asked for.
+    worker dies. A worker that shows no sign of life while partitions are looked at is
+    removed from the cluster, so that Dask does its part elsewhere; the setting
+    ``hornbeam.patience`` of Dask says when (10 seconds). What the matrix has beside its
+    features, such as `get_label` returns, is gathered when it is asked for.
 
     Partitions may be empty, though not all of them. They need the same columns, in any
     order. Where some know other categories than others, the matrix has all of them.
@@ -115,7 +118,7 @@ class DaskDMatrix(Beside):
         codec: str = "auto",
     ) -> None:
         self.client = client_of(client)
-        check_workers(self.client)
+        check_workers(self.client, Workers(self.client).alive())
         _, caching = caching_of(None, cache, memory_limit, codec)
         if group is not None and qid is not None:
             raise DataError(
@@ -157,8 +160,7 @@ class DaskDMatrix(Beside):
             self.client.submit(_tried, task, part, *args, pure=False)
             for part in self.parts
         ]
-        wait(futures)
-        found = [future.result() for future in futures]
+        found = Workers(self.client).results(futures)
         for one in found:
             if isinstance(one, HornbeamError):
                 raise one
@@ -168,7 +170,8 @@ class DaskDMatrix(Beside):
         if weights is None:
             return None
         if is_dask_collection(weights):
-            weights = self.client.compute(weights).result()
+            computed = self.client.compute(weights)
+            (weights,) = Workers(self.client).results([computed])
         info = Info(self.n_rows, self.n_features)
         info.set({"feature_weights": weights})
         return info["feature_weights"]

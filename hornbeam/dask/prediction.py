@@ -19,6 +19,7 @@ from hornbeam.dask.clients import client_of
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.opening import Opening, named
 from hornbeam.dask.partitions import Partition, is_frame, one_block_wide
+from hornbeam.dask.workers import Workers
 from hornbeam.data.containers.adapters import words
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
@@ -193,7 +194,7 @@ def outcome_of(model: ModelSource, arguments: Mapping[str, Any]) -> Outcome:
     """Return what `Booster.predict` with these arguments makes of a row."""
     if isinstance(model, Future):
         task = model.client.submit(_outcome, model, arguments, pure=False)
-        found: Outcome = task.result()
+        found: Outcome = Workers(model.client).results([task])[0]
         return found
     return _outcome(_booster_of(model), arguments)
 

@@ -1,0 +1,114 @@
+"""Waiting for tasks on a real cluster: whoever does not answer is not waited for."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import dask
+import distributed
+import numpy as np
+import pytest
+from clusters import process_of
+from dask.delayed import delayed
+
+from hornbeam import ClusterError
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.workers import Workers
+
+
+def slow_rows(seed, seconds=0.4):
+    time.sleep(seconds)
+    return np.random.default_rng(seed).normal(size=(50, 3))
+
+
+def fail(message):
+    raise ValueError(message)
+
+
+@pytest.fixture
+def stop():
+    """Stops processes, now or later, and kills them in the end."""
+    stopped = []
+
+    def at_once(process):
+        stopped.append(process)
+        os.kill(process, signal.SIGSTOP)
+
+    yield at_once
+    for process in stopped:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def test_results_come_in_order(client):
+    futures = client.map(slow_rows, range(4), seconds=0.1, pure=False)
+    found = Workers(client).results(futures)
+    for seed, rows in enumerate(found):
+        np.testing.assert_array_equal(rows, slow_rows(seed, 0))
+
+
+def test_an_error_of_a_task_comes_out(client):
+    futures = [client.submit(fail, "of the task"), client.submit(slow_rows, 1)]
+    with pytest.raises(ValueError, match="of the task"):
+        Workers(client).results(futures)
+
+
+def test_a_task_may_take_longer_than_patience(client):
+    future = client.submit(slow_rows, 1, seconds=2.5, pure=False)
+    assert len(Workers(client, patience=0.6).results([future])) == 1
+    assert len(Workers(client).alive()) == 2
+
+
+@pytest.mark.time_limit(60)
+def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
+    client = own_cluster(2)
+    place = Workers(client).alive()[0]
+    process = process_of(client, place)
+    # Some partitions are done by then, some are being made, some are to come.
+    threading.Timer(1.0, stop, [process]).start()
+    begin = time.monotonic()
+    with dask.config.set({"hornbeam.patience": "1.5s"}):
+        matrix = DaskDMatrix(client, [delayed(slow_rows)(k) for k in range(8)])
+    assert 2.0 < time.monotonic() - begin < 20
+    assert matrix.num_row() == 8 * 50
+    assert place not in Workers(client).alive()
+
+
+@pytest.mark.time_limit(60)
+def test_a_stopped_worker_that_has_what_others_need(own_cluster, stop):
+    client = own_cluster(2)
+    place, other = Workers(client).alive()
+    process = process_of(client, place)
+    rows = client.submit(
+        slow_rows, 3, workers=[place], allow_other_workers=True, pure=False
+    )
+    distributed.wait(rows)
+    stop(process)
+    needs = client.submit(np.sum, rows, workers=[other])
+    begin = time.monotonic()
+    total, again = Workers(client, patience=1.5).results([needs, rows])
+    assert time.monotonic() - begin < 20
+    assert total == again.sum() == slow_rows(3, 0).sum()
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(60)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_scheduler_that_dies_while_tasks_are_waited_for(own_scheduler, how):
+    client, process = own_scheduler(1)
+    future = client.submit(time.sleep, 60)
+    threading.Timer(1.0, os.kill, [process.pid, how]).start()
+    with pytest.raises(ClusterError, match=r"scheduler at tcp://.* does not answer"):
+        Workers(client, patience=2.0).results([future])
+
+
+@pytest.mark.slow
+def test_a_client_that_is_closed_while_tasks_are_waited_for(own_cluster):
+    client = own_cluster(1)
+    other = distributed.Client(client.scheduler.address)
+    future = other.submit(time.sleep, 60)
+    threading.Timer(1.0, other.close).start()
+    with pytest.raises(ClusterError, match="client was closed"):
+        Workers(other, patience=2.0).results([future])
