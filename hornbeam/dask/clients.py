@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+from importlib import import_module
 from weakref import WeakKeyDictionary
 
 from distributed import Client, get_client
@@ -86,14 +89,20 @@ def check_workers(client: Client, addresses: Collection[str]) -> None:
         known.add(address)
 
 
-def _question() -> Callable[[], str | None]:
-    """Return a function that travels whole: it does not need Hornbeam to be read."""
+def _question() -> Callable[[], Awaitable[str | None]]:
+    """Return a function that travels whole: it does not need Hornbeam to be read.
 
-    def version() -> str | None:
+    It also has the worker import what its tasks are made of, in a thread, since a
+    worker that imports it with its first task answers nobody meanwhile.
+    """
+
+    async def version() -> str | None:
         try:
             from hornbeam import __version__ as found
         except ImportError:
             return None
+        with contextlib.suppress(ImportError):
+            await asyncio.to_thread(import_module, "hornbeam.dask.matrix")
         return found
 
     return version

@@ -59,12 +59,17 @@ class DaskCluster(Workers, Cluster):
         self._tree_from, self._tree_width = tree_from, tree_width
         self._futures: dict[int, Any] = {}
         self._ready: set[str] = set()
+        self._readying: dict[str, asyncio.Future[None]] = {}
         self._placed = 0
 
     # The verbs
 
     def place(self, shares: Sequence[Share], *options: Any) -> list[Member]:
         return self._wait(self._place(shares, options))
+
+    def ready(self) -> list[str]:
+        """Return the workers that can have members at once; have others get ready."""
+        return self._wait(self._ready_now())
 
     def call(self, members: Sequence[Member], verb: str, *args: Any) -> list[Any]:
         return self._wait(self._call(members, packed(verb, args)))
@@ -149,14 +154,33 @@ class DaskCluster(Workers, Cluster):
             self._ready.add(address)
         return peer
 
+    async def _ready_now(self) -> list[str]:
+        places = await self._alive()
+        for place in places:
+            if place not in self._ready and place not in self._readying:
+                self._readying[place] = asyncio.ensure_future(self._get_ready(place))
+        return [place for place in places if place in self._ready]
+
+    async def _get_ready(self, place: str) -> None:
+        try:
+            await self._peer(place)
+        except (GoneError, ClusterError):
+            return  # whoever needs this worker will be told
+        finally:
+            del self._readying[place]
+
     async def _import_on(self, address: str, peer: Any) -> None:
         """Have a worker import what its actors are.
 
-        No actor can be made where that is not possible; and while it goes on, which may
-        take a new worker many seconds, the worker answers nobody.
+        No actor can be made where that is not possible. It may take a new worker many
+        seconds, in which its event loop goes on answering.
         """
         module = self._actor.__module__
-        message = {"function": dumps(import_module), "args": dumps((module,))}
+
+        async def load(name: str) -> None:
+            await asyncio.to_thread(import_module, name)
+
+        message = {"function": dumps(load), "args": dumps((module,))}
         message |= {"kwargs": dumps({}), "wait": True}
         try:
             await asyncio.wait_for(peer.echo(data=0), self.patience)

@@ -86,7 +86,7 @@ class Holding(ABC):
         if time.monotonic() - self._looked < _LOOK:
             return
         self._looked = time.monotonic()
-        idle = set(self.cluster.alive()) - {member.place for member in self.members}
+        idle = set(self.cluster.ready()) - {member.place for member in self.members}
         for place in sorted(idle):
             self._share_with(place)
 
@@ -164,7 +164,10 @@ class Holding(ABC):
         """Return the workers there are, if need be after waiting for one."""
         end = time.monotonic() + _NO_WORKER
         while True:
-            places = self.cluster.alive()
+            # In mid-training nobody waits for a worker that has all to import yet.
+            places = self.cluster.ready()
+            if not self.members:
+                places = self.cluster.alive()
             if places:
                 return places
             if time.monotonic() > end:
