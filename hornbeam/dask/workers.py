@@ -185,6 +185,8 @@ class Workers:
 
     async def _reached(self, address: str) -> Any:
         """Return what takes calls of a worker: directly, or else by the scheduler."""
+        if address in self._left:  # others may still have members there
+            raise GoneError
         peer = self._peers.get(address)
         if peer is None:
             peer = self._client.rpc(address)
