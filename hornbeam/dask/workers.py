@@ -152,6 +152,9 @@ class Workers:
                         )
                 silent = [p for p, one in watches.items() if _says_true(one)]
                 await self._give_up(silent)
+                # Again, as one that was busy may have begun to fetch only now.
+                for place in silent:
+                    await self._cut_off(place)
                 wait = min(_LOOK, self.patience)
         finally:
             answer.cancel()

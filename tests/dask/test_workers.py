@@ -61,7 +61,7 @@ def test_a_task_may_take_longer_than_patience(client):
     assert len(Workers(client).alive()) == 2
 
 
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(90)
 def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
     client = own_cluster(2)
     place = Workers(client).alive()[0]
@@ -71,12 +71,12 @@ def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
     begin = time.monotonic()
     with dask.config.set({"hornbeam.patience": "1.5s"}):
         matrix = DaskDMatrix(client, [delayed(slow_rows)(k) for k in range(8)])
-    assert 2.0 < time.monotonic() - begin < 20
+    assert 2.0 < time.monotonic() - begin < 45
     assert matrix.num_row() == 8 * 50
     assert place not in Workers(client).alive()
 
 
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(90)
 def test_a_stopped_worker_that_has_what_others_need(own_cluster, stop):
     client = own_cluster(2)
     place, other = Workers(client).alive()
@@ -89,12 +89,12 @@ def test_a_stopped_worker_that_has_what_others_need(own_cluster, stop):
     needs = client.submit(np.sum, rows, workers=[other])
     begin = time.monotonic()
     total, again = Workers(client, patience=1.5).results([needs, rows])
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 45
     assert total == again.sum() == slow_rows(3, 0).sum()
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(90)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_scheduler_that_dies_while_tasks_are_waited_for(own_scheduler, how):
     client, process = own_scheduler(1)
