@@ -284,6 +284,7 @@ def test_memory_that_is_too_small_says_how_much_is_needed(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_wide_tables_have_blocks_of_fewer_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pages_of, "BLOCK_ROWS", 1 << 10)
     monkeypatch.setattr(pages_of, "_BLOCK_BYTES", 100_000)

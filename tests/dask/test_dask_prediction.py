@@ -175,6 +175,7 @@ def test_lengths_of_chunks_may_be_unknown(client, booster, x):
     )
 
 
+@pytest.mark.slow
 def test_a_worker_may_die_in_between(own_cluster, x):
     client = own_cluster(2)
     booster = hornbeam.train({}, DMatrix(x, np.nan_to_num(x[:, 0])), 4, **QUIET)

@@ -121,6 +121,7 @@ def test_a_limit_without_a_cache(client):
         DaskDMatrix(client, X, X[:, 0], memory_limit="1GB")
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_has_left_is_cleaned(tmp_path, monkeypatch):
     code = (
         "from test_members_on_disk import page; import sys, time\n"

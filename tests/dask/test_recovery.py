@@ -166,6 +166,7 @@ def test_a_killed_worker_changes_nothing(own_cluster, strike, expected):
     assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
 
 
+@pytest.mark.slow
 def test_a_round_of_several_trees_is_rewound(own_cluster, strike, expected):
     client = own_cluster(2)
     # In the second round, when its first tree is in the scores of the others.

@@ -105,6 +105,7 @@ def test_of_two_builders_one_waits_and_uses_what_the_other_made(tmp_path):
         np.testing.assert_array_equal(read(pages)[0], CODES)
 
 
+@pytest.mark.slow
 def test_many_builders_at_once_make_one_cache(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     processes = [start(folders) for _ in range(3)]
