@@ -5,8 +5,7 @@ Names are loaded when first used, so that ``import hornbeam`` costs next to noth
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hornbeam.errors import (
     ClusterError,
@@ -17,6 +16,7 @@ from hornbeam.errors import (
     NotTrainedError,
     ParameterError,
 )
+from hornbeam.lazy import names_from
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -87,15 +87,4 @@ _HOMES = {
     "warmup": "hornbeam.warm",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'hornbeam' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = names_from(__name__, _HOMES)

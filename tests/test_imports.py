@@ -27,7 +27,7 @@ ROOMS = [
     ["kernels.jit", "kernels.layout"],
     ["params"],
     ["memory"],
-    ["errors", "files"],
+    ["errors", "files", "lazy"],
 ]
 # The contracts of a backend, of rows and of a cluster, and what chooses a backend.
 OPEN_BACKENDS = {

@@ -14,10 +14,10 @@ workers, and whichever of them die on the way.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hornbeam.errors import require
+from hornbeam.lazy import names_from
 
 require("distributed", "dask", "hornbeam.dask")
 require("dask.array", "dask", "hornbeam.dask")
@@ -54,15 +54,4 @@ _HOMES = {
     "train": "hornbeam.dask.training",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'hornbeam.dask' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = names_from(__name__, _HOMES)
