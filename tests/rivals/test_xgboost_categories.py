@@ -122,9 +122,10 @@ def test_the_first_tree_of_any_configuration(params, missing, n_rows, seed):
     if not different:
         np.testing.assert_array_equal(tree.left, other.left)
         return
-    # Two splits of the same gain, of which XGBoost's float32 makes one the better.
+    # Two splits of the same gain, of which XGBoost's float32 makes one the better: a
+    # step of it is less than this.
     node = different[0]
-    np.testing.assert_allclose(tree.gain[node], other.gain[node], rtol=3e-7)
+    np.testing.assert_allclose(tree.gain[node], other.gain[node], rtol=1.2e-7)
 
 
 def splits_of(tree):
