@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from hornbeam.backends.base import (
     RowSample,
 )
 from hornbeam.backends.memory import RowState, run_rows
-from hornbeam.backends.sample import settle_sample
-from hornbeam.backends.steps import choose_steps, coarse_is_enough
+from hornbeam.backends.sample import begin_gradients
+from hornbeam.backends.steps import Steps
 from hornbeam.kernels.filled import (
     MOST_NODES,
     find_filled_splits,
@@ -128,22 +127,18 @@ class FilledBackend(Backend):
         state = self._state
         if self._extents is None:
             self._extents = state.extents()
-        sample, largest, n_counted = settle_sample(
-            sample,
-            growth,
-            partial(state.weigh, output),
-            self._extents[output, :2],
-            self._n_rows,
+
+        def quantise(settled: RowSample | None, steps: Steps) -> NDArray[np.int64]:
+            state.take_up(output, settled, steps.fine)
+            return state.quantise(steps.coarse)
+
+        steps, self._coarse = begin_gradients(
+            output, growth, sample, self._extents, self._n_rows, state.weigh, quantise
         )
-        steps = choose_steps(largest, self._n_rows)
-        state.take_up(output, sample, steps.fine)
-        magnitudes = state.quantise(steps.coarse)
-        least = float(self._extents[:, 2].min())
-        self._steps, self._fine_steps = steps.coarse, steps.fine
-        self._coarse = coarse_is_enough(largest, least, magnitudes, n_counted)
+        self._steps = steps.coarse if self._coarse else steps.fine
+        self._fine_steps = steps.fine
         if not self._coarse:
             state.widen()
-            self._steps = steps.fine
             if self._wide_scratch.shape[2] < self._most_cells:
                 self._wide_scratch = np.empty_like(self._cell_scratch)
 

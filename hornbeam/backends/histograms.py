@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from hornbeam.backends.base import (
     RowSample,
 )
 from hornbeam.backends.rows import Rows
-from hornbeam.backends.sample import settle_sample
-from hornbeam.backends.steps import choose_steps, coarse_is_enough
+from hornbeam.backends.sample import begin_gradients
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.plan import assign_slots, enter_children
 from hornbeam.kernels.split import find_splits
@@ -139,22 +137,21 @@ class HistogramBackend(Backend):
         if self._extents is None:
             self._rows.expect(output, features, sample)
             self._extents = self._rows.extents()
-        sample, largest, n_counted = settle_sample(
-            sample,
+        steps, is_coarse = begin_gradients(
+            output,
             growth,
-            partial(self._rows.weigh, output),
-            self._extents[output, :2],
+            sample,
+            self._extents,
             self._n_rows,
+            self._rows.weigh,
+            lambda settled, steps: self._rows.begin_tree(
+                output, self._chosen, settled, steps.coarse, steps.fine
+            ),
         )
-        steps = choose_steps(largest, self._n_rows)
-        magnitudes = self._rows.begin_tree(
-            output, self._chosen, sample, steps.coarse, steps.fine
-        )
-        self._steps, self._fine_steps = steps.coarse, steps.fine
-        least = float(self._extents[:, 2].min())
-        if not coarse_is_enough(largest, least, magnitudes, n_counted):
+        self._steps = steps.coarse if is_coarse else steps.fine
+        self._fine_steps = steps.fine
+        if not is_coarse:
             self._rows.widen()
-            self._steps = steps.fine
         self._family[:2] = -1
         self._free[:] = self._slots_in_order
         self._n_free[0] = self._free.size

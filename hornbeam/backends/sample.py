@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Growth, RowSample
+from hornbeam.backends.steps import Steps, choose_steps, coarse_is_enough
 
-__all__ = ["find_threshold", "settle_sample"]
+__all__ = ["begin_gradients", "find_threshold", "settle_sample"]
 
 #: Without this a row of next to no gradient would be scaled up beyond all bounds.
 _LEAST_WEIGHT = 2.0**-10
@@ -25,6 +27,40 @@ _LEAST_WEIGHT = 2.0**-10
 _SLACK = 1.0 + 2.0**-7
 #: The lowest size of each class, of which the infinite one is the last.
 _SIZES = (np.arange((255 << 8) + 1, dtype=np.int32) << 15).view(np.float32)
+
+
+def begin_gradients(
+    output: int,
+    growth: Growth,
+    sample: RowSample | None,
+    extents: NDArray[np.float64],
+    n_rows: int,
+    weigh: Callable[[int, float], NDArray[np.int64]],
+    quantise: Callable[[RowSample | None, Steps], NDArray[np.int64]],
+) -> tuple[Steps, bool]:
+    """Have gradients become integers; return their steps, and if coarse ones do.
+
+    Parameters
+    ----------
+    output, growth, sample
+        Of the tree.
+    extents
+        (outputs, 3): largest |g|, largest |h| and least h of all rows.
+    n_rows
+        How many there are.
+    weigh
+        Returns the rows in each class of sizes for an output and a weight of hessians.
+    quantise
+        Makes the integers for a settled sample; returns the sums of |g| and h, (2,),
+        in coarse steps.
+    """
+    sample, largest, n_counted = settle_sample(
+        sample, growth, partial(weigh, output), extents[output, :2], n_rows
+    )
+    steps = choose_steps(largest, n_rows)
+    magnitudes = quantise(sample, steps)
+    least = float(extents[:, 2].min())
+    return steps, coarse_is_enough(largest, least, magnitudes, n_counted)
 
 
 def settle_sample(
