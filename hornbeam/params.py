@@ -128,7 +128,9 @@ class Parameters:
     )
     objective: str = parameter("reg:squarederror", help="the loss to make small")
     num_class: int = parameter(0, low=0, help="classes of the multi:* objectives")
-    num_target: int = parameter(1, choices=(1,), help="columns of the label")
+    num_target: int = parameter(
+        1, low=1, help="columns of the label, counted if not given"
+    )
     base_score: float | tuple[float, ...] | None = parameter(
         None,
         help="prediction before the first tree, estimated if not given",

@@ -93,7 +93,7 @@ CASES = {
     "no labels to evaluate": (
         lambda: train(evals=[(DMatrix(ROWS), "valid")]),
         DataError,
-        "'valid' in evals has no labels|DMatrix(data, label)",
+        "'valid' in evals has no labels|DMatrix(data, label=...)",
     ),
     "no labels for update": (
         lambda: Booster().update(DMatrix(ROWS), 0),

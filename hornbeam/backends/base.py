@@ -1,6 +1,6 @@
 """The contract between the growers and whatever holds the rows.
 
-A backend holds codes, labels, scores and gradients, and knows which node each row is
+A backend holds codes, targets, scores and gradients, and knows which node each row is
 in. A grower knows trees. Between them pass node numbers, splits and sums, never rows.
 """
 
@@ -295,7 +295,7 @@ class GradientSource(Protocol):
         self,
         team: Any,
         scores: NDArray[np.float64],
-        labels: NDArray[np.float64],
+        targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],

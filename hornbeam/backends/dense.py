@@ -24,8 +24,8 @@ class DenseRows(Rows):
     ----------
     codes
         Of all cells.
-    labels, weights
-        (rows,) float64; weights may be None.
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
     scores
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
@@ -38,7 +38,7 @@ class DenseRows(Rows):
     def __init__(
         self,
         codes: DenseCodes,
-        labels: NDArray[np.float64],
+        targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
         team: Team,
@@ -46,7 +46,7 @@ class DenseRows(Rows):
     ) -> None:
         self.n_outputs, self.n_rows = scores.shape
         self._by_feature, self._by_row = codes.by_feature, codes.by_row
-        self._state = RowState(labels, weights, scores, team, spans)
+        self._state = RowState(targets, weights, scores, team, spans)
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
         layout = codes.layout

@@ -49,8 +49,8 @@ class FilledBackend(Backend):
     ----------
     codes
         The filled cells.
-    labels, weights
-        (rows,) float64; weights may be None.
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
     scores
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
@@ -60,13 +60,13 @@ class FilledBackend(Backend):
     def __init__(
         self,
         codes: FilledCodes,
-        labels: NDArray[np.float64],
+        targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
         team: Team,
     ) -> None:
         self._team, self._closed = team, False
-        self._state = RowState(labels, weights, scores, team)
+        self._state = RowState(targets, weights, scores, team)
         self._extents: NDArray[np.float64] | None = None
         self._n_rows = self._state.n_rows
         self._codes = codes

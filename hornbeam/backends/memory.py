@@ -67,12 +67,12 @@ class RowScratch:
 
 
 class RowState:
-    """Labels, scores and gradients of rows.
+    """Targets, scores and gradients of rows.
 
     Parameters
     ----------
-    labels, weights
-        (rows,) float64; weights may be None.
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
     scores
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
@@ -99,7 +99,7 @@ class RowState:
 
     def __init__(
         self,
-        labels: NDArray[np.float64],
+        targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
         team: Team,
@@ -110,7 +110,7 @@ class RowState:
         scratch: RowScratch | None = None,
     ) -> None:
         self._team = team
-        self._labels, self._weights = labels, weights
+        self._targets, self._weights = targets, weights
         self.scores = scores
         self.n_outputs, self.n_rows = scores.shape
         self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
@@ -131,7 +131,7 @@ class RowState:
         objective.write_gradients(
             self._team,
             self.scores,
-            self._labels,
+            self._targets,
             self._weights,
             self.gradients,
             self.hessians,

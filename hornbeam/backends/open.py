@@ -21,7 +21,7 @@ __all__ = ["open_backend", "open_histograms", "open_rows"]
 def open_backend(
     device: str,
     codes: DenseCodes | FilledCodes | PagedCodes,
-    labels: NDArray[np.float64],
+    targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
     *,
@@ -37,8 +37,8 @@ def open_backend(
         ``"cpu"``.
     codes
         Of the rows.
-    labels, weights
-        (rows,) float64; weights may be None.
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
     scores
         (outputs, rows) float64: the margins to begin with; kept and changed.
     threads
@@ -54,18 +54,18 @@ def open_backend(
     if isinstance(codes, FilledCodes):
         from hornbeam.backends.filled import FilledBackend
 
-        return FilledBackend(codes, labels, weights, scores, team)
+        return FilledBackend(codes, targets, weights, scores, team)
     from hornbeam.backends.histograms import HistogramBackend
 
     rows, most = open_rows(
-        codes, labels, weights, scores, team, max_histograms, held_share=held_share
+        codes, targets, weights, scores, team, max_histograms, held_share=held_share
     )
     return HistogramBackend(rows, codes.layout, rows.n_rows, team, most)
 
 
 def open_rows(
     codes: DenseCodes | PagedCodes,
-    labels: NDArray[np.float64],
+    targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
     team: Team,
@@ -77,7 +77,7 @@ def open_rows(
 
     Parameters
     ----------
-    codes, labels, weights, scores
+    codes, targets, weights, scores
         As for `open_backend`.
     team
         The threads that work; whoever took it gives it back.
@@ -91,14 +91,14 @@ def open_rows(
     if isinstance(codes, DenseCodes):
         from hornbeam.backends.dense import DenseRows
 
-        return DenseRows(codes, labels, weights, scores, team, spans), most
+        return DenseRows(codes, targets, weights, scores, team, spans), most
     from hornbeam.backends.budget import plan_memory
     from hornbeam.backends.memory import gradient_type
     from hornbeam.backends.paged import PagedRows
 
     size = gradient_type(weights).itemsize
     budget = plan_memory(codes, len(scores), size, team.size, most, held_share)
-    rows = PagedRows(codes, labels, weights, scores, team, budget, spans)
+    rows = PagedRows(codes, targets, weights, scores, team, budget, spans)
     return rows, budget.max_histograms
 
 

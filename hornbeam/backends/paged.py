@@ -89,8 +89,8 @@ class PagedRows(Rows):
     ----------
     codes
         Of all cells.
-    labels, weights
-        (rows,) float64; weights may be None.
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
     scores
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
@@ -106,7 +106,7 @@ class PagedRows(Rows):
     def __init__(
         self,
         codes: PagedCodes,
-        labels: NDArray[np.float64],
+        targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
         team: Team,
@@ -115,7 +115,7 @@ class PagedRows(Rows):
     ) -> None:
         self.n_outputs, self.n_rows = scores.shape
         self._team, self._pages = team, codes.pages
-        self._labels, self._weights = labels, weights
+        self._targets, self._weights = targets, weights
         self._ring_bytes = budget.ring_bytes
         self._keeps_packed = budget.keeps_packed
         self._held_rows = budget.held_rows
@@ -201,7 +201,7 @@ class PagedRows(Rows):
         begin, end = self._bounds[block]
         gradients, hessians = self._gradients, self._hessians
         return RowState(
-            self._labels[begin:end],
+            np.ascontiguousarray(self._targets[:, begin:end]),
             None if self._weights is None else self._weights[begin:end],
             self._scores.room(block) if scores is None else scores,
             self._team,

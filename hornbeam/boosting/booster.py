@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.base import Backend
 from hornbeam.boosting.custom import (
     MetricFunction,
     ObjectiveFunction,
@@ -26,9 +27,9 @@ from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
 from hornbeam.data.align import align
-from hornbeam.data.beside import Beside
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.info import Info
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError
@@ -41,7 +42,7 @@ from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["Booster", "check_one_target"]
+__all__ = ["Booster"]
 
 #: Labels closer together than this many steps of float32 need float64 scores.
 _LEAST_STEPS_OF_SPREAD = 1000.0
@@ -129,6 +130,7 @@ class Booster(ModelHolder):
                 )
         else:
             self.model.num_class = self.params.num_class
+            self.model.num_target = 1 if self.params.num_class else outputs
             self.model.num_parallel_tree = self.params.num_parallel_tree
             self._take_given_base_score()
         self.model.unseen_missing = self.params.unseen == "missing"
@@ -139,7 +141,8 @@ class Booster(ModelHolder):
         names = self.params.eval_metric
         if not names and not self.params.disable_default_eval_metric:
             names = (self.objective.default_metric,)
-        return [create_metric(name, self.objective.n_outputs) for name in names]
+        outputs = self.objective.n_outputs
+        return [create_metric(name, outputs, self.params) for name in names]
 
     def _take_given_base_score(self) -> None:
         given = self.params.base_score
@@ -191,10 +194,25 @@ class Booster(ModelHolder):
         """
         with self._round(dtrain, estimate=fobj is None) as session:
             if fobj is None:
-                session.backend.compute_gradients(self.objective)
+                self._compute_gradients(session.backend, dtrain.info)
             else:
                 margins = _squeezed(session.margins())
                 _set_gradients(session, *gradients_of(fobj, margins, dtrain))
+
+    def _compute_gradients(self, backend: Backend, info: Info | None) -> None:
+        """Have the backend take new gradients, where `info` is of all its rows.
+
+        It is not needed where each row has all that its gradient needs.
+        """
+        if self.objective.by_row:
+            backend.compute_gradients(self.objective)
+            return
+        assert info is not None
+        with lease(self.params.nthread) as team:
+            pair = self.objective.gradients(
+                team, backend.scores(), info, self.model.n_rounds
+            )
+        backend.set_gradients(*pair)
 
     def boost(
         self,
@@ -261,37 +279,52 @@ class Booster(ModelHolder):
         """Return the rows of `data` ready for another round of this model."""
         aligned = self._aligned(data)
         session = self._sessions.get(data)
+        by_row = estimate and self.objective.by_row
         if (
             isinstance(session, TrainingSession)
             and session.n_trees == len(self.model.trees)
-            and session.suits(data, self.params)
+            and session.suits(data, self.params, by_row)
         ):
             return session
+        targets = None
         if estimate:
-            if data.labels is None:
-                raise DataError(
-                    "the training data has no labels; pass them: DMatrix(data, label)"
-                )
-            check_one_target(data)
-            self.objective.check_labels(data.labels)
+            self._take_targets(data.n_targets)
+            targets = self.objective.targets_of(data.info)
+            self.objective.check_targets(targets)
         # Rows that cannot be binned are found before they have changed the model.
         binned = aligned.binned(self.params.max_bin, self.params.nthread)
         if not self.model.trees:
-            self._begin_model(data, estimate)
+            self._begin_model(data, targets)
             self.model.exact_features = not binned.is_float32
         margins = self._margins_of(aligned, np.float64)
-        session = TrainingSession(aligned, self.params, margins, len(self.model.trees))
+        session = TrainingSession(
+            aligned,
+            targets if by_row else None,
+            self.params,
+            margins,
+            len(self.model.trees),
+        )
         self._sessions[data] = session
         return session
 
-    def _begin_model(self, data: DMatrix, estimate: bool) -> None:
+    def _take_targets(self, n_targets: int) -> None:
+        """Give the model an output for each target, before its first tree."""
+        targets = self.params.num_target
+        if n_targets > 1 and targets != n_targets and self.objective.many_targets:
+            if self.model.trees or targets > 1:
+                raise DataError(
+                    f"the labels have {n_targets} columns, but the model has {targets} "
+                    f"target{'s' if targets > 1 else ''}; train another model"
+                )
+            self.set_param("num_target", n_targets)
+
+    def _begin_model(self, data: DMatrix, targets: NDArray[np.float64] | None) -> None:
         """Take columns and the base score from the first training data."""
         self._take_columns(data)
-        labels = data.labels
         start = None
-        if estimate and self.model.boost_from_average:
-            assert labels is not None
-            start = self.objective.estimate_base_score(labels, data.row_weights)
+        if targets is not None and self.model.boost_from_average:
+            start = self.objective.estimate_base_score(targets, data.row_weights)
+        labels = data.labels
         span = None if labels is None else (float(labels.min()), float(labels.max()))
         self._begin_from(start, span)
 
@@ -343,12 +376,12 @@ class Booster(ModelHolder):
         items = [f"[{iteration}]"]
         for data, name in evals:
             margins, beside = self._measured(data)
-            if beside.labels is None:
-                raise DataError(
-                    f"the data {name!r} in evals has no labels to measure against; "
-                    "pass them: DMatrix(data, label)"
-                )
-            check_one_target(beside)
+            for field in {f for metric in self._metrics for f in metric.needs}:
+                if beside.info[field] is None:
+                    raise DataError(
+                        f"the data {name!r} in evals has no {field}s to measure "
+                        f"against; pass them: DMatrix(data, {field}=...)"
+                    )
             given = _squeezed(margins.copy()) if feval and output_margin else None
             with lease(self.params.nthread) as team:
                 predictions = _squeezed(self.objective.transform(team, margins))
@@ -356,7 +389,7 @@ class Booster(ModelHolder):
                 if self.params.verbosity == 0:
                     warnings.simplefilter("ignore")
                 for metric in self._metrics:
-                    value = metric(predictions, beside.labels, beside.row_weights)
+                    value = metric.of(predictions, beside.info)
                     items.append(f"{name}-{metric.name}:{value!r}")
             if feval is not None:
                 result = feval(predictions if given is None else given, beside)
@@ -573,16 +606,17 @@ class Booster(ModelHolder):
                 f"not from {fname!r}"
             )
         loaded = self.params.updated(
-            {"objective": model.objective, "num_class": model.num_class}
-        )
-        config = model.objective_config.get("reg_loss_param", {})
-        loaded = loaded.updated(
             {
-                "scale_pos_weight": config.get("scale_pos_weight"),
+                "objective": model.objective,
+                "num_class": model.num_class,
                 "num_parallel_tree": model.num_parallel_tree,
                 "unseen": "missing" if model.unseen_missing else "error",
             }
         )
+        for settings in model.objective_config.values():
+            loaded = loaded.updated(settings)
+        if create_objective(loaded).many_targets:
+            loaded = loaded.updated({"num_target": model.num_target})
         self.params, self.model = loaded, model
         self.reset()
         self._configure()
@@ -635,15 +669,6 @@ class Booster(ModelHolder):
     def __iter__(self) -> Iterator[Booster]:
         for number in range(self.model.n_rounds):
             yield self[number]
-
-
-def check_one_target(data: Beside) -> None:
-    """Raise a `DataError` if there are several labels a row."""
-    if data.n_targets > 1:
-        raise DataError(
-            f"the labels have {data.n_targets} columns; Hornbeam does not train "
-            "several targets together yet: train a model for each, with one label a row"
-        )
 
 
 def _needs_double(least: float, most: float) -> bool:

@@ -73,7 +73,9 @@ class TrainingSession(Session):
     Parameters
     ----------
     data
-        With labels, unless gradients come from the caller.
+        What trees grow on.
+    targets
+        (columns, rows) of the objective; None if gradients come from elsewhere.
     parameters
         Of the training.
     margins
@@ -85,6 +87,7 @@ class TrainingSession(Session):
     def __init__(
         self,
         data: DMatrix,
+        targets: NDArray[np.float64] | None,
         parameters: Parameters,
         margins: NDArray[np.float64],
         n_trees: int,
@@ -93,14 +96,13 @@ class TrainingSession(Session):
         self.cuts = binned.cuts
         self.n_trees = n_trees
         self._base_margin = data.base_margin
-        self._labels, self._weights = data.labels, data.row_weights
+        self._fields, self._weights = data.info.fields(), data.row_weights
+        self._has_targets = targets is not None
         self._made_for = _preparation(parameters)
-        # Several targets are for an objective of the caller's, which has the matrix.
-        labels = data.labels if data.n_targets == 1 else None
         self.backend = open_backend(
             parameters.device,
             binned.as_codes(parameters.nthread),
-            np.empty(0) if labels is None else labels,
+            np.empty((1, 0)) if targets is None else targets,
             data.row_weights,
             np.ascontiguousarray(margins.T),
             threads=parameters.nthread,
@@ -108,11 +110,17 @@ class TrainingSession(Session):
             held_share=parameters.held_share(),
         )
 
-    def suits(self, data: DMatrix, parameters: Parameters) -> bool:
-        """Whether neither the data nor what it is prepared by has been changed."""
+    def suits(self, data: DMatrix, parameters: Parameters, by_row: bool) -> bool:
+        """Whether neither the data nor what it is prepared by has been changed.
+
+        And whether there are targets, if the objective is `by_row` and needs them.
+        """
+        fields = data.info.fields()
         return (
-            self._labels is data.labels
+            self._fields.keys() == fields.keys()
+            and all(self._fields[name] is fields[name] for name in fields)
             and self._weights is data.row_weights
+            and (self._has_targets or not by_row)
             and self.begins_at(data.base_margin)
             and self._made_for == _preparation(parameters)
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import MemberLostError
-from hornbeam.boosting.booster import Booster, check_one_target
+from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import ObjectiveFunction
 from hornbeam.boosting.gbtree import boost_round
 from hornbeam.dask.binning import Coded
@@ -102,8 +102,12 @@ class ClusterBooster(Booster):
 
     def _boost(self, training: ClusterTraining, fobj: ObjectiveFunction | None) -> None:
         training.welcome()
-        source = self.objective if fobj is None else CallersObjective.of(fobj)
-        training.backend.compute_gradients(source)
+        if fobj is not None:
+            training.backend.compute_gradients(CallersObjective.of(fobj))
+        else:
+            by_row = self.objective.by_row
+            info = None if by_row else training.beside().info
+            self._compute_gradients(training.backend, info)
         boost_round(
             training.backend,
             training.coded.cuts,
@@ -120,13 +124,8 @@ class ClusterBooster(Booster):
             if training.matrix is data and self._made_for == made_for:
                 return training
             training.close()
-        if estimate and not data.has_field("label"):
-            raise DataError(
-                "the training data has no labels; pass them: DaskDMatrix(client, data, "
-                "label)"
-            )
         if estimate:
-            check_one_target(data)
+            self._take_targets(data.n_targets)
         if isinstance(data, DaskQuantileDMatrix) and data.max_bin != made_for[0]:
             raise DataError(
                 f"this DaskQuantileDMatrix was made with max_bin={data.max_bin} and "
@@ -146,21 +145,21 @@ class ClusterBooster(Booster):
         expected = self._expected(True)
         return self._cluster, data, expected, self.params.unseen, "training"
 
-    def start_now(self) -> Start:
-        """Return the trees so far."""
+    def start_now(self, learns: bool = False) -> Start:
+        """Return the trees so far; with the objective, if gradients come from it."""
         n_trees = len(self.model.trees)
         layout = self._layout(0, n_trees, np.float64) if n_trees > 0 else None
         a_round = self.model.n_outputs * self.params.num_parallel_tree
         p = self.params
-        return Start(self._base(), layout, n_trees, a_round, p.nthread, p.held_share())
+        objective = self.objective if learns and self.objective.by_row else None
+        return Start(
+            self._base(), layout, n_trees, a_round, p.nthread, p.held_share(), objective
+        )
 
-    def begin_on(self, facts: LabelFacts, totals: Floats | None, coded: Coded) -> None:
+    def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
         """Begin the model, if it has no trees, from what the training data says."""
         if self.model.trees:
             return
-        start = None
-        if totals is not None and self.model.boost_from_average:
-            start = self.objective.start_from(totals)
         span = None
         if facts.least is not None and facts.most is not None:
             span = facts.least, facts.most

@@ -19,6 +19,7 @@ from hornbeam.data.info import Info
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.objectives.base import Objective
 
 __all__ = ["CallersObjective", "LearningRows", "StaleError", "Start", "View"]
 
@@ -43,6 +44,8 @@ class Start:
         That work on each worker; 0 or less: as many as the worker has.
     held_share
         Of rows on disk, for `hornbeam.backends.open.open_rows`.
+    objective
+        That gradients are computed by where the rows are; None: by nothing there.
     """
 
     base: Floats
@@ -51,6 +54,7 @@ class Start:
     trees_a_round: int
     n_threads: int
     held_share: float = 0.0
+    objective: Objective | None = None
 
 
 class StaleError(Exception):

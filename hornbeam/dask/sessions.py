@@ -38,10 +38,10 @@ class Trainee(Protocol):
     params: Parameters
     objective: Objective
 
-    def start_now(self) -> Start:
-        """Return the trees so far."""
+    def start_now(self, learns: bool = False) -> Start:
+        """Return the trees so far; with the objective, if gradients come from it."""
 
-    def begin_on(self, facts: LabelFacts, totals: Floats | None, coded: Coded) -> None:
+    def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
         """Begin the model, if it has no trees, from what the training data says."""
 
 
@@ -51,7 +51,7 @@ class _Measured(Holding):
     _view: View | None = None
 
     def beside(self) -> View:
-        """Return labels and weights of all rows, which are asked for once."""
+        """Return what goes with all rows, which is asked for once."""
         while self._view is None:
             try:
                 self._view = self._gathered()
@@ -60,18 +60,18 @@ class _Measured(Holding):
         return self._view
 
     def _gathered(self) -> View:
+        return self._beside_of(self.members)
+
+    def _beside_of(self, members: Sequence[Member]) -> View:
         matrix = self.matrix
-        found = self.cluster.call(self.members, "beside")
+        found = self.cluster.call(members, "beside")
         fields: dict[str, Any] = {}
-        for place, name in enumerate(("label", "weight"), 1):
-            parts = [(one[0], one[place]) for one in found if one[place] is not None]
-            if parts:
-                parts = [
-                    (spans, values.T.reshape(-1, len(values)))
-                    for spans, values in parts
-                ]
-                whole = joined(parts, (len(parts[0][1]), matrix.n_rows))
-                fields[name] = whole[0] if len(whole) == 1 else whole.T
+        for name in found[0][1]:
+            parts = [
+                (spans, own[name].T.reshape(-1, len(own[name]))) for spans, own in found
+            ]
+            whole = joined(parts, (len(parts[0][1]), matrix.n_rows))
+            fields[name] = whole[0] if len(whole) == 1 else whole.T
         info = Info(matrix.n_rows, matrix.n_features)
         info.set(fields)
         return View(info, matrix.schema)
@@ -152,6 +152,8 @@ class ClusterTraining(_Measured):
             model.boost_from_average and not model.trees,
         )
         totals = None
+        if self._estimate and not objective.by_row:
+            self._view = self._beside_of(members)
         if facts.largest is not None:
             steps = self.cluster.sum(
                 members, "sum_start", objective, facts.largest, matrix.n_rows
@@ -166,11 +168,23 @@ class ClusterTraining(_Measured):
             p.max_bin,
             p.nthread,
         )
-        self._trainee.begin_on(facts, totals, coded)
+        self._trainee.begin_on(facts, self._start(totals), coded)
         return coded
 
+    def _start(self, totals: Floats | None) -> Floats | None:
+        """Return the base score; None if it is not estimated."""
+        model, objective = self._trainee.model, self._trainee.objective
+        if not self._estimate or not model.boost_from_average or model.trees:
+            return None
+        if totals is not None:
+            return objective.start_from(totals)
+        info = self.beside().info
+        return objective.estimate_base_score(
+            objective.targets_of(info), info.row_weights
+        )
+
     def _begin(self, members: Sequence[Member]) -> None:
-        start, layout = self._trainee.start_now(), self.coded.layout
+        start, layout = self._trainee.start_now(self._estimate), self.coded.layout
         self.cluster.call(members, "begin", self._term, start, layout)
 
     def _rewind(self) -> None:

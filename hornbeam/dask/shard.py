@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,24 +95,25 @@ class Shard(Adder, Rowset):
 
     def look_at_labels(self, objective: Objective | None, estimate: bool) -> LabelFacts:
         """Check the labels for the objective, and say what decides the base score."""
-        labels = self.labels
-        if labels is None:
-            return LabelFacts(None, None, None)
         largest = None
         if objective is not None:
+            targets = objective.targets_of(self.info)
             for number, begin, end in self._partition_rows():
                 with named(number):
-                    objective.check_labels(labels[begin:end])
-            if estimate:
-                largest = largest_of(objective.start_columns(labels, self.row_weights))
+                    objective.check_targets(targets[:, begin:end])
+            if estimate and objective.by_row:
+                largest = largest_of(objective.start_columns(targets, self.row_weights))
+        labels = self.labels
+        if labels is None:
+            return LabelFacts(None, None, largest)
         return LabelFacts(float(labels.min()), float(labels.max()), largest)
 
     def sum_start(
         self, objective: Objective, largest: Floats, n_rows: int
     ) -> NDArray[np.int64]:
         """Return the sums, in steps, of the columns that decide the base score."""
-        assert self.labels is not None
-        columns = objective.start_columns(self.labels, self.row_weights)
+        targets = objective.targets_of(self.info)
+        columns = objective.start_columns(targets, self.row_weights)
         return sum_steps(columns, largest, n_rows)
 
     def _partition_rows(self) -> Iterator[tuple[int, int, int]]:
@@ -130,13 +132,12 @@ class Shard(Adder, Rowset):
         threads = threads_here(start.n_threads)
         self._team = take_team(threads)
         margins = self._margins_under(start, self._team)
-        labels = self.labels
-        # Several targets are for an objective of the caller's, which has them all.
-        if labels is None or labels.ndim > 1:
-            labels = np.empty(0)
+        targets = np.empty((1, 0))
+        if start.objective is not None:
+            targets = start.objective.targets_of(self.info)
         rows, _ = open_rows(
             self.binned.as_codes(threads),
-            labels,
+            targets,
             self.row_weights,
             np.ascontiguousarray(margins.T),
             self._team,
@@ -188,9 +189,20 @@ class Shard(Adder, Rowset):
             self._n_trees = end
         return self.spans, self._margins.T
 
-    def beside(self) -> tuple[NDArray[np.int64], Floats | None, Floats | None]:
-        """Return the spans, the labels and the weights of the rows."""
-        return self.spans, self.labels, self.row_weights
+    def beside(self) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
+        """Return the spans, and what goes with the rows, one for each."""
+        fields = self.info.fields()
+        pointers = fields.pop("group_ptr", None)
+        fields.pop("feature_weights", None)
+        if self.row_weights is not None:
+            fields["weight"] = self.row_weights
+        if pointers is not None:
+            # A group is never on two workers: its first row's number tells it apart.
+            spans, first = self.spans, pointers[:-1]
+            run = np.searchsorted(spans[:, 0], first, side="right") - 1
+            numbers = first - spans[run, 0] + spans[run, 1]
+            fields["qid"] = np.repeat(numbers, np.diff(pointers))
+        return self.spans, fields
 
     def _margins_under(self, start: Start, team: Team) -> Floats:
         margins = start_margins(self.base_margin, start.base, self.n_rows, np.float64)

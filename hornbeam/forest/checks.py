@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import MAX_LEVELS
 from hornbeam.errors import ModelFileError
 from hornbeam.forest.model import Model
+from hornbeam.forest.settings import OBJECTIVES
 from hornbeam.forest.tree import Tree, climb
 
 __all__ = [
     "MAX_FEATURES",
     "MAX_OUTPUTS",
-    "OBJECTIVES",
     "UnsupportedModelError",
     "category_limits",
     "check_features",
@@ -34,15 +34,6 @@ MAX_OUTPUTS = 1 << 20
 # Features are numbered in int32, and 2**31 - 1 marks a node that was cut off.
 MAX_FEATURES = (1 << 31) - 2
 
-# The parameters of each objective, as (XGBoost's name of their group, parameter).
-OBJECTIVES = {
-    "reg:squarederror": ("reg_loss_param", "scale_pos_weight"),
-    "reg:logistic": ("reg_loss_param", "scale_pos_weight"),
-    "binary:logistic": ("reg_loss_param", "scale_pos_weight"),
-    "binary:logitraw": ("reg_loss_param", "scale_pos_weight"),
-    "multi:softmax": ("softmax_multiclass_param", "num_class"),
-    "multi:softprob": ("softmax_multiclass_param", "num_class"),
-}
 _OBJECTIVES_OF_XGBOOST = (
     "binary:",
     "count:",
@@ -165,20 +156,26 @@ def _check_objective(model: Model) -> None:
                 f"it has {', '.join(OBJECTIVES)}"
             )
         raise ModelFileError(f"the objective {model.objective!r} is unknown")
-    group, name = OBJECTIVES[model.objective]
+    group, names = OBJECTIVES[model.objective]
+    expected = {group: set(names)} if names else {}
     config: Mapping[str, Mapping[str, str]] = model.objective_config
-    if set(config) != {group} or set(config[group]) != {name}:
+    if {own: set(config[own]) for own in config} != expected:
+        needed = {own: dict.fromkeys(names, "...") for own in expected}
         raise ModelFileError(
             f"the parameters of {model.objective} are {dict(config)}, "
-            f"where {{{group!r}: {{{name!r}: ...}}}} is expected"
+            f"where {needed} is expected"
         )
-    if math.isnan(number_in_text(config[group][name])):
-        raise ModelFileError(f"{name} is {config[group][name]!r}, not a finite number")
-    if name != "num_class":
+    for name in names:
+        numbers = config[group][name].removeprefix("[").removesuffix("]").split(",")
+        if any(math.isnan(number_in_text(number)) for number in numbers):
+            raise ModelFileError(
+                f"{name} is {config[group][name]!r}, not a finite number"
+            )
+    if "num_class" not in names:
         return
-    if model.num_class < 1 or config[group][name] != str(model.num_class):
+    if model.num_class < 1 or config[group]["num_class"] != str(model.num_class):
         raise ModelFileError(
-            f"num_class is {config[group][name]!r} for the objective and "
+            f"num_class is {config[group]['num_class']!r} for the objective and "
             f"{model.num_class} for the model"
         )
 

@@ -13,7 +13,6 @@ from hornbeam.errors import ModelFileError
 from hornbeam.forest.checks import (
     MAX_FEATURES,
     MAX_OUTPUTS,
-    OBJECTIVES,
     UnsupportedModelError,
     category_limits,
     check_features,
@@ -24,6 +23,7 @@ from hornbeam.forest.checks import (
 from hornbeam.forest.container import read_categories
 from hornbeam.forest.document import FORMAT, ROOT_PARENT
 from hornbeam.forest.model import Model
+from hornbeam.forest.settings import OBJECTIVES
 from hornbeam.forest.tree import Tree, cut_off, split
 from hornbeam.forest.values import (
     array_of,
@@ -135,10 +135,14 @@ def _read_objective(model: Model, value: Any) -> None:
     model.objective = text_of(value.get("name"), f"{where}.name")
     if model.objective not in OBJECTIVES:
         return  # check_model says more
-    group, name = OBJECTIVES[model.objective]
+    group, names = OBJECTIVES[model.objective]
+    if not names:
+        object_of(value, where, ["name"])
+        model.objective_config = {}
+        return
     objective = object_of(value, where, ["name"], [group])
-    default = str(model.num_class) if name == "num_class" else "1"
-    config = objective.get(group, {name: default})
+    defaults = {"num_class": str(model.num_class), "scale_pos_weight": "1"}
+    config = objective.get(group, {n: defaults[n] for n in names if n in defaults})
     model.objective_config = {group: texts_by_name(config, f"{where}.{group}")}
 
 

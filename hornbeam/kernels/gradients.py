@@ -42,28 +42,29 @@ def squared_error(
     member,
     members,
     sync,
-    scores,  # (1, rows) float64
-    labels,  # (rows,) float64
+    scores,  # (outputs, rows) float64
+    targets,  # (outputs, rows) float64
     weights,  # (rows,) float64, or empty for all ones
-    positive_weight,  # multiplies the weight of rows whose label is 1
-    gradients,  # (1, rows) float32 or float64, out
-    hessians,  # (1, rows) the same, out
+    numbers,  # (1,) float64: multiplies the weight of rows whose target is 1
+    gradients,  # (outputs, rows) float32 or float64, out
+    hessians,  # (outputs, rows) the same, out
     scratch,  # (members, 2, lane) float64: not used
 ):
-    """Write g = score - label and h = 1, times the row's weight."""
-    rows = labels.size
+    """Write g = score - target and h = 1, times the row's weight."""
+    outputs, rows = scores.shape
     task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        begin = task * TASK_ROWS
+    while task // outputs * TASK_ROWS < rows:
+        k = task % outputs
+        begin = task // outputs * TASK_ROWS
         end = min(begin + TASK_ROWS, rows)
-        margins = scores[0, begin:end]
-        label = labels[begin:end]
-        g = gradients[0, begin:end]
-        h = hessians[0, begin:end]
+        margins = scores[k, begin:end]
+        target = targets[k, begin:end]
+        g = gradients[k, begin:end]
+        h = hessians[k, begin:end]
         for i in range(margins.size):
-            g[i] = np.float32(margins[i] - label[i])
+            g[i] = np.float32(margins[i] - target[i])
             h[i] = 1.0
-        _weigh(label, weights[begin:end], positive_weight, g, h)
+        _weigh(target, weights[begin:end], numbers[0], g, h)
         task = next_task(sync, 0)
 
 
@@ -72,29 +73,30 @@ def logistic(
     member,
     members,
     sync,
-    scores,  # (1, rows) float64
-    labels,  # (rows,) float64 in [0, 1]
+    scores,  # (outputs, rows) float64
+    targets,  # (outputs, rows) float64 in [0, 1]
     weights,  # (rows,) float64, or empty for all ones
-    positive_weight,  # multiplies the weight of rows whose label is 1
-    gradients,  # (1, rows) float32 or float64, out
-    hessians,  # (1, rows) the same, out
+    numbers,  # (1,) float64: multiplies the weight of rows whose target is 1
+    gradients,  # (outputs, rows) float32 or float64, out
+    hessians,  # (outputs, rows) the same, out
     scratch,  # (members, 2, lane) float64: not used
 ):
-    """Write g = p - label and h = p (1 - p), p = sigmoid(score), times the weight."""
-    rows = labels.size
+    """Write g = p - target and h = p (1 - p), p = sigmoid(score), times the weight."""
+    outputs, rows = scores.shape
     task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        begin = task * TASK_ROWS
+    while task // outputs * TASK_ROWS < rows:
+        k = task % outputs
+        begin = task // outputs * TASK_ROWS
         end = min(begin + TASK_ROWS, rows)
-        margins = scores[0, begin:end]
-        label = labels[begin:end]
-        g = gradients[0, begin:end]
-        h = hessians[0, begin:end]
+        margins = scores[k, begin:end]
+        target = targets[k, begin:end]
+        g = gradients[k, begin:end]
+        h = hessians[k, begin:end]
         for i in range(margins.size):
             p = maths.sigmoid(margins[i])
-            g[i] = np.float32(p - label[i])
+            g[i] = np.float32(p - target[i])
             h[i] = np.float32(max(p * (1.0 - p), _LEAST_HESSIAN))
-        _weigh(label, weights[begin:end], positive_weight, g, h)
+        _weigh(target, weights[begin:end], numbers[0], g, h)
         task = next_task(sync, 0)
 
 
@@ -104,16 +106,15 @@ def softmax(
     members,
     sync,
     scores,  # (classes, rows) float64
-    labels,  # (rows,) float64, whole numbers below classes
+    targets,  # (1, rows) float64, whole numbers below classes
     weights,  # (rows,) float64, or empty for all ones
-    positive_weight,  # not used: one class is not more positive than another
+    numbers,  # (1,) float64: not used, one class is not more positive than another
     gradients,  # (classes, rows) float32 or float64, out
     hessians,  # (classes, rows) the same, out
     scratch,  # (members, 2, lane) float64: highest margin and sum of a few rows
 ):
-    """Write g = p - [label = class] and h = 2 p (1 - p), times the row's weight."""
-    classes = scores.shape[0]
-    rows = labels.size
+    """Write g = p - [target = class] and h = 2 p (1 - p), times the row's weight."""
+    classes, rows = scores.shape
     lane = scratch.shape[2]
     highest = scratch[member, 0]
     total = scratch[member, 1]
@@ -133,7 +134,7 @@ def softmax(
             margins = scores[k, begin:end]
             for i in range(count):
                 total[i] += maths.exp(margins[i] - highest[i])
-        label = labels[begin:end]
+        label = targets[0, begin:end]
         for k in range(classes):
             margins = scores[k, begin:end]
             g = gradients[k, begin:end]

@@ -9,7 +9,9 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.data.info import Info
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.params import Parameters
 
 __all__ = ["Floats", "Metric", "create", "names", "register"]
 
@@ -28,6 +30,8 @@ class Metric(ABC):
         What follows the ``@`` in the metric's name, None without one.
     n_outputs
         Outputs of a prediction: 1, or the number of classes.
+    settings
+        Of the training, for metrics of a loss that has parameters.
 
     Attributes
     ----------
@@ -35,13 +39,24 @@ class Metric(ABC):
         The name under which values are reported.
     maximize
         Whether higher is better.
+    needs
+        The fields beside the rows without which there is nothing to measure against.
+    many_targets
+        Whether rows may have several labels, each with a prediction.
     """
 
     #: The name before an ``@``.
     base_name: ClassVar[str]
     maximize: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ("label",)
+    many_targets: ClassVar[bool] = False
 
-    def __init__(self, parameter: str | None = None, n_outputs: int = 1) -> None:
+    def __init__(
+        self,
+        parameter: str | None = None,
+        n_outputs: int = 1,
+        settings: Parameters | None = None,
+    ) -> None:
         if parameter is not None:
             raise ParameterError(
                 f"the metric {self.base_name!r} takes no parameter; "
@@ -49,6 +64,13 @@ class Metric(ABC):
             )
         self.name: str = self.base_name
         self.n_outputs = n_outputs
+        self.settings = Parameters() if settings is None else settings
+
+    def of(self, predictions: Floats, info: Info) -> float:
+        """Return the metric of predictions for rows that `info` goes with."""
+        labels = info["label"]
+        assert labels is not None
+        return self(predictions, labels, info.row_weights)
 
     def __call__(
         self, predictions: Floats, labels: Floats, weights: Floats | None = None
@@ -60,13 +82,15 @@ class Metric(ABC):
         predictions
             One value a row, or one row of values, contiguous.
         labels
-            One label a row.
+            One label a row, or one row of labels.
         weights
             One weight a row; None counts every row once.
         """
         n_rows = len(labels)
         if n_rows == 0:
             raise DataError(f"{self.name} of no rows is not defined; give it rows")
+        if labels.ndim > 1 and labels.shape[1] > 1:
+            self._check_targets(predictions, labels.shape[1])
         if len(predictions) != n_rows:
             raise DataError(
                 f"{self.name} got {len(predictions)} predictions for {n_rows} labels; "
@@ -80,6 +104,19 @@ class Metric(ABC):
                 f"give one weight a label"
             )
         return float(self.measure(predictions, labels, weights))
+
+    def _check_targets(self, predictions: Floats, n_targets: int) -> None:
+        if not self.many_targets:
+            raise DataError(
+                f"{self.name} is a metric of one label a row, and there are "
+                f"{n_targets}; choose another eval_metric"
+            )
+        outputs = 1 if predictions.ndim == 1 else predictions.shape[1]
+        if outputs != n_targets:
+            raise DataError(
+                f"the labels have {n_targets} columns, and predictions {outputs}; "
+                "measure against the targets that the model learned"
+            )
 
     @abstractmethod
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
@@ -123,7 +160,7 @@ def names() -> list[str]:
     return sorted(_METRICS)
 
 
-def create(name: str, n_outputs: int = 1) -> Metric:
+def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) -> Metric:
     """Return the metric that XGBoost would give for `name`, such as ``"error@0.7"``.
 
     Parameters
@@ -132,10 +169,12 @@ def create(name: str, n_outputs: int = 1) -> Metric:
         A name of `names`, with ``@`` and a number where the metric takes one.
     n_outputs
         Outputs of a prediction: 1, or the number of classes.
+    settings
+        Of the training; defaults if None.
     """
     base_name, at, parameter = name.partition("@")
     if base_name in _METRICS:
-        return _METRICS[base_name](parameter if at else None, n_outputs)
+        return _METRICS[base_name](parameter if at else None, n_outputs, settings)
     if base_name.removesuffix("-") in _LATER:
         raise ParameterError(
             f"eval_metric {name!r} is a metric of XGBoost that Hornbeam does not have "

@@ -14,6 +14,7 @@ from hornbeam.kernels import metrics as kernels
 from hornbeam.kernels.sort import sort_floats
 from hornbeam.metrics.base import Floats, Metric, register
 from hornbeam.metrics.regression import MeanLoss
+from hornbeam.params import Parameters
 
 __all__ = [
     "Error",
@@ -69,8 +70,13 @@ class Error(MeanLoss):
     base_name = "error"
     loss = kernels.ERROR
 
-    def __init__(self, parameter: str | None = None, n_outputs: int = 1) -> None:
-        super().__init__(None, n_outputs)
+    def __init__(
+        self,
+        parameter: str | None = None,
+        n_outputs: int = 1,
+        settings: Parameters | None = None,
+    ) -> None:
+        super().__init__(None, n_outputs, settings)
         self.threshold = 0.5
         if parameter is not None:
             self.threshold = self._parse(parameter)
@@ -98,8 +104,13 @@ class Error(MeanLoss):
 class _Multiclass(Metric):
     """A metric of predictions with a column a class."""
 
-    def __init__(self, parameter: str | None = None, n_outputs: int = 1) -> None:
-        super().__init__(parameter, n_outputs)
+    def __init__(
+        self,
+        parameter: str | None = None,
+        n_outputs: int = 1,
+        settings: Parameters | None = None,
+    ) -> None:
+        super().__init__(parameter, n_outputs, settings)
         if n_outputs < 2:
             raise ParameterError(
                 f"eval_metric {self.name!r} is for objectives with num_class of 2 or "

@@ -15,6 +15,7 @@ __all__ = ["MeanAbsoluteError", "MeanLoss", "RootMeanSquaredError"]
 class MeanLoss(Metric):
     """The weighted mean of a loss that looks at one label and one prediction."""
 
+    many_targets = True
     loss: ClassVar[int]
     threshold: float = math.nan
 

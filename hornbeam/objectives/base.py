@@ -10,7 +10,9 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.data.info import Info
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.forest.settings import OBJECTIVES, spelled
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
@@ -36,38 +38,85 @@ class Objective(ABC):
     """
 
     name: ClassVar[str]
-    default_metric: ClassVar[str]
     #: The kernel of `hornbeam.kernels.gradients` that fills in its gradients.
     kernel: ClassVar[Callable[..., None]]
+    #: Whether a row's gradients depend on nothing but its own margins, targets and
+    #: weight. They are then computed wherever the rows are, by `write_gradients`;
+    #: otherwise where the trees are, by `gradients`.
+    by_row: ClassVar[bool] = True
+    #: Whether each column of the labels is a target with an output of its own.
+    many_targets: ClassVar[bool] = False
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
 
     @property
+    @abstractmethod
+    def default_metric(self) -> str:
+        """The metric that is reported where none is named."""
+
+    @property
     def n_outputs(self) -> int:
-        """Margins of a row; more than one only for softmax, or a caller's gradients."""
-        return max(1, self.parameters.num_class)
+        """Margins of a row: as many as there are targets, unless said otherwise."""
+        return max(self.parameters.num_class, self.parameters.num_target)
+
+    # Targets
+
+    def targets_of(self, info: Info) -> Floats:
+        """Return what margins are compared with, (columns, rows) float64.
+
+        Parameters
+        ----------
+        info
+            What goes with the rows; it must have what the objective needs.
+        """
+        labels = info["label"]
+        if labels is None:
+            raise DataError(
+                "the training data has no labels; pass them: DMatrix(data, label)"
+            )
+        columns = 1 if labels.ndim == 1 else labels.shape[1]
+        targets = np.ascontiguousarray(labels.T).reshape(columns, info.n_rows)
+        if len(targets) > 1 and not self.many_targets:
+            raise DataError(
+                f"the labels have {len(targets)} columns, and {self.name} learns one "
+                "target; train a model for each"
+            )
+        return targets
+
+    def check_targets(self, targets: Floats) -> None:
+        """Raise an error if one of the targets is outside the objective's domain."""
+        for labels in targets:
+            self.check_labels(labels)
 
     def check_labels(self, labels: Floats) -> None:
-        """Raise an error if a label is outside the objective's domain."""
-        if self.n_outputs > 1:
+        """Raise an error if one of these labels, (rows,), is outside the domain."""
+        if self.parameters.num_class > 1:
             raise ParameterError(
-                f"num_class={self.n_outputs} goes with the objectives multi:softmax "
-                f"and multi:softprob, not with {self.name}; change one of them"
+                f"num_class={self.parameters.num_class} goes with the objectives "
+                f"multi:softmax and multi:softprob, not with {self.name}; change one "
+                "of them"
             )
 
-    def estimate_base_score(self, labels: Floats, weights: Floats | None) -> Floats:
+    # The base score
+
+    def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
         """Return what to predict before the first tree, (outputs,)."""
-        columns = self.start_columns(labels, weights)
-        return self.start_from(totals_of(columns, len(labels)))
+        columns = self.start_columns(targets, weights)
+        return self.start_from(totals_of(columns, targets.shape[1]))
 
-    @abstractmethod
-    def start_columns(self, labels: Floats, weights: Floats | None) -> Iterator[Floats]:
-        """Yield columns of one value a row, whose totals decide the base score."""
+    def start_columns(
+        self, targets: Floats, weights: Floats | None
+    ) -> Iterator[Floats]:
+        """Yield columns of one value a row, whose totals decide the base score.
 
-    @abstractmethod
+        Only objectives `by_row` need them; others may estimate it otherwise.
+        """
+        raise NotImplementedError
+
     def start_from(self, totals: Floats) -> Floats:
         """Return the base score from the totals of `start_columns` over all rows."""
+        raise NotImplementedError
 
     def to_margin(self, base_score: Floats) -> Floats:
         """Return the margins of predictions; the inverse of `transform`."""
@@ -83,30 +132,61 @@ class Objective(ABC):
 
     def config(self) -> dict[str, dict[str, str]]:
         """Return the objective's parameters as model files hold them."""
+        group, names = OBJECTIVES[self.name]
+        if not names:
+            return {}
         return {
-            "reg_loss_param": {
-                "scale_pos_weight": f"{self.parameters.scale_pos_weight:.9g}"
-            }
+            group: {name: spelled(getattr(self.parameters, name)) for name in names}
         }
+
+    # Gradients
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What the kernel needs to know beside the rows."""
+        return (self.parameters.scale_pos_weight,)
+
+    def gradients(
+        self, team: Team, scores: Floats, info: Info, iteration: int
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+        """Return gradients and hessians at `scores`, all (outputs, rows).
+
+        Only objectives that are not `by_row` need it.
+
+        Parameters
+        ----------
+        team
+            The threads that work.
+        scores
+            The margins of all rows.
+        info
+            What goes with all rows.
+        iteration
+            Rounds that the model has.
+        """
+        raise NotImplementedError
 
     def write_gradients(
         self,
         team: Team,
         scores: Floats,
-        labels: Floats,
+        targets: Floats,
         weights: Floats | None,
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
     ) -> None:
-        """Write the gradients and hessians at `scores`, all (outputs, rows)."""
+        """Write the gradients and hessians at `scores`, all (outputs, rows).
+
+        The targets are (columns, rows), of any part of the rows.
+        """
         members = team.members_for(_CELLS_PER_ROW * scores.size)
         team.run(
             type(self).kernel,
             members,
             scores,
-            labels,
+            targets,
             _UNWEIGHTED if weights is None else weights,
-            self.parameters.scale_pos_weight,
+            np.array(self.numbers, np.float64),
             gradients,
             hessians,
             np.empty((members, 2, _LANE)),

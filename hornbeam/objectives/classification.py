@@ -71,7 +71,10 @@ class SoftmaxLoss(Objective):
                 f"{classes - 1}"
             )
 
-    def start_columns(self, labels: Floats, weights: Floats | None) -> Iterator[Floats]:
+    def start_columns(
+        self, targets: Floats, weights: Floats | None
+    ) -> Iterator[Floats]:
+        (labels,) = targets
         for k in range(self.n_outputs):
             hits = (labels == k).astype(np.float64)
             yield hits if weights is None else hits * weights
@@ -85,9 +88,6 @@ class SoftmaxLoss(Objective):
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         team.run(softmax_rows, team.members_for(8 * margins.size), margins)
         return margins
-
-    def config(self) -> dict[str, dict[str, str]]:
-        return {"softmax_multiclass_param": {"num_class": str(self.n_outputs)}}
 
 
 @register

@@ -31,25 +31,29 @@ def weighs_positives(scale_pos_weight: float) -> bool:
 class NewtonStart(Objective):
     """An objective whose base score weighs positives by one Newton step from 0."""
 
-    def start_columns(self, labels: Floats, weights: Floats | None) -> Iterator[Floats]:
+    many_targets = True
+
+    def start_columns(
+        self, targets: Floats, weights: Floats | None
+    ) -> Iterator[Floats]:
         if not weighs_positives(self.parameters.scale_pos_weight):
-            yield labels if weights is None else labels * weights
-            yield np.ones(labels.size) if weights is None else weights
+            for labels in targets:
+                yield labels if weights is None else labels * weights
+            yield np.ones(targets.shape[1]) if weights is None else weights
             return
-        gradients = np.empty((1, labels.size), np.float32)
+        gradients = np.empty(targets.shape, np.float32)
         hessians = np.empty_like(gradients)
-        scores = np.zeros((1, labels.size))
-        self.write_gradients(Team(1), scores, labels, weights, gradients, hessians)
-        yield gradients[0].astype(np.float64)
-        yield hessians[0].astype(np.float64)
-        yield np.ones(labels.size)
+        scores = np.zeros(targets.shape)
+        self.write_gradients(Team(1), scores, targets, weights, gradients, hessians)
+        yield from gradients.astype(np.float64)
+        yield from hessians.astype(np.float64)
 
     def start_from(self, totals: Floats) -> Floats:
-        if totals.size == 2:
-            return totals[:1] / totals[1]
-        gradient, hessian = totals[:2] / totals[2] * totals[2]
-        margin = np.array([[-gradient / max(hessian, 1e-6)]])
-        return self.transform(Team(1), margin)[0]
+        if not weighs_positives(self.parameters.scale_pos_weight):
+            return totals[:-1] / totals[-1]
+        gradients, hessians = totals.reshape(2, -1)
+        margins = -gradients / np.maximum(hessians, 1e-6)
+        return self.transform(Team(1), margins[np.newaxis])[0]
 
 
 @register

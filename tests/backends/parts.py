@@ -64,7 +64,7 @@ class PartedRows(Rows):
         self._parts = [
             DenseRows(
                 split_codes(codes, rows),
-                labels[rows],
+                labels[:, rows],
                 None if weights is None else weights[rows],
                 np.ascontiguousarray(scores[:, rows]),
                 team,
@@ -164,7 +164,7 @@ def grow(
     binned = DMatrix(X, feature_types=kinds).binned(most_bins)
     codes = binned.as_codes()
     team = take_team(threads)
-    arguments = codes, np.zeros(N_ROWS), weights, np.zeros((2, N_ROWS)), team
+    arguments = codes, np.zeros((1, N_ROWS)), weights, np.zeros((2, N_ROWS)), team
     rows = make_rows(*arguments)
     backend = HistogramBackend(rows, codes.layout, N_ROWS, team, max_histograms)
     backend.set_gradients(g, h)

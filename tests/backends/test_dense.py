@@ -44,7 +44,7 @@ def test_the_team_does_not_matter(threads):
 
 def test_scores_are_copies():
     codes = bin_table(as_table(np.arange(6.0)[:, None]), 4).as_codes()
-    rows = DenseRows(codes, np.zeros(6), None, np.zeros((1, 6)), take_team(1))
+    rows = DenseRows(codes, np.zeros((1, 6)), None, np.zeros((1, 6)), take_team(1))
     rows.scores()[:] = 5
     assert not rows.scores().any()
     rows.set_scores(np.ones((1, 6)))

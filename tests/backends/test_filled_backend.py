@@ -41,7 +41,7 @@ def grow(data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates
     """Return the bytes of two trees, and of the scores after them."""
     binned = bin_table(as_table(data), 16)
     backend = open_backend(
-        "cpu", binned.as_codes(), np.zeros(len(g)), weights, np.zeros((1, len(g))),
+        "cpu", binned.as_codes(), np.zeros((1, len(g))), weights, np.zeros((1, len(g))),
         threads=threads, max_histograms=None,
     )  # fmt: skip
     found = []

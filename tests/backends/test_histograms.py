@@ -50,7 +50,7 @@ class Training:
         self.backend = open_backend(
             "cpu",
             self.binned.as_codes(),
-            np.zeros(rows),
+            np.zeros((1, rows)),
             weights,
             np.zeros((1, rows)),
             **{"threads": 1, **options},

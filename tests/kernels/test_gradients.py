@@ -29,15 +29,15 @@ TYPES = [np.float32, np.float64]
 
 
 def gradients_of(
-    kernel, scores, labels, weights=UNWEIGHTED, positive_weight=1.0, members=1
+    kernel, scores, targets, weights=UNWEIGHTED, positive_weight=1.0, members=1
 ):
     """Return the gradients and hessians, (outputs, rows); float64 under weights."""
     dtype = np.float64 if weights.size > 0 else np.float32
     g, h = np.full((2, *scores.shape), np.nan, dtype)
     scratch = np.empty((members, 2, LANE))
-    positive_weight = np.float64(positive_weight)
+    targets, numbers = np.atleast_2d(targets), np.array([positive_weight])
     call(
-        kernel, scores, labels, weights, positive_weight, g, h, scratch,
+        kernel, scores, targets, weights, numbers, g, h, scratch,
         members=members,
     )  # fmt: skip
     return g, h
@@ -63,6 +63,20 @@ def test_squared_error(weighting):
     g, h = gradients_of(squared_error, scores, labels, weights, positive_weight)
     np.testing.assert_allclose(g[0], (scores[0] - labels) * together, rtol=3e-7)
     np.testing.assert_allclose(h[0], together, rtol=2e-7)
+
+
+@pytest.mark.parametrize("kernel", [squared_error, logistic])
+def test_each_output_has_its_target(kernel):
+    rng = np.random.default_rng(0)
+    rows = TASK_ROWS + 5
+    scores, targets = rng.normal(size=(3, rows)), rng.uniform(size=(3, rows))
+    together = gradients_of(kernel, scores, targets, np.arange(rows) / rows, 2.0)
+    for k in range(3):
+        alone = gradients_of(
+            kernel, scores[k : k + 1], targets[k], np.arange(rows) / rows, 2.0
+        )
+        for own, all_of in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(own[0], all_of[k])
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)

@@ -28,7 +28,7 @@ def gradients(of, scores, labels, weights=None, threads=1):
     """Return the gradients and hessians at `scores`, (outputs, rows)."""
     g, h = (np.empty(scores.shape, np.float32) for _ in range(2))
     with lease(threads) as team:
-        of.write_gradients(team, scores, labels, weights, g, h)
+        of.write_gradients(team, scores, np.atleast_2d(labels), weights, g, h)
     return g, h
 
 
@@ -139,7 +139,7 @@ def test_certain_base_scores_have_finite_margins(name):
 def test_base_scores(name, weighted):
     _, labels = draw(name)
     weights = np.random.default_rng(1).random(500) if weighted else None
-    found = objective(name).estimate_base_score(labels, weights)
+    found = objective(name).estimate_base_score(labels[np.newaxis], weights)
     if name.startswith("multi"):
         shares = [np.average(labels == k, weights=weights) for k in range(CLASSES)]
         margins = np.log(np.array(shares) + 1e-6)
@@ -156,11 +156,15 @@ def test_the_base_score_of_weighted_positives_is_a_newton_step():
     params = {"scale_pos_weight": 3}
     of = objective("reg:squarederror", **params)
     step = 3 * ones / (3 * ones + zeros)
-    np.testing.assert_allclose(of.estimate_base_score(labels, None), [step], rtol=1e-6)
+    np.testing.assert_allclose(
+        of.estimate_base_score(labels[np.newaxis], None), [step], rtol=1e-6
+    )
     of = objective("binary:logistic", **params)
     step = (1.5 * ones - 0.5 * zeros) / (0.75 * ones + 0.25 * zeros)
     np.testing.assert_allclose(
-        of.estimate_base_score(labels, None), [1 / (1 + np.exp(-step))], rtol=1e-6
+        of.estimate_base_score(labels[np.newaxis], None),
+        [1 / (1 + np.exp(-step))],
+        rtol=1e-6,
     )
 
 
@@ -172,7 +176,7 @@ def test_base_scores_do_not_depend_on_the_order(labels, random):
     shuffled = random.sample(labels, len(labels))
     of = objective("reg:squarederror")
     found = [
-        of.estimate_base_score(np.array(each), None) for each in (labels, shuffled)
+        of.estimate_base_score(np.array([each]), None) for each in (labels, shuffled)
     ]
     np.testing.assert_array_equal(*found)
     largest = max(map(abs, labels))
@@ -193,13 +197,19 @@ def test_base_scores_do_not_depend_on_the_parts(name, weighted, positives, ends)
     of = objective(name, scale_pos_weight=positives)
     ends = sorted({0, *ends, 500})
     columns = [
-        list(of.start_columns(labels[i:j], None if weights is None else weights[i:j]))
+        list(
+            of.start_columns(
+                labels[np.newaxis, i:j], None if weights is None else weights[i:j]
+            )
+        )
         for i, j in itertools.pairwise(ends)
     ]
     largest = np.max([largest_of(part) for part in columns], axis=0)
     steps = np.sum([sum_steps(part, largest, 500) for part in columns], axis=0)
     found = of.start_from(as_totals(steps, largest, 500))
-    np.testing.assert_array_equal(found, of.estimate_base_score(labels, weights))
+    np.testing.assert_array_equal(
+        found, of.estimate_base_score(labels[np.newaxis], weights)
+    )
 
 
 def test_model_files_hold_the_parameters():
