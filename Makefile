@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 PYTEST := $(BIN)/python -m pytest
+WORKERS ?= $(shell nproc)
+# A file's tests stay together: they share clusters and data.
+ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 
@@ -35,8 +38,10 @@ demo: $(INSTALLED)  ## train on 336,776 flights, predict, save, draw the learnin
 	$(BIN)/python examples/flights.py
 
 .PHONY: test
-test: $(INSTALLED)  ## run the tests
-	$(PYTEST) --quiet
+test: $(INSTALLED)  ## run the tests, on all cores or WORKERS of them
+	$(BIN)/python -m hornbeam warmup  # once, not in each process
+	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
+	$(PYTEST) --quiet -m "alone and not slow"
 
 .PHONY: test-slow
 test-slow: $(INSTALLED)  ## run the tests that take minutes
@@ -48,7 +53,7 @@ imports: $(INSTALLED)  ## check that every import goes in the one direction
 
 .PHONY: pure
 pure: $(INSTALLED)  ## run the tests of the kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet tests/kernels tests/binning \
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet $(ON_ALL_CORES) tests/kernels tests/binning \
 		tests/backends tests/metrics
 
 .PHONY: lint

@@ -72,6 +72,7 @@ def test_import_loads_nothing_heavy():
     assert not HEAVY & {name.split(".")[0] for name in run(code).split()}
 
 
+@pytest.mark.alone
 def test_import_takes_no_time():
     code = (
         "import numpy; from time import perf_counter as now; start = now(); "

@@ -107,6 +107,7 @@ def test_a_fork_in_the_middle_of_training_can_train():
     assert digests[0] == digests[1]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("threads", [1, 3])
 def test_an_interrupt_ends_training_within_a_second(threads):
     script = f"""

@@ -91,6 +91,7 @@ def test_the_options_of_placing_reach_every_member(client):
     cluster.close()
 
 
+@pytest.mark.alone
 def test_an_answer_may_take_longer_than_patience(client):
     cluster, members = spread(client, patience=0.6)
     assert cluster.sum(members, "wait", 2.5).item() == 4
@@ -105,6 +106,7 @@ def test_patience_is_a_setting_of_dask(client):
         DaskCluster(client, Adding, patience=0)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
 def test_a_killed_worker_is_noticed_at_once(own_cluster, tree_from):
     client = own_cluster(3)
@@ -130,6 +132,7 @@ def _workers_of(dask_scheduler):
     return list(dask_scheduler.workers)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
 def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
     client = own_cluster(3)

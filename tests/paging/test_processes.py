@@ -92,6 +92,7 @@ def test_an_interrupted_builder_leaves_nothing(tmp_path):
     assert not folder.exists()
 
 
+@pytest.mark.alone
 def test_of_two_builders_one_waits_and_uses_what_the_other_made(tmp_path):
     first = start([tmp_path], 0.04)
     assert first.stdout.readline() == "building\n"
