@@ -2,7 +2,8 @@
 
 Numba's cache of a function does not see a change in a helper that lives in another
 file: after an upgrade it would run the old machine code. So each kernel carries a
-digest of all kernel files in its qualified name, which is part of the cache's key.
+digest of all kernel files in its qualified name, which is part of the cache's key. Nor
+is that cache made for processes that compile at once: files of code are named anew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
 from numba.core.options import DefaultOptions
 
 __all__ = ["COMPILED", "SOURCES_DIGEST", "inline", "kernel", "prune_cache"]
@@ -51,10 +53,33 @@ def _digest_sources() -> str:
 SOURCES_DIGEST: str = _digest_sources()
 
 
+class _FilesOfCode(IndexDataCacheFile):
+    """A kernel's files of machine code, each named by the types that it is for.
+
+    Numba counts them by an index, which processes change without a lock. Two that
+    compile a kernel for different types at once would take the same name, and whoever
+    comes later would run the code for the other's types.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        digest = hashlib.sha256(repr(key).encode()).digest()
+        name = self._data_name(int.from_bytes(digest[:6]))
+        index = self._load_index()
+        if index.get(key) != name:
+            self._save_index({**index, key: name})
+        self._save_data(name, data)
+
+
 def _compile(function: Function, **flags: Any) -> Function:
     function.__qualname__ = f"{function.__qualname__}_{SOURCES_DIGEST}"
     try:
         compiled = njit(function, cache=True, **_FLAGS, **flags)
+        cache = compiled._cache
+        cache._cache_file = _FilesOfCode(
+            cache._cache_path,
+            cache._impl.filename_base,
+            cache._impl.locator.get_source_stamp(),
+        )
     except RuntimeError as error:
         # No folder can hold the cache (a read-only home, some containers): the kernel
         # is then compiled anew in each process, which is slower but right.

@@ -84,6 +84,29 @@ def test_without_a_place_for_a_cache_kernels_are_compiled_anew(copy, tmp_path):
         assert run(copy, WEIGH, **nowhere) == {"weight": 0.25, "hits": 0}
 
 
+# The kernel of WEIGH, for weights of a type of one's choice.
+WEIGH_AS = WEIGH.replace("np.empty(1)", "np.empty(1, DTYPE)").replace(
+    "weights[0]", "float(weights[0])"
+)
+
+
+@needs_compiler
+def test_processes_that_compile_at_once_do_not_mix_their_types(copy):
+    """Of two that write a kernel's index at the same time, one wins."""
+    as_float, as_integer = (
+        WEIGH_AS.replace("DTYPE", name) for name in ("np.float64", "np.int64")
+    )
+    assert run(copy, as_float) == {"weight": 0.25, "hits": 0}
+    (index,) = (copy / "kernels" / "__pycache__").glob("*weigh_nodes*.nbi")
+    of_the_first = index.read_bytes()
+    index.unlink()  # the second has looked before the first was there
+    assert run(copy, as_integer) == {"weight": 0.0, "hits": 0}
+    index.write_bytes(of_the_first)
+    assert run(copy, as_float) == {"weight": 0.25, "hits": 1}
+    assert run(copy, as_integer) == {"weight": 0.0, "hits": 0}
+    assert run(copy, as_integer) == {"weight": 0.0, "hits": 1}
+
+
 def digest_of(folder):
     """Return the digest of the kernel files in a folder."""
     spec = importlib.util.spec_from_file_location("jit_of_a_copy", folder / "jit.py")
