@@ -10,6 +10,7 @@ import pty
 import numpy as np
 import pytest
 import xgboost
+from terminals import read_all
 
 import hornbeam
 from hornbeam.callbacks import CallbackContainer, EvalsLog
@@ -365,10 +366,7 @@ def on_a_terminal(train) -> str:
     reader, writer = pty.openpty()
     with open(writer, "w") as terminal:
         train(terminal)
-        terminal.flush()
-        shown = os.read(reader, 1 << 16).decode()
-    os.close(reader)
-    return shown
+    return read_all(reader)
 
 
 def test_progress_on_a_terminal_is_a_bar():

@@ -16,6 +16,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from terminals import read_all
 
 import hornbeam
 
@@ -308,20 +309,6 @@ def test_a_terminal_gets_a_bar_and_tables(folder, model):
         text = read_all(reader)
         assert process.wait() == 0, text
         assert shown in text
-
-
-def read_all(reader: int) -> str:
-    """Return what comes out of a terminal until the last writer has left it."""
-    parts = []
-    while True:
-        try:
-            part = os.read(reader, 1 << 16)
-        except OSError:
-            part = b""
-        if not part:
-            os.close(reader)
-            return b"".join(parts).decode()
-        parts.append(part)
 
 
 def test_help_lists_the_parameters():

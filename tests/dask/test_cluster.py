@@ -93,8 +93,8 @@ def test_the_options_of_placing_reach_every_member(client):
 
 @pytest.mark.alone
 def test_an_answer_may_take_longer_than_patience(client):
-    cluster, members = spread(client, patience=0.6)
-    assert cluster.sum(members, "wait", 2.5).item() == 4
+    cluster, members = spread(client, patience=1.5)
+    assert cluster.sum(members, "wait", 4.0).item() == 4
     cluster.close()
 
 

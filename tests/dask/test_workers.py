@@ -57,8 +57,8 @@ def test_an_error_of_a_task_comes_out(client):
 
 @pytest.mark.alone
 def test_a_task_may_take_longer_than_patience(client):
-    future = client.submit(slow_rows, 1, seconds=2.5, pure=False)
-    assert len(Workers(client, patience=0.6).results([future])) == 1
+    future = client.submit(slow_rows, 1, seconds=4, pure=False)
+    assert len(Workers(client, patience=1.5).results([future])) == 1
     assert len(Workers(client).alive()) == 2
 
 

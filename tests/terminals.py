@@ -1,0 +1,19 @@
+"""Reading what a program shows on a terminal."""
+
+from __future__ import annotations
+
+import os
+
+
+def read_all(reader: int) -> str:
+    """Return what comes out of a terminal until the last writer has left it."""
+    parts = []
+    while True:
+        try:
+            part = os.read(reader, 1 << 16)
+        except OSError:
+            part = b""
+        if not part:
+            os.close(reader)
+            return b"".join(parts).decode()
+        parts.append(part)
