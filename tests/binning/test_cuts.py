@@ -134,7 +134,7 @@ columns = st.lists(
 ).filter(lambda rows: all(abs(value) != float("inf") for value, _ in rows))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(columns, st.randoms(), st.integers(2, 9), st.sampled_from(TYPES), st.booleans())
 def test_the_order_of_rows_does_not_matter(rows, random, max_bin, dtype, weighted):
     mixed = list(rows)

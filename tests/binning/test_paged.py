@@ -125,7 +125,6 @@ def test_threads_and_sketches(tmp_path, n_threads, sketch):
 
 @settings(
     max_examples=12 if COMPILED else 4,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -75,7 +75,7 @@ def check_same(one, other):
         assert getattr(one, part).tobytes() == getattr(other, part).tobytes(), part
 
 
-@settings(max_examples=80 if COMPILED else 15, deadline=None)
+@settings(max_examples=80 if COMPILED else 15)
 @given(
     rows=st.integers(1, 400),
     n_parts=st.integers(1, 6),

@@ -64,7 +64,7 @@ columns = st.integers(1, 400).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     columns,
     st.sampled_from([4, 16, 100]),

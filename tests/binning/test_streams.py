@@ -155,7 +155,7 @@ cells = st.lists(
 )
 
 
-@settings(max_examples=150 if COMPILED else 40, deadline=None)
+@settings(max_examples=150 if COMPILED else 40)
 @given(
     rows=cells,
     borders=st.lists(st.integers(0, 60), max_size=6),

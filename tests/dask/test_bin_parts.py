@@ -61,7 +61,6 @@ def assert_same(matrix, whole, max_bin, n_members=2):
 
 @settings(
     max_examples=12,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

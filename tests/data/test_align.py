@@ -197,7 +197,7 @@ def test_what_the_columns_are_compared_with_has_a_name():
     st.lists(st.sampled_from([*FRUIT, None]), min_size=1, max_size=8),
     st.permutations([*FRUIT, "nut"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_order_of_columns_and_codes(order, values, levels):
     n = len(values)
     columns = {

@@ -102,7 +102,7 @@ def test_the_tree_is_the_same(table, shape, lookahead):
     assert Grown(table, lookahead, shape).bytes == expected.bytes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     table=st.sampled_from(list(TABLES)),
     lookahead=st.sampled_from(AHEAD),

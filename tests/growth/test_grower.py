@@ -166,7 +166,7 @@ def test_nodes_are_numbered_as_they_were_made():
     assert not tree.gain[tree.left < 0].any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     policy=st.sampled_from(["depthwise", "lossguide"]),
     max_depth=st.integers(0, 6),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xgboost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from samples import few_values
 
@@ -26,7 +26,6 @@ def taken(n, rate):
     return max(1, int(rate * n))
 
 
-@settings(deadline=None)  # the first draw may have to be compiled
 @given(st.integers(1, 60), RATES, RATES, RATES, st.integers(-5, 2**63 - 1))
 def test_samples_are_nested_and_of_the_right_size(n, by_tree, by_level, by_node, seed):
     columns = sampler(n, by_tree, by_level, by_node, seed)
@@ -87,7 +86,6 @@ def test_every_column_has_its_turn():
 # --- With weights ---------------------------------------------------------------------
 
 
-@settings(deadline=None)  # the first draw may have to be compiled
 @given(st.integers(2, 40), RATES, RATES, RATES, st.integers(0, 99), st.floats(0.1, 9))
 def test_equal_weights_are_no_weights(n, by_tree, by_level, by_node, number, weight):
     nodes = np.arange(3, 6)

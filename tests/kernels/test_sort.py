@@ -73,7 +73,7 @@ def test_digits_that_all_share_are_skipped(dtype, values):
     check(np.array(values, dtype), np.arange(len(values)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.floats(width=32), max_size=30), st.sampled_from(TYPES))
 def test_any_floats(values, dtype):
     check(np.array(values, dtype), np.arange(len(values)))

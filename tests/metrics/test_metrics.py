@@ -146,7 +146,7 @@ def test_error_counts_a_prediction_at_the_threshold_as_negative():
     assert create("error@0.7")(np.array([0.7]), np.array([0.0])) == 0.0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_areas_agree_with_scikit_learn(data):
     n_rows = data.draw(st.integers(2, 40))
@@ -175,7 +175,7 @@ def test_areas_agree_with_scikit_learn(data):
         assert after == pytest.approx(before, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_means_agree_with_scikit_learn(data):
     n_rows = data.draw(st.integers(1, 40))

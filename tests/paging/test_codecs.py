@@ -8,7 +8,7 @@ import sys
 import blosc2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from page_samples import codes_of, make
@@ -20,7 +20,6 @@ RNG = np.random.default_rng(0)
 N = 1 << 16
 
 
-@settings(deadline=None)
 @given(
     codes=st.sampled_from([np.uint8, np.uint16]).flatmap(
         lambda dtype: arrays(dtype, st.integers(1, 300), elements=st.integers(0, 255))

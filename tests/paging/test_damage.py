@@ -48,7 +48,7 @@ DAMAGES = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(damage=DAMAGES, codec=st.sampled_from(CODECS), opened_before=st.booleans())
 def test_a_damaged_block_is_refused_with_its_name(
     tmp_path_factory, damage, codec, opened_before
@@ -70,7 +70,7 @@ def test_a_damaged_block_is_refused_with_its_name(
     assert str(path) in str(caught.value)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(damage=DAMAGES, codec=st.sampled_from(CODECS))
 def test_a_damaged_block_is_made_again_from_the_source(tmp_path_factory, damage, codec):
     folder = tmp_path_factory.mktemp("cache")
@@ -105,7 +105,7 @@ def test_a_folder_in_the_place_of_a_block_is_an_error(tmp_path):
             read(pages)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(place=st.floats(0, 1), bit=st.integers(0, 7), cut=st.booleans())
 def test_a_damaged_manifest_is_made_again(tmp_path_factory, place, bit, cut):
     folder = tmp_path_factory.mktemp("cache")

@@ -11,7 +11,7 @@ from page_samples import build_of, codes_of, make, read
 from hornbeam.paging.cache import open_or_build, open_pages
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     columns=st.integers(1, 7),
     rows=st.integers(1, 700),

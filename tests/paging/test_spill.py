@@ -20,7 +20,7 @@ ARRAYS = st.tuples(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(saves=st.lists(ARRAYS, max_size=30), n_folders=st.integers(1, 3))
 def test_the_last_array_saved_is_loaded(tmp_path_factory, saves, n_folders):
     place = tmp_path_factory.mktemp("spill")

@@ -27,7 +27,7 @@ def pages(tmp_path):
         yield made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     budgets=st.lists(st.integers(0, 6000), min_size=1, max_size=5),
     columns=st.sampled_from([[], [1], [0, 3], None]),

@@ -251,7 +251,7 @@ def prepared(params, labels, info):
     return params, labels, info
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PARAMS, tables(), st.integers(0, 2**32))
 def test_any_configuration(params, table, seed):
     rows, labels, info = table
@@ -297,7 +297,7 @@ def test_any_configuration(params, table, seed):
         assert train(params, data, 4).digest() == digest
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(PARAMS, tables())
 def test_the_loss_never_rises(params, table):
     """Each round makes the loss of training smaller, or leaves it as it is."""

@@ -97,7 +97,7 @@ def digest(data, types=None, matrix=DMatrix, names=None):
 
 
 @given(numbers(), st.sampled_from([DMatrix, QuantileDMatrix]))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_numbers(table, matrix):
     names = table.column_names
     types = [
@@ -127,7 +127,7 @@ def test_numbers(table, matrix):
 
 
 @given(texts(), st.sampled_from([DMatrix, QuantileDMatrix]))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_words(words, matrix):
     n = pa.array(LABELS.astype(np.float32).round())
     table = pa.table({"n": n, "k": words})
@@ -150,7 +150,7 @@ def test_words(words, matrix):
 
 
 @given(texts(), st.permutations(WORDS), st.sampled_from([DMatrix, QuantileDMatrix]))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_declared_categories(words, levels, matrix):
     n = pa.array(LABELS.astype(np.float32).round())
     enum = pl.Series("k", words).cast(pl.Enum(levels))

@@ -63,7 +63,7 @@ def train(params, data):
     return hornbeam.train(params, data, 4, verbose_eval=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PARAMS, tables(), st.sampled_from(["csr", "csc", "coo"]), st.booleans())
 def test_the_models_of_arrays(params, table, form, by_cells):
     rows, labels, info = table

@@ -59,7 +59,7 @@ PARAMS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     params=PARAMS,
     levels=st.lists(st.sampled_from([1, 2, 3, 5, 40, 300]), min_size=1, max_size=4),

@@ -208,7 +208,7 @@ def test_an_objective_of_ones_own_for_classes():
     assert_same_reports(*reports)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     st.fixed_dictionaries(
         {

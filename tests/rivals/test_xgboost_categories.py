@@ -95,7 +95,7 @@ def test_weights_and_classes():
     assert_same_model(ours, theirs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     params=st.fixed_dictionaries(
         {

@@ -249,7 +249,7 @@ def test_a_code_that_means_missing():
 
 
 @given(st.lists(st.none() | st.text(max_size=3), max_size=12))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_text(words):
     words = [None if w is None else w.replace("\x00", "") for w in words]
     levels = sorted({w for w in words if w is not None})

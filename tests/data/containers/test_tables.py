@@ -405,7 +405,7 @@ def test_the_callers_data_is_never_written_to():
     ).filter(lambda array: not np.isinf(array).any()),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_numbers_are_never_rounded(array, fortran):
     table = as_table(np.asfortranarray(array) if fortran else array)
     exact = array.astype(np.float64)

@@ -54,7 +54,7 @@ KINDS = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     edges=st.lists(st.integers(0, N), max_size=6).map(sorted),
