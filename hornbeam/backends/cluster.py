@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Cluster", "Member", "MemberLostError", "Share"]
+__all__ = ["Call", "Cluster", "Member", "MemberLostError", "Share"]
+
+#: A verb, and what it is called with.
+Call = tuple[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)

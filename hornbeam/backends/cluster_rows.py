@@ -21,13 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import GradientSource, HistogramLayout, RowSample
-from hornbeam.backends.cluster import Cluster, Member
+from hornbeam.backends.cluster import Call, Cluster, Member
 from hornbeam.backends.rows import Rows
 
 __all__ = ["Answers", "ClusterRows", "LocalRows", "Spread"]
 
-#: A verb of `LocalRows` and what it is called with.
-Call = tuple[str, tuple[Any, ...]]
 #: Rows of a member that follow each other: (spans, 2), first row there, among all.
 Spans = NDArray[np.int64]
 #: A member's spans, and an array with a value of each of its rows in the last axis.

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from hornbeam.backends.base import HistogramLayout
-from hornbeam.backends.cluster import Cluster
+from hornbeam.backends.cluster import Call, Cluster
 from hornbeam.binning.cuts import ColumnCuts, Cuts
 from hornbeam.binning.deciding import columns_of, find_cuts
 from hornbeam.binning.looks import Reading, merge_readings
 from hornbeam.dask.rowset import CodeFacts
 from hornbeam.data.schema import Schema
 
-__all__ = ["Coded", "bin_parts", "take_codes"]
+__all__ = ["Coded", "bin_parts", "calls_for_codes"]
 
 #: Columns whose cuts are found together, and bytes of values that they keep on each
 #: worker, which all come to the client: with a megabyte a column, two readings are
@@ -110,15 +110,13 @@ def bin_parts(
     return Coded(columns, max_bin, facts, layout)
 
 
-def take_codes(
-    cluster: Cluster, members: Sequence[Any], coded: Coded, n_threads: int
-) -> None:
-    """Bring prepared members that are new to the codes of all others.
+def calls_for_codes(coded: Coded, n_threads: int) -> list[Call]:
+    """Return what brings prepared members that are new to the codes of all others.
 
     They may hold any of the rows that those codes were made of.
     """
-    cluster.call(members, "bin", coded.columns, coded.max_bin, n_threads)
-    cluster.call(members, "settle", coded.facts)
+    bin_rows = (coded.columns, coded.max_bin, n_threads)
+    return [("bin", bin_rows), ("settle", (coded.facts,))]
 
 
 def _layout(

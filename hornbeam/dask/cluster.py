@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from functools import reduce
 from importlib import import_module
 from operator import add
@@ -13,7 +14,7 @@ from uuid import uuid4
 import distributed
 from distributed.protocol.pickle import dumps
 
-from hornbeam.backends.cluster import Cluster, Member, MemberLostError, Share
+from hornbeam.backends.cluster import Call, Cluster, Member, MemberLostError, Share
 from hornbeam.dask.asking import GoneError, ask, packed, watch
 from hornbeam.dask.branches import Branch, ask_branch, branches_of
 from hornbeam.dask.workers import Workers
@@ -67,6 +68,15 @@ class DaskCluster(Workers, Cluster):
     def place(self, shares: Sequence[Share], *options: Any) -> list[Member]:
         return self._wait(self._place(shares, options))
 
+    def place_later(
+        self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
+    ) -> Future[list[Member]]:
+        """Make members as `place` does, and have them answer calls; wait for nothing.
+
+        If that is cancelled, or one of them is lost, all are let go of.
+        """
+        return self._begun(self._place_and_call(shares, options, calls))
+
     def ready(self) -> list[str]:
         """Return the workers that can have members at once; have others get ready."""
         return self._wait(self._ready_now())
@@ -80,7 +90,7 @@ class DaskCluster(Workers, Cluster):
         return self._wait(self._sum(members, packed(verb, args)))
 
     def close(self) -> None:
-        for future in self._futures.values():
+        for future in list(self._futures.values()):
             future.release()
         self._futures.clear()
 
@@ -210,6 +220,18 @@ class DaskCluster(Workers, Cluster):
                     members, lambda m: self._make(m, of_member[m.number], options)
                 )
             )
+        except BaseException:
+            self.drop(members)
+            raise
+        return members
+
+    async def _place_and_call(
+        self, shares: Sequence[Share], options: tuple[Any, ...], calls: Sequence[Call]
+    ) -> list[Member]:
+        members = await self._place(shares, options)
+        try:
+            for verb, args in calls:
+                await self._call(members, packed(verb, args))
         except BaseException:
             self.drop(members)
             raise

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 
 import numpy as np
 
-from hornbeam.backends.cluster import Member, MemberLostError, Share
+from hornbeam.backends.cluster import Call, Member, MemberLostError, Share
 from hornbeam.dask.clients import check_workers
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
@@ -23,10 +25,18 @@ _TRIES = 4
 #: Seconds to wait for workers when there is none, as for one that starts again.
 _NO_WORKER = 30.0
 #: Seconds from one look for new workers to the next.
-_LOOK = 1.0
+_LOOK = 0.25
 
 #: Partitions that stay together.
 Group = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _HandOver:
+    """Partitions on the way from members to others, who are getting ready."""
+
+    giving: list[Member]
+    taking: Future[list[Member]]
 
 
 class Holding(ABC):
@@ -56,10 +66,11 @@ class Holding(ABC):
         self._reading = (schema, matrix.first_rows, unseen, of)
         self._groups = [tuple(group) for group in matrix.together]
         self._looked = time.monotonic()
+        self._hand_over: _HandOver | None = None
 
     @abstractmethod
-    def _ready(self, members: Sequence[Member]) -> None:
-        """Bring members with prepared rows to where all others are."""
+    def _beginning(self) -> list[Call]:
+        """Return what brings members with prepared rows to where all others are."""
 
     def hold(self) -> None:
         """Give all partitions to members."""
@@ -68,6 +79,7 @@ class Holding(ABC):
 
     def mend(self, lost: MemberLostError) -> None:
         """Give the partitions of lost members to others; bring all to one state."""
+        self._stop_handing_over()
         while True:
             self._forget(lost)
             try:
@@ -82,13 +94,21 @@ class Holding(ABC):
                 lost = more
 
     def welcome(self) -> None:
-        """Give partitions to workers that have none, if others have several."""
+        """Give partitions to workers that have none, if others have too many.
+
+        They get ready while those go on, for as many rounds as that takes; the last
+        trees that grow meanwhile are all that has to be waited for.
+        """
+        if self._hand_over is not None:
+            if self._hand_over.taking.done():
+                self._take_over(self._hand_over)
+            return
         if time.monotonic() - self._looked < _LOOK:
             return
         self._looked = time.monotonic()
         idle = set(self.cluster.ready()) - {member.place for member in self.members}
-        for place in sorted(idle):
-            self._share_with(place)
+        if idle:
+            self._share_with(sorted(idle))
 
     # What comes of it
 
@@ -102,6 +122,10 @@ class Holding(ABC):
 
     def _before_moving(self) -> None:
         """Have members finish what was put off."""
+        return
+
+    def _catch_up(self, members: Sequence[Member]) -> None:
+        """Bring members that began a while ago to where all others are now."""
         return
 
     def _forget(self, lost: MemberLostError) -> None:
@@ -133,10 +157,13 @@ class Holding(ABC):
         )
 
     def _place(self, shares: Sequence[Share]) -> list[Member]:
+        self._check(shares)
+        return self.cluster.place(shares, self.matrix.opening)
+
+    def _check(self, shares: Sequence[Share]) -> None:
         check_workers(self.matrix.client, [share.place for share in shares])
         for share in shares:
             self._check_there(share.numbers, ("cancelled", "error"))
-        return self.cluster.place(shares, self.matrix.opening)
 
     def _check_there(self, numbers: Iterable[int], bad: Collection[str]) -> None:
         """Raise an error if Dask neither has a partition nor can make it anew."""
@@ -159,6 +186,10 @@ class Holding(ABC):
     def _prepare(self, members: Sequence[Member]) -> None:
         self.cluster.call(members, "prepare", *self._reading)
         self._ready(members)
+
+    def _ready(self, members: Sequence[Member]) -> None:
+        for verb, args in self._beginning():
+            self.cluster.call(members, verb, *args)
 
     def _places(self) -> list[str]:
         """Return the workers there are, if need be after waiting for one."""
@@ -203,36 +234,69 @@ class Holding(ABC):
     def _size(self, numbers: Iterable[int]) -> int:
         return int(np.diff(self.matrix.first_rows)[list(numbers)].sum())
 
-    def _share_with(self, place: str) -> None:
-        """Move half of the rows of the fullest worker to a new one."""
-        by_place: dict[str, list[Member]] = {}
-        for member in self.members:
-            by_place.setdefault(member.place, []).append(member)
-        fullest = max(
-            by_place.values(), key=lambda ms: sum(self._size(m.parts) for m in ms)
-        )
-        groups = self._groups_of(fullest)
-        if len(groups) < 2:
+    def _share_with(self, places: Sequence[str]) -> None:
+        """Begin to hand what others have too much of to workers that have nothing."""
+        moving = self._surplus(len(places))
+        if not moving:
             return
+        shares = self._shares(moving, places)
+        giving = []
+        for member in self.members:
+            groups = self._groups_of([member])
+            staying = [group for group in groups if group not in moving]
+            if len(staying) < len(groups):
+                giving.append(member)
+                if staying:
+                    shares.append(self._share(staying, member.place))
+        self._check(shares)
+        calls = [("prepare", self._reading), *self._beginning()]
+        taking = self.cluster.place_later(shares, calls, self.matrix.opening)
+        self._hand_over = _HandOver(giving, taking)
+
+    def _surplus(self, n_more: int) -> list[Group]:
+        """Return what workers have above their share, if there are some more of them.
+
+        What a worker got last, from one that was lost, it gives first: it is a member
+        of its own, and the others stay as they are.
+        """
+        by_place: dict[str, list[Group]] = {}
+        for member in reversed(self.members):
+            groups = by_place.setdefault(member.place, [])
+            groups += reversed(self._groups_of([member]))
+        fair = self.matrix.n_rows / (len(by_place) + n_more)
+        surplus = []
+        for groups in by_place.values():
+            load = sum(self._size(group) for group in groups)
+            for group in groups:
+                load -= self._size(group)
+                if load < fair:
+                    break
+                surplus.append(group)
+        return surplus
+
+    def _take_over(self, hand_over: _HandOver) -> None:
+        """Ask those who have got ready instead of those they have it from."""
         self._before_moving()
-        half = sum(self._size(group) for group in groups) / 2
-        moving: list[Group] = []
-        for group in groups[:-1]:
-            if not moving or self._size([*sum(moving, ()), *group]) <= half:
-                moving.append(group)
-        staying = [group for group in groups if group not in moving]
-        shares = [self._share(moving, place), self._share(staying, fullest[0].place)]
+        self._hand_over = None
         members: list[Member] = []
         try:
-            members = self._place(shares)
-            self._prepare(members)
+            members = hand_over.taking.result()
+            self._catch_up(members)
         except MemberLostError:
             # They stay where they are; if that worker is lost, too, it will be noticed.
             self.cluster.drop(members)
             return
-        self.cluster.drop(fullest)
-        self.members = [m for m in self.members if m not in fullest] + members
+        giving = hand_over.giving
+        self.cluster.drop(giving)
+        self.members = [m for m in self.members if m not in giving] + members
         self._settle()
+
+    def _stop_handing_over(self) -> None:
+        hand_over, self._hand_over = self._hand_over, None
+        if hand_over is None or hand_over.taking.cancel():
+            return
+        if hand_over.taking.exception() is None:
+            self.cluster.drop(hand_over.taking.result())
 
     def _groups_of(self, members: Iterable[Member]) -> list[Group]:
         numbers = {number for member in members for number in member.parts}
@@ -240,5 +304,6 @@ class Holding(ABC):
 
     def close(self) -> None:
         """Let go of the members."""
+        self._stop_handing_over()
         self.cluster.drop(self.members)
         self.members = []

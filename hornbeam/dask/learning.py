@@ -11,7 +11,8 @@ from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import GradientSource, HistogramLayout
-from hornbeam.backends.cluster_rows import Answers, Call, LocalRows
+from hornbeam.backends.cluster import Call
+from hornbeam.backends.cluster_rows import Answers, LocalRows
 from hornbeam.backends.rows import Rows
 from hornbeam.boosting.custom import ObjectiveFunction, as_gradients, gradients_of
 from hornbeam.data.beside import Beside
@@ -146,7 +147,8 @@ class LearningRows(LocalRows):
     ) -> None:
         super().__init__(rows, layout)
         self._view, self._term = view, term
-        self._n_trees = start.n_trees
+        #: In the scores.
+        self.n_trees = start.n_trees
         self._keeps = start.trees_a_round > 1
         #: The scores when so many trees were in them.
         self._kept: tuple[int, Floats] | None = None
@@ -177,13 +179,17 @@ class LearningRows(LocalRows):
         What is still on the way from before is not listened to any more.
         """
         self._term = term
-        if self._n_trees == n_trees:
+        if self.n_trees == n_trees:
             return True
         if self._kept is None or self._kept[0] != n_trees:
             return False
-        self._n_trees, scores = self._kept
-        self.rows.set_scores(scores)
+        self.set_scores(*self._kept)
         return True
+
+    def set_scores(self, n_trees: int, scores: Floats) -> None:
+        """Take other scores, with so many trees in them."""
+        self.n_trees = n_trees
+        self.rows.set_scores(scores)
 
     def _compute_gradients(self, objective: GradientSource) -> None:
         self._keep()
@@ -213,7 +219,7 @@ class LearningRows(LocalRows):
 
     def _add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self.rows.add_leaf_values(values)
-        self._n_trees += 1
+        self.n_trees += 1
 
     def _keep(self) -> None:
         """Keep the scores of before a round, whose trees may have to be taken back.
@@ -222,4 +228,4 @@ class LearningRows(LocalRows):
         is settled.
         """
         if self._keeps:
-            self._kept = self._n_trees, self.rows.scores()
+            self._kept = self.n_trees, self.rows.scores()

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend
-from hornbeam.backends.cluster import Member, MemberLostError
+from hornbeam.backends.cluster import Call, Member, MemberLostError
 from hornbeam.backends.cluster_rows import ClusterRows, Spread, joined
 from hornbeam.backends.open import open_histograms
-from hornbeam.dask.binning import Coded, bin_parts, take_codes
+from hornbeam.dask.binning import Coded, bin_parts, calls_for_codes
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.holding import Holding
 from hornbeam.dask.learning import Start, View
@@ -136,10 +136,13 @@ class ClusterTraining(_Measured):
     def _ready(self, members: Sequence[Member]) -> None:
         if self._coded is None:
             self._coded = self._begin_model(members)
+            self._begin(members)
         else:
-            threads = self._trainee.params.nthread
-            take_codes(self.cluster, members, self._coded, threads)
-        self._begin(members)
+            super()._ready(members)
+
+    def _beginning(self) -> list[Call]:
+        calls = calls_for_codes(self.coded, self._trainee.params.nthread)
+        return [*calls, self._begin_call()]
 
     def _begin_model(self, members: Sequence[Member]) -> Coded:
         matrix, p = self.matrix, self._trainee.params
@@ -184,8 +187,12 @@ class ClusterTraining(_Measured):
         )
 
     def _begin(self, members: Sequence[Member]) -> None:
-        start, layout = self._trainee.start_now(self._estimate), self.coded.layout
-        self.cluster.call(members, "begin", self._term, start, layout)
+        verb, args = self._begin_call()
+        self.cluster.call(members, verb, *args)
+
+    def _begin_call(self) -> Call:
+        start = self._trainee.start_now(self._estimate)
+        return "begin", (self._term, start, self.coded.layout)
 
     def _rewind(self) -> None:
         self._term += 1
@@ -205,6 +212,9 @@ class ClusterTraining(_Measured):
 
     def _before_moving(self) -> None:
         self.rows.send()
+
+    def _catch_up(self, members: Sequence[Member]) -> None:
+        self.cluster.call(members, "catch_up", self._trainee.start_now())
 
     def margins(self) -> Floats:
         """Return the margins under all trees, (rows, outputs)."""
@@ -247,9 +257,8 @@ class ClusterMargins(_Measured):
         self._trainee, self._layout_of = trainee, layout_of
         self._n_trees = 0
 
-    def _ready(self, members: Sequence[Member]) -> None:
-        start = self._trainee.start_now()
-        self.cluster.call(members, "begin_margins", start)
+    def _beginning(self) -> list[Call]:
+        return [("begin_margins", (self._trainee.start_now(),))]
 
     def hold(self) -> None:
         super().hold()

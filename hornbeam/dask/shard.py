@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import HistogramLayout
-from hornbeam.backends.cluster_rows import Answers, Call, Spread
+from hornbeam.backends.cluster import Call
+from hornbeam.backends.cluster_rows import Answers, Spread
 from hornbeam.backends.open import open_rows
 from hornbeam.boosting.prediction import add_layout, start_margins
 from hornbeam.dask.branches import Adder
@@ -146,6 +147,17 @@ class Shard(Adder, Rowset):
         )
         view = View(self.info, self._schema)
         self._learning = LearningRows(rows, layout, self.spans, view, term, start)
+
+    def catch_up(self, start: Start) -> None:
+        """Add the trees that have grown since the rows began."""
+        learning = self._learning
+        if learning.n_trees == start.n_trees:
+            return
+        assert self._team is not None and start.layout is not None
+        margins = np.ascontiguousarray(learning.rows.scores().T)
+        newer = start.layout.after(learning.n_trees)
+        add_layout(self._team, self, newer, margins)
+        learning.set_scores(start.n_trees, np.ascontiguousarray(margins.T))
 
     def run(self, term: int, calls: Sequence[Call]) -> Answers:
         """Do what is asked of the rows in turn; return all answers."""

@@ -74,14 +74,8 @@ class Workers:
 
     def _wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Return what `coroutine` does on the loop, or see that the loop has ended."""
+        future = self._begun(coroutine)
         loop = self._client.loop.asyncio_loop
-        if (
-            self._client.status not in ("running", "connecting")
-            or not loop.is_running()
-        ):
-            coroutine.close()
-            raise self._closed()
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         while True:
             try:
                 return future.result(_LOOK)
@@ -95,6 +89,19 @@ class Workers:
             except BaseException:
                 future.cancel()
                 raise
+
+    def _begun(
+        self, coroutine: Coroutine[Any, Any, Result]
+    ) -> concurrent.futures.Future[Result]:
+        """Have the loop do `coroutine`."""
+        loop = self._client.loop.asyncio_loop
+        if (
+            self._client.status not in ("running", "connecting")
+            or not loop.is_running()
+        ):
+            coroutine.close()
+            raise self._closed()
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
 
     def _closed(self) -> ClusterError:
         return ClusterError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,10 @@ class Layout:
             (places - offsets).astype(np.int32),
             features,
         )
+
+    def after(self, n_trees: int) -> Layout:
+        """Return the layout without its first trees."""
+        return replace(self, roots=self.roots[n_trees:])
 
 
 def _choose_features(

@@ -12,7 +12,7 @@ from members import place
 from hornbeam import DataError, DMatrix
 from hornbeam.binning.codes import bin_table, bin_with_cuts
 from hornbeam.dask import DaskDMatrix, binning
-from hornbeam.dask.binning import bin_parts, take_codes
+from hornbeam.dask.binning import bin_parts, calls_for_codes
 
 
 def coded(matrix, max_bin, n_members=2):
@@ -159,7 +159,8 @@ def test_new_members_take_the_codes_of_all(client):
     before = gathered(cluster, members, matrix, found)
     cluster.close()
     cluster, members = place(matrix, 1)
-    take_codes(cluster, members, found, 1)
+    for verb, args in calls_for_codes(found, 1):
+        cluster.call(members, verb, *args)
     np.testing.assert_array_equal(gathered(cluster, members, matrix, found), before)
     # Coded rows can be read as what stands for their bins.
     one = bin_with_cuts(DMatrix(rng.normal(size=(1, 3))).table, found.cuts)

@@ -258,25 +258,80 @@ def test_the_scheduler(own_scheduler, tmp_path, how):
     assert booster.digest() == hb.train(PARAMS, data, done, verbose_eval=False).digest()
 
 
-@pytest.mark.slow
-def test_workers_that_join_are_used(own_cluster, expected):
-    client = own_cluster(1)
-    used = set()
+class UntilTwoHold(hb.TrainingCallback):
+    """Does something after a round, and ends training when two workers have rows."""
 
-    class Join(hb.TrainingCallback):
-        def after_iteration(self, model, epoch, evals_log):
-            if epoch == 0:
-                client.cluster.scale(2)
-                client.wait_for_workers(2, timeout=30)
-                while len(model._training.cluster.ready()) < 2:
-                    time.sleep(0.1)
-                time.sleep(1.1)  # the next look for new workers
-            used.update(member.place for member in model._training.members)
+    def __init__(self, act):
+        self.act, self.members = act, {}
+
+    def after_iteration(self, model, epoch, evals_log):
+        time.sleep(0.02)
+        self.members[epoch] = model._training.members
+        if epoch == 1:
+            self.act(self.members[epoch])
             return False
+        return epoch > 2 and len({member.place for member in self.members[epoch]}) == 2
 
-    result = trained(client, callbacks=[Join()])
-    assert len(used) == 2
-    assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
+
+def trained_until(client, callback):
+    """Train, and return what the callback saw of the members at first and at last."""
+    data = spread(client)
+    booster = train(
+        client, PARAMS, data, 2_000, callbacks=[callback], verbose_eval=False
+    )["booster"]
+    rounds = booster.num_boosted_rounds()
+    assert rounds < 2_000
+    same = hb.train(PARAMS, gathered(), rounds, verbose_eval=False)
+    assert booster.digest() == same.digest()
+    return callback.members[1], callback.members[rounds - 1]
+
+
+def numbers_of(members):
+    return sorted(number for member in members for number in member.parts)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+def test_workers_that_join_are_used(own_cluster):
+    client = own_cluster(1)
+    before, after = trained_until(
+        client, UntilTwoHold(lambda _: client.cluster.scale(2))
+    )
+    assert len(before) == 1
+    assert [len(member.parts) for member in after] == [3, 3]
+    assert numbers_of(after) == list(PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+def test_one_that_starts_again_gets_what_another_took_over(own_cluster):
+    client = own_cluster(2)
+    processes = processes_of(client)
+    before, after = trained_until(
+        client,
+        UntilTwoHold(lambda members: os.kill(processes[members[0].place], 9)),
+    )
+    assert before[1] in after  # as it was all the time
+    assert numbers_of(after) == list(PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+def test_one_that_dies_while_it_gets_ready(own_cluster, strike):
+    client = own_cluster(1)
+
+    def add(_):
+        client.cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        new = processes_of(client)
+        del new[next(iter(before))]
+        processes.update(new)
+
+    before, processes = processes_of(client), {}
+    struck = strike(processes, signal.SIGKILL, "bin", 1)
+    _, after = trained_until(client, UntilTwoHold(add))
+    assert len(struck) == 1
+    assert numbers_of(after) == list(PARTS)
 
 
 @pytest.mark.slow
