@@ -234,6 +234,19 @@ def test_libsvm_brings_its_labels(folder):
     assert len(process.stdout.splitlines()) == 201
 
 
+def test_predictions_need_no_pandas(folder, model):
+    interpreter = [sys.executable, "-X", "importtime", "-m", "hornbeam"]
+    process = subprocess.run(
+        [*interpreter, "predict", folder / "valid.csv", "--model", model],
+        capture_output=True,
+        text=True,
+    )
+    imported = {line.split("|")[-1].strip() for line in process.stderr.splitlines()}
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert "hornbeam.cli" in imported
+    assert "pandas" not in imported
+
+
 def test_margins(folder, model):
     plain, margins = (
         np.float64(
