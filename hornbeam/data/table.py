@@ -213,11 +213,13 @@ class SelectedTable(Table):
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
     ) -> list[np.ndarray]:
-        columns, used = [], 0
-        for feature in self._features[start:stop].tolist():
+        columns: list[np.ndarray] = []
+        used = 0
+        for first, beyond in _neighbours(self._features[start:stop]):
             part = None if scratch is None else scratch[used:]
-            columns += self._table.columns(feature, feature + 1, part)
-            used += columns[-1].nbytes
+            block = self._table.columns(first, beyond, part)
+            used += sum(column.nbytes for column in block)
+            columns += block
         return columns
 
     def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
@@ -233,6 +235,17 @@ class SelectedTable(Table):
 
     def content(self) -> str:
         return f"{self._table.content()} {self._features.tolist()}"
+
+
+def _neighbours(features: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each run of columns that lie side by side.
+
+    Read together, they take a row-major table once through the cache.
+    """
+    ends = np.flatnonzero(np.diff(features) != 1) + 1
+    for run in np.split(features, ends):
+        if run.size:
+            yield int(run[0]), int(run[-1]) + 1
 
 
 def check_codes(values: np.ndarray, locate: Locate) -> None:
