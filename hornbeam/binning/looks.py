@@ -25,10 +25,6 @@ Floats = npt.NDArray[Any]
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 
-#: Ranges on either side of a cut of the sketch whose values are kept. With one, about
-#: every tenth cut lies outside.
-_BESIDE = 2
-
 
 class Reading(ABC):
     """What is found out about a column while its rows pass by once."""
@@ -121,9 +117,9 @@ class Look(Reading):
         super().__init__()
         bounds = np.unique(np.concatenate([begin, end]))
         self._bounds = {np.dtype(np.float64): bounds}
-        # A range mostly begins where the one before it ends.
-        self._first = np.searchsorted(bounds, begin)
-        self._last = np.searchsorted(bounds, end)
+        # Which bounds begin a range, mostly each; the next one ends it.
+        self._begins = np.zeros(bounds.size - 1, np.bool_)
+        self._begins[np.searchsorted(bounds, begin)] = True
         self._keep = keep
         self._room = room
         self._forget()
@@ -132,7 +128,7 @@ class Look(Reading):
         self._kept: list[tuple[Floats, Int64s | None]] = []
         self._kept_bytes = 0
         self.kept_rows = 0
-        self._found = Ranges.empty(self._first.size)
+        self._found = Ranges.empty(self._keep.size)
 
     def fresh(self) -> Look:
         """Return another look at the same ranges, which has seen nothing yet."""
@@ -152,16 +148,27 @@ class Look(Reading):
 
         It keeps the values in the ranges around those `near` cuts.
         """
+        values, weights = sketch.values, sketch.weights
+        total = int(weights.sum())
+        step = total // sketch.points
+        keep = np.zeros(values.size + 1, np.bool_)
+        at = np.searchsorted(values, near, side="right")
+        # A cut is where a step begins, and the value of a step in its middle: most cuts
+        # are in the range below. Errors of sketches that were merged often cancel out.
+        below = -(-sketch.error // (2 * step))
+        for distance in range(-below, 2):
+            keep[np.clip(at + distance, 0, values.size)] = True
         # A value of more than a step gets a range of its own.
-        step = int(sketch.weights.sum()) // sketch.points
-        alone = after(sketch.values[sketch.weights > step + step // 2])
-        edges = np.unique(np.concatenate([sketch.values, alone]))
+        alone = after(values[weights > step + step // 2])
+        edges = np.unique(np.concatenate([values, alone]))
+        keep = keep[np.searchsorted(values, np.append(-np.inf, edges), side="right")]
+        if int(weights.max()) < total // (2 * near.size + 2):
+            # No value is half as heavy as a bin: the cuts are those of equal ranks, and
+            # nothing between them matters.
+            are_near = keep[1:] | keep[:-1]
+            edges, keep = edges[are_near], keep[np.append(True, are_near)]
         begin, end = np.append(-np.inf, edges), np.append(edges, np.inf)
         one = after(begin) == end
-        keep = np.zeros(begin.size, np.bool_)
-        at = np.searchsorted(begin, near, side="right") - 1
-        for beside in range(-_BESIDE, _BESIDE + 1):
-            keep[np.clip(at + beside, 0, begin.size - 1)] = True
         return cls(begin, end, keep & ~one, room)
 
     @classmethod
@@ -179,7 +186,7 @@ class Look(Reading):
 
     def _take(self, values: Floats, weights: Int64s | None) -> None:
         places = np.searchsorted(values, self._bounds_in(values.dtype))
-        first, last = places[self._first], places[self._last]
+        first, last = places[:-1][self._begins], places[1:][self._begins]
         found, counts = self._found, last - first
         found.rows += counts
         if weights is None:
