@@ -17,7 +17,7 @@ from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
-__all__ = ["ROOM", "batches_of", "cuts_of_stream", "read_chunks"]
+__all__ = ["ROOM", "batches_of", "chunks_of", "cuts_of_stream", "read_chunks"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -127,7 +127,7 @@ def read_chunks(
 
         in_threads(take_columns, range(0, len(features), _COLUMNS_AT_ONCE), n_threads)
         return
-    for start, chunk in _chunks(table, features):
+    for start, chunk in chunks_of(table, features, CHUNK_ROWS):
 
         def take_chunk(
             i: int, start: int = start, chunk: list[npt.NDArray[Any]] = chunk
@@ -137,14 +137,14 @@ def read_chunks(
         in_threads(take_chunk, range(len(features)), n_threads)
 
 
-def _chunks(
-    table: Table, features: Sequence[int]
+def chunks_of(
+    table: Table, features: Sequence[int], rows: int
 ) -> Iterator[tuple[int, list[npt.NDArray[Any]]]]:
-    """Yield first row and columns of the table's chunks, wherever its batches end.
+    """Yield first row and columns of chunks of `rows`, wherever batches end.
 
     The next chunk takes the memory of the one before.
     """
-    rows = min(CHUNK_ROWS, table.n_rows)
+    rows = min(rows, table.n_rows)
     held: list[npt.NDArray[Any]] = [np.empty(rows, np.float32) for _ in features]
     start = filled = 0
     for _, batch in batches_of(table, features):
