@@ -197,6 +197,9 @@ class Parameters:
     colsample_bynode: float = parameter(
         1.0, low=0, high=1, low_open=True, help="share of those that a node sees"
     )
+    interaction_constraints: tuple[tuple[int | str, ...], ...] = parameter(
+        (), help="groups of features, by number or name, that may go together"
+    )
     max_cat_to_onehot: int = parameter(
         4,
         low=1,
@@ -324,7 +327,7 @@ def _rule(entry: dataclasses.Field[Any]) -> _Rule:
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _pairs(params: ParameterSource) -> Iterator[tuple[str, Any]]:
@@ -437,6 +440,42 @@ def _intercept(name: str, raw: Any) -> float | tuple[float, ...]:
     return _number(name, raw)
 
 
+def _groups(name: str, raw: Any) -> tuple[tuple[int | str, ...], ...]:
+    """Return lists of features; a string may be a list of lists, as for XGBoost."""
+    groups = _written(raw) if isinstance(raw, str) else raw
+    if not _is_list(groups) or not all(map(_is_list, groups)):
+        raise ParameterError(
+            f"{name} must be a list of lists of features, such as [[0, 1], [2, 3]] or "
+            f"[['age', 'income'], ['city']], not {raw!r}"
+        )
+    return tuple(tuple(_feature(name, item) for item in group) for group in groups)
+
+
+def _feature(name: str, raw: Any) -> int | str:
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, numbers.Integral) and not isinstance(raw, bool):
+        return int(raw)
+    raise ParameterError(
+        f"{name} takes names of features or their numbers, from 0, not {raw!r}"
+    )
+
+
+def _is_list(raw: Any) -> bool:
+    return isinstance(raw, Sequence | set | frozenset) and not isinstance(raw, str)
+
+
+def _written(text: str) -> Any:
+    """Return what is written in a string as JSON, a tuple as a list; else None."""
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        text = f"[{text[1:-1].rstrip(',')}]"
+    try:
+        return json.loads(text or "[]")
+    except json.JSONDecodeError:
+        return None
+
+
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "bool": _boolean,
     "int": _integer,
@@ -444,6 +483,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "float": _number,
     "str": _text,
     "tuple[str, ...]": _texts,
+    "tuple[tuple[int | str, ...], ...]": _groups,
     "float | tuple[float, ...] | None": _intercept,
 }
 
@@ -460,7 +500,7 @@ _CANONICAL = {
 _LATER = frozenset(
     """
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average updater updater_seq
-    refresh_leaf monotone_constraints interaction_constraints
+    refresh_leaf monotone_constraints
     debug_synchronize sparse_threshold opt_dense_col
     default_direction sample_type normalize_type rate_drop one_drop skip_drop
     feature_selector top_k tolerance max_row_perbatch huber_slope quantile_alpha

@@ -86,6 +86,7 @@ class Estimator(BaseEstimator):
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         missing: float = math.nan,
         num_parallel_tree: int | None = None,
+        interaction_constraints: str | Sequence[Sequence[int | str]] | None = None,
         importance_type: str | None = None,
         device: str | None = None,
         validate_parameters: bool | None = None,
@@ -127,6 +128,7 @@ class Estimator(BaseEstimator):
         self.random_state = random_state
         self.missing = missing
         self.num_parallel_tree = num_parallel_tree
+        self.interaction_constraints = interaction_constraints
         self.importance_type = importance_type
         self.device = device
         self.validate_parameters = validate_parameters

@@ -297,6 +297,21 @@ CASES = {
         ParameterError,
         "'monotone_constraints' of XGBoost is not in Hornbeam yet",
     ),
+    "interactions of unknown names": (
+        lambda: hornbeam.train({"interaction_constraints": [["a", "x"]]}, DATA, 1),
+        ParameterError,
+        "interaction_constraints names 'x'|no feature|'a', 'b', 'c'",
+    ),
+    "interactions of unknown numbers": (
+        lambda: train({"interaction_constraints": [[0, 1], [3]]}),
+        ParameterError,
+        "interaction_constraints names 3|there are: 0 to 2",
+    ),
+    "interactions that are no groups": (
+        lambda: train({"interaction_constraints": [0, 1]}),
+        ParameterError,
+        "interaction_constraints must be a list of lists of features|[[0, 1], [2, 3]]",
+    ),
     "set twice": (
         lambda: train({"eta": 0.1, "learning_rate": 0.2}),
         ParameterError,

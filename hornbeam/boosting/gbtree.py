@@ -10,6 +10,7 @@ from hornbeam.binning.cuts import Cuts
 from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
+from hornbeam.growth.constraints import Constraints, feature_numbers
 from hornbeam.growth.grower import grow_tree
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.growth.shape import Shape
@@ -31,12 +32,15 @@ def boost_round(
     `feature_weights`, (features,), say how likely each column is to be drawn.
     """
     outputs = range(model.n_outputs)
+    constraints = _constraints(parameters, model, backend.n_features)
     trees: list[Tree] = []
     of_output: list[int] = []
     for output in outputs:
         for _ in range(parameters.num_parallel_tree):
             number = len(model.trees) + len(trees)
-            tree = _grow(backend, cuts, parameters, output, number, feature_weights)
+            tree = _grow(
+                backend, cuts, parameters, output, number, feature_weights, constraints
+            )
             if not model.exact_features:
                 # The model rounds features to float32, so the value that a threshold
                 # was taken from will be rounded, too.
@@ -55,6 +59,7 @@ def _grow(
     output: int,
     number: int,
     feature_weights: NDArray[np.float64] | None,
+    constraints: Constraints | None,
 ) -> Tree:
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
@@ -86,4 +91,21 @@ def _grow(
         ),
         sample,
         p.learning_rate / p.num_parallel_tree,
+        constraints,
     )
+
+
+def _constraints(
+    parameters: Parameters, model: Model, n_features: int
+) -> Constraints | None:
+    """Return what trees are held to; None: nothing."""
+    given = parameters.interaction_constraints
+    if not given:
+        return None
+    groups = np.zeros((len(given), n_features), bool)
+    for group, features in zip(groups, given, strict=True):
+        names = model.feature_names
+        group[
+            feature_numbers("interaction_constraints", features, n_features, names)
+        ] = True
+    return Constraints(groups)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.growth.sapling import Sapling
+from hornbeam.growth.search import Search
 from hornbeam.growth.shape import Shape
 from hornbeam.kernels.layout import SPLIT_DTYPE
 
@@ -30,10 +30,10 @@ Waiting = list[tuple[float, int, int]]
 
 
 def grow_best_first(
-    backend: Backend, shape: Shape, columns: ColumnSampler
+    search: Search, shape: Shape, columns: ColumnSampler
 ) -> tuple[Sapling, Nodes, Nodes]:
     """Return the tree, the childless nodes of the backend, and the leaf each is in."""
-    growth = _BestFirst(backend, shape, columns)
+    growth = _BestFirst(search, shape, columns)
     growth.grow()
     return growth.sapling(), *growth.nodes_and_owners()
 
@@ -45,11 +45,11 @@ class _BestFirst:
     are 2 i + 1 and 2 i + 2. What is kept here goes by the numbers of the backend.
     """
 
-    def __init__(self, backend: Backend, shape: Shape, columns: ColumnSampler) -> None:
-        self._backend, self._shape, self._columns = backend, shape, columns
+    def __init__(self, search: Search, shape: Shape, columns: ColumnSampler) -> None:
+        self._search, self._shape, self._columns = search, shape, columns
         # Where the columns of a node depend on its number in the tree, only the
         # children of the very next split have known numbers.
-        self._most = 1 if columns.go_by_node else backend.lookahead
+        self._most = 1 if columns.go_by_node else search.lookahead
         self._waiting: Waiting = []
         #: Nodes of the backend in the order of their splits, and their tree's numbers.
         self._order: list[int] = []
@@ -66,7 +66,7 @@ class _BestFirst:
     def grow(self) -> None:
         """Split leaves until none is left that is worth it."""
         if self._has_room(1):
-            self._search([0], self._columns.allowed(np.zeros(1, np.intp), 0))
+            self._find([0], self._columns.allowed(np.zeros(1, np.intp), 0))
             self._push(self._waiting, 0, 0)
         while self._waiting and self._has_room(len(self._order) + 1):
             _, number, node = heapq.heappop(self._waiting)
@@ -75,7 +75,7 @@ class _BestFirst:
             n_splits = len(self._order)
             if self._left[node] < 0 and self._goes_on(node, n_splits):
                 batch = self._next_nodes(node)
-                self._search(self._apply(batch), self._allowed(batch))
+                self._find(self._apply(batch), self._drawn(batch))
             self._push_children(self._waiting, node, n_splits)
         last = [node for node in self._order if self._left[node] < 0]
         if last:
@@ -130,12 +130,12 @@ class _BestFirst:
         self._gain += [0.0] * len(children)
         nodes = np.array(batch)
         splits, sets = self._splits[nodes], self._sets[nodes]
-        self._backend.apply_splits(nodes, splits, sets, np.array(children[::2]))
+        self._search.apply(nodes, splits, sets, np.array(children[::2]))
         return children
 
-    def _search(self, nodes: list[int], allowed: NDArray[np.uint8] | None) -> None:
+    def _find(self, nodes: list[int], drawn: NDArray[np.uint8] | None) -> None:
         """Find the best splits of the last nodes that the backend has."""
-        splits, sets = self._backend.find_splits(np.array(nodes), allowed)
+        splits, sets = self._search.find(np.array(nodes), drawn)
         gains = np.where(self._shape.worthwhile(splits), splits["gain"], 0.0)
         begin, end = nodes[0], nodes[-1] + 1
         self._gain[begin:end] = gains.tolist()
@@ -147,8 +147,8 @@ class _BestFirst:
         self._splits[begin:end] = splits
         self._sets[begin:end] = sets
 
-    def _allowed(self, batch: list[int]) -> NDArray[np.uint8] | None:
-        """Return which features the children of these nodes may use."""
+    def _drawn(self, batch: list[int]) -> NDArray[np.uint8] | None:
+        """Return which features are drawn for the children of these nodes."""
         # The numbers that the first one's children will have; others do not matter.
         children = 2 * len(self._order) + np.arange(-1, 1)
         depths = [self._depth[node] + 1 for node in batch]

@@ -10,8 +10,10 @@ from hornbeam.binning.cuts import Cuts
 from hornbeam.errors import DataError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.best_first import grow_best_first
+from hornbeam.growth.constraints import Constraints
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.growth.sapling import Sapling
+from hornbeam.growth.search import Search
 from hornbeam.growth.shape import Shape
 from hornbeam.kernels.leaves import weigh_nodes
 
@@ -29,6 +31,7 @@ def grow_tree(
     columns: ColumnSampler,
     sample: RowSample | None,
     learning_rate: float,
+    constraints: Constraints | None = None,
 ) -> Tree:
     """Return a new tree for one output, and add its values to the scores.
 
@@ -37,26 +40,27 @@ def grow_tree(
     histograms'.
     """
     backend.begin_tree(output, growth, columns.columns, sample)
+    search = Search(backend, constraints)
     if shape.best_first:
-        sapling, nodes, owners = grow_best_first(backend, shape, columns)
+        sapling, nodes, owners = grow_best_first(search, shape, columns)
     else:
-        sapling = _grow_by_level(backend, shape, columns)
+        sapling = _grow_by_level(search, shape, columns)
         nodes = owners = sapling.leaves()
     return _finish(sapling, nodes, owners, backend, cuts, growth, learning_rate)
 
 
-def _grow_by_level(backend: Backend, shape: Shape, columns: ColumnSampler) -> Sapling:
+def _grow_by_level(search: Search, shape: Shape, columns: ColumnSampler) -> Sapling:
     sapling = Sapling()
     level = np.zeros(1, np.intp)
     depth, leaves = 0, 1
     while level.size > 0 and not shape.deep_enough(depth):
-        splits, sets = backend.find_splits(level, columns.allowed(level, depth))
+        splits, sets = search.find(level, columns.allowed(level, depth))
         chosen = np.flatnonzero(shape.worthwhile(splits))[: shape.leaves_left(leaves)]
         if chosen.size == 0:
             break
         nodes, splits, sets = level[chosen], splits[chosen], sets[chosen]
         left = sapling.split(nodes, splits, sets)
-        backend.apply_splits(nodes, splits, sets, left)
+        search.apply(nodes, splits, sets, left)
         leaves += nodes.size
         level = np.arange(left[0], left[-1] + 2)
         depth += 1

@@ -72,6 +72,7 @@ PARAMETERS = [
     {"colsample_bytree": 0.6, "colsample_bynode": 0.7, "max_bin": 31},
     {"subsample": 0.4, "sampling_method": "gradient_based"},
     {"max_cached_hist_node": 8, "max_depth": 7, "min_child_weight": 5},
+    {"interaction_constraints": [[0, 1], [2, 3, 4]]},
 ]
 
 

@@ -122,6 +122,12 @@ GROWTH = {
     "parallel": {"num_parallel_tree": 3},
     "base score": {"base_score": 2.5},
     "few bins": {"max_bin": 64},
+    "groups": {"interaction_constraints": "[[0, 1], [1, 2], [5]]", "max_depth": 5},
+    "groups, best first": {
+        "interaction_constraints": "[[0, 1], [2, 3, 4]]",
+        "grow_policy": "lossguide",
+        "max_leaves": 11,
+    },
 }
 
 

@@ -1,0 +1,65 @@
+"""Constraints keep the promise: the same bits on any threads and wherever rows are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hornbeam
+from hornbeam import DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
+from hornbeam.binning import pages
+
+CONFIGURATIONS = {
+    "groups": {"interaction_constraints": [[0, 1, 2], [2, 3], [*range(4, 40)]]},
+}
+
+
+LEAFWISE = {"grow_policy": "lossguide", "max_leaves": 24, "max_depth": 0}
+CASES = [
+    pytest.param({**params, **growth}, id=f"{name}{', best first' if growth else ''}")
+    for name, params in CONFIGURATIONS.items()
+    for growth in ({}, LEAFWISE)
+]
+
+
+def made(n_rows, n_columns, filled):
+    """Return rows with so many cells filled, and labels of 0 and 1."""
+    rng = np.random.default_rng(0)
+    rows = np.round(rng.normal(size=(n_rows, n_columns)), 1).astype(np.float32)
+    labels = rows[:, 0] * rows[:, 1] + rows[:, 2] - rows[:, 3] > 0.5 * rows[:, 4]
+    rows[rng.random(rows.shape) >= filled] = 0.0
+    return rows, labels.astype(float)
+
+
+def digest(params, data):
+    params = {"objective": "binary:logistic", "max_depth": 4, **params}
+    return hornbeam.train(params, data, 3, verbose_eval=False).digest()
+
+
+@pytest.mark.parametrize("params", CASES)
+def test_any_number_of_threads_and_on_disk(params, tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "BLOCK_ROWS", 1 << 12)
+    rows, labels = made(9000, 200, 0.9)
+    rows[rows > 1.5] = np.nan
+    digests = [
+        digest({**params, "nthread": threads}, QuantileDMatrix(rows, labels))
+        for threads in (1, 2, 3, 7)
+    ]
+    paged = ExtMemQuantileDMatrix(rows, labels, cache=tmp_path)
+    digests.append(digest(params, paged))
+    assert len(set(digests)) == 1
+    assert digests[0] != digest({}, QuantileDMatrix(rows, labels))
+
+
+@pytest.mark.parametrize("params", CASES)
+def test_filled_cells_and_their_bundles(params):
+    rows, labels = made(3000, 300, 0.02)
+    sparse = scipy.sparse.csr_matrix(rows)
+    dense = np.where(rows == 0.0, np.nan, rows)
+    digests = {
+        digest({**params, "nthread": threads}, DMatrix(data, labels))
+        for data in (sparse, dense)
+        for threads in (1, 3)
+    }
+    assert len(digests) == 1
