@@ -14,6 +14,7 @@ from hornbeam.backends.cluster import Call, Member, MemberLostError, Share
 from hornbeam.dask.clients import check_workers
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.workers import NO_WORKER, no_worker
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ClusterError
 
@@ -22,8 +23,6 @@ __all__ = ["Holding"]
 #: How often the same partitions are put on workers that are then lost, before they
 #: are taken to be what kills them.
 _TRIES = 4
-#: Seconds to wait for workers when there is none, as for one that starts again.
-_NO_WORKER = 30.0
 #: Seconds from one look for new workers to the next.
 _LOOK = 0.25
 
@@ -193,7 +192,7 @@ class Holding(ABC):
 
     def _places(self) -> list[str]:
         """Return the workers there are, if need be after waiting for one."""
-        end = time.monotonic() + _NO_WORKER
+        end = time.monotonic() + NO_WORKER
         while True:
             # In mid-training nobody waits for a worker that has all to import yet.
             places = self.cluster.ready()
@@ -202,10 +201,7 @@ class Holding(ABC):
             if places:
                 return places
             if time.monotonic() > end:
-                raise ClusterError(
-                    "the cluster has no worker left that answers; add workers, and "
-                    "train again"
-                )
+                raise no_worker()
             time.sleep(0.1)
 
     def _shares(self, groups: Sequence[Group], places: Sequence[str]) -> list[Share]:

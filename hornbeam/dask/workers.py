@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -15,12 +16,14 @@ from distributed.protocol.pickle import dumps
 from hornbeam.dask.asking import FIRST_LOOK, GoneError, let_go, watch
 from hornbeam.errors import ClusterError, ParameterError
 
-__all__ = ["Workers"]
+__all__ = ["NO_WORKER", "Workers", "no_worker"]
 
 Result = TypeVar("Result")
 
 #: Seconds from one look at the client to the next while an answer is waited for.
 _LOOK = 1.0
+#: Seconds to wait for workers when there is none, as for one that starts again.
+NO_WORKER = 30.0
 #: Seconds a worker has for a first answer over a connection of the client's own.
 _DIRECT = 3.0
 
@@ -142,17 +145,24 @@ class Workers:
     async def _guarded(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Return what `coroutine` does; meanwhile give up workers that fall silent.
 
-        All are watched: what is waited for may need data that any of them has.
+        All are watched: what is waited for may need data that any of them has. Where
+        none is left, Dask would wait for ever.
         """
         answer = asyncio.ensure_future(coroutine)
         watches: dict[str, asyncio.Future[bool]] = {}
         wait = min(FIRST_LOOK, self.patience)
+        last_seen = time.monotonic()
         try:
             while True:
                 await asyncio.wait({answer}, timeout=wait)
                 if answer.done():
                     return answer.result()
-                for place in await self._alive():  # and those that have come
+                places = await self._alive()
+                if places:
+                    last_seen = time.monotonic()
+                elif time.monotonic() - last_seen > NO_WORKER:
+                    raise no_worker()
+                for place in places:  # and those that have come
                     if place not in watches:
                         watches[place] = asyncio.ensure_future(
                             self._is_silent(place, answer)
@@ -247,6 +257,13 @@ class Workers:
             await asyncio.wait(told, timeout=self.patience)
         for one in told:
             let_go(one)
+
+
+def no_worker() -> ClusterError:
+    """Return the error of a cluster that all workers have left."""
+    return ClusterError(
+        "the cluster has no worker left that answers; add workers, and train again"
+    )
 
 
 def _message(function: Callable[..., Any], address: str) -> dict[str, Any]:

@@ -108,6 +108,17 @@ def test_a_scheduler_that_dies_while_tasks_are_waited_for(own_scheduler, how):
 
 
 @pytest.mark.slow
+@pytest.mark.time_limit(90)
+def test_all_workers_leave_while_tasks_are_waited_for(own_cluster, monkeypatch):
+    monkeypatch.setattr("hornbeam.dask.workers.NO_WORKER", 2.0)
+    client = own_cluster(1)
+    future = client.submit(time.sleep, 60)
+    threading.Timer(1.0, client.cluster.scale, [0]).start()
+    with pytest.raises(ClusterError, match="no worker left that answers"):
+        Workers(client, patience=2.0).results([future])
+
+
+@pytest.mark.slow
 def test_a_client_that_is_closed_while_tasks_are_waited_for(own_cluster):
     client = own_cluster(1)
     other = distributed.Client(client.scheduler.address)
