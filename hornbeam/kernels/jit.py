@@ -98,7 +98,7 @@ def kernel(function: Function) -> Function:
 
 def inline(function: Function) -> Function:
     """Return a formula or a loop that is compiled as a part of each kernel it is in."""
-    return _compile(function, inline="always")
+    return _compile(function, inline="always") if COMPILED else function
 
 
 def prune_cache() -> None:
