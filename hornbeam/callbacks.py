@@ -14,6 +14,9 @@ from hornbeam.errors import DataError, ParameterError, require
 from hornbeam.files import replace_file
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from hornbeam.boosting.booster import Booster
     from hornbeam.data.dmatrix import DMatrix
 
@@ -233,6 +236,7 @@ class EarlyStopping(TrainingCallback):
         self.current_rounds = 0
         self.best_iteration: int | None = None
         self.best_score: float | None = None
+        self._weights: NDArray[np.float32] | None = None
 
     def before_training(self, model: Booster) -> Booster:
         self._start_over(model.num_boosted_rounds())
@@ -254,6 +258,8 @@ class EarlyStopping(TrainingCallback):
             self.current_rounds = 0
             self.best_score = score
             self.best_iteration = self.starting_round + epoch
+            # Later rounds of DART change them.
+            self._weights = model.model.tree_weights
             self._mark(model)
         else:
             self.current_rounds += 1
@@ -278,6 +284,7 @@ class EarlyStopping(TrainingCallback):
         if not self.save_best or self.best_iteration is None:
             return model
         model = model[: self.best_iteration + 1]
+        model.model.tree_weights = self._weights
         self._mark(model)
         return model
 

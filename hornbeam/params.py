@@ -96,8 +96,8 @@ class Parameters:
 
     booster: str = parameter(
         "gbtree",
-        choices=("gbtree",),
-        later=("dart", "gblinear"),
+        choices=("gbtree", "dart"),
+        later=("gblinear",),
         help="what a round adds to the model",
     )
     device: str = parameter(
@@ -199,6 +199,25 @@ class Parameters:
     )
     interaction_constraints: tuple[tuple[int | str, ...], ...] = parameter(
         (), help="groups of features, by number or name, that may go together"
+    )
+    sample_type: str = parameter(
+        "uniform",
+        choices=("uniform", "weighted"),
+        help="how dart draws the trees to drop: all alike, or by their weights",
+    )
+    normalize_type: str = parameter(
+        "tree",
+        choices=("tree", "forest"),
+        help="a new tree of dart weighs as one dropped tree, or as all of them",
+    )
+    rate_drop: float = parameter(
+        0.0, low=0, high=1, help="share of the trees that a round of dart drops"
+    )
+    one_drop: bool = parameter(
+        False, help="drop a tree of dart in every round that does not skip it"
+    )
+    skip_drop: float = parameter(
+        0.0, low=0, high=1, help="share of the rounds of dart that drop no tree"
     )
     max_cat_to_onehot: int = parameter(
         4,
@@ -502,7 +521,7 @@ _LATER = frozenset(
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average updater updater_seq
     refresh_leaf monotone_constraints
     debug_synchronize sparse_threshold opt_dense_col
-    default_direction sample_type normalize_type rate_drop one_drop skip_drop
+    default_direction
     feature_selector top_k tolerance max_row_perbatch huber_slope quantile_alpha
     tweedie_variance_power aft_loss_distribution aft_loss_distribution_scale
     lambdarank_pair_method lambdarank_num_pair_per_sample lambdarank_normalization

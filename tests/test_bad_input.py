@@ -62,8 +62,31 @@ def metric_giving(result):
     return lambda: train(evals=[(DATA, "a")], custom_metric=lambda p, d: result)
 
 
+DART = {"booster": "dart", "rate_drop": 0.5}
+
+
 # name: (what is done, the error, words that its message must hold)
 CASES = {
+    # Trees that are dropped
+    "dropout without dart": (
+        lambda: train({"rate_drop": 0.3}),
+        ParameterError,
+        "rate_drop=0.3 is of no use with booster='gbtree'|set booster='dart'",
+    ),
+    "dart continued as gbtree": (
+        lambda: Booster(
+            {"booster": "gbtree"}, model_file=hornbeam.train(DART, DATA, 2).save_raw()
+        ),
+        ParameterError,
+        "cannot continue a model of booster='dart'|leave booster out",
+    ),
+    "a part of dart in training": (
+        lambda: hornbeam.train(DART, DATA, 4).predict(
+            DATA, training=True, iteration_range=(0, 2)
+        ),
+        ParameterError,
+        "training=True leaves out trees of all rounds|leave one of the two out",
+    ),
     # Labels and weights
     "label nan": (
         lambda: train(labels=changed(LABELS, 7, NAN)),

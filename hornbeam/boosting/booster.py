@@ -22,6 +22,7 @@ from hornbeam.boosting.custom import (
     gradients_of,
     metric_pairs,
 )
+from hornbeam.boosting.dart import Dropout, Scale, check_booster
 from hornbeam.boosting.gbtree import boost_round
 from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
@@ -36,6 +37,7 @@ from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, encode, load
+from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import create as create_metric
 from hornbeam.objectives.base import Objective
@@ -95,7 +97,7 @@ class Booster(ModelHolder):
         self._sessions: weakref.WeakKeyDictionary[DMatrix, Session] = (
             weakref.WeakKeyDictionary()
         )
-        self._layouts: dict[tuple[int, int, Any], Layout] = {}
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
         if isinstance(model_file, Booster):
             self.model = model_file.model.copy()
             self.params = model_file.params
@@ -112,6 +114,7 @@ class Booster(ModelHolder):
 
     def _configure(self) -> None:
         """Make the objective; before the first tree the model follows it."""
+        check_booster(self.params)
         self.objective: Objective = create_objective(self.params)
         self._metrics = self._create_metrics()
         outputs = self.objective.n_outputs
@@ -133,9 +136,23 @@ class Booster(ModelHolder):
             self.model.num_target = 1 if self.params.num_class else outputs
             self.model.num_parallel_tree = self.params.num_parallel_tree
             self._take_given_base_score()
+        self._take_booster()
         self.model.unseen_missing = self.params.unseen == "missing"
         self.model.objective = self.objective.name
         self.model.objective_config = self.objective.config()
+
+    def _take_booster(self) -> None:
+        """Give the trees weights if some are to be dropped."""
+        drops = self.params.booster == "dart"
+        if drops == (self.model.tree_weights is not None):
+            return
+        if self.model.trees and not drops:
+            raise ParameterError(
+                f"booster={self.params.booster!r} cannot continue a model of "
+                "booster='dart', whose trees have weights; leave booster out"
+            )
+        self.reset()
+        self.model.tree_weights = self.model.weights if drops else None
 
     def _create_metrics(self) -> list[Any]:
         names = self.params.eval_metric
@@ -248,23 +265,42 @@ class Booster(ModelHolder):
     def _round(self, data: DMatrix, estimate: bool) -> Iterator[TrainingSession]:
         """Lend the rows of `data` to set gradients on, then add a round of trees."""
         session = self._training_session(data, estimate)
+        aligned, model = self._aligned(data), self.model
+        dropout = self._next_dropout()
+        weights, known = model.weights, len(model.trees)
         try:
+            if dropout is not None:
+                self._follow(session, aligned, dropout.during(weights))
             yield session
             boost_round(
                 session.backend,
                 session.cuts,
                 self.params,
-                self.model,
-                self._aligned(data).feature_weights,
+                model,
+                aligned.feature_weights,
+                session.contributions(dropout),
             )
         except BaseException:
             # Some trees of the round may be in the margins, and none in the model.
             self._sessions.pop(data, None)
             session.close()
             raise
-        session.n_trees = len(self.model.trees)
+        if dropout is None:
+            session.weights = model.weights
+        else:
+            model.tree_weights = dropout.after(weights, len(model.trees) - known)
+            session.weights = np.concatenate(
+                [session.weights, model.tree_weights[known:]]
+            )
+            self._rescale(session, aligned, model.trees[known:])
         self._layouts.clear()
         self._report_round()
+
+    def _next_dropout(self) -> Dropout | None:
+        """Return what the next round leaves out; None unless this is DART."""
+        if self.model.tree_weights is None:
+            return None
+        return Dropout.of_round(self.params, self.model)
 
     def _report_round(self) -> None:
         if self.params.verbosity >= 2:
@@ -282,7 +318,7 @@ class Booster(ModelHolder):
         by_row = estimate and self.objective.by_row
         if (
             isinstance(session, TrainingSession)
-            and session.n_trees == len(self.model.trees)
+            and session.weights.size == len(self.model.trees)
             and session.suits(data, self.params, by_row)
         ):
             return session
@@ -296,13 +332,11 @@ class Booster(ModelHolder):
         if not self.model.trees:
             self._begin_model(data, targets)
             self.model.exact_features = not binned.is_float32
-        margins = self._margins_of(aligned, np.float64)
         session = TrainingSession(
             aligned,
             targets if by_row else None,
             self.params,
-            margins,
-            len(self.model.trees),
+            *self._margins_of(aligned),
         )
         self._sessions[data] = session
         return session
@@ -406,17 +440,38 @@ class Booster(ModelHolder):
         aligned = self._aligned(data)
         session = self._sessions.get(data)
         if session is None or not session.begins_at(data.base_margin):
-            margins = self._margins_of(aligned, np.float64)
-            session = ValidationSession(
-                margins, len(self.model.trees), data.base_margin
-            )
+            session = ValidationSession(*self._margins_of(aligned), data.base_margin)
             self._sessions[data] = session
-        if session.n_trees < len(self.model.trees):
-            layout = self._layout(session.n_trees, len(self.model.trees), aligned.dtype)
-            with lease(self.params.nthread) as team:
-                session.add(team, aligned, layout)
-            session.n_trees = len(self.model.trees)
+        self._follow(session, aligned, self.model.weights)
         return session
+
+    def _follow(
+        self, session: Session, data: DMatrix, weights: NDArray[np.float32]
+    ) -> None:
+        """Bring the margins of a session to the present trees under these weights."""
+        self._rescale(session, data, self.model.trees[session.weights.size :])
+        before = np.zeros_like(weights)
+        before[: session.weights.size] = session.weights
+        changed = np.flatnonzero(before != weights)
+        numbers = np.concatenate([changed, changed])
+        weight = np.concatenate([-before[changed], weights[changed]])
+        counts = weight != 0
+        if counts.any():
+            step = 0.0 if session.scale is None else session.scale.step
+            layout = self._layout_of(numbers[counts], weight[counts], data.dtype, step)
+            with lease(self.params.nthread) as team:
+                session.add(team, data, layout)
+        session.weights = weights
+
+    def _rescale(self, session: Session, data: DMatrix, trees: Sequence[Tree]) -> None:
+        """Have a session round by the scale of these trees, too."""
+        if session.scale is None:
+            return
+        step = session.scale.step
+        session.scale = session.scale.with_trees(trees)
+        if session.scale.step != step:
+            margins, session.weights, session.scale = self._margins_of(data)
+            session.set_margins(margins)
 
     # Prediction
 
@@ -450,23 +505,51 @@ class Booster(ModelHolder):
         key = (begin, end, self._feature_type(dtype))
         layout = self._layouts.get(key)
         if layout is None:
-            trees = self.model.trees[begin:end]
-            outputs = self.model.tree_output[begin:end]
-            layout = Layout.of(trees, outputs, key[2], self.model.num_feature)
+            weights = self.model.weights[begin:end]
+            layout = self._layout_of(np.arange(begin, end), weights, dtype)
+            self._layouts[key] = layout
+        return layout
+
+    def _layout_of(
+        self,
+        numbers: NDArray[np.intp],
+        weights: NDArray[np.float32],
+        dtype: Any,
+        step: float = 0.0,
+    ) -> Layout:
+        """Return the trees of these numbers, with these weights, laid out."""
+        kind, model = self._feature_type(dtype), self.model
+        key = (numbers.tobytes(), weights.tobytes(), kind, step)
+        layout = self._layouts.get(key)
+        if layout is None:
+            trees = [model.trees[number] for number in numbers]
+            outputs = [model.tree_output[number] for number in numbers]
+            layout = Layout.of(trees, outputs, kind, model.num_feature, weights, step)
             self._layouts[key] = layout
         return layout
 
     def _base(self) -> NDArray[np.float64]:
         return self.objective.to_margin(self.model.base_score)
 
-    def _margins_of(self, data: DMatrix, dtype: Any) -> NDArray[Any]:
-        """Return the margins of `data` under all trees, (rows, outputs)."""
-        margins = start_margins(data.base_margin, self._base(), data.n_rows, dtype)
-        trees = len(self.model.trees)
-        if trees > 0:
+    def _margins_of(
+        self, data: DMatrix
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32], Scale | None]:
+        """Return the margins of `data`, (rows, outputs), and how they came about.
+
+        That is: the weights of the trees in them, and the scale of rounding, if any.
+        """
+        model = self.model
+        margins = start_margins(data.base_margin, self._base(), data.n_rows, np.float64)
+        scale, step = None, 0.0
+        if model.tree_weights is not None:
+            scale = Scale.of(margins, model.trees)
+            margins, step = scale.rounded(margins), scale.step
+        if model.trees:
+            every = np.arange(len(model.trees))
+            layout = self._layout_of(every, model.weights, data.dtype, step)
             with lease(self.params.nthread) as team:
-                add_layout(team, data, self._layout(0, trees, data.dtype), margins)
-        return margins
+                add_layout(team, data, layout, margins)
+        return margins, model.weights, scale
 
     def predict(
         self,
@@ -500,7 +583,8 @@ class Booster(ModelHolder):
         validate_features
             Whether names of columns must be those of training.
         training
-            Of no effect: there is no dropout in gbtree.
+            Leave out the trees of DART that the next round will leave out, which an
+            objective of one's own has to know nothing of.
         iteration_range
             Rounds (begin, end); (0, 0) means all.
         strict_shape
@@ -515,9 +599,19 @@ class Booster(ModelHolder):
         self._need_model()
         data = self._aligned(data, validate_features)
         begin, end = self._tree_range(iteration_range)
+        layout = self._layout(begin, end, data.dtype)
+        dropout = self._next_dropout() if training else None
+        if dropout is not None:
+            if end - begin < len(self.model.trees):
+                raise ParameterError(
+                    "training=True leaves out trees of all rounds, so iteration_range "
+                    "cannot name a part of them; leave one of the two out"
+                )
+            weights = dropout.during(self.model.weights)
+            layout = self._layout_of(np.arange(end), weights, data.dtype)
         with lease(self.params.nthread) as team:
             if pred_leaf:
-                leaves = leaves_of(team, data, self._layout(begin, end, data.dtype))
+                leaves = leaves_of(team, data, layout)
                 return (
                     self._shaped_leaves(leaves) if strict_shape else _squeezed(leaves)
                 )
@@ -525,7 +619,7 @@ class Booster(ModelHolder):
                 data.base_margin, self._base(), data.n_rows, self._score_type
             )
             if end > begin:
-                add_layout(team, data, self._layout(begin, end, data.dtype), margins)
+                add_layout(team, data, layout, margins)
             if not output_margin:
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else _squeezed(margins)
@@ -607,6 +701,7 @@ class Booster(ModelHolder):
             )
         loaded = self.params.updated(
             {
+                "booster": "gbtree" if model.tree_weights is None else "dart",
                 "objective": model.objective,
                 "num_class": model.num_class,
                 "num_parallel_tree": model.num_parallel_tree,

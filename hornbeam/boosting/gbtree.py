@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,8 @@ from hornbeam.params import Parameters
 
 __all__ = ["boost_round"]
 
+Values = NDArray[np.float32]
+
 
 def boost_round(
     backend: Backend,
@@ -25,11 +29,13 @@ def boost_round(
     parameters: Parameters,
     model: Model,
     feature_weights: NDArray[np.float64] | None = None,
+    contributions: Callable[[Values], Values] | None = None,
 ) -> None:
     """Add one round of trees to `model`, on the gradients that `backend` has.
 
     Each output gets `num_parallel_tree` trees, which share the learning rate. The
-    `feature_weights`, (features,), say how likely each column is to be drawn.
+    `feature_weights`, (features,), say how likely each column is to be drawn. What leaf
+    values add to the scores are their `contributions`, if it is not they themselves.
     """
     outputs = range(model.n_outputs)
     constraints = _constraints(parameters, model, backend.n_features)
@@ -39,7 +45,14 @@ def boost_round(
         for _ in range(parameters.num_parallel_tree):
             number = len(model.trees) + len(trees)
             tree = _grow(
-                backend, cuts, parameters, output, number, feature_weights, constraints
+                backend,
+                cuts,
+                parameters,
+                output,
+                number,
+                feature_weights,
+                constraints,
+                contributions,
             )
             if not model.exact_features:
                 # The model rounds features to float32, so the value that a threshold
@@ -60,6 +73,7 @@ def _grow(
     number: int,
     feature_weights: NDArray[np.float64] | None,
     constraints: Constraints | None,
+    contributions: Callable[[Values], Values] | None,
 ) -> Tree:
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
@@ -92,6 +106,7 @@ def _grow(
         sample,
         p.learning_rate / p.num_parallel_tree,
         constraints,
+        contributions,
     )
 
 

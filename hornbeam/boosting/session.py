@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.open import open_backend
+from hornbeam.boosting.dart import Dropout, Scale
 from hornbeam.boosting.prediction import Rows, add_layout
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.forest.layout import Layout
+from hornbeam.forest.layout import Layout, contributions
 from hornbeam.kernels.team import Team
 from hornbeam.params import Parameters
 
@@ -23,20 +26,35 @@ class Session(ABC):
 
     Attributes
     ----------
-    n_trees
-        How many trees of the model are in them.
+    weights
+        (trees,): the weights under which the first trees of the model are in them.
+    scale
+        By which leaf values are rounded; None: they are not.
     """
 
-    n_trees: int
+    weights: NDArray[np.float32]
+    scale: Scale | None
     _base_margin: NDArray[np.float64] | None
 
     def begins_at(self, base_margin: NDArray[np.float64] | None) -> bool:
         """Whether this is the very array that the margins started from."""
         return self._base_margin is base_margin
 
+    def contributions(
+        self, dropout: Dropout | None
+    ) -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
+        """Return what makes of new leaf values what is added to the margins."""
+        if dropout is None or self.scale is None:
+            return None
+        return partial(contributions, weights=dropout.weight, step=self.scale.step)
+
     @abstractmethod
     def margins(self) -> NDArray[np.float64]:
         """Return a copy of the margins, (rows, outputs)."""
+
+    @abstractmethod
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
+        """Take these margins, (rows, outputs)."""
 
     @abstractmethod
     def add(self, team: Team, data: Rows, layout: Layout) -> None:
@@ -53,15 +71,19 @@ class ValidationSession(Session):
     def __init__(
         self,
         margins: NDArray[np.float64],
-        n_trees: int,
+        weights: NDArray[np.float32],
+        scale: Scale | None,
         base_margin: NDArray[np.float64] | None,
     ) -> None:
         self._margins = margins
-        self.n_trees = n_trees
+        self.weights, self.scale = weights, scale
         self._base_margin = base_margin
 
     def margins(self) -> NDArray[np.float64]:
         return self._margins.copy()
+
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
+        self._margins = margins
 
     def add(self, team: Team, data: Rows, layout: Layout) -> None:
         add_layout(team, data, layout, self._margins)
@@ -80,8 +102,8 @@ class TrainingSession(Session):
         Of the training.
     margins
         (rows, outputs) under the trees so far.
-    n_trees
-        How many those are.
+    weights, scale
+        See `Session`.
     """
 
     def __init__(
@@ -90,11 +112,12 @@ class TrainingSession(Session):
         targets: NDArray[np.float64] | None,
         parameters: Parameters,
         margins: NDArray[np.float64],
-        n_trees: int,
+        weights: NDArray[np.float32],
+        scale: Scale | None,
     ) -> None:
         binned = data.binned(parameters.max_bin, parameters.nthread)
         self.cuts = binned.cuts
-        self.n_trees = n_trees
+        self.weights, self.scale = weights, scale
         self._base_margin = data.base_margin
         self._fields, self._weights = data.info.fields(), data.row_weights
         self._has_targets = targets is not None
@@ -128,10 +151,13 @@ class TrainingSession(Session):
     def margins(self) -> NDArray[np.float64]:
         return np.ascontiguousarray(self.backend.scores().T)
 
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
+        self.backend.set_scores(margins.T)
+
     def add(self, team: Team, data: Rows, layout: Layout) -> None:
         margins = self.margins()
         add_layout(team, data, layout, margins)
-        self.backend.set_scores(margins.T)
+        self.set_margins(margins)
 
     def close(self) -> None:
         self.backend.close()

@@ -76,6 +76,15 @@ class ClusterBooster(Booster):
 
     # Training
 
+    def _configure(self) -> None:
+        super()._configure()
+        if self.params.booster == "dart":
+            raise ParameterError(
+                "booster='dart' is not in Hornbeam yet where the rows are on a "
+                "cluster; train with hornbeam.train, from disk if need be: "
+                "ExtMemQuantileDMatrix"
+            )
+
     def update(
         self, dtrain: Any, iteration: int, fobj: ObjectiveFunction | None = None
     ) -> None:

@@ -194,6 +194,13 @@ def _check_rounds(model: Model) -> None:
                 f"tree_info[{number}] is {output}; "
                 f"the outputs count from 0 to {model.n_outputs - 1}"
             )
+    weights = model.tree_weights
+    if weights is not None and weights.shape != (n_trees,):
+        raise ModelFileError(
+            f"weight_drop has {weights.size} entries for {n_trees} trees"
+        )
+    if weights is not None and not np.isfinite(weights).all():
+        raise ModelFileError("weight_drop holds a number that is not finite")
     starts = model.round_starts
     rising = all(a < b for a, b in pairwise(starts))
     if not starts or starts[0] != 0 or starts[-1] != n_trees or not rising:

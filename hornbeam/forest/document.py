@@ -49,19 +49,7 @@ def write_document(model: Model) -> dict[str, Any]:
             "attributes": model.attributes,
             "feature_names": model.feature_names,
             "feature_types": model.feature_types,
-            "gradient_booster": {
-                "model": {
-                    "cats": write_categories(model.categories),
-                    "gbtree_model_param": {
-                        "num_parallel_tree": str(model.num_parallel_tree),
-                        "num_trees": str(len(model.trees)),
-                    },
-                    "iteration_indptr": model.round_starts,
-                    "tree_info": model.tree_output,
-                    "trees": _write_trees(model),
-                },
-                "name": "gbtree",
-            },
+            "gradient_booster": _write_booster(model),
             "learner_model_param": {
                 "base_score": f"[{','.join(map(repr, model.base_score.tolist()))}]",
                 "boost_from_average": str(int(model.boost_from_average)),
@@ -73,6 +61,26 @@ def write_document(model: Model) -> dict[str, Any]:
         },
         "version": _XGBOOST_VERSION,
     }
+
+
+def _write_booster(model: Model) -> dict[str, Any]:
+    booster = {
+        "model": {
+            "cats": write_categories(model.categories),
+            "gbtree_model_param": {
+                "num_parallel_tree": str(model.num_parallel_tree),
+                "num_trees": str(len(model.trees)),
+            },
+            "iteration_indptr": model.round_starts,
+            "tree_info": model.tree_output,
+            "trees": _write_trees(model),
+        },
+        "name": "gbtree",
+    }
+    if model.tree_weights is None:
+        return booster
+    # XGBoost does not read them as an array of one type.
+    return {"gbtree": booster, "name": "dart", "weight_drop": list(model.tree_weights)}
 
 
 def _write_trees(model: Model) -> list[dict[str, Any]]:

@@ -30,9 +30,9 @@ _ESCAPES |= {
 def dumps(document: Mapping[str, Any]) -> bytes:
     """Return the bytes of `document`, with sorted keys and no spaces.
 
-    Its values may be mappings, lists, strings, booleans, integers and arrays of
-    numbers; each number is spelled with the fewest digits that tell it from others
-    of its type.
+    Its values may be mappings, lists, strings, booleans, integers, NumPy's floats and
+    arrays of numbers; each number is spelled with the fewest digits that tell it from
+    others of its type.
     """
     parts: list[str] = []
     _write(document, parts)
@@ -46,7 +46,7 @@ def _write(value: Any, parts: list[str]) -> None:
         parts.append(_text(value))
     elif isinstance(value, bool):
         parts.append("true" if value else "false")
-    elif isinstance(value, int):
+    elif isinstance(value, int | np.floating):
         parts.append(str(value))
     elif isinstance(value, list):
         separator = "["

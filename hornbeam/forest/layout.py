@@ -13,7 +13,7 @@ from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, join
 from hornbeam.kernels.predict import FEATURE_BITS
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "contributions"]
 
 #: Rows of fewer features are read whole.
 _WIDE = 64
@@ -62,8 +62,13 @@ class Layout:
         outputs: Sequence[int],
         dtype: DTypeLike,
         n_features: int,
+        weights: NDArray[np.float32] | None = None,
+        step: float = 0.0,
     ) -> Layout:
-        """Return the layout of `trees` for rows of `n_features` of type `dtype`."""
+        """Return the layout of `trees` for rows of `n_features` of type `dtype`.
+
+        The values are the `contributions` of trees of these weights; None: all 1.
+        """
         joined, starts = join(trees)
         sizes = np.diff(starts)
         places = np.arange(starts[-1])
@@ -77,13 +82,16 @@ class Layout:
         by_category = [np.count_nonzero(tree.split_type) for tree in trees]
         roots = np.stack([starts[:-1], depths, outputs, by_category], axis=1)
         spans, rights = _list_rights(joined)
+        values = joined.value
+        if weights is not None:
+            values = contributions(values, np.repeat(weights, sizes), step)
         return cls(
             roots.astype(np.int32),
             nodes,
             nearest(np.where(is_leaf, np.nan, joined.threshold), dtype),
             spans,
             rights,
-            joined.value,
+            values,
             (places - offsets).astype(np.int32),
             features,
         )
@@ -91,6 +99,18 @@ class Layout:
     def after(self, n_trees: int) -> Layout:
         """Return the layout without its first trees."""
         return replace(self, roots=self.roots[n_trees:])
+
+
+def contributions(
+    values: NDArray[np.float32],
+    weights: NDArray[np.float32] | np.float32,
+    step: float,
+) -> NDArray[np.float32]:
+    """Return what leaf values add to margins: in whole steps, unless `step` is 0."""
+    weighted = values * weights
+    if step == 0.0:
+        return weighted
+    return (np.rint(weighted.astype(np.float64) / step) * step).astype(np.float32)
 
 
 def _choose_features(

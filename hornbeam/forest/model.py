@@ -39,6 +39,10 @@ class Model:
         The output to which each tree adds (XGBoost's `tree_info`).
     round_starts
         The first tree of each round, then the number of trees.
+    tree_weights
+        (trees,): the factor on the leaf values of each tree, which DART learns beside
+        the trees. It is replaced as a whole, never changed. None: the trees count as
+        they are.
     num_parallel_tree
         Trees for each output in a round.
     base_score
@@ -74,6 +78,7 @@ class Model:
     trees: list[Tree] = field(default_factory=list)
     tree_output: list[int] = field(default_factory=list)
     round_starts: list[int] = field(default_factory=lambda: [0])
+    tree_weights: NDArray[np.float32] | None = None
     num_parallel_tree: int = 1
     base_score: NDArray[np.float64] = field(default_factory=_half)
     boost_from_average: bool = True
@@ -97,6 +102,13 @@ class Model:
     @property
     def n_outputs(self) -> int:
         return max(self.num_class, self.num_target, 1)
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """The factor on the leaf values of each tree, 1 where there is no other."""
+        if self.tree_weights is None:
+            return np.ones(len(self.trees), np.float32)
+        return self.tree_weights
 
     def copy(self) -> Model:
         """Return a model that can be changed without a change of this one."""
@@ -127,11 +139,15 @@ class Model:
             raise ValueError(f"the step is {step}; give 1 or more")
         part = self.copy()
         part.trees, part.tree_output, part.round_starts = [], [], [0]
+        kept: list[int] = []
         for number in range(begin, end, step):
             start, stop = self.round_starts[number : number + 2]
             part.trees += self.trees[start:stop]
             part.tree_output += self.tree_output[start:stop]
             part.round_starts.append(len(part.trees))
+            kept += range(start, stop)
+        if self.tree_weights is not None:
+            part.tree_weights = self.tree_weights[kept]
         for name in _ATTRIBUTES_OF_ALL_ROUNDS:
             part.attributes.pop(name, None)
         return part

@@ -148,10 +148,15 @@ def _read_objective(model: Model, value: Any) -> None:
 
 def _read_booster(model: Model, value: Any) -> None:
     where = "learner.gradient_booster"
-    if isinstance(value, dict) and value.get("name") in ("dart", "gblinear"):
+    if isinstance(value, dict) and value.get("name") == "gblinear":
         raise UnsupportedModelError(
-            f"the booster {value['name']!r} is not in Hornbeam yet; it has 'gbtree'"
+            "the booster 'gblinear' is not in Hornbeam yet; it has 'gbtree' and 'dart'"
         )
+    weights = None
+    if isinstance(value, dict) and value.get("name") == "dart":
+        dart = object_of(value, where, ["gbtree", "name", "weight_drop"])
+        value, weights = dart["gbtree"], dart["weight_drop"]
+        where += ".gbtree"
     booster = object_of(value, where, ["model", "name"])
     if text_of(booster["name"], f"{where}.name") != "gbtree":
         raise ModelFileError(f"the booster {booster['name']!r} is unknown")
@@ -162,8 +167,14 @@ def _read_booster(model: Model, value: Any) -> None:
         ["gbtree_model_param", "tree_info", "trees"],
         ["cats", "iteration_indptr", "weight_drop"],
     )
-    if "weight_drop" in forest:
-        raise UnsupportedModelError("the booster 'dart' is not in Hornbeam yet")
+    # XGBoost from 3.3 on writes them here.
+    weights = forest.get("weight_drop", weights)
+    if weights is not None:
+        model.tree_weights = array_of(weights, np.float32)
+        if model.tree_weights is None:
+            raise ModelFileError(
+                "weight_drop is not an array of floating-point numbers"
+            )
     model.categories = read_categories(
         forest.get("cats", {}), f"{where}.cats", model.num_feature, model.feature_names
     )

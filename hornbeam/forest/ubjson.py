@@ -53,8 +53,8 @@ _MARKERS = {dtype: marker for marker, dtype in _DTYPES.items()}
 def dumps(document: Mapping[str, Any]) -> bytes:
     """Return the bytes of `document`, with sorted keys.
 
-    Its values may be mappings, lists, strings, booleans, integers and arrays of
-    numbers. One document has one spelling.
+    Its values may be mappings, lists, strings, booleans, integers, NumPy's floats and
+    arrays of numbers. One document has one spelling.
     """
     parts: list[bytes] = []
     _write(document, parts)
@@ -71,6 +71,9 @@ def _write(value: Any, parts: list[bytes]) -> None:
         parts.append(b"T" if value else b"F")
     elif isinstance(value, int):
         parts.append(_integer(value))
+    elif isinstance(value, np.floating):
+        marker = _MARKERS[value.dtype]
+        parts.append(marker + _NUMBERS[marker].pack(value))
     elif isinstance(value, list):
         parts.append(b"[#" + _length(len(value)))
         for element in value:

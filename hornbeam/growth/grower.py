@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,8 @@ from hornbeam.kernels.leaves import weigh_nodes
 
 __all__ = ["grow_tree"]
 
+Values = NDArray[np.float32]
+
 _MOST = np.finfo(np.float32).max
 
 
@@ -32,8 +36,11 @@ def grow_tree(
     sample: RowSample | None,
     learning_rate: float,
     constraints: Constraints | None = None,
+    contributions: Callable[[Values], Values] | None = None,
 ) -> Tree:
     """Return a new tree for one output, and add its values to the scores.
+
+    What is added are their `contributions`, if they are not added as they are.
 
     Splits are searched as in XGBoost (Chen and Guestrin 2016, algorithm 1 on the
     histograms' cuts); leaf weights come from sums in finer steps than the
@@ -46,7 +53,10 @@ def grow_tree(
     else:
         sapling = _grow_by_level(search, shape, columns)
         nodes = owners = sapling.leaves()
-    return _finish(sapling, nodes, owners, backend, cuts, growth, learning_rate)
+    tree = _finish(sapling, nodes, owners, backend, cuts, growth, learning_rate)
+    values = tree.value[tree.left < 0]
+    backend.add_leaf_values(values if contributions is None else contributions(values))
+    return tree
 
 
 def _grow_by_level(search: Search, shape: Shape, columns: ColumnSampler) -> Sapling:
@@ -76,7 +86,7 @@ def _finish(
     growth: Growth,
     learning_rate: float,
 ) -> Tree:
-    """Weigh the nodes, add the leaves' values to the scores, return the tree.
+    """Weigh the nodes and return the tree.
 
     The rows of the backend's ``nodes[i]`` are in leaf ``owners[i]`` of the tree.
     """
@@ -95,9 +105,6 @@ def _finish(
             "learning rate are too large; scale the labels or weights down, or lower "
             "learning_rate"
         )
-    values = _as_float32(np.where(is_leaf, weights, 0.0))
-    backend.add_leaf_values(values[leaves])
-
     splits = sapling.splits[:n_nodes]
     feature, last_bin = splits["feature"], splits["bin"]
     threshold = cuts.values[cuts.pointers[feature] + np.maximum(last_bin, 0)]
@@ -114,7 +121,7 @@ def _finish(
         split_type=by_category.astype(np.uint8),
         category_counts=category_counts,
         categories=categories,
-        value=values,
+        value=_as_float32(np.where(is_leaf, weights, 0.0)),
         gain=_as_float32(splits["gain"]),
         cover=_as_float32(sums[:, 1]),
         weight=_as_float32(weights),

@@ -213,7 +213,15 @@ EDITS = {
         ),
         "num_class is '3' for the objective and 0 for the model",
     ),
-    "dropped trees": (put("forest", "weight_drop", [1.0, 1.0]), "'dart' is not in"),
+    "weights of other trees": (
+        put("forest", "weight_drop", [1.0, 1.0, 1.0]),
+        "weight_drop has 3 entries for 2 trees",
+    ),
+    "whole weights": (put("forest", "weight_drop", [1]), "weight_drop is not an array"),
+    "infinite weight of a tree": (
+        put("forest", "weight_drop", [1.0, 1e39]),
+        "weight_drop holds a number that is not finite",
+    ),
     "unknown booster": (put("booster", "name", "gbforest"), "'gbforest' is unknown"),
     "a split by category": (put("split_type", INNER, 1), "does not list the nodes"),
     "split_type 2": (put("split_type", INNER, 2), "is not 9 times 0 or 1"),
