@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         EvaluationMonitor,
         LearningRateScheduler,
         ProgressBar,
+        TimeLimit,
         TrainingCallback,
         TrainingCheckPoint,
     )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hornbeam.data.quantile_dmatrix import QuantileDMatrix
     from hornbeam.data.sources.data_iter import DataIter
     from hornbeam.data.sources.reading import read
+    from hornbeam.folds import cv
     from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
     from hornbeam.training import train
     from hornbeam.warm import warmup
@@ -60,8 +62,10 @@ __all__ = [
     "ParameterError",
     "ProgressBar",
     "QuantileDMatrix",
+    "TimeLimit",
     "TrainingCallback",
     "TrainingCheckPoint",
+    "cv",
     "read",
     "train",
     "warmup",
@@ -80,8 +84,10 @@ _HOMES = {
     "LearningRateScheduler": "hornbeam.callbacks",
     "ProgressBar": "hornbeam.callbacks",
     "QuantileDMatrix": "hornbeam.data.quantile_dmatrix",
+    "TimeLimit": "hornbeam.callbacks",
     "TrainingCallback": "hornbeam.callbacks",
     "TrainingCheckPoint": "hornbeam.callbacks",
+    "cv": "hornbeam.folds",
     "read": "hornbeam.data.sources.reading",
     "train": "hornbeam.training",
     "warmup": "hornbeam.warm",

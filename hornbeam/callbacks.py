@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,9 +15,6 @@ from hornbeam.errors import DataError, ParameterError, require
 from hornbeam.files import replace_file
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from hornbeam.boosting.booster import Booster
     from hornbeam.data.dmatrix import DMatrix
 
@@ -26,6 +24,7 @@ __all__ = [
     "EvaluationMonitor",
     "LearningRateScheduler",
     "ProgressBar",
+    "TimeLimit",
     "TrainingCallback",
     "TrainingCheckPoint",
 ]
@@ -105,6 +104,8 @@ class CallbackContainer:
         self.callbacks = list(dict.fromkeys(callbacks))
         self.metric = metric
         self.history: EvalsLog = {}
+        #: Whether a callback has ended training.
+        self.stopped = False
         self._output_margin = output_margin
 
     def before_training(self, model: Booster) -> Booster:
@@ -129,10 +130,11 @@ class CallbackContainer:
         evals: Sequence[tuple[DMatrix, str]] | None,
     ) -> bool:
         """Return whether a callback asks to stop; those after it are not asked."""
-        return any(
+        self.stopped = any(
             callback.before_iteration(model, epoch, self.history)
             for callback in self.callbacks
         )
+        return self.stopped
 
     def after_iteration(
         self,
@@ -148,27 +150,26 @@ class CallbackContainer:
                     f"the name {name!r} in evals holds '-', which separates the names "
                     "of data and metric; choose another name"
                 )
-        line = model.eval_set(evals or (), epoch, self.metric, self._output_margin)
-        self._remember(line.split("\t")[1:])
+        self._remember(model.measure(evals or (), self.metric, self._output_margin))
         # Every callback sees the round, also the one that ends training.
         stops = [
             callback.after_iteration(model, epoch, self.history)
             for callback in self.callbacks
         ]
-        return any(stops)
+        self.stopped = any(stops)
+        return self.stopped
 
-    def _remember(self, items: Sequence[str]) -> None:
-        """Add scores such as ``valid-rmse:0.5`` to the history."""
-        scores = dict(item.rsplit(":", 1) for item in items)
-        if len(scores) < len(items):
+    def _remember(self, scores: Sequence[tuple[str, Score]]) -> None:
+        """Add scores such as ``("valid-rmse", 0.5)`` to the history."""
+        names = [name for name, _ in scores]
+        if len(set(names)) < len(names):
             raise DataError(
-                f"two scores of a round have the same name among {', '.join(items)}; "
+                f"two scores of a round have the same name among {', '.join(names)}; "
                 "give data in evals, and metrics, names of their own"
             )
-        for name, score in scores.items():
+        for name, score in scores:
             data, _, metric = name.partition("-")
-            history = self.history.setdefault(data, {}).setdefault(metric, [])
-            history.append(float(score))
+            self.history.setdefault(data, {}).setdefault(metric, []).append(score)
 
 
 def _returned(callback: TrainingCallback, method: str, model: Booster) -> Booster:
@@ -187,7 +188,70 @@ def _described(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-class EarlyStopping(TrainingCallback):
+class _BestRound(TrainingCallback):
+    """Knows which round was the best so far, and writes it into the model."""
+
+    def __init__(
+        self,
+        metric_name: str | None,
+        data_name: str | None,
+        maximize: bool | None,
+        save_best: bool,
+        min_delta: float,
+    ) -> None:
+        self.metric_name = metric_name
+        self.data = data_name
+        self.maximize = maximize
+        self.save_best = save_best
+        self.min_delta = min_delta
+        self._start_over(0)
+
+    def _start_over(self, starting_round: int) -> None:
+        self.starting_round = starting_round
+        self.stopping_history: EvalsLog = {}
+        self.best_iteration: int | None = None
+        self.best_score: float | None = None
+        self._best: Booster | None = None
+
+    def before_training(self, model: Booster) -> Booster:
+        self._start_over(model.num_boosted_rounds())
+        return model
+
+    def _look(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        """Return whether this round is the best so far; then the model knows it."""
+        data = _chosen(evals_log, self.data, "data set", "evals")
+        metric = _chosen(evals_log[data], self.metric_name, "metric", "eval_metric")
+        latest = evals_log[data][metric][-1]
+        self.stopping_history.setdefault(data, {}).setdefault(metric, []).append(latest)
+
+        score = _mean(latest)
+        if not self._improves(score, metric):
+            return False
+        self.best_score = score
+        self.best_iteration = self.starting_round + epoch
+        model.set_attr(
+            best_score=str(self.best_score), best_iteration=str(self.best_iteration)
+        )
+        if self.save_best:
+            # Later rounds may change what is there, as DART's do; trees are shared.
+            self._best = model.copy()
+        return True
+
+    def _improves(self, score: float, metric: str) -> bool:
+        if self.best_score is None:
+            return True
+        maximize = self.maximize
+        if maximize is None:
+            maximize = _larger_is_better(metric)
+        if maximize:
+            return score - self.min_delta > self.best_score
+        return self.best_score - self.min_delta > score
+
+    def after_training(self, model: Booster) -> Booster:
+        return model if self._best is None else self._best
+
+
+class EarlyStopping(_BestRound):
     """Stop when a metric has not improved for a number of rounds.
 
     The model gets the attributes ``best_iteration`` and ``best_score``.
@@ -223,24 +287,11 @@ class EarlyStopping(TrainingCallback):
                 f"min_delta of EarlyStopping must be 0 or more: {min_delta}"
             )
         self.rounds = rounds
-        self.metric_name = metric_name
-        self.data = data_name
-        self.maximize = maximize
-        self.save_best = save_best
-        self.min_delta = min_delta
-        self._start_over(0)
+        super().__init__(metric_name, data_name, maximize, save_best, min_delta)
 
     def _start_over(self, starting_round: int) -> None:
-        self.starting_round = starting_round
-        self.stopping_history: EvalsLog = {}
+        super()._start_over(starting_round)
         self.current_rounds = 0
-        self.best_iteration: int | None = None
-        self.best_score: float | None = None
-        self._weights: NDArray[np.float32] | None = None
-
-    def before_training(self, model: Booster) -> Booster:
-        self._start_over(model.num_boosted_rounds())
-        return model
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
         if not evals_log:
@@ -248,45 +299,52 @@ class EarlyStopping(TrainingCallback):
                 "early stopping needs data to evaluate on: pass evals to train, or "
                 "eval_set to fit"
             )
-        data = _chosen(evals_log, self.data, "data set", "evals")
-        metric = _chosen(evals_log[data], self.metric_name, "metric", "eval_metric")
-        latest = evals_log[data][metric][-1]
-        self.stopping_history.setdefault(data, {}).setdefault(metric, []).append(latest)
-
-        score = _mean(latest)
-        if self._improves(score, metric):
-            self.current_rounds = 0
-            self.best_score = score
-            self.best_iteration = self.starting_round + epoch
-            # Later rounds of DART change them.
-            self._weights = model.model.tree_weights
-            self._mark(model)
-        else:
-            self.current_rounds += 1
+        improved = self._look(model, epoch, evals_log)
+        self.current_rounds = 0 if improved else self.current_rounds + 1
         return self.current_rounds >= self.rounds
 
-    def _improves(self, score: float, metric: str) -> bool:
-        if self.best_score is None:
-            return True
-        maximize = self.maximize
-        if maximize is None:
-            maximize = _larger_is_better(metric)
-        if maximize:
-            return score - self.min_delta > self.best_score
-        return self.best_score - self.min_delta > score
 
-    def _mark(self, model: Booster) -> None:
-        model.set_attr(
-            best_score=str(self.best_score), best_iteration=str(self.best_iteration)
-        )
+class TimeLimit(_BestRound):
+    """Stop when training has taken as long as it may, and keep the best model so far.
 
-    def after_training(self, model: Booster) -> Booster:
-        if not self.save_best or self.best_iteration is None:
-            return model
-        model = model[: self.best_iteration + 1]
-        model.model.tree_weights = self._weights
-        self._mark(model)
-        return model
+    The first round is always trained. Another one is not begun if it would end too
+    late, were it to take as long as the last.
+
+    Parameters
+    ----------
+    seconds
+        How long training may take, from its first round on.
+    metric_name, data_name, maximize
+        What to watch, as for `EarlyStopping`; without `evals` nothing is.
+    save_best
+        Whether training returns the model up to its best round instead of the last,
+        also where it ends in time.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        metric_name: str | None = None,
+        data_name: str | None = None,
+        maximize: bool | None = None,
+        save_best: bool = True,
+    ) -> None:
+        if not seconds > 0:
+            raise ParameterError(f"seconds of TimeLimit must be above 0: {seconds}")
+        self.seconds = seconds
+        super().__init__(metric_name, data_name, maximize, save_best, 0.0)
+
+    def before_training(self, model: Booster) -> Booster:
+        self._started = self._latest = time.monotonic()
+        return super().before_training(model)
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        if evals_log:
+            self._look(model, epoch, evals_log)
+        before, self._latest = self._latest, time.monotonic()
+        next_end = self._latest + (self._latest - before)
+        return next_end - self._started > self.seconds
 
 
 def _chosen(log: dict[str, Any], name: str | None, kind: str, source: str) -> str:
@@ -295,7 +353,7 @@ def _chosen(log: dict[str, Any], name: str | None, kind: str, source: str) -> st
         return list(log)[-1]
     if name not in log:
         raise ParameterError(
-            f"early stopping watches the {kind} {name!r}, which is not among "
+            f"a callback watches the {kind} {name!r}, which is not among "
             f"{list(log)}; see {source}"
         )
     return name

@@ -248,9 +248,8 @@ def evaluate(
     begin, end = _best_rounds(booster)
     if end:
         booster = booster[begin:end]
-    for item in booster.eval_set([(matrix, "data")]).split("\t")[1:]:
-        name, _, score = item.removeprefix("data-").rpartition(":")
-        typer.echo(f"{name}\t{float(score):.6g}")
+    for name, score in booster.measure([(matrix, "data")]):
+        typer.echo(f"{name.removeprefix('data-')}\t{score:.6g}")
 
 
 @app.command()

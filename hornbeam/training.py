@@ -73,7 +73,7 @@ def train(
     """
     check_training_data(dtrain, evals, DMatrix)
     booster = Booster(params, [dtrain, *(data for data, _ in evals or ())], xgb_model)
-    booster, history = run_rounds(
+    booster, log = run_rounds(
         booster,
         dtrain,
         num_boost_round,
@@ -86,7 +86,7 @@ def train(
         custom_metric=custom_metric,
     )
     if evals_result is not None:
-        evals_result.update(history)
+        evals_result.update(log.history)
     return booster.reset()
 
 
@@ -121,15 +121,15 @@ def run_rounds(
     verbose_eval: bool | int | None,
     callbacks: Sequence[TrainingCallback] | None,
     custom_metric: MetricFunction | None,
-) -> tuple[Booster, EvalsLog]:
-    """Return the booster after so many more rounds, and the values of all metrics.
+) -> tuple[Booster, CallbackContainer]:
+    """Return the booster after so many more rounds, and what its callbacks have seen.
 
     Parameters
     ----------
     booster
         What is trained; callbacks may put another in its place.
     dtrain
-        The matrix that its `update` takes; `evals` holds those of its `eval_set`.
+        The matrix that its `update` takes; `evals` holds those of its `measure`.
     num_boost_round, obj, maximize, early_stopping_rounds, verbose_eval, callbacks, \
 custom_metric
         As for `train`.
@@ -160,7 +160,7 @@ custom_metric
     except BaseException:
         container.break_off()
         raise
-    return booster, container.history
+    return booster, container
 
 
 def _all_callbacks(

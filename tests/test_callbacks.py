@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import pty
+import time
 
 import numpy as np
 import pytest
@@ -393,3 +394,47 @@ def test_an_error_in_training_gives_the_cursor_back():
 def test_mistakes_of_the_bar():
     with pytest.raises(ParameterError, match="period of ProgressBar"):
         hornbeam.ProgressBar(period=-1)
+
+
+# --- A limit of time ------------------------------------------------------------------
+
+
+class Slow(hornbeam.TrainingCallback):
+    """Makes every round take some time."""
+
+    def after_iteration(self, model, epoch, evals_log):
+        time.sleep(0.03)
+        return False
+
+
+def test_training_ends_in_time_with_the_best_model():
+    log = {}
+    limit = hornbeam.TimeLimit(0.3)
+    began = time.monotonic()
+    model = fit(hornbeam, [Slow(), limit], rounds=10_000, evals_result=log)
+    assert time.monotonic() - began < 10  # that is, not after so many rounds
+    scores = log["valid"]["rmse"]
+    assert 1 < len(scores) < 11
+    assert model.num_boosted_rounds() == np.argmin(scores) + 1
+    assert model.best_iteration == np.argmin(scores)
+    assert model.best_score == min(scores)
+
+
+def test_a_limit_without_data_to_measure_keeps_all_rounds():
+    rounds = fit(hornbeam, [Slow(), hornbeam.TimeLimit(0.2)], 10_000, evals=())
+    assert 1 <= rounds.num_boosted_rounds() < 8
+    one = fit(hornbeam, [hornbeam.TimeLimit(1e-9)], evals=())
+    assert one.num_boosted_rounds() == 1
+
+
+def test_a_limit_that_is_not_reached_keeps_the_best_round_if_it_shall():
+    whole = fit(hornbeam, [hornbeam.TimeLimit(1e6, save_best=False)], rounds=30)
+    assert whole.num_boosted_rounds() == 30
+    best = fit(hornbeam, [hornbeam.TimeLimit(1e6)], rounds=30)
+    assert best.num_boosted_rounds() == whole.best_iteration + 1 < 30
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_limit_must_leave_some_time(seconds):
+    with pytest.raises(ParameterError, match="seconds of TimeLimit must be above 0"):
+        hornbeam.TimeLimit(seconds)

@@ -407,7 +407,20 @@ class Booster(ModelHolder):
         output_margin
             Whether `feval` gets margins instead of predictions.
         """
-        items = [f"[{iteration}]"]
+        scores = self.measure(evals, feval, output_margin)
+        return "\t".join([f"[{iteration}]", *(f"{k}:{v!r}" for k, v in scores)])
+
+    def measure(
+        self,
+        evals: Sequence[tuple[DMatrix, str]],
+        feval: MetricFunction | None = None,
+        output_margin: bool = True,
+    ) -> list[tuple[str, float]]:
+        """Return the metrics on `evals`, as in ``("valid-rmse", 0.6)``.
+
+        The arguments are those of `eval_set`.
+        """
+        scores = []
         for data, name in evals:
             margins, beside = self._measured(data)
             for field in {f for metric in self._metrics for f in metric.needs}:
@@ -424,12 +437,12 @@ class Booster(ModelHolder):
                     warnings.simplefilter("ignore")
                 for metric in self._metrics:
                     value = metric.of(predictions, beside.info)
-                    items.append(f"{name}-{metric.name}:{value!r}")
+                    scores.append((f"{name}-{metric.name}", value))
             if feval is not None:
                 result = feval(predictions if given is None else given, beside)
                 for metric_name, value in metric_pairs(result):
-                    items.append(f"{name}-{metric_name}:{value!r}")
-        return "\t".join(items)
+                    scores.append((f"{name}-{metric_name}", value))
+        return scores
 
     def _measured(self, data: Any) -> tuple[NDArray[np.float64], Any]:
         """Return the margins of `data`, (rows, outputs), and what has its labels."""

@@ -85,7 +85,7 @@ def train(
     booster = ClusterBooster(cluster, params, xgb_model)
     callbacks = list(callbacks or ())
     try:
-        trained, history = run_rounds(
+        trained, log = run_rounds(
             booster,
             dtrain,
             num_boost_round,
@@ -102,7 +102,7 @@ def train(
     finally:
         booster.close()
         cluster.close()
-    return {"booster": Booster(model_file=trained), "history": history}
+    return {"booster": Booster(model_file=trained), "history": log.history}
 
 
 def _way_on(callbacks: Sequence[TrainingCallback]) -> str:

@@ -382,7 +382,7 @@ class DMatrix(Beside):
             raise DataError(
                 "this matrix has groups; pass allow_groups=True to take rows of groups"
             )
-        rows = self._row_numbers(rindex)
+        rows = self.row_numbers(rindex)
         part = DMatrix.__new__(DMatrix)
         part._fill(self.table.take(rows), self.nthread, self.sketch)
         part.table.rename(self.feature_names)
@@ -390,7 +390,8 @@ class DMatrix(Beside):
         part.info, part._order = self.info.take(rows), self._order
         return part
 
-    def _row_numbers(self, rindex: Any) -> npt.NDArray[np.intp]:
+    def row_numbers(self, rindex: Any) -> npt.NDArray[np.intp]:
+        """Return what a caller gives as numbers of rows, or say what is wrong."""
         rows = np.asarray(rindex)
         if rows.size == 0:
             return np.empty(0, np.intp)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from hornbeam.data.align import align
 from hornbeam.data.caching import named_cache
@@ -103,18 +104,36 @@ enable_categorical, data_split_mode, sketch
         self, max_bin: int | None, ref: DMatrix | None, unseen: str
     ) -> None:
         """Put the codes in the place of the features."""
-        from hornbeam.binning.binned import BinnedTable
-
         self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
             codes = self._bin(self.max_bin, self.nthread)
         else:
             self.max_bin, codes = self._bin_like(ref, max_bin, unseen)
+        self._hold(codes)
+
+    def _hold(self, codes: Binned) -> None:
+        from hornbeam.binning.binned import BinnedTable
+
         self._codes = codes
         self._binned[self.max_bin] = self.row_weights, codes
         self.table = BinnedTable(codes, self.schema)
         self.dtype = self.table.dtype
+
+    @staticmethod
+    def of_rows(
+        data: DMatrix, rows: npt.NDArray[np.intp], max_bin: int, nthread: int = 0
+    ) -> QuantileDMatrix:
+        """Return some rows of a matrix with the codes that they have in it.
+
+        It has all that goes with these rows, and nothing is binned anew.
+        """
+        part = QuantileDMatrix.__new__(QuantileDMatrix)
+        part._fill(data.table, data.nthread, data.sketch)
+        part._order, part._ref, part.max_bin = data._order, None, max_bin
+        part._hold(data.binned(max_bin, nthread).take(rows))
+        part.n_rows, part.info = len(rows), data.info.take(rows)
+        return part
 
     @property
     def ref(self) -> DMatrix | None:
