@@ -36,7 +36,11 @@ if TYPE_CHECKING:
     from hornbeam.data.sources.data_iter import DataIter
     from hornbeam.data.sources.reading import read
     from hornbeam.folds import cv
-    from hornbeam.sklearn import HornbeamClassifier, HornbeamRegressor
+    from hornbeam.sklearn import (
+        HornbeamClassifier,
+        HornbeamRanker,
+        HornbeamRegressor,
+    )
     from hornbeam.training import train
     from hornbeam.warm import warmup
 
@@ -54,6 +58,7 @@ __all__ = [
     "ExtMemQuantileDMatrix",
     "HornbeamClassifier",
     "HornbeamError",
+    "HornbeamRanker",
     "HornbeamRegressor",
     "LearningRateScheduler",
     "MissingExtraError",
@@ -80,6 +85,7 @@ _HOMES = {
     "EvaluationMonitor": "hornbeam.callbacks",
     "ExtMemQuantileDMatrix": "hornbeam.data.extmem_quantile_dmatrix",
     "HornbeamClassifier": "hornbeam.sklearn",
+    "HornbeamRanker": "hornbeam.sklearn",
     "HornbeamRegressor": "hornbeam.sklearn",
     "LearningRateScheduler": "hornbeam.callbacks",
     "ProgressBar": "hornbeam.callbacks",

@@ -144,6 +144,32 @@ class Parameters:
     disable_default_eval_metric: bool = parameter(
         False, help="report no metric where none is named"
     )
+    lambdarank_pair_method: str = parameter(
+        "topk",
+        choices=("topk", "mean"),
+        help="pairs of rank:*: all of the first places, or some drawn for each row",
+    )
+    lambdarank_num_pair_per_sample: int | None = parameter(
+        None,
+        low=1,
+        high=2**31 - 1,
+        help="so many places of topk (32 if not given), or draws of mean (1)",
+    )
+    lambdarank_normalization: bool = parameter(
+        True, help="hold back the gradients of groups that have many pairs"
+    )
+    lambdarank_score_normalization: bool = parameter(
+        True, help="let pairs of distant scores count less"
+    )
+    lambdarank_unbiased: bool = parameter(
+        False, help="learn how likely a click is at each place a row was given at"
+    )
+    lambdarank_bias_norm: float = parameter(
+        1.0, low=0, help="how much the bias of places is drawn towards none"
+    )
+    ndcg_exp_gain: bool = parameter(
+        True, help="labels of ndcg are grades with a gain of 2**grade - 1, not gains"
+    )
     tree_method: str = parameter(
         "auto",
         choices=("auto", "hist"),
@@ -524,9 +550,6 @@ _LATER = frozenset(
     default_direction
     feature_selector top_k tolerance max_row_perbatch huber_slope quantile_alpha
     tweedie_variance_power aft_loss_distribution aft_loss_distribution_scale
-    lambdarank_pair_method lambdarank_num_pair_per_sample lambdarank_normalization
-    lambdarank_score_normalization lambdarank_unbiased lambdarank_bias_norm
-    ndcg_exp_gain
     """.split()
 )
 

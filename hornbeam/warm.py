@@ -49,6 +49,10 @@ def warmup() -> None:
         _fit(params, X, rng, feature_types=["float", "float", "float", "c"])
         for matrix in _sparse_matrices(rng):
             _fit(params, matrix, rng)
+    groups = DMatrix(X, rng.integers(2, size=len(X)), group=[len(X)])
+    for objective in ("rank:ndcg", "rank:xendcg"):
+        params = {"objective": objective}
+        train(params, groups, 1, evals=[(groups, "data")], verbose_eval=False)
 
 
 def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) -> None:

@@ -218,3 +218,91 @@ def quantile_cuts(values, weights, bins):
 def code_of(value, inner, bins):
     """Return the number of cuts that are not above `value`; `bins` if it is missing."""
     return bins if value != value else sum(cut <= value for cut in inner)
+
+
+# --- Ranking --------------------------------------------------------------------------
+
+
+def discounted_gain(gains, depth):
+    """Return the discounted sum of gains in this order."""
+    return sum(gain / math.log2(i + 2) for i, gain in enumerate(gains[:depth]))
+
+
+def normalised_gain(gains, depth, nothing):
+    best = discounted_gain(sorted(gains, reverse=True), depth)
+    return discounted_gain(gains, depth) / best if best else nothing
+
+
+def average_precision(hits, depth, nothing):
+    if not sum(hits):
+        return nothing
+    precisions = [
+        sum(hits[: i + 1]) / (i + 1) for i, hit in enumerate(hits[:depth]) if hit
+    ]
+    return sum(precisions) / min(sum(hits), depth)
+
+
+def precision(hits, depth, nothing):
+    return sum(hits[:depth]) / min(depth, len(hits))
+
+
+def pull_pairs(
+    kind, scores, labels, gains, order, pairs, depth, by_distance, bias=None
+):
+    """Return gradients, hessians, costs of positions and the sum of all pulls."""
+    g, h = np.zeros((2, len(scores)))
+    costs = np.zeros((2, 0 if bias is None else bias.shape[1]))
+    total = 0.0
+
+    def metric(labels, gains):
+        if kind == "pairs":
+            return 0.0
+        if kind == "gain":
+            return discounted_gain(gains, None) / best if best else 0.0
+        return average_precision(labels, len(labels), 0.0)
+
+    best = discounted_gain(sorted(gains, reverse=True), depth)
+    shown, worth = labels[order].copy(), gains[order].copy()
+    before = metric(shown, worth)
+    for i, j in pairs:
+        if shown[i] == shown[j]:
+            continue
+        places = [j, i]
+        swapped, swapped_worth = shown.copy(), worth.copy()
+        swapped[[i, j]], swapped_worth[[i, j]] = shown[places], worth[places]
+        change = abs(metric(swapped, swapped_worth) - before) if kind != "pairs" else 1
+        high, low = (
+            (order[i], order[j]) if shown[i] > shown[j] else (order[j], order[i])
+        )
+        distance = scores[high] - scores[low]
+        if by_distance and scores.max() != scores.min():
+            change /= abs(distance) + 0.01
+        right = 1 / (1 + math.exp(-distance))
+        pull, curve = (1 - right) * change, 2 * right * (1 - right) * change
+        if bias is not None and max(high, low) < bias.shape[1]:
+            plus, minus = bias[0, high], bias[1, low]
+            cost = math.log(1 / (1 - right)) * change
+            costs[0, high] += cost / minus if minus > 0 else 0
+            costs[1, low] += cost / plus if plus > 0 else 0
+            if plus > 0 and minus > 0:
+                pull, curve = pull / plus / minus, curve / plus / minus
+        g[high] -= pull
+        g[low] += pull
+        h[[high, low]] += curve
+        total += 2 * pull
+    return g, h, costs, total
+
+
+def cross_entropy(scores, grades):
+    """Return the gradients and hessians of XE-NDCG."""
+    if len(scores) == 1:
+        return np.zeros((2, 1))
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    rest = np.maximum(1 - shares, 1e-9)
+    g = term = shares - grades / grades.sum()
+    for _ in range(2):
+        passed = term / rest
+        term = shares * (passed.sum() - passed)
+        g = g + term
+    return g, np.maximum(shares * (1 - shares), 1e-16)

@@ -44,6 +44,15 @@ def train(params=None, rows=ROWS, labels=LABELS, rounds=2, evals=None, **argumen
     )
 
 
+GRADES = np.arange(60.0) % 4
+
+
+def rank(params=None, labels=GRADES, **info):
+    """Train a ranking of six groups."""
+    data = DMatrix(ROWS, labels, **{"group": [10] * 6, **info})
+    return hornbeam.train({"objective": "rank:ndcg", **(params or {})}, data, 1)
+
+
 def changed(values, row, value):
     values = np.array(values, float)
     values[row] = value
@@ -344,6 +353,67 @@ CASES = {
         lambda: train("eta=0.1"),
         ParameterError,
         "params must be a dict",
+    ),
+    # Ranking
+    "a grade above 31": (
+        lambda: rank(labels=changed(GRADES, 3, 32)),
+        DataError,
+        "label 32 in row 3|whole grades from 0 to 31|ndcg_exp_gain=False",
+    ),
+    "half a grade": (
+        lambda: rank({"objective": "rank:xendcg"}, changed(GRADES, 3, 0.5)),
+        DataError,
+        "label 0.5 in row 3|whole grades",
+    ),
+    "a gain below 0": (
+        lambda: rank({"ndcg_exp_gain": False}, changed(GRADES, 3, -1)),
+        DataError,
+        "label -1 in row 3|gains of 0 or more",
+    ),
+    "grades for average precision": (
+        lambda: rank({"objective": "rank:map"}),
+        DataError,
+        "rank:map needs labels of 1 for relevant rows|use ndcg for grades",
+    ),
+    "no group with a pair": (
+        lambda: rank(labels=np.repeat(np.arange(6.0), 10)),
+        DataError,
+        "no group has rows of different labels|rank:ndcg has nothing to learn|qid",
+    ),
+    "groups of one row": (
+        lambda: rank(group=np.ones(60, int)),
+        DataError,
+        "no group has rows of different labels|groups of several rows",
+    ),
+    "weights that differ in a group": (
+        lambda: rank(weight=changed(np.ones(60), 12, 3)),
+        DataError,
+        "weight is 3 in row 12 and 1 in the first row of its group, 1|for each group",
+    ),
+    "several grades a row": (
+        lambda: rank(labels=np.column_stack([GRADES, GRADES])),
+        DataError,
+        "2 columns|rank:ndcg learns one target",
+    ),
+    "classes of a ranking": (
+        lambda: rank({"num_class": 3}),
+        ParameterError,
+        "num_class=3 goes with the objectives multi:softmax|not with rank:ndcg",
+    ),
+    "no pairs": (
+        lambda: rank({"lambdarank_num_pair_per_sample": 0}),
+        ParameterError,
+        "lambdarank_num_pair_per_sample must be from 1 to",
+    ),
+    "an unknown way to pairs": (
+        lambda: rank({"lambdarank_pair_method": "all"}),
+        ParameterError,
+        "lambdarank_pair_method must be 'topk' or 'mean'",
+    ),
+    "a metric of no places": (
+        lambda: rank({"eval_metric": "ndcg@0"}),
+        ParameterError,
+        "needs a number of places|such as 'ndcg@5'",
     ),
     "misspelt objective": (
         lambda: train({"objective": "reg:squarederor"}),

@@ -37,8 +37,10 @@ from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, encode, load
+from hornbeam.forest.settings import read_settings
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease
+from hornbeam.metrics.base import Metric
 from hornbeam.metrics.base import create as create_metric
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
@@ -140,6 +142,9 @@ class Booster(ModelHolder):
         self.model.unseen_missing = self.params.unseen == "missing"
         self.model.objective = self.objective.name
         self.model.objective_config = self.objective.config()
+        state = self.objective.known(self.model.objective_state)
+        self.model.objective_state = state
+        self.objective.state = self.objective.next_state = state
 
     def _take_booster(self) -> None:
         """Give the trees weights if some are to be dropped."""
@@ -160,6 +165,11 @@ class Booster(ModelHolder):
             names = (self.objective.default_metric,)
         outputs = self.objective.n_outputs
         return [create_metric(name, outputs, self.params) for name in names]
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What `eval` reports."""
+        return list(self._metrics)
 
     def _take_given_base_score(self) -> None:
         given = self.params.base_score
@@ -293,8 +303,7 @@ class Booster(ModelHolder):
                 [session.weights, model.tree_weights[known:]]
             )
             self._rescale(session, aligned, model.trees[known:])
-        self._layouts.clear()
-        self._report_round()
+        self._end_round()
 
     def _next_dropout(self) -> Dropout | None:
         """Return what the next round leaves out; None unless this is DART."""
@@ -302,7 +311,10 @@ class Booster(ModelHolder):
             return None
         return Dropout.of_round(self.params, self.model)
 
-    def _report_round(self) -> None:
+    def _end_round(self) -> None:
+        """Take over what a round leaves behind beside its trees."""
+        self._layouts.clear()
+        self.model.objective_state = self.objective.state = self.objective.next_state
         if self.params.verbosity >= 2:
             first, _ = self.model.round_starts[-2:]
             sizes = [
@@ -722,7 +734,7 @@ class Booster(ModelHolder):
             }
         )
         for settings in model.objective_config.values():
-            loaded = loaded.updated(settings)
+            loaded = loaded.updated(read_settings(settings))
         if create_objective(loaded).many_targets:
             loaded = loaded.updated({"num_target": model.num_target})
         self.params, self.model = loaded, model

@@ -100,8 +100,7 @@ class ClusterBooster(Booster):
                 f"workers were lost {_MOST_LOSSES} times in one round; look into their "
                 "logs"
             )
-        self._layouts.clear()
-        self._report_round()
+        self._end_round()
 
     def boost(self, *args: Any, **options: Any) -> None:
         raise ParameterError(

@@ -26,11 +26,11 @@ from hornbeam.dask.partitions import is_frame, pieces_of
 from hornbeam.dask.prediction import Outcome, outcome_of, predict_by
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
-from hornbeam.data.beside import Beside
 from hornbeam.errors import DataError
 from hornbeam.sklearn import (
     Estimator,
     HornbeamClassifier,
+    HornbeamRanker,
     HornbeamRegressor,
     IterationRange,
 )
@@ -359,23 +359,19 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
         )
 
 
-class DaskHornbeamRanker(_DaskEstimator):
-    """Gradient boosted trees for ranking; the rows of a group stay on one worker.
-
-    The parameters are those of `DaskHornbeamRegressor`, and:
+class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
+    """`HornbeamRanker` for collections of Dask; the parameters are the same, and:
 
     Parameters
     ----------
     objective
-        A function of labels and margins that returns the gradient and the hessian. It
-        runs on each worker, and gets the sizes of the groups there as ``group=``, in
-        the order of the rows, and ``sample_weight=`` where there are weights. The
-        objectives by name, such as ``"rank:ndcg"``, are not in Hornbeam yet.
+        By name, or a function as for `HornbeamRanker`; it runs on each worker, and gets
+        the sizes of the groups there, in the order of the rows.
     allow_group_split
         Taken for XGBoost's sake: groups are kept whole either way.
     """
 
-    _of_partition = HornbeamRegressor
+    _of_partition = HornbeamRanker
 
     def __init__(
         self,
@@ -389,15 +385,12 @@ class DaskHornbeamRanker(_DaskEstimator):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return sorted({*Estimator._get_param_names(), "allow_group_split"})
+        return sorted({*HornbeamRanker._get_param_names(), "allow_group_split"})
 
     def _learner_parameters(self) -> dict[str, Any]:
         params = super()._learner_parameters()
         params.pop("allow_group_split")
         return params
-
-    def _mark(self) -> dict[str, Any]:
-        return {"_estimator_type": "ranker"}
 
     def fit(
         self,
@@ -432,45 +425,17 @@ class DaskHornbeamRanker(_DaskEstimator):
 sample_weight_eval_set, base_margin_eval_set, feature_weights
             As for `DaskHornbeamRegressor`.
         """
-        if group is None and qid is None:
-            raise DataError(
-                "ranking needs the group of each row; pass qid, with the same "
-                "partitions as X"
-            )
-        if eval_set and eval_qid is None and eval_group is None:
-            raise DataError(
-                "eval_set needs the group of each row, too; pass eval_qid, one "
-                "collection for each pair"
-            )
-        return self._fit(
+        return self._fit_groups(
             X,
             y,
-            {
-                **_fields(sample_weight, base_margin, feature_weights),
-                "qid": qid,
-                "group": group,
-            },
+            _fields(sample_weight, base_margin, feature_weights),
+            (group, qid),
             eval_set,
-            {
-                **_eval_fields(sample_weight_eval_set, base_margin_eval_set),
-                "qid": ("eval_qid", eval_qid),
-                "group": ("eval_group", eval_group),
-            },
+            _eval_fields(sample_weight_eval_set, base_margin_eval_set),
+            (eval_group, eval_qid),
             verbose,
             xgb_model,
         )
-
-    def _own_objective(self) -> Callable[..., Any] | None:
-        objective = self.objective
-        if not callable(objective):
-            return None
-
-        def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
-            more = {} if rows.weights is None else {"sample_weight": rows.get_weight()}
-            labels, group = rows.get_label(), rows.get_group()
-            return objective(labels, predictions, group=group, **more)
-
-        return gradients
 
 
 def _fields(weight: Any, base_margin: Any, feature_weights: Any) -> dict[str, Any]:

@@ -42,6 +42,29 @@ class Info:
         """Return a field as it was set, None if it was not."""
         return self._values.get(field)
 
+    def groups(self) -> tuple[Integers, Floats | None]:
+        """Return where groups of rows begin, (groups + 1,), and a weight for each.
+
+        All rows are one group where there are none; groups without rows are left out.
+        """
+        if self.group_ptr is None:
+            pointers = np.array([0, self.n_rows])
+        else:
+            pointers = np.unique(self.group_ptr)
+        if self.row_weights is None:
+            return pointers, None
+        weights = self.row_weights[pointers[:-1]]
+        uneven = self.row_weights != np.repeat(weights, np.diff(pointers))
+        if uneven.any():
+            row = int(uneven.argmax())
+            group = int(np.searchsorted(pointers, row, side="right")) - 1
+            raise DataError(
+                f"weight is {self.row_weights[row]:g} in row {row} and "
+                f"{weights[group]:g} in the first row of its group, {group}; of a "
+                "ranking whole groups have weights: pass one for each group"
+            )
+        return pointers, weights
+
     def fields(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that is set, groups as ``group_ptr``, as `set` takes it."""
         groups = {} if self.group_ptr is None else {"group_ptr": self.group_ptr}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import MAX_LEVELS
 from hornbeam.errors import ModelFileError
 from hornbeam.forest.model import Model
-from hornbeam.forest.settings import OBJECTIVES
+from hornbeam.forest.settings import OBJECTIVES, STATES, WORDS
 from hornbeam.forest.tree import Tree, climb
 
 __all__ = [
@@ -166,17 +166,36 @@ def _check_objective(model: Model) -> None:
             f"where {needed} is expected"
         )
     for name in names:
+        if name in WORDS:
+            if config[group][name] not in WORDS[name]:
+                raise ModelFileError(
+                    f"{name} is {config[group][name]!r:.60}, not one of "
+                    f"{', '.join(WORDS[name])}"
+                )
+            continue
         numbers = config[group][name].removeprefix("[").removesuffix("]").split(",")
         if any(math.isnan(number_in_text(number)) for number in numbers):
             raise ModelFileError(
                 f"{name} is {config[group][name]!r}, not a finite number"
             )
+    _check_state(model, STATES.get(group, ()))
     if "num_class" not in names:
         return
     if model.num_class < 1 or config[group]["num_class"] != str(model.num_class):
         raise ModelFileError(
             f"num_class is {config[group]['num_class']!r} for the objective and "
             f"{model.num_class} for the model"
+        )
+
+
+def _check_state(model: Model, names: Sequence[str]) -> None:
+    state = model.objective_state
+    sizes = {array.size for array in state.values()}
+    sound = all(np.isfinite(array).all() for array in state.values())
+    if state and (set(state) != set(names) or len(sizes) > 1 or not sound):
+        raise ModelFileError(
+            f"{' and '.join(state)} of {model.objective} are not finite numbers, as "
+            f"many of each of {', '.join(names) or 'none'}"
         )
 
 

@@ -57,7 +57,11 @@ def write_document(model: Model) -> dict[str, Any]:
                 "num_feature": str(features),
                 "num_target": str(model.num_target),
             },
-            "objective": {"name": model.objective, **model.objective_config},
+            "objective": {
+                "name": model.objective,
+                **model.objective_config,
+                **model.objective_state,
+            },
         },
         "version": _XGBOOST_VERSION,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -53,6 +54,9 @@ class Model:
         Name of the objective.
     objective_config
         The objective's parameters as XGBoost groups and writes them.
+    objective_state
+        What the rounds so far leave for the next, by its names in XGBoost's files.
+        It is replaced as a whole.
     num_class, num_target
         0 and 1 unless there are several classes or several targets.
     num_feature
@@ -84,6 +88,7 @@ class Model:
     boost_from_average: bool = True
     objective: str = "reg:squarederror"
     objective_config: dict[str, dict[str, str]] = field(default_factory=_plain_loss)
+    objective_state: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     num_class: int = 0
     num_target: int = 1
     num_feature: int = 0

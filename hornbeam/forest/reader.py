@@ -23,7 +23,7 @@ from hornbeam.forest.checks import (
 from hornbeam.forest.container import read_categories
 from hornbeam.forest.document import FORMAT, ROOT_PARENT
 from hornbeam.forest.model import Model
-from hornbeam.forest.settings import OBJECTIVES
+from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
 from hornbeam.forest.tree import Tree, cut_off, split
 from hornbeam.forest.values import (
     array_of,
@@ -34,8 +34,15 @@ from hornbeam.forest.values import (
     texts_by_name,
     texts_of,
 )
+from hornbeam.params import Parameters
 
 __all__ = ["read_document"]
+
+# Older files lack parameters that came later.
+_DEFAULTS = {
+    name: spelled(getattr(Parameters(), name))
+    for name in ("scale_pos_weight", *OBJECTIVES["rank:ndcg"][1])
+}
 
 _Number: TypeAlias = type[np.float64 | np.float32 | np.int32 | np.uint8]
 _TREE_COLUMNS: dict[str, _Number] = {
@@ -140,10 +147,19 @@ def _read_objective(model: Model, value: Any) -> None:
         object_of(value, where, ["name"])
         model.objective_config = {}
         return
-    objective = object_of(value, where, ["name"], [group])
-    defaults = {"num_class": str(model.num_class), "scale_pos_weight": "1"}
-    config = objective.get(group, {n: defaults[n] for n in names if n in defaults})
-    model.objective_config = {group: texts_by_name(config, f"{where}.{group}")}
+    states = STATES.get(group, ())
+    objective = object_of(value, where, ["name"], [group, *states])
+    defaults = {"num_class": str(model.num_class), **_DEFAULTS}
+    config = {name: defaults[name] for name in names if name in defaults}
+    config |= texts_by_name(objective.get(group, {}), f"{where}.{group}")
+    model.objective_config = {group: config}
+    state = {name: objective[name] for name in states if name in objective}
+    for name, values in state.items():
+        array = array_of(values, np.float32)
+        if array is None:
+            raise ModelFileError(f"{where}.{name} is not an array of numbers")
+        state[name] = array
+    model.objective_state = state
 
 
 def _read_booster(model: Model, value: Any) -> None:

@@ -7,7 +7,20 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OBJECTIVES", "spelled"]
+__all__ = ["OBJECTIVES", "STATES", "WORDS", "read_settings", "spelled"]
+
+_OF_PAIRS = (
+    "lambdarank_param",
+    (
+        "lambdarank_bias_norm",
+        "lambdarank_normalization",
+        "lambdarank_num_pair_per_sample",
+        "lambdarank_pair_method",
+        "lambdarank_score_normalization",
+        "lambdarank_unbiased",
+        "ndcg_exp_gain",
+    ),
+)
 
 #: XGBoost's name of the group, and the parameters in it; none for a loss without any.
 OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -17,11 +30,26 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "binary:logitraw": ("reg_loss_param", ("scale_pos_weight",)),
     "multi:softmax": ("softmax_multiclass_param", ("num_class",)),
     "multi:softprob": ("softmax_multiclass_param", ("num_class",)),
+    "rank:map": _OF_PAIRS,
+    "rank:ndcg": _OF_PAIRS,
+    "rank:pairwise": _OF_PAIRS,
+    "rank:xendcg": ("", ()),
 }
+
+#: The arrays that objectives of a group keep beside its parameters, if they keep any.
+STATES: Mapping[str, tuple[str, ...]] = {"lambdarank_param": ("ti+", "tj-")}
+
+#: The parameters that are words, and what they may be; all others are numbers.
+WORDS: Mapping[str, tuple[str, ...]] = {"lambdarank_pair_method": ("topk", "mean")}
+
+# XGBoost's spelling of a number of pairs that is not set.
+_NOT_SET = str(2**32 - 1)
 
 
 def spelled(value: Any) -> str:
     """Return a parameter as XGBoost writes it."""
+    if value is None:
+        return _NOT_SET
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):
@@ -29,6 +57,11 @@ def spelled(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(_shortest(number) for number in value)}]"
     return str(value)
+
+
+def read_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the parameters in a file that are set."""
+    return {name: text for name, text in settings.items() if text != _NOT_SET}
 
 
 def _shortest(number: float) -> str:

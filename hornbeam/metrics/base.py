@@ -43,6 +43,8 @@ class Metric(ABC):
         The fields beside the rows without which there is nothing to measure against.
     many_targets
         Whether rows may have several labels, each with a prediction.
+    takes_minus
+        Whether the name may end in ``-``, which is then its parameter's end.
     """
 
     #: The name before an ``@``.
@@ -50,6 +52,7 @@ class Metric(ABC):
     maximize: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("label",)
     many_targets: ClassVar[bool] = False
+    takes_minus: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -86,6 +89,18 @@ class Metric(ABC):
         weights
             One weight a row; None counts every row once.
         """
+        self.check_rows(predictions, labels)
+        if weights is None:
+            weights = UNWEIGHTED
+        elif len(weights) != len(labels):
+            raise DataError(
+                f"{self.name} got {len(weights)} weights for {len(labels)} labels; "
+                f"give one weight a label"
+            )
+        return float(self.measure(predictions, labels, weights))
+
+    def check_rows(self, predictions: Floats, labels: Floats) -> None:
+        """Raise an error unless there are rows, each with what the metric compares."""
         n_rows = len(labels)
         if n_rows == 0:
             raise DataError(f"{self.name} of no rows is not defined; give it rows")
@@ -96,14 +111,6 @@ class Metric(ABC):
                 f"{self.name} got {len(predictions)} predictions for {n_rows} labels; "
                 f"give one prediction a label"
             )
-        if weights is None:
-            weights = UNWEIGHTED
-        elif len(weights) != n_rows:
-            raise DataError(
-                f"{self.name} got {len(weights)} weights for {n_rows} labels; "
-                f"give one weight a label"
-            )
-        return float(self.measure(predictions, labels, weights))
 
     def _check_targets(self, predictions: Floats, n_targets: int) -> None:
         if not self.many_targets:
@@ -134,12 +141,9 @@ _LATER = frozenset(
         "gamma-deviance",
         "gamma-nloglik",
         "interval-regression-accuracy",
-        "map",
         "mape",
         "mphe",
-        "ndcg",
         "poisson-nloglik",
-        "pre",
         "quantile",
         "rmsle",
         "tweedie-nloglik",
@@ -173,9 +177,12 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
         Of the training; defaults if None.
     """
     base_name, at, parameter = name.partition("@")
+    plain = base_name.removesuffix("-")
+    if plain != base_name and plain in _METRICS and _METRICS[plain].takes_minus:
+        base_name, at, parameter = plain, "@", "-"
     if base_name in _METRICS:
         return _METRICS[base_name](parameter if at else None, n_outputs, settings)
-    if base_name.removesuffix("-") in _LATER:
+    if base_name in _LATER:
         raise ParameterError(
             f"eval_metric {name!r} is a metric of XGBoost that Hornbeam does not have "
             f"yet; there are {', '.join(names())}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hornbeam.data.info import Info
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.forest.settings import OBJECTIVES, spelled
+from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
@@ -20,6 +20,7 @@ from hornbeam.params import Parameters
 __all__ = ["Floats", "Objective", "create", "names", "register"]
 
 Floats = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[np.float32]]
 
 _UNWEIGHTED: Floats = np.empty(0)
 #: Rows that a kernel of several outputs works on at once.
@@ -49,6 +50,10 @@ class Objective(ABC):
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
+        #: What rounds leave for the next ones, by its names in model files, and what
+        #: it will be when there are trees on the last `gradients`.
+        self.state: Arrays = {}
+        self.next_state: Arrays = {}
 
     @property
     @abstractmethod
@@ -139,6 +144,11 @@ class Objective(ABC):
             group: {name: spelled(getattr(self.parameters, name)) for name in names}
         }
 
+    def known(self, state: Arrays) -> Arrays:
+        """Return what the objective goes on from, of what another may have left."""
+        group, _ = OBJECTIVES[self.name]
+        return {name: state[name] for name in STATES.get(group, ()) if name in state}
+
     # Gradients
 
     @property
@@ -200,9 +210,6 @@ _LATER = frozenset(
     {
         "binary:hinge",
         "count:poisson",
-        "rank:map",
-        "rank:ndcg",
-        "rank:pairwise",
         "reg:absoluteerror",
         "reg:expectileerror",
         "reg:gamma",
@@ -249,4 +256,5 @@ def create(parameters: Parameters) -> Objective:
 def _load_all() -> None:
     """Import the modules whose classes register themselves."""
     import hornbeam.objectives.classification
+    import hornbeam.objectives.ranking
     import hornbeam.objectives.regression  # noqa: F401

@@ -11,7 +11,12 @@ from dask import delayed
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hornbeam import DataError, HornbeamClassifier, HornbeamRegressor, ParameterError
+from hornbeam import (
+    DataError,
+    HornbeamClassifier,
+    HornbeamRanker,
+    HornbeamRegressor,
+)
 from hornbeam.dask import (
     DaskHornbeamClassifier,
     DaskHornbeamRanker,
@@ -196,8 +201,29 @@ def test_a_ranker_sees_whole_groups(client):
         ranker.fit(X, Y)
     with pytest.raises(DataError, match="eval_set needs the group"):
         ranker.fit(X, Y, qid=Q, eval_set=[(X, Y)])
-    with pytest.raises(ParameterError, match="'rank:ndcg' of XGBoost is not in"):
-        DaskHornbeamRanker().fit(X, Y, qid=Q)
+
+
+@pytest.mark.parametrize("objective", ["rank:ndcg", "rank:xendcg"])
+def test_a_ranker_of_a_cluster_is_that_of_one_machine(client, objective):
+    rng = np.random.default_rng(3)
+    qid = np.sort(rng.integers(0, 12, ROWS))
+    x = rng.normal(size=(ROWS, 2))
+    y = np.clip(np.round(x[:, 0] + rng.normal(size=ROWS)), 0, 3)
+    weights = rng.uniform(0.5, 2, 12)
+    params = {"objective": objective, "lambdarank_unbiased": True, **SMALL}
+    one = HornbeamRanker(**params).fit(
+        x, y, qid=qid, sample_weight=weights, eval_set=[(x, y)], eval_qid=[qid]
+    )
+    X, Y, Q = in_chunks(x, 60), in_chunks(y, 60), in_chunks(qid, 60)
+    many = DaskHornbeamRanker(**params)
+    many.fit(
+        X, Y, qid=Q, sample_weight=in_chunks(weights[qid], 60), eval_set=[(X, Y)],
+        eval_qid=[Q],
+    )  # fmt: skip
+    assert many.get_booster().digest() == one.get_booster().digest()
+    assert many.evals_result() == one.evals_result()
+    np.testing.assert_array_equal(many.predict(X), one.predict(x))
+    assert many.score(X, Y, qid=Q) == one.score(x, y, qid=qid)
 
 
 def test_estimators_are_cloned_pickled_and_saved(client, frame, target, tmp_path):

@@ -38,6 +38,11 @@ def edited(edit):
     return document
 
 
+def ranking(param, **state):
+    """Return the objective of a ranking."""
+    return {"name": "rank:ndcg", "lambdarank_param": param, **state}
+
+
 def put(where, key, value):
     """Return an edit that puts `value` under a key of the learner, forest, tree, ..."""
 
@@ -221,6 +226,30 @@ EDITS = {
     "infinite weight of a tree": (
         put("forest", "weight_drop", [1.0, 1e39]),
         "weight_drop holds a number that is not finite",
+    ),
+    "pairs by an unknown method": (
+        put("learner", "objective", ranking({"lambdarank_pair_method": "all"})),
+        "lambdarank_pair_method is 'all', not one of topk, mean",
+    ),
+    "an unknown parameter of pairs": (
+        put("learner", "objective", ranking({"lambdarank_speed": "1"})),
+        "is expected",
+    ),
+    "bias of positions as text": (
+        put("learner", "objective", ranking({}, **{"ti+": "1", "tj-": [1.0]})),
+        r"objective.ti\+ is not an array of numbers",
+    ),
+    "bias of one kind": (
+        put("learner", "objective", ranking({}, **{"ti+": [1.0]})),
+        "not finite numbers, as many of each of ti., tj-",
+    ),
+    "bias of other positions": (
+        put("learner", "objective", ranking({}, **{"ti+": [1.0], "tj-": [1.0, 2.0]})),
+        "as many of each",
+    ),
+    "bias beyond float32": (
+        put("learner", "objective", ranking({}, **{"ti+": [1e39], "tj-": [1.0]})),
+        "not finite numbers",
     ),
     "unknown booster": (put("booster", "name", "gbforest"), "'gbforest' is unknown"),
     "a split by category": (put("split_type", INNER, 1), "does not list the nodes"),

@@ -215,8 +215,9 @@ def test_means_of_classes_agree_with_scikit_learn():
     assert create("merror", 4)(predictions, labels, weights) == pytest.approx(expected)
 
 
-def test_higher_is_better_for_areas_alone():
-    assert [n for n in names() if create(n, 3).maximize] == ["auc", "aucpr"]
+def test_higher_is_better_for_areas_and_ranks_alone():
+    better = ["auc", "aucpr", "map", "ndcg", "pre"]
+    assert [n for n in names() if create(n, 3).maximize] == better
 
 
 def test_weights_of_one_change_nothing():
@@ -252,8 +253,8 @@ def test_nan_predictions_of_classes_show():
     ("name", "n_outputs", "message"),
     [
         ("logless", 1, "did you mean 'logloss'"),
-        ("ndcg@5", 1, "does not have yet"),
-        ("ndcg@5-", 1, "does not have yet"),
+        ("aft-nloglik", 1, "does not have yet"),
+        ("cox-nloglik@5", 1, "does not have yet"),
         ("rmse@3", 1, "takes no parameter"),
         ("error@", 1, "a number after the '@'"),
         ("error@much", 1, "a number after the '@'"),

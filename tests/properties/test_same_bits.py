@@ -364,3 +364,78 @@ def test_classes_of_ones_own_on_any_number_of_threads():
         for threads in THREADS
     }
     assert len(digests) == 1
+
+
+# --- Ranking --------------------------------------------------------------------------
+
+RANKINGS = {
+    "ndcg": {"objective": "rank:ndcg"},
+    "map, unbiased": {"objective": "rank:map", "lambdarank_unbiased": True},
+    "pairwise, drawn": {
+        "objective": "rank:pairwise",
+        "lambdarank_pair_method": "mean",
+        "lambdarank_num_pair_per_sample": 5,
+    },
+    "ndcg, drawn and unbiased": {
+        "objective": "rank:ndcg",
+        "lambdarank_pair_method": "mean",
+        "lambdarank_unbiased": True,
+    },
+    "xendcg": {"objective": "rank:xendcg"},
+}
+
+
+@pytest.mark.parametrize("case", RANKINGS)
+def test_rankings_on_any_number_of_threads(case):
+    rows, labels = tall(60_000, 4)
+    groups = np.sort(np.random.default_rng(3).integers(900, size=len(rows)))
+    digests, scores = set(), set()
+    for threads in THREADS:
+        data = DMatrix(rows, ranked(labels, 2), qid=groups, nthread=threads)
+        params = {**RANKINGS[case], "nthread": threads, "max_depth": 3}
+        params["eval_metric"] = ["ndcg@9", "map", "pre@3"]
+        result = {}
+        booster = train(params, data, evals=[(data, "a")], evals_result=result)
+        digests.add(booster.digest())
+        scores.add(str(result))
+    assert len(digests) == len(scores) == 1
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.fixed_dictionaries(
+        {
+            "objective": st.sampled_from(
+                ["rank:ndcg", "rank:map", "rank:pairwise", "rank:xendcg"]
+            ),
+            "lambdarank_pair_method": st.sampled_from(["topk", "mean"]),
+            "lambdarank_num_pair_per_sample": st.sampled_from([None, 1, 3, 50]),
+            "lambdarank_normalization": st.booleans(),
+            "lambdarank_score_normalization": st.booleans(),
+            "lambdarank_unbiased": st.booleans(),
+            "lambdarank_bias_norm": st.sampled_from([0.0, 1.0, 2.5]),
+            "subsample": st.sampled_from([0.5, 1.0]),
+            "seed": st.integers(0, 9),
+        }
+    ),
+    st.lists(st.integers(1, 60), min_size=2, max_size=40),
+    st.booleans(),
+)
+def test_rankings_of_any_configuration(params, sizes, weighted):
+    rows, labels = tall(sum(sizes), 3)
+    rng = np.random.default_rng(len(sizes))
+    labels = rng.integers(2, size=len(labels)) * 1.0
+    labels[:2] = 0, 1
+    sizes = [2, *sizes[1:], sizes[0] - 2] if sizes[0] > 2 else [sum(sizes)]
+    weights = rng.uniform(0.5, 2, len(sizes)) if weighted else None
+    digests = set()
+    for threads in (*THREADS, 1):
+        data = DMatrix(rows, labels, group=sizes, weight=weights)
+        own = {**params, "nthread": threads, "max_depth": 3}
+        if len(digests) == 1 and threads == 1:
+            half = train(own, data, 1)
+            booster = train(own, data, 2, xgb_model=half.save_raw("json"))
+        else:
+            booster = train(own, data, 3)
+        digests.add(booster.digest())
+    assert len(digests) == 1

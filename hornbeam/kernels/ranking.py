@@ -1,0 +1,476 @@
+"""Gradients and metrics of rows in groups, each group a list to be put in order.
+
+A list is in the order of its scores, the highest first, and rows of equal scores in
+the order in which they are given. A pair is two places of a list, the first above the
+second, whose labels differ. Each group is one task and adds up in its own order, so
+that no number of threads shows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hornbeam.kernels import maths
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.sync import next_task
+
+__all__ = [
+    "AVERAGE_PRECISION",
+    "GAIN",
+    "LISTS",
+    "PLACES",
+    "PRECISION",
+    "cross_entropy",
+    "discount_places",
+    "find_scales",
+    "lambda_gradients",
+    "measure_groups",
+]
+
+# What a list is judged by; of pairs the first two say how much a swap changes, and by
+# the third all pairs are alike.
+GAIN, AVERAGE_PRECISION, PRECISION = range(3)
+
+# The entries of the rules of `lambda_gradients`.
+KIND, AT_RANDOM, COUNT, NORMALISED, BY_DISTANCE = range(5)
+
+#: Arrays of floats and of integers that a member needs, each as long as a list.
+LISTS = 9
+PLACES = 3
+_SCORES, _LABELS, _GAINS, _HITS, _PRECISIONS, _PULLS, _HESSIANS, _STEPS, _CURVES = (
+    range(LISTS)
+)
+
+#: Runs that are sorted by insertion before they are merged.
+_RUN = 8
+_LN2 = 6.93147180559945286227e-01
+_LEAST_HESSIAN = 1e-16
+#: A bias below it is not divided by.
+_LEAST_BIAS = 1e-16
+#: What the share of all others is at least, where it is divided by.
+_LEAST_SHARE = 1e-9
+_LANES_OF_DRAW = 4
+
+
+@kernel
+def sort_falling(
+    values,  # (n,) float64
+    order,  # (n,) int64, out
+    spare,  # (n,) int64
+):
+    """Write the places of the values from the highest down, ties in their order."""
+    n = values.size
+    for begin in range(0, n, _RUN):
+        for i in range(begin, min(begin + _RUN, n)):
+            place = i
+            while place > begin and values[order[place - 1]] < values[i]:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = i
+    width = _RUN
+    while width < n:
+        for begin in range(0, n, 2 * width):
+            middle, end = min(begin + width, n), min(begin + 2 * width, n)
+            i, j = begin, middle
+            for place in range(begin, end):
+                second = j < end and (
+                    i == middle or values[order[i]] < values[order[j]]
+                )
+                spare[place] = order[j] if second else order[i]
+                i, j = (i, j + 1) if second else (i + 1, j)
+        for place in range(n):
+            order[place] = spare[place]
+        width *= 2
+
+
+@kernel
+def discount_places(
+    discounts,  # (longest list,) float64, out
+):
+    """Write how much a gain counts at each place, 1 / log2(place + 2)."""
+    for place in range(discounts.size):
+        discounts[place] = _LN2 / maths.log(place + 2.0)
+
+
+@inline
+def _discounted(gains, order, discounts, depth):
+    """Return the sum of the gains in this order down to a depth."""
+    total = 0.0
+    for place in range(min(depth, order.size)):
+        total += gains[order[place]] * discounts[place]
+    return total
+
+
+@kernel
+def find_scales(
+    member,
+    members,
+    sync,
+    kind,
+    depth,  # places that count
+    gains,  # (rows,) float64
+    pointers,  # (groups + 1,) int64
+    discounts,  # (longest list,) float64
+    scales,  # (groups,) float64, out
+    places,  # (members, PLACES, longest list) int64
+):
+    """Write what changes within each group are multiplied by; 0 where none has a gain.
+
+    It is 1 over the best sum of discounted gains, or over the number of relevant rows.
+    """
+    task = next_task(sync, 0)
+    while task < scales.size:
+        own = gains[pointers[task] : pointers[task + 1]]
+        total = 0.0
+        if kind == GAIN:
+            order = places[member, 0, : own.size]
+            sort_falling(own, order, places[member, 1])
+            total = _discounted(own, order, discounts, depth)
+        else:
+            for gain in own:
+                total += gain
+        scales[task] = 1.0 / total if total > 0.0 else 0.0
+        task = next_task(sync, 0)
+
+
+@kernel
+def measure_groups(
+    member,
+    members,
+    sync,
+    kind,
+    depth,  # places that count, at least 1
+    predictions,  # (rows,) float64
+    gains,  # (rows,) float64
+    pointers,  # (groups + 1,) int64
+    discounts,  # (longest list,) float64
+    nothing,  # the value of a group without a gain
+    values,  # (groups,) float64, out
+    places,  # (members, PLACES, longest list) int64
+):
+    """Write the metric of each group, 1 at best."""
+    task = next_task(sync, 0)
+    while task < values.size:
+        begin, end = pointers[task], pointers[task + 1]
+        own = gains[begin:end]
+        order = places[member, 0, : own.size]
+        sort_falling(predictions[begin:end], order, places[member, 1])
+        shown = min(depth, own.size)
+        if kind == GAIN:
+            best = places[member, 2, : own.size]
+            sort_falling(own, best, places[member, 1])
+            total = _discounted(own, best, discounts, depth)
+            found = _discounted(own, order, discounts, depth)
+            values[task] = found / total if total > 0.0 else nothing
+        else:
+            hits = summed = 0.0
+            for place in range(shown):
+                hits += own[order[place]]
+                summed += own[order[place]] * hits / (place + 1.0)
+            if kind == PRECISION:
+                values[task] = hits / shown
+            else:
+                for place in range(shown, own.size):
+                    hits += own[order[place]]
+                values[task] = summed / min(hits, depth) if hits > 0.0 else nothing
+        task = next_task(sync, 0)
+
+
+@inline
+def _pair(distance, change):
+    """Return the gradient of the better row of a pair, and the hessian of both.
+
+    The loss is log(1 + e**-distance) times what a swap would change, `distance` being
+    the score of the better row less that of the other.
+    """
+    wrong = maths.sigmoid(-distance)
+    return -wrong * change, max(wrong * (1.0 - wrong), _LEAST_HESSIAN) * change * 2.0
+
+
+@inline
+def _change(kind, i, j, labels, gains, hits, precisions, discounts, scale):
+    """Return how much the metric changes when places i < j swap their rows."""
+    change = 1.0
+    if kind == GAIN:
+        change = (gains[i] - gains[j]) * (discounts[i] - discounts[j])
+    elif kind == AVERAGE_PRECISION:
+        between = precisions[j - 1] - precisions[i]
+        first, last = hits[i] / (i + 1.0), hits[j] / (j + 1.0)
+        if labels[i] < labels[j]:
+            change = last - first - 1.0 / (i + 1.0) - between
+        else:
+            change = first - last + between
+    return abs(change) * scale
+
+
+@kernel
+def _begin_list(
+    kind,
+    scores,  # (n,) float64
+    labels,  # (n,) float64
+    gains,  # (n,) float64
+    lists,  # (LISTS, longest list) float64, out
+    places,  # (PLACES, longest list) int64, out: the order first
+):
+    """Put a group in order, with nothing pulling at its rows yet."""
+    n = scores.size
+    order = places[0, :n]
+    sort_falling(scores, order, places[1])
+    hits = precisions = 0.0
+    for place in range(n):
+        row = order[place]
+        lists[_SCORES, place] = scores[row]
+        lists[_LABELS, place] = labels[row]
+        lists[_GAINS, place] = gains[row]
+        lists[_PULLS, place] = 0.0
+        lists[_HESSIANS, place] = 0.0
+        if kind == AVERAGE_PRECISION:
+            hits += labels[row]
+            precisions += labels[row] / (place + 1.0)
+            lists[_HITS, place] = hits
+            lists[_PRECISIONS, place] = precisions
+
+
+@kernel
+def _add_pair(i, j, rules, by_distance, scale, lists, order, discounts, bias, costs):
+    """Let the rows at places i < j pull at each other; return how much they do."""
+    labels = lists[_LABELS]
+    better, worse = (i, j) if labels[i] > labels[j] else (j, i)
+    distance = lists[_SCORES, better] - lists[_SCORES, worse]
+    change = _change(
+        rules[KIND], i, j, labels, lists[_GAINS], lists[_HITS], lists[_PRECISIONS],
+        discounts, scale,
+    )  # fmt: skip
+    if by_distance:
+        change /= abs(distance) + 0.01
+    pull, hessian = _pair(distance, change)
+    clicked, skipped = order[better], order[worse]
+    if max(clicked, skipped) < bias.shape[1]:
+        plus, minus = bias[0, clicked], bias[1, skipped]
+        if min(plus, minus) >= _LEAST_BIAS:
+            pull /= plus * minus
+            hessian /= plus * minus
+        cost = max(distance, 0.0) + maths.log(1.0 + maths.exp(-abs(distance)))
+        if minus >= _LEAST_BIAS:
+            costs[0, clicked] += cost * change / minus
+        if plus >= _LEAST_BIAS:
+            costs[1, skipped] += cost * change / plus
+    lists[_PULLS, better] += pull
+    lists[_PULLS, worse] -= pull
+    lists[_HESSIANS, better] += hessian
+    lists[_HESSIANS, worse] += hessian
+    return abs(pull)
+
+
+@kernel
+def _add_top_pairs(
+    n, rules, by_distance, scale, lists, order, discounts, bias, costs
+) -> float:
+    """Add each pair whose upper place is among the first ones; return the sum of pulls.
+
+    It says what `_add_pair` says, in loops without a branch.
+    """
+    kind = rules[KIND]
+    total = 0.0
+    scores, labels = lists[_SCORES, :n], lists[_LABELS, :n]
+    gains, hits = lists[_GAINS, :n], lists[_HITS, :n]
+    precisions = lists[_PRECISIONS, :n]
+    pulls, hessians = lists[_PULLS, :n], lists[_HESSIANS, :n]
+    steps, curves = lists[_STEPS, :n], lists[_CURVES, :n]
+    for i in range(min(rules[COUNT], n)):
+        if bias.shape[1] > 0:
+            for j in range(i + 1, n):
+                if labels[i] != labels[j]:
+                    total += _add_pair(
+                        i, j, rules, by_distance, scale, lists, order, discounts, bias,
+                        costs,
+                    )  # fmt: skip
+            continue
+        for j in range(i + 1, n):
+            sign = 0.0
+            sign = 1.0 if labels[i] > labels[j] else sign
+            sign = -1.0 if labels[i] < labels[j] else sign
+            distance = sign * (scores[i] - scores[j])
+            change = abs(sign) * _change(
+                kind, i, j, labels, gains, hits, precisions, discounts, scale
+            )
+            if by_distance:
+                change /= abs(distance) + 0.01
+            pull, hessian = _pair(distance, change)
+            steps[j] = sign * pull
+            curves[j] = hessian
+        pull = hessian = 0.0
+        for j in range(i + 1, n):
+            pull += steps[j]
+            hessian += curves[j]
+            total += abs(steps[j])
+            pulls[j] -= steps[j]
+            hessians[j] += curves[j]
+        pulls[i] += pull
+        hessians[i] += hessian
+    return total
+
+
+@kernel
+def _add_random_pairs(
+    n,
+    first,
+    draws,
+    rules,
+    by_distance,
+    scale,
+    lists,
+    places,
+    discounts,
+    bias,
+    costs,
+):
+    """Add, for each row, pairs with rows of other labels that are drawn."""
+    order, by_label = places[0, :n], places[1, :n]
+    labels = lists[_LABELS, :n]
+    sort_falling(labels, by_label, places[2])
+    draws_of_row = -(-rules[COUNT] // _LANES_OF_DRAW)
+    begin = 0
+    while begin < n:
+        end = begin + 1
+        while end < n and labels[by_label[end]] == labels[by_label[begin]]:
+            end += 1
+        others = n - (end - begin)
+        for place in by_label[begin:end] if others > 0 else by_label[:0]:
+            row = first + order[place]
+            for number in range(rules[COUNT]):
+                counter = row * draws_of_row + number // _LANES_OF_DRAW
+                drawn = maths.philox(np.uint64(counter), draws[0], draws[1], draws[2])
+                lane = drawn[number % _LANES_OF_DRAW]
+                other = np.int64((lane * np.uint64(others)) >> np.uint64(32))
+                if other >= begin:
+                    other += end - begin
+                mate = by_label[other]
+                _add_pair(
+                    min(place, mate), max(place, mate), rules, by_distance, scale,
+                    lists, order, discounts, bias, costs,
+                )  # fmt: skip
+        begin = end
+
+
+@kernel
+def lambda_gradients(
+    member,
+    members,
+    sync,
+    scores,  # (rows,) float64
+    targets,  # (2, rows) float64: labels and gains
+    pointers,  # (groups + 1,) int64
+    groups,  # (2, groups) float64: what changes and gradients are multiplied by
+    discounts,  # (longest list,) float64
+    rules,  # (5,) int64: see KIND and those after it
+    draws,  # (3,) uint64: stream, purpose and key
+    bias,  # (2, positions) float64 of the better and the worse row; no positions: none
+    gradients,  # (2, rows) float64, out: gradients and hessians
+    costs,  # (groups, 2, positions) float64, out
+    lists,  # (members, LISTS, longest list) float64
+    places,  # (members, PLACES, longest list) int64
+):
+    """Write gradients and hessians of pairs (LambdaMART; Burges 2010).
+
+    Pairs have an upper place among the first COUNT, or COUNT of them are drawn for
+    each row. `costs` is what the better and the worse rows at each position of the
+    groups as they are given have lost, from which `bias` is learned (Hu et al. 2019).
+    """
+    task = next_task(sync, 0)
+    while task < pointers.size - 1:
+        begin, end = pointers[task], pointers[task + 1]
+        n = end - begin
+        own, order = lists[member], places[member, 0, :n]
+        _begin_list(
+            rules[KIND], scores[begin:end], targets[0, begin:end],
+            targets[1, begin:end], own, places[member],
+        )  # fmt: skip
+        for position in range(costs.shape[2]):
+            costs[task, 0, position] = 0.0
+            costs[task, 1, position] = 0.0
+        by_distance = rules[BY_DISTANCE] > 0 and own[_SCORES, 0] != own[_SCORES, n - 1]
+        factor = 1.0
+        if rules[AT_RANDOM] > 0:
+            _add_random_pairs(
+                n, begin, draws, rules, by_distance, groups[0, task], own,
+                places[member], discounts, bias, costs[task],
+            )  # fmt: skip
+            factor = 1.0 / rules[COUNT]
+        else:
+            total = 2.0 * _add_top_pairs(
+                n, rules, by_distance, groups[0, task], own, order, discounts, bias,
+                costs[task],
+            )  # fmt: skip
+            # log2(1 + total) / total, to the last digit of small totals, too.
+            more = 1.0 + total
+            factor = maths.log(more) / (more - 1.0) if more > 1.0 else 1.0
+            factor /= _LN2
+        if rules[NORMALISED] == 0:
+            factor = 1.0
+        factor *= groups[1, task]
+        for place in range(n):
+            gradients[0, begin + order[place]] = own[_PULLS, place] * factor
+            gradients[1, begin + order[place]] = own[_HESSIANS, place] * factor
+        task = next_task(sync, 0)
+
+
+@kernel
+def cross_entropy(
+    member,
+    members,
+    sync,
+    scores,  # (rows,) float64
+    gains,  # (rows,) float64: 2**label - 1
+    pointers,  # (groups + 1,) int64
+    weights,  # (groups,) float64
+    draws,  # (3,) uint64: stream, purpose and key
+    gradients,  # (2, rows) float64, out: gradients and hessians
+    lists,  # (members, LISTS, longest list) float64
+):
+    """Write gradients and hessians of XE-NDCG (Bruch 2021).
+
+    The gradient of the cross-entropy of the softmax of the scores and a distribution
+    drawn from the labels goes on, as there, by the two next terms of a series.
+    """
+    task = next_task(sync, 0)
+    while task < weights.size:
+        begin, end = pointers[task], pointers[task + 1]
+        n = end - begin
+        shares, terms = lists[member, 0, :n], lists[member, 1, :n]
+        pulls = lists[member, 2, :n]
+        highest = -math.inf
+        for score in scores[begin:end]:
+            highest = max(highest, score)
+        total = drawn_total = 0.0
+        for i in range(n):
+            shares[i] = maths.exp(scores[begin + i] - highest)
+            total += shares[i]
+            row = begin + i
+            drawn = maths.philox(
+                np.uint64(row // _LANES_OF_DRAW), draws[0], draws[1], draws[2]
+            )
+            terms[i] = gains[row] + 1.0 - drawn[row % _LANES_OF_DRAW] * 2.0**-32
+            drawn_total += terms[i]
+        passed = 0.0
+        for i in range(n):
+            shares[i] /= total
+            pulls[i] = shares[i] - terms[i] / drawn_total
+            terms[i] = pulls[i] / max(1.0 - shares[i], _LEAST_SHARE)
+            passed += terms[i]
+        for _ in range(2):
+            passing = 0.0
+            for i in range(n):
+                term = shares[i] * (passed - terms[i])
+                pulls[i] += term
+                terms[i] = term / max(1.0 - shares[i], _LEAST_SHARE)
+                passing += terms[i]
+            passed = passing
+        for i in range(n):
+            hessian = max(shares[i] * (1.0 - shares[i]), _LEAST_HESSIAN)
+            alone = n == 1
+            gradients[0, begin + i] = 0.0 if alone else pulls[i] * weights[task]
+            gradients[1, begin + i] = 0.0 if alone else hessian * weights[task]
+        task = next_task(sync, 0)

@@ -1,0 +1,161 @@
+"""Metrics of the order of rows in groups: means over groups by their weights."""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.data.info import Info
+from hornbeam.data.relevance import (
+    check_gains,
+    check_grades,
+    check_relevant,
+    gains_of,
+)
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels import ranking as kernels
+from hornbeam.kernels.team import lease
+from hornbeam.metrics.base import Floats, Metric, register
+from hornbeam.params import Parameters
+
+__all__ = ["AveragePrecision", "DiscountedGain", "Precision", "RankingMetric"]
+
+#: What may follow the ``@``.
+_PARAMETER = re.compile(r"([1-9]\d{0,8})?(-?)", re.ASCII)
+_ALL_PLACES = np.iinfo(np.int64).max
+#: The cost of sorting a row, in cells of a histogram.
+_CELLS_PER_ROW = 64
+
+
+class RankingMetric(Metric):
+    """The mean over groups of how good their order is, 1 at best.
+
+    Of ``name@n`` only the first n places count. A group in which no order is better
+    than another has 1, or 0 with a minus: ``name-``, ``name@n-``.
+    """
+
+    maximize = True
+    takes_minus = True
+    kind: ClassVar[int]
+
+    def __init__(
+        self,
+        parameter: str | None = None,
+        n_outputs: int = 1,
+        settings: Parameters | None = None,
+    ) -> None:
+        super().__init__(None, n_outputs, settings)
+        if parameter is None:
+            parameter = ""
+        elif not parameter:
+            raise self._mistake(parameter)
+        found = _PARAMETER.fullmatch(parameter)
+        if found is None:
+            raise self._mistake(parameter)
+        places, minus = found.groups()
+        self.depth = int(places) if places else _ALL_PLACES
+        self.nothing = 0.0 if minus else 1.0
+        self.name += (f"@{places}" if places else "") + minus
+
+    def _mistake(self, parameter: str) -> ParameterError:
+        name = self.base_name
+        return ParameterError(
+            f"eval_metric '{name}@{parameter}' needs a number of places after the "
+            f"'@', such as '{name}@5', or '{name}@5-'"
+        )
+
+    def of(self, predictions: Floats, info: Info) -> float:
+        labels = info["label"]
+        assert labels is not None
+        self.check_rows(predictions, labels)
+        return self._mean(predictions, labels, *info.groups())
+
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        """Return the metric of all rows as one group, for which weights are one."""
+        return self._mean(predictions, labels, np.array([0, len(labels)]), None)
+
+    def _mean(
+        self,
+        predictions: Floats,
+        labels: Floats,
+        pointers: npt.NDArray[np.int64],
+        weights: Floats | None,
+    ) -> float:
+        if predictions.size != labels.size:
+            raise DataError(
+                f"{self.name} got {predictions.size} predictions for {labels.size} "
+                "labels; it measures the order by one prediction a row"
+            )
+        gains = self.gains(labels)
+        if np.isnan(predictions).any():
+            return math.nan
+        values = np.empty(pointers.size - 1)
+        discounts = np.empty(np.diff(pointers).max())
+        kernels.discount_places(discounts)
+        with lease(self.settings.nthread) as team:
+            members = team.members_for(_CELLS_PER_ROW * labels.size)
+            team.run(
+                kernels.measure_groups,
+                members,
+                self.kind,
+                self.depth,
+                predictions.ravel(),
+                gains,
+                pointers,
+                discounts,
+                self.nothing,
+                values,
+                np.empty((members, kernels.PLACES, discounts.size), np.int64),
+            )
+        if weights is None:
+            return math.fsum(values) / values.size
+        total = math.fsum(weights)
+        return math.fsum(values * weights) / total if total > 0.0 else 0.0
+
+    @abstractmethod
+    def gains(self, labels: Floats) -> Floats:
+        """Return how good it is to have each row at the top, (rows,)."""
+
+
+@register
+class DiscountedGain(RankingMetric):
+    """``ndcg``: the discounted sum of gains, by that of the best order."""
+
+    base_name = "ndcg"
+    kind = kernels.GAIN
+
+    def gains(self, labels: Floats) -> Floats:
+        if not self.settings.ndcg_exp_gain:
+            check_gains(self.name, labels)
+            return labels.ravel()
+        check_grades(self.name, labels)
+        return gains_of(labels.ravel())
+
+
+class _OfRelevant(RankingMetric):
+    """A metric of rows that are relevant or not."""
+
+    def gains(self, labels: Floats) -> Floats:
+        check_relevant(self.name, labels)
+        return labels.ravel()
+
+
+@register
+class AveragePrecision(_OfRelevant):
+    """``map``: the mean of the precision at each relevant row."""
+
+    base_name = "map"
+    kind = kernels.AVERAGE_PRECISION
+
+
+@register
+class Precision(_OfRelevant):
+    """``pre``: the share of relevant rows."""
+
+    base_name = "pre"
+    kind = kernels.PRECISION
