@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 __all__ = [
+    "AVERAGE_PRECISION",
     "BLOCK_ROWS",
     "BYTE_CELLS",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
     "FEATURE_DTYPE",
+    "GAIN",
     "JOIN_CELLS",
     "NODE_DTYPE",
+    "PRECISION",
     "SIZE_CLASSES",
     "SPLIT_DTYPE",
     "SUM_BITS",
@@ -37,6 +40,10 @@ JOIN_CELLS = 1 << 14
 
 #: Rows of one task where a flat loop over rows is shared out among threads.
 TASK_ROWS = 1 << 14
+
+#: What the order of a list is judged by. Of pairs the first two say how much a swap
+#: changes; by the third all pairs are alike.
+GAIN, AVERAGE_PRECISION, PRECISION = range(3)
 
 #: Classes of the sizes of gradients: non-negative float32 numbers that agree in the
 #: exponent and in the first 8 bits of the mantissa.

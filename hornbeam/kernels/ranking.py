@@ -14,24 +14,18 @@ import numpy as np
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
-    "AVERAGE_PRECISION",
-    "GAIN",
     "LISTS",
     "PLACES",
-    "PRECISION",
     "cross_entropy",
     "discount_places",
     "find_scales",
     "lambda_gradients",
     "measure_groups",
 ]
-
-# What a list is judged by; of pairs the first two say how much a swap changes, and by
-# the third all pairs are alike.
-GAIN, AVERAGE_PRECISION, PRECISION = range(3)
 
 # The entries of the rules of `lambda_gradients`.
 KIND, AT_RANDOM, COUNT, NORMALISED, BY_DISTANCE = range(5)

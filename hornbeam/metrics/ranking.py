@@ -18,7 +18,7 @@ from hornbeam.data.relevance import (
     gains_of,
 )
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.kernels import ranking as kernels
+from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Floats, Metric, register
 from hornbeam.params import Parameters
@@ -94,6 +94,9 @@ class RankingMetric(Metric):
         gains = self.gains(labels)
         if np.isnan(predictions).any():
             return math.nan
+        # Imported here, so that only who ranks waits for them.
+        from hornbeam.kernels import ranking as kernels
+
         values = np.empty(pointers.size - 1)
         discounts = np.empty(np.diff(pointers).max())
         kernels.discount_places(discounts)
@@ -127,7 +130,7 @@ class DiscountedGain(RankingMetric):
     """``ndcg``: the discounted sum of gains, by that of the best order."""
 
     base_name = "ndcg"
-    kind = kernels.GAIN
+    kind = GAIN
 
     def gains(self, labels: Floats) -> Floats:
         if not self.settings.ndcg_exp_gain:
@@ -150,7 +153,7 @@ class AveragePrecision(_OfRelevant):
     """``map``: the mean of the precision at each relevant row."""
 
     base_name = "map"
-    kind = kernels.AVERAGE_PRECISION
+    kind = AVERAGE_PRECISION
 
 
 @register
@@ -158,4 +161,4 @@ class Precision(_OfRelevant):
     """``pre``: the share of relevant rows."""
 
     base_name = "pre"
-    kind = kernels.PRECISION
+    kind = PRECISION

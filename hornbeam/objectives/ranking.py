@@ -1,9 +1,12 @@
-"""Putting the rows of each group in order: LambdaMART, and XE-NDCG."""
+"""Putting the rows of each group in order: LambdaMART, and XE-NDCG.
+
+The kernels are imported where they are used, so that only who ranks waits for them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,8 @@ from hornbeam.data.relevance import (
     gains_of,
 )
 from hornbeam.errors import DataError
-from hornbeam.kernels import maths, ranking
+from hornbeam.kernels import maths
+from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.base import Floats, Objective, register
 from hornbeam.params import Parameters
@@ -64,19 +68,16 @@ class _Lists:
     groups: Floats
     discounts: Floats
 
-    def floats(self, members: int, rows: int = ranking.LISTS) -> Floats:
-        """Return memory for the lists that a team works on."""
-        return np.empty((members, rows, self.discounts.size))
-
-    def places(self, members: int) -> NDArray[np.int64]:
-        return np.empty((members, ranking.PLACES, self.discounts.size), np.int64)
+    def memory(self, members: int, rows: int, dtype: type = np.float64) -> NDArray[Any]:
+        """Return so many rows, each as long as the longest list, for every member."""
+        return np.empty((members, rows, self.discounts.size), dtype)
 
 
 class Ranking(Objective):
     """A loss of the order of each group's rows; groups count by their weights."""
 
     by_row = False
-    kind: ClassVar[int] = ranking.PRECISION
+    kind: ClassVar[int] = PRECISION
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
@@ -114,6 +115,8 @@ class Ranking(Objective):
     def _made_ready(
         self, team: Team, info: Info, made_of: tuple[object, ...]
     ) -> _Lists:
+        from hornbeam.kernels import ranking
+
         (labels,) = self.targets_of(info)
         pointers, weights = info.groups()
         if not _has_pairs(labels, pointers):
@@ -129,7 +132,7 @@ class Ranking(Objective):
         if weights is not None:
             groups[1] = weights * (weights.size / np.add.accumulate(weights)[-1])
         lists = _Lists(made_of, np.array([labels, gains]), pointers, groups, discounts)
-        if self.kind != ranking.PRECISION:
+        if self.kind != PRECISION:
             members = team.members_for(_CELLS_PER_PAIR * labels.size)
             team.run(
                 ranking.find_scales,
@@ -140,7 +143,7 @@ class Ranking(Objective):
                 pointers,
                 discounts,
                 groups[0],
-                lists.places(members),
+                lists.memory(members, ranking.PLACES, np.int64),
             )
         return lists
 
@@ -179,6 +182,8 @@ class LambdaRank(Ranking):
     def gradients(
         self, team: Team, scores: Floats, info: Info, iteration: int
     ) -> tuple[Floats, Floats]:
+        from hornbeam.kernels import ranking
+
         p = self.parameters
         lists = self._lists_of(team, info)
         sizes = np.diff(lists.pointers)
@@ -202,8 +207,8 @@ class LambdaRank(Ranking):
             bias,
             gradients,
             costs,
-            lists.floats(members),
-            lists.places(members),
+            lists.memory(members, ranking.LISTS),
+            lists.memory(members, ranking.PLACES, np.int64),
         )
         if p.lambdarank_unbiased:
             self.next_state = self._learned(bias, costs)
@@ -245,7 +250,7 @@ class DiscountedGain(LambdaRank):
     """LambdaMART for the normalised discounted cumulative gain."""
 
     name = "rank:ndcg"
-    kind = ranking.GAIN
+    kind = GAIN
 
     @property
     def graded(self) -> bool:
@@ -263,7 +268,7 @@ class AveragePrecision(LambdaRank):
 
     name = "rank:map"
     metric = "map"
-    kind = ranking.AVERAGE_PRECISION
+    kind = AVERAGE_PRECISION
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)
@@ -291,6 +296,8 @@ class CrossEntropyOfRanks(Ranking):
     def gradients(
         self, team: Team, scores: Floats, info: Info, iteration: int
     ) -> tuple[Floats, Floats]:
+        from hornbeam.kernels import ranking
+
         lists = self._lists_of(team, info)
         members = team.members_for(_CELLS_PER_PAIR * scores.size)
         gradients = np.empty((2, scores.size))
@@ -303,7 +310,7 @@ class CrossEntropyOfRanks(Ranking):
             lists.groups[1],
             self._draws(iteration, _OF_GRADES),
             gradients,
-            lists.floats(members, 3),
+            lists.memory(members, 3),
         )
         return gradients[:1], gradients[1:]
 

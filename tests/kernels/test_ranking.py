@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from kernel_calls import MEMBERS, call, needs_compiler
 
 from hornbeam.kernels import ranking
+from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 
 SIZES = [5, 1, 40, 2, 9]
 POINTERS = np.cumsum([0, *SIZES])
 ROWS = int(POINTERS[-1])
 SPANS = [slice(*ends) for ends in itertools.pairwise(POINTERS)]
 KINDS = {
-    "gain": ranking.GAIN,
-    "average precision": ranking.AVERAGE_PRECISION,
-    "pairs": ranking.PRECISION,
+    "gain": GAIN,
+    "average precision": AVERAGE_PRECISION,
+    "pairs": PRECISION,
 }
 DISCOUNTS = np.empty(max(SIZES))
 ranking.discount_places(DISCOUNTS)
@@ -64,10 +65,10 @@ def scales_of(kind, depth, gains, members=1):
 def test_scales(depth, members):
     _, labels, gains = drawn("gain")
     labels[SPANS[3]] = gains[SPANS[3]] = 0
-    found = scales_of(ranking.GAIN, depth, gains, members)
+    found = scales_of(GAIN, depth, gains, members)
     best = [naive.discounted_gain(np.sort(gains[s])[::-1], depth) for s in SPANS]
     np.testing.assert_allclose(found, [1 / b if b else 0 for b in best], rtol=1e-14)
-    found = scales_of(ranking.AVERAGE_PRECISION, depth, labels, members)
+    found = scales_of(AVERAGE_PRECISION, depth, labels, members)
     np.testing.assert_allclose(
         found, [1 / labels[s].sum() if labels[s].any() else 0 for s in SPANS]
     )
@@ -221,9 +222,9 @@ def test_metrics_of_groups(depth, members):
     scores, labels, gains = drawn("average precision", seed=2)
     labels[SPANS[3]] = gains[SPANS[3]] = 0
     for kind, twin in (
-        (ranking.GAIN, naive.normalised_gain),
-        (ranking.AVERAGE_PRECISION, naive.average_precision),
-        (ranking.PRECISION, naive.precision),
+        (GAIN, naive.normalised_gain),
+        (AVERAGE_PRECISION, naive.average_precision),
+        (PRECISION, naive.precision),
     ):
         found = np.full(len(SIZES), np.nan)
         call(

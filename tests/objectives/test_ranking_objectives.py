@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -174,3 +177,17 @@ def test_a_learning_rate_that_is_set_between_rounds_keeps_the_bias():
         callbacks=[hornbeam.LearningRateScheduler(lambda round: 0.2)],
     )  # fmt: skip
     assert scheduled.digest() == plain.digest()
+
+
+def test_only_who_ranks_loads_the_kernels_of_ranking():
+    script = (
+        "import sys, numpy, hornbeam\n"
+        "data = hornbeam.DMatrix(numpy.eye(9), numpy.arange(9) % 2)\n"
+        "for objective in ('binary:logistic', 'rank:ndcg'):\n"
+        "    hornbeam.train({'objective': objective}, data, 1)\n"
+        "    print('hornbeam.kernels.ranking' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["False", "True"], done.stderr
