@@ -7,7 +7,14 @@ import numpy as np
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["FEATURE_BITS", "PREDICT_ROWS", "add_trees", "find_leaves"]
+__all__ = [
+    "FEATURE_BITS",
+    "PREDICT_ROWS",
+    "add_trees",
+    "any_missing",
+    "find_leaves",
+    "reach_leaves",
+]
 
 #: Rows that go down a tree together: their steps do not wait for one another, and
 #: the tree's nodes stay in the cache.
@@ -121,12 +128,23 @@ def _descend_mixed(data, root, depth, nodes, thresholds, spans, rights, places):
 
 
 @inline
-def _any_missing(data):
+def any_missing(data):
     missing = 0
     for i in range(data.shape[0]):
         for f in range(data.shape[1]):
             missing |= data[i, f] != data[i, f]
     return missing != 0
+
+
+@inline
+def reach_leaves(data, has_missing, root, nodes, thresholds, spans, rights, places):
+    """Send rows down a tree, by the way that suits them; leave their leaves."""
+    if root[3] > 0:
+        _descend_mixed(data, root[0], root[1], nodes, thresholds, spans, rights, places)
+    elif has_missing or root[1] > _MOST_LEVELS:
+        _descend(data, root[0], root[1], nodes, thresholds, places)
+    else:
+        _descend_whole(data, root[0], root[1], nodes, thresholds, places)
 
 
 @kernel
@@ -152,17 +170,11 @@ def add_trees(
         begin = task * PREDICT_ROWS
         block = data[begin : begin + PREDICT_ROWS]
         own_margins = margins[begin : begin + PREDICT_ROWS]
-        has_missing = _any_missing(block)
+        has_missing = any_missing(block)
         for t in range(roots.shape[0]):
-            root, depth = roots[t, 0], roots[t, 1]
-            if roots[t, 3] > 0:
-                _descend_mixed(
-                    block, root, depth, nodes, thresholds, spans, rights, own
-                )
-            elif has_missing or depth > _MOST_LEVELS:
-                _descend(block, root, depth, nodes, thresholds, own)
-            else:
-                _descend_whole(block, root, depth, nodes, thresholds, own)
+            reach_leaves(
+                block, has_missing, roots[t], nodes, thresholds, spans, rights, own
+            )
             sums = own_margins[:, np.uint64(roots[t, 2])]
             for i in range(sums.size):
                 sums[i] += values[np.uint64(own[i])]
@@ -192,13 +204,7 @@ def find_leaves(
         begin = task * PREDICT_ROWS
         block = data[begin : begin + PREDICT_ROWS]
         for t in range(roots.shape[0]):
-            root, depth = roots[t, 0], roots[t, 1]
-            if roots[t, 3] > 0:
-                _descend_mixed(
-                    block, root, depth, nodes, thresholds, spans, rights, own
-                )
-            else:
-                _descend(block, root, depth, nodes, thresholds, own)
+            reach_leaves(block, True, roots[t], nodes, thresholds, spans, rights, own)
             for i in range(block.shape[0]):
                 leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)

@@ -7,15 +7,22 @@ from numba import types
 from numba.extending import overload
 
 from hornbeam.kernels import maths
+from hornbeam.kernels.categories import (
+    list_rights,
+    order_key,
+    select_least,
+    sum_single,
+    toggle,
+)
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_CELLS
 from hornbeam.kernels.sync import barrier, next_task
 
-__all__ = ["find_splits", "gain_of", "search_cuts"]
+__all__ = ["TINY", "find_splits", "gain_of", "keep_candidate", "search_cuts"]
 
 #: The least hessian of a child: above zero, also where min_child_weight is zero.
-_TINY = np.finfo(np.float64).tiny
+TINY = np.finfo(np.float64).tiny
 
 
 @inline
@@ -35,7 +42,7 @@ def _score_cuts(
     as their bits are.
     """
     gradient_step, hessian_step = steps[0], steps[1]
-    least = max(rules[3], _TINY)
+    least = max(rules[3], TINY)
     node_g = total_g * gradient_step
     node_h = total_h * hessian_step
     for k in range(count):
@@ -52,7 +59,7 @@ def _score_cuts(
 
 
 @inline
-def _keep(
+def keep_candidate(
     split, score, feature, last_bin, missing_left, is_categorical, left_g, left_h
 ):
     """Enter the best candidate so far; its score stands where the gain will."""
@@ -93,7 +100,7 @@ def search_cuts(
                 k += 1 - 2 * down
             best_g = sums_g[k + 1 - down] + missing_g * down
             best_h = sums_h[k + 1 - down] + missing_h * down
-            _keep(split, highest, feature, k - down, down, 0, best_g, best_h)
+            keep_candidate(split, highest, feature, k - down, down, 0, best_g, best_h)
 
 
 @inline
@@ -123,75 +130,17 @@ def _search_order(own_g, own_h, feature, total_g, total_h, steps, rules, buffer,
 
 
 @inline
-def _sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h):
-    """Write the sums on the right of one category alone, then with the missing."""
-    missing_g, missing_h = total_g, total_h
-    for c in range(own_g.size):
-        missing_g -= own_g[c]
-        missing_h -= own_h[c]
-    for c in range(own_g.size):
-        sums_g[2 * c + 1] = own_g[c]
-        sums_h[2 * c + 1] = own_h[c]
-        sums_g[2 * c + 2] = own_g[c] + missing_g
-        sums_h[2 * c + 2] = own_h[c] + missing_h
-
-
-@inline
 def _rank_categories(own_g, own_h, steps, rules, keys):
     """Write a key for each category that orders them by weight, then by number.
 
     A category of too small a hessian weighs nothing, as in XGBoost, whose weights
     are float32 too.
     """
-    least = max(rules[3], _TINY)
+    least = max(rules[3], TINY)
     for c in range(own_g.size):
         h = own_h[c] * steps[1]
         weight = maths.leaf_weight(own_g[c] * steps[0], h, rules[0], rules[1], rules[2])
-        # Adding zero makes zero of a negative zero.
-        weight = (weight if h >= least else 0.0) + 0.0
-        # The bits of floats are ordered as the floats are, but for negative ones.
-        bits = np.int64(np.float32(weight).view(np.int32))
-        keys[c] = ((bits ^ ((bits >> 63) & 0x7FFFFFFF)) << 32) | c
-
-
-@inline
-def _sink(heap, place, size):
-    """Let the key at `place` sink to where it is above both of its children."""
-    key = heap[place]
-    child = 2 * place + 1
-    while child < size:
-        if child + 1 < size and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[child] <= key:
-            break
-        heap[place] = heap[child]
-        place = child
-        child = 2 * place + 1
-    heap[place] = key
-
-
-@inline
-def _select(keys, flip, heap):
-    """Fill `heap` with the least of ``keys ^ flip``, ascending.
-
-    A heap of the least so far, the greatest on top, makes this one pass over many
-    keys, most of which are above its top.
-    """
-    size = heap.size
-    for i in range(size):
-        heap[i] = keys[i] ^ flip
-    for place in range(size // 2 - 1, -1, -1):
-        _sink(heap, place, size)
-    for i in range(size, keys.size):
-        key = keys[i] ^ flip
-        if key < heap[0]:
-            heap[0] = key
-            _sink(heap, 0, size)
-    for last in range(size - 1, 0, -1):
-        greatest = heap[0]
-        heap[0] = heap[last]
-        _sink(heap, 0, last)
-        heap[last] = greatest
+        keys[c] = order_key(weight if h >= least else 0.0, c)
 
 
 @kernel
@@ -216,9 +165,9 @@ def _search_categories(
         count = groups
         if one_hot:
             count = 2 * own_g.size
-            _sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h)
+            sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h)
         else:
-            _select(keys, flip, heap)
+            select_least(keys, flip, heap)
             sums_g[0] = 0
             sums_h[0] = 0
             for i in range(groups):
@@ -246,13 +195,13 @@ def _search_categories(
             if not backward:
                 side_g, side_h = total_g - side_g, total_h - side_h
             missing_left = 1 - (k & 1) if one_hot else 1 - backward
-            _keep(split, highest, feature, 0, missing_left, 1, side_g, side_h)
-            _list_rights(own_g.size, backward, rights)
+            keep_candidate(split, highest, feature, 0, missing_left, 1, side_g, side_h)
+            list_rights(own_g.size, backward, rights)
             if one_hot:
-                _toggle(k >> 1, rights)
+                toggle(k >> 1, rights)
             else:
                 for i in range(k + 1):
-                    _toggle((heap[i] ^ flip) & 0xFFFFFFFF, rights)
+                    toggle((heap[i] ^ flip) & 0xFFFFFFFF, rights)
 
 
 def _search_if_there_are(
@@ -276,21 +225,6 @@ def _overload_search_if_there_are(
 ):
     # Half of the time to compile is saved where there are no categories to search.
     return _search_nothing if rights.dtype == types.uint8 else _search_if_there_are
-
-
-@inline
-def _list_rights(categories, every, rights):
-    """Write the set of all `categories`, or of none."""
-    for word in range(rights.size):
-        rights[word] = 0
-    if every:
-        for c in range(categories):
-            _toggle(c, rights)
-
-
-@inline
-def _toggle(category, rights):
-    rights[category >> 6] ^= np.uint64(1) << np.uint64(category & 63)
 
 
 @kernel
@@ -357,7 +291,7 @@ def find_splits(
         split = splits[node, part]
         split["total_gradient"] = total_g
         split["total_hessian"] = total_h
-        _keep(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
+        keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
         for j in range(part * block, min((part + 1) * block, chosen.size)):
             feature = np.int64(chosen[j])
             if allowed.size > 0 and allowed[node, feature] == 0:

@@ -1,0 +1,90 @@
+"""Categories in the order of what each would weigh, and sets of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels.jit import inline
+
+__all__ = ["list_rights", "order_key", "select_least", "sum_single", "toggle"]
+
+
+@inline
+def sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h):
+    """Write the sums on the right of one category alone, then with the missing."""
+    missing_g, missing_h = total_g, total_h
+    for c in range(own_g.size):
+        missing_g -= own_g[c]
+        missing_h -= own_h[c]
+    for c in range(own_g.size):
+        sums_g[2 * c + 1] = own_g[c]
+        sums_h[2 * c + 1] = own_h[c]
+        sums_g[2 * c + 2] = own_g[c] + missing_g
+        sums_h[2 * c + 2] = own_h[c] + missing_h
+
+
+@inline
+def order_key(value, category):
+    """Return an int64 that orders categories by a value, then by their number.
+
+    The value counts as a float32, as it does in XGBoost.
+    """
+    # Adding zero makes zero of a negative zero. The bits of floats are ordered as the
+    # floats are, but for negative ones.
+    bits = np.int64(np.float32(value + 0.0).view(np.int32))
+    return ((bits ^ ((bits >> 63) & 0x7FFFFFFF)) << 32) | category
+
+
+@inline
+def _sink(heap, place, size):
+    """Let the key at `place` sink to where it is above both of its children."""
+    key = heap[place]
+    child = 2 * place + 1
+    while child < size:
+        if child + 1 < size and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= key:
+            break
+        heap[place] = heap[child]
+        place = child
+        child = 2 * place + 1
+    heap[place] = key
+
+
+@inline
+def select_least(keys, flip, heap):
+    """Fill `heap` with the least of ``keys ^ flip``, ascending.
+
+    A heap of the least so far, the greatest on top, makes this one pass over many
+    keys, most of which are above its top.
+    """
+    size = heap.size
+    for i in range(size):
+        heap[i] = keys[i] ^ flip
+    for place in range(size // 2 - 1, -1, -1):
+        _sink(heap, place, size)
+    for i in range(size, keys.size):
+        key = keys[i] ^ flip
+        if key < heap[0]:
+            heap[0] = key
+            _sink(heap, 0, size)
+    for last in range(size - 1, 0, -1):
+        greatest = heap[0]
+        heap[0] = heap[last]
+        _sink(heap, 0, last)
+        heap[last] = greatest
+
+
+@inline
+def list_rights(categories, every, rights):
+    """Write the set of all `categories`, or of none."""
+    for word in range(rights.size):
+        rights[word] = 0
+    if every:
+        for c in range(categories):
+            toggle(c, rights)
+
+
+@inline
+def toggle(category, rights):
+    rights[category >> 6] ^= np.uint64(1) << np.uint64(category & 63)
