@@ -258,9 +258,14 @@ class Parameters:
     )
     multi_strategy: str = parameter(
         "one_output_per_tree",
-        choices=("one_output_per_tree",),
-        later=("multi_output_tree",),
-        help="how trees share several outputs",
+        choices=("one_output_per_tree", "multi_output_tree"),
+        help="trees of one output each, or of all, with a value for each in a leaf",
+    )
+    sketch_outputs: int = parameter(
+        0,
+        low=0,
+        help="search the splits of multi_output_tree by so many random mixes of the "
+        "outputs; 0 searches by all outputs",
     )
     process_type: str = parameter(
         "default", choices=("default",), later=("update",), help="grow new trees"
@@ -326,6 +331,29 @@ class Parameters:
                 "extmem_single_page out"
             )
         return self.subsample
+
+    def vector_columns(self, n_outputs: int) -> int:
+        """Return by how many columns the splits of trees of all outputs are searched.
+
+        0: each tree has one output. Raises ParameterError where that does not go with
+        other parameters.
+        """
+        if self.multi_strategy == "one_output_per_tree":
+            if self.sketch_outputs > 0:
+                raise ParameterError(
+                    f"sketch_outputs={self.sketch_outputs} is for trees of all "
+                    "outputs; set multi_strategy='multi_output_tree', or leave "
+                    "sketch_outputs out"
+                )
+            return 0
+        if self.subsample < 1.0 and self.sampling_method != "uniform":
+            raise ParameterError(
+                f"sampling_method={self.sampling_method!r} draws rows for one output; "
+                "use 'uniform' with multi_strategy='multi_output_tree'"
+            )
+        if n_outputs == 1:
+            return 0
+        return min(self.sketch_outputs or n_outputs, n_outputs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parameters under their canonical names, as plain values."""

@@ -26,6 +26,12 @@ _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
     {"objective": "multi:softmax", "num_class": 3, "eval_metric": "mlogloss"},
 )
+_VECTOR: dict[str, Any] = {
+    "objective": "multi:softprob",
+    "num_class": 3,
+    "multi_strategy": "multi_output_tree",
+    "sketch_outputs": 2,
+}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
 
@@ -45,14 +51,18 @@ def warmup() -> None:
             _fit(params, X, rng)
     X[:, 3] = rng.integers(9, size=len(X))
     # Codes of two bytes and of one, best leaf first and by level.
+    types = ["float", "float", "float", "c"]
     for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}):
-        _fit(params, X, rng, feature_types=["float", "float", "float", "c"])
+        _fit(params, X, rng, feature_types=types)
         for matrix in _sparse_matrices(rng):
             _fit(params, matrix, rng)
     groups = DMatrix(X, rng.integers(2, size=len(X)), group=[len(X)])
     for objective in ("rank:ndcg", "rank:xendcg"):
         params = {"objective": objective}
         train(params, groups, 1, evals=[(groups, "data")], verbose_eval=False)
+    for dtype in (np.float32, np.float64):
+        _fit(_VECTOR, X.astype(dtype), rng)
+        _fit(_VECTOR, X.astype(dtype), rng, feature_types=types)
 
 
 def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) -> None:

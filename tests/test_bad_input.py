@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from samples import few_values, ranked
 
 import hornbeam
@@ -28,6 +29,9 @@ ROWS, LABELS = few_values(60, 3)
 LABELS = LABELS.astype(np.float64)
 DATA = DMatrix(ROWS, LABELS, feature_names=NAMES)
 MODEL = hornbeam.train({"max_depth": 3}, DATA, 4)
+TWO = np.stack([LABELS, -LABELS], axis=1)
+VECTOR = {"multi_strategy": "multi_output_tree"}
+FILLED = scipy.sparse.random_array((60, 400), density=0.01, rng=0, format="csr")
 CLASSES = {"objective": "multi:softprob", "num_class": 3}
 SOFTMAX = hornbeam.train(CLASSES, DMatrix(ROWS, ranked(LABELS, 3)), 2)
 
@@ -609,6 +613,39 @@ CASES = {
         lambda: MODEL.inplace_predict(ROWS, predict_type="leaf"),
         ParameterError,
         "'value' or 'margin', not 'leaf'",
+    ),
+    # Trees of all outputs
+    "a sketch of trees of one output": (
+        lambda: train({"sketch_outputs": 2}),
+        ParameterError,
+        "sketch_outputs=2 is for trees of all outputs|multi_strategy|leave",
+    ),
+    "a sketch below zero": (
+        lambda: train({**VECTOR, "sketch_outputs": -1}),
+        ParameterError,
+        "sketch_outputs must be 0 or more, not -1",
+    ),
+    "rows of all outputs drawn by gradients": (
+        lambda: train(
+            {**VECTOR, "sampling_method": "gradient_based", "subsample": 0.5},
+            labels=TWO,
+        ),
+        ParameterError,
+        "'gradient_based' draws rows for one output|use 'uniform'",
+    ),
+    "trees of all outputs from filled cells": (
+        lambda: train(VECTOR, rows=FILLED, labels=TWO),
+        DataError,
+        "dense codes in memory|are sparse|leave multi_strategy out",
+    ),
+    "trees of one output after those of all": (
+        lambda: train(
+            labels=TWO,
+            xgb_model=train(VECTOR, labels=TWO),
+            params={"multi_strategy": "one_output_per_tree"},
+        ),
+        ParameterError,
+        "multi_strategy='one_output_per_tree' differs from the model's|leave it out",
     ),
     # Model files
     "garbage": (

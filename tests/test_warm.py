@@ -28,6 +28,12 @@ FITS = [
     {"objective": "reg:squarederror", "max_leaves": 8, "grow_policy": "lossguide"},
     {"objective": "binary:logistic", "subsample": 0.5, "eval_metric": "auc"},
     {"objective": "multi:softprob", "num_class": 3, "colsample_bylevel": 0.5},
+    {
+        "objective": "multi:softmax",
+        "num_class": 3,
+        "multi_strategy": "multi_output_tree",
+        "sketch_outputs": 1,
+    },
 ]
 
 

@@ -310,6 +310,9 @@ class Backend(ABC):
     `begin_tree`, any number of `find_splits` and `apply_splits`, `sum_leaves` and
     `add_leaf_values`. Node 0 is the root; the children of a split are neighbours, the
     left one first.
+
+    A backend is made for trees of one output each, or for trees of all outputs, whose
+    leaves have a value for each.
     """
 
     #: How many splits a grower that goes best first should ask for at once.
@@ -348,6 +351,14 @@ class Backend(ABC):
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
 
+    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+        """Search the splits of this round's trees by these mixes of all outputs.
+
+        `mix` is (columns, outputs), of as many columns as the backend was made for.
+        Only a backend for trees of all outputs is asked.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def begin_tree(
         self,
@@ -358,7 +369,8 @@ class Backend(ABC):
     ) -> None:
         """Put all rows, or a sample, into the root of a new tree for one output.
 
-        `features` are the only ones that the tree may split on, ascending.
+        `features` are the only ones that the tree may split on, ascending. For a tree
+        of all outputs `output` is 0.
         """
 
     @abstractmethod
@@ -390,16 +402,17 @@ class Backend(ABC):
     ) -> NDArray[np.float64]:
         """Return the sums of gradients and hessians, (leaves, 2), in fine steps.
 
-        `nodes` are all those without children, and the rows of ``nodes[i]`` count for
-        leaf ``leaves[i]`` of the tree: a grower that looked ahead may have split nodes
-        further than it uses.
+        For a tree of all outputs these are (outputs, leaves, 2). `nodes` are all those
+        without children, and the rows of ``nodes[i]`` count for leaf ``leaves[i]`` of
+        the tree: a grower that looked ahead may have split nodes further than it uses.
         """
 
     @abstractmethod
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         """Add to the score of every row, sampled or not, the value of its leaf.
 
-        The leaves are those of the last `sum_leaves`.
+        The leaves are those of the last `sum_leaves`; in a tree of all outputs the
+        values are (leaves, outputs).
         """
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,11 @@ class HistogramBackend(Backend):
         The most histograms kept at once; None: what fits in one GiB.
     """
 
+    #: Columns of gradients that have histograms of their own.
+    _n_columns = 1
+    #: The kernel that searches the histograms.
+    _search: Callable[..., None] = staticmethod(find_splits)
+
     def __init__(
         self,
         rows: Rows,
@@ -69,7 +75,7 @@ class HistogramBackend(Backend):
         self._widest = int(layout.bins.max())
         # Each category may go alone, with the missing and without them.
         candidates = max(self._widest, 2 * layout.most_categories)
-        self._split_scratch = np.empty((team.size, 5, candidates + 1))
+        self._split_scratch = self._make_scratch(candidates)
         self._set_words = -(-layout.most_categories // 64)
         #: The parent, the slot (-1: none) and the sum of hessians of each node.
         self._family = np.full((3, 64), -1, np.int64)
@@ -80,16 +86,24 @@ class HistogramBackend(Backend):
     def _init_histograms(self, most: int | None) -> None:
         cells = self._layout.n_cells
         if most is None:
-            most = _HISTOGRAM_BYTES // (16 * cells)
+            most = _HISTOGRAM_BYTES // (16 * cells * self._n_columns)
         # Six is what splitting one node takes: see `find_splits`.
         n_slots = max(6, min(most, 2 * self._n_rows + 1))
         # Pages of memory are only taken when a histogram is written to them. Zeros,
         # because all of a parent's cells are gone through, also those of columns that
         # a tree does not use.
-        self._histograms = np.zeros((n_slots, 2, cells), np.int64)
+        self._histograms = np.zeros(self._shape_of(n_slots, cells), np.int64)
         self._slots_in_order = np.arange(n_slots)[::-1]
         self._free = np.empty(n_slots, np.int64)
         self._n_free = np.zeros(1, np.int64)
+
+    def _make_scratch(self, candidates: int) -> tuple[NDArray[Any], ...]:
+        """Return where `_search` works; so many candidates has a feature at most."""
+        return (np.empty((self._team.size, 5, candidates + 1)),)
+
+    def _shape_of(self, n_slots: int, cells: int) -> tuple[int, ...]:
+        """Return the shape of all histograms."""
+        return n_slots, 2, cells
 
     @property
     def n_rows(self) -> int:
@@ -137,11 +151,24 @@ class HistogramBackend(Backend):
         if self._extents is None:
             self._rows.expect(output, features, sample)
             self._extents = self._rows.extents()
+        self._begin_gradients(output, growth, sample, self._extents)
+        self._family[:2] = -1
+        self._free[:] = self._slots_in_order
+        self._n_free[0] = self._free.size
+
+    def _begin_gradients(
+        self,
+        output: int,
+        growth: Growth,
+        sample: RowSample | None,
+        extents: NDArray[np.float64],
+    ) -> None:
+        """Have the rows begin a tree, and choose its steps."""
         steps, is_coarse = begin_gradients(
             output,
             growth,
             sample,
-            self._extents,
+            extents,
             self._n_rows,
             self._rows.weigh,
             lambda settled, steps: self._rows.begin_tree(
@@ -152,9 +179,6 @@ class HistogramBackend(Backend):
         self._fine_steps = steps.fine
         if not is_coarse:
             self._rows.widen()
-        self._family[:2] = -1
-        self._free[:] = self._slots_in_order
-        self._n_free[0] = self._free.size
 
     def find_splits(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
@@ -175,18 +199,17 @@ class HistogramBackend(Backend):
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         counted = self._count(nodes)
         features = self._chosen.size
-        members = self._team.members_for(
-            _CELLS_PER_BIN * features * self._widest * nodes.size
-        )
+        bins = self._widest * self._n_columns
+        members = self._team.members_for(_CELLS_PER_BIN * features * bins * nodes.size)
         block = features
         if members > 1:
-            block = max(1, min(features, _SPLIT_CELLS // self._widest))
+            block = max(1, min(features, _SPLIT_CELLS // bins))
         parts = -(-features // block)
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
         words = self._set_words
         sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
         self._team.run(
-            find_splits,
+            self._search,
             members,
             self._family[1][nodes],
             self._histograms,
@@ -197,7 +220,7 @@ class HistogramBackend(Backend):
             self._features,
             self._steps,
             self._rules,
-            self._split_scratch,
+            *self._split_scratch,
             block,
             splits,
             sets,

@@ -126,6 +126,21 @@ class RowState:
         self._no_packed, self._no_wide = np.empty(0, np.int64), np.empty((2, 0), int)
         self.leaf_of = self._scratch.leaf_of(self.n_rows)
 
+    def of_output(self, output: int) -> RowState:
+        """Return the state of these rows for one output, with integers of its own."""
+        own = slice(output, output + 1)
+        state = RowState(
+            self._targets,
+            self._weights,
+            self.scores[own],
+            self._team,
+            self._spans,
+            gradients=self.gradients[own],
+            hessians=self.hessians[own],
+        )
+        state.leaf_of = self.leaf_of
+        return state
+
     def compute_gradients(self, objective: GradientSource) -> None:
         """Take new gradients from the objective at the present scores."""
         objective.write_gradients(

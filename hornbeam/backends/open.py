@@ -13,6 +13,7 @@ from hornbeam.backends.base import (
     PagedCodes,
 )
 from hornbeam.backends.rows import Rows
+from hornbeam.errors import DataError
 from hornbeam.kernels.team import Team, take_team
 
 __all__ = ["open_backend", "open_histograms", "open_rows"]
@@ -28,6 +29,7 @@ def open_backend(
     threads: int = 0,
     max_histograms: int | None = None,
     held_share: float = 0.0,
+    vector_columns: int = 0,
 ) -> Backend:
     """Return the backend for `device` and for codes of this kind.
 
@@ -48,8 +50,20 @@ def open_backend(
     held_share
         Of codes on disk: the share of the rows that is held in memory, when it has
         been drawn for a tree; 0: none. DataError if it does not fit in the limit.
+    vector_columns
+        By how many columns of gradients the splits of trees of all outputs are
+        searched; 0: trees have one output each.
     """
     assert device == "cpu", device
+    if vector_columns > 0:
+        dense = _dense(codes)
+        from hornbeam.backends.vectors import VectorBackend, VectorRows
+
+        team = take_team(threads)
+        vectors = VectorRows(dense, targets, weights, scores, team, vector_columns)
+        return VectorBackend(
+            vectors, dense.layout, team, vector_columns, max_histograms
+        )
     team = take_team(threads)
     if isinstance(codes, FilledCodes):
         from hornbeam.backends.filled import FilledBackend
@@ -61,6 +75,18 @@ def open_backend(
         codes, targets, weights, scores, team, max_histograms, held_share=held_share
     )
     return HistogramBackend(rows, codes.layout, rows.n_rows, team, most)
+
+
+def _dense(codes: DenseCodes | FilledCodes | PagedCodes) -> DenseCodes:
+    """Return the codes, if trees of all outputs can grow on such."""
+    if isinstance(codes, DenseCodes):
+        return codes
+    where = "on disk" if isinstance(codes, PagedCodes) else "sparse"
+    raise DataError(
+        "multi_strategy='multi_output_tree' learns from dense codes in memory, and "
+        f"those of this matrix are {where}; make a DMatrix or QuantileDMatrix of a "
+        "dense table, or leave multi_strategy out"
+    )
 
 
 def open_rows(

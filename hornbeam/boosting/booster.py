@@ -120,6 +120,7 @@ class Booster(ModelHolder):
         self.objective: Objective = create_objective(self.params)
         self._metrics = self._create_metrics()
         outputs = self.objective.n_outputs
+        columns = self.params.vector_columns(outputs)
         if self.model.trees:
             if self.model.n_outputs != outputs:
                 raise ParameterError(
@@ -132,6 +133,11 @@ class Booster(ModelHolder):
                     f"num_parallel_tree={self.params.num_parallel_tree} differs from "
                     f"the model's {self.model.num_parallel_tree}; leave it out when "
                     "you continue a model"
+                )
+            if (columns > 0) != (self.model.leaf_size > 1):
+                raise ParameterError(
+                    f"multi_strategy={self.params.multi_strategy!r} differs from the "
+                    "model's; leave it out when you continue a model"
                 )
         else:
             self.model.num_class = self.params.num_class
@@ -614,7 +620,7 @@ class Booster(ModelHolder):
             Rounds (begin, end); (0, 0) means all.
         strict_shape
             Return (rows, outputs) always, and leaves as
-            (rows, rounds, outputs, parallel trees).
+            (rows, rounds, outputs, parallel trees); trees of all outputs are one.
         """
         if pred_contribs or approx_contribs or pred_interactions:
             raise ParameterError(
@@ -651,6 +657,8 @@ class Booster(ModelHolder):
 
     def _shaped_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
         outputs, parallel = self.model.n_outputs, self.model.num_parallel_tree
+        if self.model.leaf_size > 1:
+            outputs = 1
         rows, trees = leaves.shape
         rounds = trees // (outputs * parallel)
         return leaves.reshape(rows, rounds, outputs, parallel)
@@ -730,6 +738,9 @@ class Booster(ModelHolder):
                 "objective": model.objective,
                 "num_class": model.num_class,
                 "num_parallel_tree": model.num_parallel_tree,
+                "multi_strategy": "multi_output_tree"
+                if model.leaf_size > 1
+                else "one_output_per_tree",
                 "unseen": "missing" if model.unseen_missing else "error",
             }
         )

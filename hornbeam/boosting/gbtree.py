@@ -14,7 +14,7 @@ from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.constraints import Constraints, feature_numbers
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.sampling import ColumnSampler
+from hornbeam.growth.sampling import ColumnSampler, draw_mix
 from hornbeam.growth.shape import Shape
 from hornbeam.params import Parameters
 
@@ -33,12 +33,17 @@ def boost_round(
 ) -> None:
     """Add one round of trees to `model`, on the gradients that `backend` has.
 
-    Each output gets `num_parallel_tree` trees, which share the learning rate. The
-    `feature_weights`, (features,), say how likely each column is to be drawn. What leaf
-    values add to the scores are their `contributions`, if it is not they themselves.
+    Each output, or all of them together, gets `num_parallel_tree` trees, which share
+    the learning rate. The `feature_weights`, (features,), say how likely each column is
+    to be drawn. What leaf values add to the scores are their `contributions`, if it is
+    not they themselves.
     """
-    outputs = range(model.n_outputs)
     constraints = _constraints(parameters, model, backend.n_features)
+    columns = parameters.vector_columns(model.n_outputs)
+    if 0 < columns < model.n_outputs:
+        mix = draw_mix(columns, model.n_outputs, parameters.seed, model.n_rounds)
+        backend.mix_outputs(mix)
+    outputs = range(model.n_outputs if columns == 0 else 1)
     trees: list[Tree] = []
     of_output: list[int] = []
     for output in outputs:

@@ -57,9 +57,10 @@ def start_margins(
 
 def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
     """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
+    kernel = add_trees if layout.values.ndim == 1 else _add_vector_trees()
     for start, block, members in _blocks(team, data, layout):
         team.run(
-            add_trees,
+            kernel,
             members,
             block,
             layout.roots,
@@ -71,6 +72,13 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             np.empty((members, PREDICT_ROWS), np.int32),
             margins[start : start + len(block)],
         )
+
+
+def _add_vector_trees() -> Any:
+    """Return the kernel for trees of all outputs, which few models need."""
+    from hornbeam.kernels.vectors import add_vector_trees
+
+    return add_vector_trees
 
 
 def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:

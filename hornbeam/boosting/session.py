@@ -131,6 +131,7 @@ class TrainingSession(Session):
             threads=parameters.nthread,
             max_histograms=parameters.max_cached_hist_node,
             held_share=parameters.held_share(),
+            vector_columns=parameters.vector_columns(margins.shape[1]),
         )
 
     def suits(self, data: DMatrix, parameters: Parameters, by_row: bool) -> bool:
@@ -167,4 +168,5 @@ def _preparation(parameters: Parameters) -> tuple[Any, ...]:
     """Return the parameters that a backend is made with."""
     p = parameters
     kept = p.max_cached_hist_node, p.held_share()
-    return (p.max_bin, p.nthread, p.device, *kept)
+    shared = p.multi_strategy, p.sketch_outputs
+    return (p.max_bin, p.nthread, p.device, *kept, *shared)

@@ -84,6 +84,11 @@ class ClusterBooster(Booster):
                 "cluster; train with hornbeam.train, from disk if need be: "
                 "ExtMemQuantileDMatrix"
             )
+        if self.params.vector_columns(self.objective.n_outputs) > 0:
+            raise ParameterError(
+                "multi_strategy='multi_output_tree' learns on one machine, not on a "
+                "cluster; use hornbeam.train, or leave multi_strategy out"
+            )
 
     def update(
         self, dtrain: Any, iteration: int, fobj: ObjectiveFunction | None = None

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,6 +221,13 @@ def _check_rounds(model: Model) -> None:
         )
     if weights is not None and not np.isfinite(weights).all():
         raise ModelFileError("weight_drop holds a number that is not finite")
+    for number, tree in enumerate(model.trees):
+        size = tree.leaf_size
+        if size != model.leaf_size or size not in (1, model.n_outputs):
+            raise ModelFileError(
+                f"trees[{number}] has {size} values a leaf, the first tree "
+                f"{model.leaf_size}, and the model {model.n_outputs} outputs"
+            )
     starts = model.round_starts
     rising = all(a < b for a, b in pairwise(starts))
     if not starts or starts[0] != 0 or starts[-1] != n_trees or not rising:
@@ -321,7 +329,15 @@ def normal_form(
         (reached, "cover", nodes.cover),
         (reached, "weight", nodes.weight),
     ):
-        refuse(where & ~np.isfinite(values), f"its {what} is {{}}", values)
+        finite = np.isfinite(values)
+        every = finite.all(axis=1) if values.ndim > 1 else finite
+        refuse(where & ~every, f"its {what} is {{}}", values)
+
+    def only(where: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[Any]:
+        """Return what nodes have, be it a number or several, and zeros elsewhere."""
+        if values.ndim > 1:
+            where = where[:, None]
+        return np.where(where, values, np.float32(0))
 
     return Tree(
         left=np.where(internal, nodes.left, np.int32(-1)),
@@ -333,10 +349,10 @@ def normal_form(
         split_type=listed.astype(np.uint8),
         category_counts=counts,
         categories=categories,
-        value=np.where(leaf, nodes.value, np.float32(0)),
+        value=only(leaf, nodes.value),
         gain=np.where(internal, nodes.gain, np.float32(0)),
         cover=np.where(reached, nodes.cover, np.float32(0)),
-        weight=np.where(reached, nodes.weight, np.float32(0)),
+        weight=only(reached, nodes.weight),
     )
 
 

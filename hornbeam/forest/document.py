@@ -26,11 +26,13 @@ __all__ = [
 
 FORMAT = 1
 _XGBOOST_VERSION = [3, 2, 0]
-# XGBoost writes these where a root has no parent and a cut off node no feature.
+# XGBoost writes these where a root has no parent and a cut off node no feature. The
+# root of a tree of all outputs has the parent -1 there.
 ROOT_PARENT = 2**31 - 1
 _CUT_OFF_FEATURE = 2**31 - 1
 
-# In place of the threshold of a split by category; the least float above zero.
+# In place of the threshold of a split by category, and of the value of a leaf that has
+# several; the least float above zero.
 _NO_THRESHOLD = np.finfo(np.float32).smallest_subnormal
 
 
@@ -97,7 +99,9 @@ def _write_trees(model: Model) -> list[dict[str, Any]]:
     pruned = cut_off(nodes, starts[:-1])
     # XGBoost looks up the parent of every node but the root, cut off or not.
     parent = np.where(pruned, np.int32(0), nodes.parent)
-    parent[starts[:-1]] = ROOT_PARENT
+    size = nodes.leaf_size
+    is_vector = size > 1
+    parent[starts[:-1]] = -1 if is_vector else ROOT_PARENT
     columns = {
         "base_weights": nodes.weight,
         "default_left": np.where(pruned, np.uint8(1), nodes.default_left),
@@ -106,7 +110,9 @@ def _write_trees(model: Model) -> list[dict[str, Any]]:
         "parents": parent,
         "right_children": nodes.right,
         "split_conditions": np.select(
-            [ordered, by_category], [rounded, _NO_THRESHOLD], nodes.value
+            [ordered, by_category],
+            [rounded, _NO_THRESHOLD],
+            _NO_THRESHOLD if is_vector else nodes.value,
         ).astype(np.float32),
         "split_indices": np.where(pruned, np.int32(_CUT_OFF_FEATURE), nodes.feature),
         "split_type": nodes.split_type,
@@ -117,8 +123,13 @@ def _write_trees(model: Model) -> list[dict[str, Any]]:
     documents = []
     for number, (start, stop) in enumerate(pairwise(starts.tolist())):
         document: dict[str, Any] = {
-            name: column[start:stop] for name, column in columns.items()
+            name: column[start:stop].ravel() for name, column in columns.items()
         }
+        if is_vector:
+            leaf = ~internal[start:stop]
+            rows = np.cumsum(leaf, dtype=np.int32) - 1
+            document["leaf_weights"] = nodes.value[start:stop][leaf].ravel()
+            document["right_children"] = np.where(leaf, rows, nodes.right[start:stop])
         listed = np.flatnonzero(by_category[start:stop])
         begin = places[start]
         document |= {
@@ -132,7 +143,7 @@ def _write_trees(model: Model) -> list[dict[str, Any]]:
             "num_deleted": str(np.count_nonzero(pruned[start:stop])),
             "num_feature": str(model.num_feature),
             "num_nodes": str(stop - start),
-            "size_leaf_vector": "1",
+            "size_leaf_vector": str(size),
         }
         if inexact[start:stop].any():
             thresholds = nodes.threshold[start:stop]

@@ -38,7 +38,7 @@ class Layout:
         each node, (nodes, 2) int64, the first word and the number of bits, -1 and 0 at
         splits by threshold. No rows at all where every split is one.
     values
-        (nodes,) float32.
+        (nodes,) float32, or (nodes, outputs) where trees are of all outputs.
     numbers
         (nodes,) int32: each node's number in its tree.
     features
@@ -84,7 +84,8 @@ class Layout:
         spans, rights = _list_rights(joined)
         values = joined.value
         if weights is not None:
-            values = contributions(values, np.repeat(weights, sizes), step)
+            of_nodes = np.repeat(weights, sizes).reshape(-1, *[1] * (values.ndim - 1))
+            values = contributions(values, of_nodes, step)
         return cls(
             roots.astype(np.int32),
             nodes,

@@ -37,7 +37,7 @@ class Model:
     trees
         All trees, round after round.
     tree_output
-        The output to which each tree adds (XGBoost's `tree_info`).
+        The output to which each tree adds (XGBoost's `tree_info`); 0 of a tree of all.
     round_starts
         The first tree of each round, then the number of trees.
     tree_weights
@@ -114,6 +114,11 @@ class Model:
         if self.tree_weights is None:
             return np.ones(len(self.trees), np.float32)
         return self.tree_weights
+
+    @property
+    def leaf_size(self) -> int:
+        """Values of a leaf: 1, or one for each output; 0 before the first tree."""
+        return self.trees[0].leaf_size if self.trees else 0
 
     def copy(self) -> Model:
         """Return a model that can be changed without a change of this one."""

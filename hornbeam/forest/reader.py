@@ -214,7 +214,8 @@ def _read_booster(model: Model, value: Any) -> None:
         starts = integers_of(forest["iteration_indptr"], f"{where}.iteration_indptr")
         model.round_starts = starts
         return
-    size = model.num_parallel_tree * model.n_outputs
+    of_all = model.leaf_size > 1
+    size = model.num_parallel_tree * (1 if of_all else model.n_outputs)
     if n_trees % size:
         raise ModelFileError(f"{where}: {n_trees} trees are not rounds of {size}")
     model.round_starts = list(range(0, n_trees + 1, size))
@@ -227,9 +228,19 @@ def _read_trees(
         _read_tree_param(value, f"trees[{number}]")
         for number, value in enumerate(values)
     ]
-    sizes = [size for size, _ in params]
+    sizes = [size for size, _, _ in params]
+    leaf_sizes = {leaf_size for _, _, leaf_size in params}
+    if len(leaf_sizes) > 1:
+        raise ModelFileError(
+            f"the leaves of the trees have {sorted(leaf_sizes)} values, not all as many"
+        )
+    leaf_size = max(leaf_sizes, default=1)
+    of_nodes = [size * leaf_size for size in sizes]
+    weight = _column(values, "base_weights", of_nodes, np.float32)
     columns = {
-        key: _column(values, key, sizes, dtype) for key, dtype in _TREE_COLUMNS.items()
+        key: _column(values, key, sizes, dtype)
+        for key, dtype in _TREE_COLUMNS.items()
+        if key != "base_weights"
     }
     starts = np.cumsum([0, *sizes])
     kinds = [
@@ -240,7 +251,10 @@ def _read_trees(
         np.concatenate([empty, *parts])
         for empty, *parts in zip(_NO_CATEGORIES, *kinds, strict=True)
     )
-    condition = columns["split_conditions"]
+    value = condition = columns["split_conditions"]
+    if leaf_size > 1:
+        weight = weight.reshape(-1, leaf_size)
+        value = _read_leaf_vectors(values, columns, sizes, leaf_size)
     parent = columns["parents"]
     parent[starts[:-1][parent[starts[:-1]] == ROOT_PARENT]] = -1
     nodes = normal_form(
@@ -254,16 +268,16 @@ def _read_trees(
             split_type=split_type,
             category_counts=counts,
             categories=categories,
-            value=condition,
+            value=value,
             gain=columns["loss_changes"],
             cover=columns["sum_hessian"],
-            weight=columns["base_weights"],
+            weight=weight,
         ),
         starts,
         num_feature,
         limits,
     )
-    said = [deleted for _, deleted in params]
+    said = [deleted for _, deleted, _ in params]
     _check_cut_off(cut_off(nodes, starts[:-1]), starts, said)
     trees = split(nodes, starts)
     for number, (tree, value) in enumerate(zip(trees, values, strict=True)):
@@ -273,8 +287,33 @@ def _read_trees(
     return trees
 
 
-def _read_tree_param(value: Any, where: str) -> tuple[int, int]:
-    """Return how many nodes a tree has, and how many of them were cut off."""
+def _read_leaf_vectors(
+    values: list[Any],
+    columns: dict[str, NDArray[Any]],
+    sizes: list[int],
+    leaf_size: int,
+) -> NDArray[np.float32]:
+    """Return the values of all nodes, (nodes, values of a leaf), zeros where none are.
+
+    The right child of a leaf is the row of its values; it becomes -1 in `columns`.
+    """
+    is_leaf = columns["left_children"] == -1
+    starts = np.cumsum([0, *sizes])
+    counts = np.add.reduceat(is_leaf, starts[:-1], dtype=np.int64)
+    flat = [int(count) * leaf_size for count in counts]
+    rows = _column(values, "leaf_weights", flat, np.float32).reshape(-1, leaf_size)
+    row = columns["right_children"][is_leaf].astype(np.int64)
+    most = np.repeat(counts, counts)
+    if ((row < 0) | (row >= most)).any():
+        raise ModelFileError("right_children of a leaf is not a row of leaf_weights")
+    found = np.zeros((is_leaf.size, leaf_size), np.float32)
+    found[is_leaf] = rows[np.repeat(np.cumsum(counts) - counts, counts) + row]
+    columns["right_children"][is_leaf] = -1
+    return found
+
+
+def _read_tree_param(value: Any, where: str) -> tuple[int, int, int]:
+    """Return how many nodes a tree has, were cut off of it, and values a leaf has."""
     tree = object_of(
         value,
         where,
@@ -290,12 +329,16 @@ def _read_tree_param(value: Any, where: str) -> tuple[int, int]:
     )
     param = {"num_deleted": "0", "size_leaf_vector": "1"} | param
     # XGBoost before 2.0 wrote 0 for leaves of one number.
-    if count_of(param, "size_leaf_vector", param_where) > 1 or "leaf_weights" in tree:
-        raise UnsupportedModelError(f"{where}: Hornbeam has no vector leaves yet")
+    leaf_size = max(1, count_of(param, "size_leaf_vector", param_where, 0, MAX_OUTPUTS))
+    if ("leaf_weights" in tree) != (leaf_size > 1):
+        raise ModelFileError(
+            f"{where} has leaves of {leaf_size} values and "
+            f"{'no' if leaf_size > 1 else 'the'} key 'leaf_weights'"
+        )
     size = count_of(param, "num_nodes", param_where, 1)
     if "id" in tree and type(tree["id"]) is not int:
         raise ModelFileError(f"{where}.id is not an integer")
-    return size, count_of(param, "num_deleted", param_where)
+    return size, count_of(param, "num_deleted", param_where), leaf_size
 
 
 def _read_categories(

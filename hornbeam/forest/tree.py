@@ -38,10 +38,11 @@ class Tree:
         Those categories, ascending, node after node; int32.
     value
         What a leaf adds to the score, learning rate included; 0 at internal nodes.
+        (nodes,), or (nodes, outputs) of a tree of all outputs, and so is `weight`.
     gain
         Loss that the split saves; 0 at leaves.
     cover
-        Sum of the hessians of the rows that came here.
+        Sum of the hessians of the rows that came here, over all outputs of the tree.
     weight
         The node's own best value, before the learning rate (XGBoost's `base_weights`).
     """
@@ -63,6 +64,11 @@ class Tree:
     @property
     def n_nodes(self) -> int:
         return self.left.size
+
+    @property
+    def leaf_size(self) -> int:
+        """Values of a leaf: 1, or one for each output."""
+        return 1 if self.value.ndim == 1 else self.value.shape[1]
 
     @property
     def leaf_mask(self) -> NDArray[np.bool_]:
@@ -110,7 +116,7 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
     np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
     columns = {
         name: np.concatenate(
-            [np.empty(0, dtype), *(getattr(tree, name) for tree in trees)],
+            [getattr(tree, name) for tree in trees] or [np.empty(0, dtype)],
             dtype=dtype,
             casting="safe",
         )

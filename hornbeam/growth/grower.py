@@ -94,12 +94,15 @@ def _finish(
     left = sapling.left[:n_nodes]
     is_leaf = left < 0
     leaves = np.flatnonzero(is_leaf)
-    sums = np.zeros((n_nodes, 2))
     numbers = np.searchsorted(leaves, owners)
-    sums[leaves] = backend.sum_leaves(nodes, numbers, leaves.size)
-    weights = np.empty(n_nodes)
-    weigh_nodes(left, growth.rules, learning_rate, sums, weights)
-    if np.abs(weights[leaves]).max() > _MOST:
+    found = backend.sum_leaves(nodes, numbers, leaves.size)
+    # Of a tree of all outputs everything has an axis of outputs, the first one.
+    sums = np.zeros((*found.shape[:-2], n_nodes, 2))
+    sums[..., leaves, :] = found
+    weights = np.empty(sums.shape[:-1])
+    for output in np.ndindex(sums.shape[:-2]):
+        weigh_nodes(left, growth.rules, learning_rate, sums[output], weights[output])
+    if np.abs(weights[..., leaves]).max() > _MOST:
         raise DataError(
             "a leaf value is beyond the range of float32: labels, weights or the "
             "learning rate are too large; scale the labels or weights down, or lower "
@@ -121,13 +124,13 @@ def _finish(
         split_type=by_category.astype(np.uint8),
         category_counts=category_counts,
         categories=categories,
-        value=_as_float32(np.where(is_leaf, weights, 0.0)),
+        value=_as_float32(np.where(is_leaf, weights, 0.0).T),
         gain=_as_float32(splits["gain"]),
-        cover=_as_float32(sums[:, 1]),
-        weight=_as_float32(weights),
+        cover=_as_float32(sums[..., 1].reshape(-1, n_nodes).sum(axis=0)),
+        weight=_as_float32(weights.T),
     )
 
 
 def _as_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return what model files hold: the nearest finite numbers."""
-    return np.clip(values, -_MOST, _MOST).astype(np.float32)
+    return np.clip(values, -_MOST, _MOST).astype(np.float32, order="C")

@@ -297,3 +297,11 @@ def test_an_objective_that_workers_cannot_load_is_an_error(client):
     X, y, _ = draw()
     with pytest.raises(ParameterError, match="cannot be loaded on a worker"):
         train(client, {}, spread(client, X, y), obj=Unloadable(), verbose_eval=False)
+
+
+def test_trees_of_all_outputs_are_for_one_machine(client):
+    X, y, _ = draw()
+    params = {"multi_strategy": "multi_output_tree"}
+    data = spread(client, X, np.stack([y, -y], axis=1))
+    with pytest.raises(ParameterError, match="not on a cluster; use hornbeam"):
+        train(client, params, data, 1, verbose_eval=False)

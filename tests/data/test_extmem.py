@@ -326,3 +326,10 @@ def test_sizes(size, count):
         return
     with pytest.raises(ParameterError, match="memory_limit must be a size"):
         hornbeam.memory.as_bytes(size, "memory_limit")
+
+
+def test_trees_of_all_outputs_learn_in_memory(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(600, 3))
+    data = DMatrix(rows, rows[:, :2], cache=tmp_path)
+    with pytest.raises(DataError, match="are on disk; make a DMatrix or"):
+        train({"multi_strategy": "multi_output_tree"}, data, 1)

@@ -296,6 +296,95 @@ def test_an_edited_file_is_refused(edit, message):
         tracemalloc.stop()
 
 
+def vector_document():
+    """Return the document of two trees whose leaves have two values."""
+    model = hand_made(n_trees=2, num_target=2, base_score=np.zeros(2))
+    for tree in model.trees:
+        tree.value = np.stack([tree.value, -tree.value], axis=1)
+        tree.weight = np.stack([tree.weight, -tree.weight], axis=1)
+    document = json.loads(encode(model, "json"))
+    del document["hornbeam"]
+    return document
+
+
+def of_leaves(key, value):
+    """Return an edit of the second tree, where `value` may depend on what is there."""
+
+    def edit(document):
+        tree = document["learner"]["gradient_booster"]["model"]["trees"][1]
+        tree[key] = value(tree[key])
+
+    return edit
+
+
+def other_outputs(document):
+    shape = document["learner"]["learner_model_param"]
+    shape["num_target"], shape["base_score"] = "3", "[0.0,0.0,0.0]"
+
+
+def one_scalar_tree(document):
+    forest = document["learner"]["gradient_booster"]["model"]
+    forest["trees"][1] = SOUND["learner"]["gradient_booster"]["model"]["trees"][1]
+
+
+def no_leaf_weights(document):
+    del document["learner"]["gradient_booster"]["model"]["trees"][1]["leaf_weights"]
+
+
+VECTOR_EDITS = {
+    "a short row": (
+        of_leaves("leaf_weights", lambda all_values: all_values[:-1]),
+        r"trees\[1\].leaf_weights is not an array of 10 floating-point",
+    ),
+    "leaf weights in text": (of_leaves("leaf_weights", str), "not an array of 10"),
+    "an infinite value": (
+        of_leaves("leaf_weights", lambda all_values: [1e60, *all_values[1:]]),
+        "its value is",
+    ),
+    "a row beyond": (
+        of_leaves("right_children", lambda rows: [*rows[:-1], 5]),
+        "not a row of leaf_weights",
+    ),
+    "a row below zero": (
+        of_leaves("right_children", lambda rows: [*rows[:-1], -1]),
+        "not a row of leaf_weights",
+    ),
+    "weights of one output": (
+        of_leaves("base_weights", lambda weights: weights[:9]),
+        "base_weights is not an array of 18 floating-point",
+    ),
+    "no leaf weights": (no_leaf_weights, "2 values and no key 'leaf_weights'"),
+    "leaf weights of one value": (
+        of_leaves("tree_param", lambda param: {**param, "size_leaf_vector": "1"}),
+        "1 values and the key 'leaf_weights'",
+    ),
+    "values of three outputs": (
+        of_leaves("tree_param", lambda param: {**param, "size_leaf_vector": "3"}),
+        r"have \[2, 3\] values",
+    ),
+    "huge leaves": (
+        of_leaves(
+            "tree_param", lambda param: {**param, "size_leaf_vector": "2147483647"}
+        ),
+        "not from 0 to 1048576",
+    ),
+    "a tree of one output": (one_scalar_tree, r"have \[1, 2\] values"),
+    "another number of outputs": (other_outputs, "2 values a leaf, .* 3 outputs"),
+}
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"), VECTOR_EDITS.values(), ids=VECTOR_EDITS.keys()
+)
+def test_broken_leaves_of_several_values_are_refused(edit, message):
+    document = vector_document()
+    sound = decode(json.dumps(document).encode())
+    assert sound.leaf_size == 2
+    edit(document)
+    with pytest.raises(ModelFileError, match=message):
+        decode(json.dumps(document).encode())
+
+
 def typed(document):
     """Return a document with arrays where UBJSON has arrays."""
     again = ubjson.loads(encode(decode(json.dumps(document).encode()), "ubj"))

@@ -255,18 +255,11 @@ def test_the_spellings_of_older_versions_are_read():
     assert model.trees[0].default_left.dtype == np.uint8
 
 
-def vector_leaves():
-    rows, labels = rows_and_labels()
-    data = xgboost.DMatrix(rows, np.stack([labels, -labels], axis=1))
-    return xgboost.train({"multi_strategy": "multi_output_tree"}, data, 2)
-
-
 LATER = {
     "gblinear": (
         lambda: trained("reg:squarederror", booster="gblinear")[0],
         "'gblinear'",
     ),
-    "vector leaves": (vector_leaves, "vector leaves"),
     "objective": (
         lambda: trained("reg:absoluteerror")[0],
         "'reg:absoluteerror' is not",

@@ -58,6 +58,21 @@ CONFIGURATIONS = {
     "deep": {"max_depth": 10, "min_child_weight": 5},
     "binary": {"objective": "binary:logistic", "scale_pos_weight": 2},
     "classes": {"objective": "multi:softprob", "num_class": 3, "max_depth": 4},
+    "classes in one tree": {
+        "objective": "multi:softprob",
+        "num_class": 3,
+        "multi_strategy": "multi_output_tree",
+        "max_depth": 4,
+    },
+    "sketched": {
+        "objective": "multi:softprob",
+        "num_class": 4,
+        "multi_strategy": "multi_output_tree",
+        "sketch_outputs": 2,
+        "subsample": 0.7,
+        "grow_policy": "lossguide",
+        "max_leaves": 20,
+    },
     "parallel": {"num_parallel_tree": 3, "subsample": 0.6, "max_depth": 4},
     "everything": {
         "alpha": 1,
@@ -216,6 +231,8 @@ PARAMS = st.fixed_dictionaries(
         "colsample_bylevel": RATES,
         "colsample_bynode": RATES,
         "num_parallel_tree": st.integers(1, 2),
+        "multi_strategy": st.sampled_from(["one_output_per_tree", "multi_output_tree"]),
+        "sketch_outputs": st.sampled_from([0, 0, 1, 2]),
         "scale_pos_weight": st.sampled_from([1.0, 3.0]),
         "seed": st.integers(-(2**63), 2**63 - 1),
     }
@@ -242,6 +259,8 @@ def tables(draw):
 
 def prepared(params, labels, info):
     """Return parameters, labels and margins that go together."""
+    if params["multi_strategy"] == "one_output_per_tree":
+        params = {**params, "sketch_outputs": 0}
     if params["objective"].startswith("multi"):
         params = {**params, "num_class": 3}
         if "base_margin" in info:
@@ -304,6 +323,7 @@ def test_the_loss_never_rises(params, table):
     rows, labels, info = table
     whole = {"subsample": 1.0, "colsample_bytree": 1.0, "scale_pos_weight": 1.0}
     params = {**params, **whole, "objective": "reg:squarederror", "eta": 0.7}
+    params, labels, info = prepared(params, labels, info)
     data, result = DMatrix(rows, labels, **info), {}
     train(params, data, 6, evals=[(data, "a")], evals_result=result)
     losses = np.array(result["a"]["rmse"])

@@ -58,6 +58,7 @@ PARAMS = st.fixed_dictionaries(
         "skip_drop": st.sampled_from([0.0, 0.3]),
         "one_drop": st.booleans(),
         "num_parallel_tree": st.integers(1, 2),
+        "multi_strategy": st.sampled_from(["one_output_per_tree", "multi_output_tree"]),
         "subsample": st.sampled_from([1.0, 0.6]),
         "eta": st.sampled_from([0.1, 0.3, 1.0]),
         "seed": st.integers(0, 2**32),

@@ -1,0 +1,196 @@
+"""One tree for all outputs: a leaf has a value for each."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import hornbeam
+from hornbeam import Booster, DMatrix, QuantileDMatrix
+from hornbeam.errors import ParameterError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(1500, 6)).astype(np.float32)
+X[RNG.random(X.shape) < 0.1] = np.nan
+FULL = np.nan_to_num(X)
+#: Twelve outputs that two features decide, each in its own way.
+WEIGHTS = RNG.normal(size=(2, 12))
+Y = np.sin(2 * FULL[:, :2]) @ WEIGHTS + 0.1 * RNG.normal(size=(1500, 12))
+VECTOR = {"multi_strategy": "multi_output_tree", "nthread": 1, "max_depth": 4}
+KINDS = {
+    "plain": {},
+    "sketched": {"sketch_outputs": 2},
+    "best first": {"grow_policy": "lossguide", "max_leaves": 9, "max_depth": 0},
+    "sampled": {"subsample": 0.5, "colsample_bynode": 0.5, "num_parallel_tree": 2},
+    "dropout": {"booster": "dart", "rate_drop": 0.4, "one_drop": True},
+    "few histograms": {"max_cached_hist_node": 1},
+}
+
+
+def train(params=None, labels=Y, rounds=4, rows=X, **arguments):
+    info = {name: arguments.pop(name) for name in ("weight",) if name in arguments}
+    data = DMatrix(rows, labels, **info)
+    return hornbeam.train(
+        {**VECTOR, **(params or {})}, data, rounds, verbose_eval=False, **arguments
+    )
+
+
+def rmse(booster, labels=Y, rows=X):
+    return float(np.sqrt(((booster.predict(DMatrix(rows)) - labels) ** 2).mean()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_is_a_tree_of_all_outputs(kind):
+    booster = train(KINDS[kind])
+    parallel = KINDS[kind].get("num_parallel_tree", 1)
+    trees = booster.model.trees
+    assert len(trees) == 4 * parallel and booster.model.tree_output == [0] * len(trees)
+    assert {tree.leaf_size for tree in trees} == {12}
+    assert booster.predict(DMatrix(X)).shape == (1500, 12)
+    assert rmse(booster) < 0.8 * np.sqrt((Y**2).mean())
+    leaves = booster.predict(DMatrix(X), pred_leaf=True)
+    assert leaves.shape == (1500, len(trees))
+    strict = booster.predict(DMatrix(X), pred_leaf=True, strict_shape=True)
+    assert strict.shape == (1500, 4, 1, parallel)
+    assert set(booster.get_score()) <= {f"f{i}" for i in range(6)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_kept_in_training_are_those_of_prediction(kind):
+    data, report = DMatrix(X, Y), {}
+    held_out = DMatrix(X[:300], Y[:300])
+    booster = hornbeam.train(
+        {**VECTOR, **KINDS[kind]}, data, 4, evals=[(data, "a"), (held_out, "b")],
+        evals_result=report, verbose_eval=False,
+    )  # fmt: skip
+    assert report["a"]["rmse"][-1] == pytest.approx(rmse(booster), rel=1e-6)
+    expected = rmse(booster, Y[:300], X[:300])
+    assert report["b"]["rmse"][-1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_outputs_that_are_alike_grow_the_tree_of_one():
+    """Equal gradients agree on every split, and each leaf has the same value thrice."""
+    label = Y[:, 0]
+    alone = train({"multi_strategy": "one_output_per_tree"}, label, 3).model
+    together = train({}, np.stack([label] * 3, axis=1), 3).model
+    for one, all_outputs in zip(alone.trees, together.trees, strict=True):
+        for name in ("left", "feature", "threshold", "default_left"):
+            np.testing.assert_array_equal(
+                getattr(one, name), getattr(all_outputs, name), err_msg=name
+            )
+        np.testing.assert_array_equal(all_outputs.value, np.stack([one.value] * 3, 1))
+        np.testing.assert_array_equal(all_outputs.weight, np.stack([one.weight] * 3, 1))
+        np.testing.assert_array_equal(all_outputs.cover, 3 * one.cover)
+        np.testing.assert_allclose(all_outputs.gain, 3 * one.gain, rtol=1e-5)
+
+
+def test_a_single_output_has_a_tree_of_its_own():
+    models = [
+        train({"multi_strategy": strategy}, Y[:, 0])
+        for strategy in ("one_output_per_tree", "multi_output_tree")
+    ]
+    assert models[0].digest() == models[1].digest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_goes_on_from_files_and_pickles(kind):
+    weight = RNG.random(len(X))
+    whole = train(KINDS[kind], weight=weight)
+    half = train(KINDS[kind], rounds=2, weight=weight)
+    loaded = Booster(model_file=half.save_raw("json"))
+    for first in (half, loaded, pickle.loads(pickle.dumps(half))):
+        more = train(KINDS[kind], rounds=2, weight=weight, xgb_model=first)
+        assert more.digest() == whole.digest()
+    if kind != "dropout":  # what is dropped weighs less from then on
+        assert whole[:2].digest() == half.digest()
+    assert loaded.params.multi_strategy == "multi_output_tree"
+
+
+def test_trees_of_one_and_of_all_outputs_do_not_mix():
+    for first, then in (
+        ("one_output_per_tree", "multi_output_tree"),
+        ("multi_output_tree", "one_output_per_tree"),
+    ):
+        booster = train({"multi_strategy": first}, rounds=1)
+        with pytest.raises(ParameterError, match="differs from the model's"):
+            train({"multi_strategy": then}, rounds=1, xgb_model=booster)
+
+
+def test_outputs_of_very_different_size_have_steps_of_their_own():
+    """One output has outliers, and its sums go in fine steps; others stay coarse."""
+    wild = Y[:, :4].copy()
+    wild[::500, 3] = 1e7
+    alone = train({}, Y[:, :3])
+    # What is wild is too small to count in the search.
+    together = train({}, wild * [1, 1, 1, 1e-20])
+    for one, more in zip(alone.model.trees, together.model.trees, strict=True):
+        np.testing.assert_array_equal(one.feature, more.feature)
+        np.testing.assert_array_equal(one.value, more.value[:, :3])
+    assert np.isfinite(train(labels=wild).predict(DMatrix(X))).all()
+
+
+@pytest.mark.parametrize("objective", ["multi:softprob", "multi:softmax"])
+def test_classes_share_a_tree(objective):
+    labels = (FULL[:, 0] > 0) + 2.0 * (FULL[:, 1] > 0.3)
+    params = {"objective": objective, "num_class": 4}
+    booster = train(params, labels, 8)
+    assert len(booster.model.trees) == 8
+    found = booster.predict(DMatrix(X))
+    classes = found.argmax(axis=1) if objective == "multi:softprob" else found
+    assert (classes == labels).mean() > 0.95
+
+
+def test_an_objective_of_ones_own():
+    def squared(margins, data):
+        return margins - Y, np.ones_like(margins)
+
+    data = DMatrix(X, Y)
+    params = {**VECTOR, "base_score": 0.0, "num_target": 12}
+    own = hornbeam.train(params, data, 3, obj=squared, verbose_eval=False)
+    ours = hornbeam.train(params, data, 3, verbose_eval=False)
+    np.testing.assert_allclose(own.predict(data), ours.predict(data), atol=1e-5)
+
+
+def test_categories_are_split_for_all_outputs():
+    codes = RNG.integers(30, size=1500)
+    kinds = RNG.integers(3, size=30)
+    labels = np.eye(3)[kinds[codes]] * 4 + 0.1 * RNG.normal(size=(1500, 3))
+    rows = np.column_stack([codes, RNG.normal(size=1500)])
+    data = DMatrix(rows, labels, feature_types=["c", "q"])
+    params = {**VECTOR, "max_depth": 2, "eta": 1, "lambda": 0}
+    booster = hornbeam.train(params, data, 1, verbose_eval=False)
+    tree = booster.model.trees[0]
+    assert tree.split_type[0] == 1
+    # Two splits tell three kinds of categories apart.
+    off = booster.predict(data) - labels
+    assert np.sqrt((off**2).mean()) < 0.2
+    again = Booster(model_file=booster.save_raw())
+    np.testing.assert_array_equal(again.predict(data), booster.predict(data))
+
+
+def test_a_sketch_is_nearly_as_good_and_drawn_anew_each_round():
+    full, sketched = train(rounds=20), train({"sketch_outputs": 3}, rounds=20)
+    assert full.digest() != sketched.digest()
+    assert rmse(sketched) < 1.15 * rmse(full)
+    other = train({"sketch_outputs": 3, "seed": 1}, rounds=20)
+    assert sketched.digest() != other.digest()
+    as_many = train({"sketch_outputs": 12}, rounds=2)
+    assert as_many.digest() == train(rounds=2).digest()
+
+
+def test_the_other_matrix_and_interaction_constraints():
+    params = {**VECTOR, "interaction_constraints": "[[0, 2], [1, 3, 4, 5]]"}
+    quantile = QuantileDMatrix(X, Y)
+    booster = hornbeam.train(params, quantile, 3, verbose_eval=False)
+    same = hornbeam.train(params, DMatrix(X, Y), 3, verbose_eval=False)
+    assert booster.digest() == same.digest()
+    for tree in booster.model.trees:
+        used = set(tree.feature[tree.left >= 0].tolist())
+        root = tree.feature[0]
+        for child in (tree.left[0], tree.right[0]):
+            if tree.left[child] >= 0:
+                pair = {int(root), int(tree.feature[child])}
+                assert pair <= {0, 2} or pair <= {1, 3, 4, 5}
+        assert used

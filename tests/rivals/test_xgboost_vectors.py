@@ -1,0 +1,125 @@
+"""The same trees of all outputs as the real XGBoost, and files that go both ways.
+
+XGBoost 3.2 asks no child of such a tree for a hessian; that of today asks for one in
+the mean over outputs, and so do we. Beside 3.2 it is switched off. Nor does 3.2 count
+what is lost in a leaf that max_delta_step holds back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xgboost
+from samples import few_values, ranked
+
+import hornbeam
+from hornbeam.forest import decode
+
+LIBRARIES = (hornbeam, xgboost)
+VECTOR = {
+    "multi_strategy": "multi_output_tree",
+    "max_depth": 4,
+    "min_child_weight": 0,
+    "nthread": 1,
+}
+GROWTH = {
+    "defaults": {},
+    "no lambda": {"lambda": 0},
+    "alpha": {"alpha": 5},
+    "gamma": {"gamma": 60},
+    "few leaves": {"max_leaves": 7},
+    "best first": {"grow_policy": "lossguide", "max_leaves": 9, "max_depth": 0},
+    "parallel": {"num_parallel_tree": 2},
+}
+LOSSES = {
+    "reg:squarederror": {},
+    "binary:logistic": {},
+    "multi:softprob": {"num_class": 5},
+}
+
+
+def data_for(objective, missing):
+    rows, labels = few_values(missing=missing)
+    full = np.nan_to_num(rows)
+    if objective == "multi:softprob":
+        return rows, ranked(labels, 5)
+    targets = np.stack([labels, full[:, 3] - full[:, 4], np.cos(full[:, 5])], axis=1)
+    return rows, targets if objective == "reg:squarederror" else (targets > 0.5) * 1.0
+
+
+def both(params, rows, labels, rounds=3):
+    return [
+        library.train({**VECTOR, **params}, library.DMatrix(rows, labels), rounds)
+        for library in LIBRARIES
+    ]
+
+
+def assert_same_trees(ours, theirs):
+    ours, theirs = ours.model, decode(bytes(theirs.save_raw("ubj")))
+    np.testing.assert_allclose(ours.base_score, theirs.base_score, rtol=2e-6, atol=1e-6)
+    assert ours.round_starts == theirs.round_starts
+    assert ours.tree_output == theirs.tree_output
+    for tree, other in zip(ours.trees, theirs.trees, strict=True):
+        for name in ("left", "right", "parent", "feature", "threshold", "default_left"):
+            np.testing.assert_array_equal(
+                getattr(tree, name), getattr(other, name), err_msg=name
+            )
+        np.testing.assert_allclose(tree.value, other.value, rtol=2e-6, atol=2e-6)
+        np.testing.assert_allclose(tree.weight, other.weight, rtol=2e-6, atol=2e-6)
+        np.testing.assert_allclose(tree.cover, other.cover, rtol=2e-6)
+        np.testing.assert_allclose(tree.gain, other.gain, rtol=2e-4, atol=5e-3)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+@pytest.mark.parametrize("growth", GROWTH)
+def test_trees_of_all_outputs_are_xgboosts(growth, missing):
+    params = GROWTH[growth]
+    assert_same_trees(*both(params, *data_for("reg:squarederror", missing)))
+
+
+@pytest.mark.parametrize("objective", LOSSES)
+def test_models_go_both_ways(objective):
+    params = {"objective": objective, **LOSSES[objective]}
+    rows, labels = data_for(objective, 0.15)
+    ours, theirs = both(params, rows, labels)
+    assert_same_trees(ours, theirs)
+    for kind in ("json", "ubj"):
+        read = xgboost.Booster()
+        read.load_model(ours.save_raw(kind))
+        np.testing.assert_allclose(
+            read.predict(xgboost.DMatrix(rows)),
+            ours.predict(hornbeam.DMatrix(rows)),
+            rtol=1e-6,
+            atol=1e-7,
+        )
+        mine = hornbeam.Booster(model_file=theirs.save_raw(kind))
+        np.testing.assert_allclose(
+            mine.predict(hornbeam.DMatrix(rows)),
+            theirs.predict(xgboost.DMatrix(rows)),
+            rtol=1e-6,
+            atol=1e-7,
+        )
+        leaves = mine.predict(hornbeam.DMatrix(rows), pred_leaf=True)
+        np.testing.assert_array_equal(
+            leaves, theirs.predict(xgboost.DMatrix(rows), pred_leaf=True)
+        )
+
+
+def test_the_loss_is_no_worse_on_rows_held_out():
+    """Over five draws of real-valued rows, where the cuts differ."""
+    losses = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(2400, 8))
+        hidden = np.tanh(rows @ rng.normal(size=(8, 3)))
+        labels = hidden @ rng.normal(size=(3, 6)) + 0.3 * rng.normal(size=(2400, 6))
+        found = []
+        for library in LIBRARIES:
+            params = {**VECTOR, "max_depth": 5, "eta": 0.2}
+            data = library.DMatrix(rows[:1600], labels[:1600])
+            booster = library.train(params, data, 40)
+            off = booster.predict(library.DMatrix(rows[1600:])) - labels[1600:]
+            found.append(np.sqrt((off**2).mean()))
+        losses.append(found)
+    ours, theirs = np.array(losses).T
+    assert ours.mean() <= theirs.mean() + theirs.std()
