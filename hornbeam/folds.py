@@ -274,8 +274,10 @@ def _fold(
     preprocess: Preprocess | None,
 ) -> Fold:
     """Return one fold, with a model that has not begun."""
-    if preprocess is None:
-        p = Parameters.resolve(params)
+    p = Parameters.resolve(params)
+    if preprocess is None and p.booster == "gblinear":
+        dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
+    elif preprocess is None:
         dtrain, dtest = (
             QuantileDMatrix.of_rows(data, rows, p.max_bin, p.nthread)
             for rows in (train, test)

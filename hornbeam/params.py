@@ -96,8 +96,7 @@ class Parameters:
 
     booster: str = parameter(
         "gbtree",
-        choices=("gbtree", "dart"),
-        later=("gblinear",),
+        choices=("gbtree", "dart", "gblinear"),
         help="what a round adds to the model",
     )
     device: str = parameter(
@@ -182,7 +181,10 @@ class Parameters:
         help="grow level by level, or the best leaf first",
     )
     learning_rate: float = parameter(
-        0.3, aliases=("eta",), low=0, help="factor on the leaf values of a new tree"
+        0.3,
+        aliases=("eta",),
+        low=0,
+        help="factor on what a round adds; 0.5 by default for gblinear",
     )
     gamma: float = parameter(
         0.0, aliases=("min_split_loss",), low=0, help="least gain of a split"
@@ -194,10 +196,13 @@ class Parameters:
         1.0, low=0, help="least sum of hessians on each side of a split"
     )
     reg_lambda: float = parameter(
-        1.0, aliases=("lambda",), low=0, help="L2 penalty on leaf values"
+        1.0,
+        aliases=("lambda",),
+        low=0,
+        help="L2 penalty on leaf values; on weights for gblinear, 0 by default",
     )
     reg_alpha: float = parameter(
-        0.0, aliases=("alpha",), low=0, help="L1 penalty on leaf values"
+        0.0, aliases=("alpha",), low=0, help="L1 penalty on leaf values, or on weights"
     )
     max_delta_step: float = parameter(
         0.0, low=0, help="largest leaf value before the learning rate; 0 is no limit"
@@ -244,6 +249,17 @@ class Parameters:
     )
     skip_drop: float = parameter(
         0.0, low=0, high=1, help="share of the rounds of dart that drop no tree"
+    )
+    feature_selector: str = parameter(
+        "cyclic",
+        choices=("cyclic", "shuffle", "random", "greedy", "thrifty"),
+        help="the order in which gblinear moves the weights of features",
+    )
+    top_k: int = parameter(
+        0, low=0, help="most features that greedy and thrifty move a round; 0: all"
+    )
+    tolerance: float = parameter(
+        0.0, low=0, help="gblinear stops when no weight changes more; 0: never"
     )
     max_cat_to_onehot: int = parameter(
         4,
@@ -313,9 +329,15 @@ class Parameters:
                         "parameter to different values; keep one of them"
                     )
             given[canonical] = (name, value)
-        return dataclasses.replace(
-            self, **{canonical: value for canonical, (_, value) in given.items()}
-        )
+        values = {canonical: value for canonical, (_, value) in given.items()}
+        booster = values.get("booster", self.booster)
+        # What has its default follows the booster, whose defaults may be others.
+        moved = {
+            name: _default(name, booster)
+            for name in _OWN_DEFAULTS
+            if getattr(self, name) == _default(name, self.booster)
+        }
+        return dataclasses.replace(self, **{**moved, **values})
 
     def held_share(self) -> float:
         """Return the share of rows that a tree holds in memory; 0: none.
@@ -363,8 +385,8 @@ class Parameters:
         """Return the parameters that differ from their defaults, as plain values."""
         return {
             name: _plain(value)
-            for name, entry in _TABLE.items()
-            if (value := getattr(self, name)) != entry.default
+            for name in _TABLE
+            if (value := getattr(self, name)) != _default(name, self.booster)
         }
 
 
@@ -392,6 +414,17 @@ def parameter_table() -> list[ParameterRow]:
         )
         for entry in _TABLE.values()
     ]
+
+
+#: Defaults that differ between boosters.
+_OWN_DEFAULTS = {
+    "learning_rate": {"gblinear": 0.5},
+    "reg_lambda": {"gblinear": 0.0},
+}
+
+
+def _default(name: str, booster: str) -> Any:
+    return _OWN_DEFAULTS.get(name, {}).get(booster, _TABLE[name].default)
 
 
 def _rule(entry: dataclasses.Field[Any]) -> _Rule:
@@ -576,7 +609,7 @@ _LATER = frozenset(
     refresh_leaf monotone_constraints
     debug_synchronize sparse_threshold opt_dense_col
     default_direction
-    feature_selector top_k tolerance max_row_perbatch huber_slope quantile_alpha
+    max_row_perbatch huber_slope quantile_alpha
     tweedie_variance_power aft_loss_distribution aft_loss_distribution_scale
     """.split()
 )

@@ -17,6 +17,7 @@ from hornbeam.data.beside import Beside
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.info import Info
 from hornbeam.errors import DataError, ModelFileError, ParameterError, require
+from hornbeam.forest.linear import Linear
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create
 from hornbeam.params import Parameters
@@ -372,8 +373,12 @@ class Estimator(BaseEstimator):
         """Return the rounds to predict with: up to the best, if training found one."""
         if iteration_range is not None:
             return iteration_range
-        best = self.get_booster().attr("best_iteration")
-        return (0, 0) if best is None else (0, int(best) + 1)
+        booster = self.get_booster()
+        best = booster.attr("best_iteration")
+        # A linear model has no part of its rounds.
+        if best is None or booster.model.linear is not None:
+            return 0, 0
+        return 0, int(best) + 1
 
     def apply(
         self, X: Any, iteration_range: IterationRange | None = None
@@ -426,11 +431,35 @@ class Estimator(BaseEstimator):
     def feature_importances_(self) -> npt.NDArray[np.float64]:
         """Importance of each feature, `importance_type`, with sum 1."""
         booster = self.get_booster()
-        scores = booster.get_score(importance_type=self.importance_type or "gain")
+        usual = "gain" if booster.model.linear is None else "weight"
+        scores = booster.get_score(importance_type=self.importance_type or usual)
         names = booster.feature_names or [f"f{i}" for i in range(self.n_features_in_)]
         importances = np.array([scores.get(name, 0.0) for name in names], np.float64)
         total = importances.sum()
         return importances / total if total > 0 else importances
+
+    @property
+    def coef_(self) -> npt.NDArray[np.float32]:
+        """The weights of a linear model, (features,) or (outputs, features)."""
+        weights = self._linear("coef_").weights[:-1].T
+        return weights[0] if len(weights) == 1 else weights
+
+    @property
+    def intercept_(self) -> npt.NDArray[np.float32]:
+        """What a linear model predicts where all features are 0, as margins."""
+        weights = self._linear("intercept_").weights
+        booster = self.get_booster()
+        base = booster.objective.to_margin(booster.model.base_score)
+        return (weights[-1] + base).astype(np.float32)
+
+    def _linear(self, attribute: str) -> Linear:
+        linear = self.get_booster().model.linear
+        if linear is None:
+            raise AttributeError(
+                f"{attribute} is there with booster='gblinear' only; trees have "
+                "feature_importances_"
+            )
+        return linear
 
     def get_num_boosting_rounds(self) -> int:
         """Return how many rounds `fit` asks for."""

@@ -49,6 +49,7 @@ def warmup() -> None:
         X[::7, 1] = np.nan
         for params in _FITS:
             _fit(params, X, rng)
+        _fit_linear(X, rng)
     X[:, 3] = rng.integers(9, size=len(X))
     # Codes of two bytes and of one, best leaf first and by level.
     types = ["float", "float", "float", "c"]
@@ -81,6 +82,12 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
+
+
+def _fit_linear(X: Any, rng: np.random.Generator) -> None:
+    params = {"booster": "gblinear", "feature_selector": "thrifty"}
+    matrix = DMatrix(X, rng.normal(size=len(X)))
+    train(params, matrix, 1, verbose_eval=False).predict(matrix)
 
 
 def _sparse_matrices(rng: np.random.Generator) -> Iterator[Any]:

@@ -363,3 +363,32 @@ def cross_entropy(scores, grades):
         term = shares * (passed.sum() - passed)
         g = g + term
     return g, np.maximum(shares * (1 - shares), 1e-16)
+
+
+# --- Linear models --------------------------------------------------------------------
+
+
+def descend(rows, order, rules, gradients, hessians, weights):
+    """Return weights and gradients after one weight after the other has moved.
+
+    The last weight is that of a column of ones, the bias, which nothing penalises.
+    """
+    rate, reg_lambda, reg_alpha = rules
+    values = np.column_stack([np.nan_to_num(rows), np.ones(len(rows))]).astype(float)
+    gradients, weights = gradients.copy(), weights.copy()
+    counts = hessians >= 0
+    for column in order:
+        x, w = values[:, column], float(weights[column])
+        g, h = (gradients * x)[counts].sum(), (hessians * x * x)[counts].sum()
+        if h < 1e-5:
+            continue
+        free = column == len(weights) - 1
+        ridge, lasso = (0.0, 0.0) if free else (reg_lambda, reg_alpha)
+        # Where g + h (b - w) + ridge b + lasso sign(b) is zero, or b is.
+        above = (h * w - g - lasso) / (h + ridge)
+        below = (h * w - g + lasso) / (h + ridge)
+        best = above if above > 0 else below if below < 0 else 0.0
+        moved = np.float32(rate * (best - w))
+        weights[column] += moved
+        gradients += hessians * x * float(moved)
+    return weights, gradients

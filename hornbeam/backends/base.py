@@ -23,6 +23,8 @@ __all__ = [
     "CodePages",
     "DenseCodes",
     "FilledCodes",
+    "FilledColumns",
+    "GradientRows",
     "GradientSource",
     "Growth",
     "HistogramLayout",
@@ -238,6 +240,25 @@ class FilledCodes:
 
 
 @dataclass(frozen=True, slots=True)
+class FilledColumns:
+    """Features that are neither missing nor zero, and after them a column of ones.
+
+    Attributes
+    ----------
+    starts
+        (features + 2,) int64: the first cell of each column, and their number.
+    rows
+        (cells,) uint32.
+    values
+        (cells,) float32 or float64.
+    """
+
+    starts: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RowSample:
     """Which rows grow a tree, drawn by their numbers.
 
@@ -301,6 +322,29 @@ class GradientSource(Protocol):
         hessians: NDArray[np.floating[Any]],
     ) -> None:
         """Write one gradient and hessian for each output and row."""
+
+
+class GradientRows(Protocol):
+    """Rows that have margins, and take gradients."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the data."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Margins of a row."""
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return a copy of the margins, (outputs, rows)."""
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        """Take new gradients from the objective at the present scores."""
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        """Take these gradients, both of shape (outputs, rows)."""
 
 
 class Backend(ABC):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from hornbeam.backends.base import (
     Backend,
     DenseCodes,
     FilledCodes,
+    FilledColumns,
     HistogramLayout,
     PagedCodes,
 )
@@ -16,7 +19,10 @@ from hornbeam.backends.rows import Rows
 from hornbeam.errors import DataError
 from hornbeam.kernels.team import Team, take_team
 
-__all__ = ["open_backend", "open_histograms", "open_rows"]
+if TYPE_CHECKING:
+    from hornbeam.backends.linear_rows import LinearRows
+
+__all__ = ["open_backend", "open_histograms", "open_linear_rows", "open_rows"]
 
 
 def open_backend(
@@ -150,3 +156,25 @@ def open_histograms(
     from hornbeam.backends.histograms import HistogramBackend
 
     return HistogramBackend(rows, layout, n_rows, take_team(threads), max_histograms)
+
+
+def open_linear_rows(
+    columns: FilledColumns,
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    scores: NDArray[np.float64],
+    *,
+    threads: int = 0,
+) -> LinearRows:
+    """Return rows that the weights of a linear model descend on.
+
+    Parameters
+    ----------
+    columns, targets, weights, scores
+        See `hornbeam.backends.linear_rows.LinearRows`.
+    threads
+        Threads that work; 0 or less means all processors.
+    """
+    from hornbeam.backends.linear_rows import LinearRows
+
+    return LinearRows(columns, targets, weights, scores, take_team(threads))

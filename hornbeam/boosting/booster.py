@@ -8,13 +8,14 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend
+from hornbeam.backends.base import FilledColumns, GradientRows
+from hornbeam.backends.open import open_linear_rows
 from hornbeam.boosting.custom import (
     MetricFunction,
     ObjectiveFunction,
@@ -25,7 +26,19 @@ from hornbeam.boosting.custom import (
 from hornbeam.boosting.dart import Dropout, Scale, check_booster
 from hornbeam.boosting.gbtree import boost_round
 from hornbeam.boosting.holder import ModelHolder
-from hornbeam.boosting.prediction import add_layout, leaves_of, start_margins
+from hornbeam.boosting.linear import (
+    begin_linear,
+    check_features,
+    descend_round,
+    fill_columns,
+)
+from hornbeam.boosting.prediction import (
+    Rows,
+    add_layout,
+    add_linear,
+    leaves_of,
+    start_margins,
+)
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
 from hornbeam.data.align import align
 from hornbeam.data.containers.adapters import as_table
@@ -35,6 +48,7 @@ from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.forest.linear import Linear
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, encode, load
 from hornbeam.forest.settings import read_settings
@@ -44,6 +58,7 @@ from hornbeam.metrics.base import Metric
 from hornbeam.metrics.base import create as create_metric
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
+from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters, ParameterSource
 
 __all__ = ["Booster"]
@@ -100,6 +115,9 @@ class Booster(ModelHolder):
             weakref.WeakKeyDictionary()
         )
         self._layouts: dict[tuple[Any, ...], Layout] = {}
+        self._columns: weakref.WeakKeyDictionary[DMatrix, FilledColumns] = (
+            weakref.WeakKeyDictionary()
+        )
         if isinstance(model_file, Booster):
             self.model = model_file.model.copy()
             self.params = model_file.params
@@ -121,7 +139,7 @@ class Booster(ModelHolder):
         self._metrics = self._create_metrics()
         outputs = self.objective.n_outputs
         columns = self.params.vector_columns(outputs)
-        if self.model.trees:
+        if self.model.n_rounds:
             if self.model.n_outputs != outputs:
                 raise ParameterError(
                     f"objective={self.params.objective!r} has {outputs} outputs, but "
@@ -153,17 +171,23 @@ class Booster(ModelHolder):
         self.objective.state = self.objective.next_state = state
 
     def _take_booster(self) -> None:
-        """Give the trees weights if some are to be dropped."""
-        drops = self.params.booster == "dart"
-        if drops == (self.model.tree_weights is not None):
+        """Give trees weights if some are to be dropped, and features for gblinear."""
+        model, booster = self.model, self.params.booster
+        before = "gbtree" if model.tree_weights is None else "dart"
+        if model.linear is not None:
+            before = "gblinear"
+        if booster == before:
             return
-        if self.model.trees and not drops:
+        if model.n_rounds and (before, booster) != ("gbtree", "dart"):
             raise ParameterError(
-                f"booster={self.params.booster!r} cannot continue a model of "
-                "booster='dart', whose trees have weights; leave booster out"
+                f"booster={booster!r} cannot continue a model of booster={before!r}; "
+                "leave booster out"
             )
         self.reset()
-        self.model.tree_weights = self.model.weights if drops else None
+        model.tree_weights = model.weights if booster == "dart" else None
+        model.linear = None
+        if booster == "gblinear":
+            model.linear = Linear.zero(model.num_feature, model.n_outputs)
 
     def _create_metrics(self) -> list[Any]:
         names = self.params.eval_metric
@@ -195,7 +219,7 @@ class Booster(ModelHolder):
         pairs = {params: value} if isinstance(params, str) else params
         self.params = before.updated(pairs)
         given = self.params.base_score
-        if self.model.trees and given != before.base_score and given is not None:
+        if self.model.n_rounds and given != before.base_score and given is not None:
             same = np.array_equal(
                 np.broadcast_to(given, self.model.base_score.shape),
                 self.model.base_score,
@@ -203,8 +227,8 @@ class Booster(ModelHolder):
             if not same:
                 self.params = before
                 raise ParameterError(
-                    f"base_score={given} differs from the one that the trees of this "
-                    f"model were grown on ({self.model.base_score.tolist()}); leave it "
+                    f"base_score={given} differs from the one that the rounds of this "
+                    f"model began with ({self.model.base_score.tolist()}); leave it "
                     "out when you continue a model"
                 )
         self._configure()
@@ -225,14 +249,14 @@ class Booster(ModelHolder):
         fobj
             An objective of your own, instead of the parameter's.
         """
-        with self._round(dtrain, estimate=fobj is None) as session:
+        with self._round(dtrain, estimate=fobj is None) as rows:
             if fobj is None:
-                self._compute_gradients(session.backend, dtrain.info)
+                self._compute_gradients(rows, dtrain.info)
             else:
-                margins = _squeezed(session.margins())
-                _set_gradients(session, *gradients_of(fobj, margins, dtrain))
+                margins = _squeezed(np.ascontiguousarray(rows.scores().T))
+                _set_gradients(rows, *gradients_of(fobj, margins, dtrain))
 
-    def _compute_gradients(self, backend: Backend, info: Info | None) -> None:
+    def _compute_gradients(self, backend: GradientRows, info: Info | None) -> None:
         """Have the backend take new gradients, where `info` is of all its rows.
 
         It is not needed where each row has all that its gradient needs.
@@ -274,12 +298,55 @@ class Booster(ModelHolder):
                 raise ParameterError("give either fobj, or grad and hess, not both")
             self.update(dtrain, iteration, fobj)
             return
-        with self._round(dtrain, estimate=False) as session:
-            _set_gradients(session, grad, hess)
+        with self._round(dtrain, estimate=False) as rows:
+            _set_gradients(rows, grad, hess)
+
+    def _round(
+        self, data: DMatrix, estimate: bool
+    ) -> AbstractContextManager[GradientRows]:
+        """Lend the rows of `data` to set gradients on, then add a round."""
+        if self.params.booster == "gblinear":
+            return self._descending(data, estimate)
+        return self._growing(data, estimate)
 
     @contextmanager
-    def _round(self, data: DMatrix, estimate: bool) -> Iterator[TrainingSession]:
-        """Lend the rows of `data` to set gradients on, then add a round of trees."""
+    def _descending(self, data: DMatrix, estimate: bool) -> Iterator[GradientRows]:
+        """Lend the rows of `data`, then move the weights of the linear model."""
+        check_features(data)
+        aligned = self._aligned(data)
+        columns = self._columns.get(data)
+        if columns is None:
+            columns = self._columns[data] = fill_columns(aligned.table)
+        targets = None
+        if estimate:
+            self._take_targets(data.n_targets)
+            targets = self.objective.targets_of(data.info)
+            self.objective.check_targets(targets)
+        if self.model.n_rounds == 0:
+            self._begin_model(data, targets)
+            self.model.exact_features = data.dtype == np.float64
+            self.model.linear = begin_linear(self._base(), data.n_features)
+            self.model.base_score[:] = self.model.base_score[0]
+        rows = open_linear_rows(
+            columns,
+            np.empty((1, 0)) if targets is None else targets,
+            data.row_weights,
+            np.ascontiguousarray(self._margins_of(aligned)[0].T),
+            threads=self.params.nthread,
+        )
+        with closing(rows):
+            yield rows
+            total = float(data.n_rows)
+            if data.row_weights is not None:
+                total = float(totals_of([data.row_weights], data.n_rows)[0])
+            assert self.model.linear is not None
+            self.model.linear = descend_round(
+                rows, self.params, self.model.linear, total
+            )
+
+    @contextmanager
+    def _growing(self, data: DMatrix, estimate: bool) -> Iterator[GradientRows]:
+        """Lend the rows of `data`, then grow a round of trees on them."""
         session = self._training_session(data, estimate)
         aligned, model = self._aligned(data), self.model
         dropout = self._next_dropout()
@@ -287,7 +354,7 @@ class Booster(ModelHolder):
         try:
             if dropout is not None:
                 self._follow(session, aligned, dropout.during(weights))
-            yield session
+            yield session.backend
             boost_round(
                 session.backend,
                 session.cuts,
@@ -363,7 +430,7 @@ class Booster(ModelHolder):
         """Give the model an output for each target, before its first tree."""
         targets = self.params.num_target
         if n_targets > 1 and targets != n_targets and self.objective.many_targets:
-            if self.model.trees or targets > 1:
+            if self.model.n_rounds or targets > 1:
                 raise DataError(
                     f"the labels have {n_targets} columns, but the model has {targets} "
                     f"target{'s' if targets > 1 else ''}; train another model"
@@ -398,6 +465,8 @@ class Booster(ModelHolder):
         self.model.feature_names = list(data.feature_names or [])
         self.model.feature_types = list(data.feature_types or [])
         self.model.categories = data.schema.categories
+        if self.model.linear is not None:
+            self.model.linear = Linear.zero(data.n_features, self.model.n_outputs)
 
     # Evaluation
 
@@ -464,6 +533,9 @@ class Booster(ModelHolder):
 
     def _measured(self, data: Any) -> tuple[NDArray[np.float64], Any]:
         """Return the margins of `data`, (rows, outputs), and what has its labels."""
+        if self.model.linear is not None:
+            check_features(data)
+            return self._margins_of(self._aligned(data))[0], data
         return self._session(data).margins(), data
 
     def _session(self, data: DMatrix) -> Session:
@@ -572,6 +644,8 @@ class Booster(ModelHolder):
         model = self.model
         margins = start_margins(data.base_margin, self._base(), data.n_rows, np.float64)
         scale, step = None, 0.0
+        if model.linear is not None:
+            self._add_linear(data, margins)
         if model.tree_weights is not None:
             scale = Scale.of(margins, model.trees)
             margins, step = scale.rounded(margins), scale.step
@@ -581,6 +655,13 @@ class Booster(ModelHolder):
             with lease(self.params.nthread) as team:
                 add_layout(team, data, layout, margins)
         return margins, model.weights, scale
+
+    def _add_linear(self, data: Rows, margins: NDArray[np.float64]) -> None:
+        linear = self.model.linear
+        assert linear is not None
+        kind = self._feature_type(data.dtype)
+        with lease(self.params.nthread) as team:
+            add_linear(team, data, linear.weights, kind, margins)
 
     def predict(
         self,
@@ -628,8 +709,16 @@ class Booster(ModelHolder):
                 "Hornbeam yet; leave them out"
             )
         self._need_model()
-        data = self._aligned(data, validate_features)
         begin, end = self._tree_range(iteration_range)
+        if self.model.linear is not None:
+            if pred_leaf:
+                raise ParameterError(
+                    "a model of booster='gblinear' has no leaves; leave pred_leaf out"
+                )
+            check_features(data)
+            data = self._aligned(data, validate_features)
+            return self._predicted(data, data.base_margin, output_margin, strict_shape)
+        data = self._aligned(data, validate_features)
         layout = self._layout(begin, end, data.dtype)
         dropout = self._next_dropout() if training else None
         if dropout is not None:
@@ -652,6 +741,22 @@ class Booster(ModelHolder):
             if end > begin:
                 add_layout(team, data, layout, margins)
             if not output_margin:
+                margins = self.objective.to_output(team, margins)
+        return margins if strict_shape else _squeezed(margins)
+
+    def _predicted(
+        self,
+        data: Rows,
+        base_margin: NDArray[np.float64] | None,
+        output_margin: bool,
+        strict_shape: bool,
+    ) -> NDArray[Any]:
+        """Return what the linear model predicts."""
+        sums = start_margins(base_margin, self._base(), data.n_rows, np.float64)
+        self._add_linear(data, sums)
+        margins = sums.astype(self._score_type)
+        if not output_margin:
+            with lease(self.params.nthread) as team:
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else _squeezed(margins)
 
@@ -706,6 +811,9 @@ class Booster(ModelHolder):
         begin, end = self._tree_range(iteration_range)
         if base_margin is not None:
             base_margin = as_base_margin(base_margin, table.n_rows)
+        if self.model.linear is not None:
+            margin = predict_type == "margin"
+            return self._predicted(table, base_margin, margin, strict_shape)
         margins = start_margins(
             base_margin, self._base(), table.n_rows, self._score_type
         )
@@ -732,9 +840,10 @@ class Booster(ModelHolder):
                 "a model comes from a path, the bytes of a model file, or a Booster, "
                 f"not from {fname!r}"
             )
+        booster = "gbtree" if model.tree_weights is None else "dart"
         loaded = self.params.updated(
             {
-                "booster": "gbtree" if model.tree_weights is None else "dart",
+                "booster": booster if model.linear is None else "gblinear",
                 "objective": model.objective,
                 "num_class": model.num_class,
                 "num_parallel_tree": model.num_parallel_tree,
@@ -757,6 +866,7 @@ class Booster(ModelHolder):
         for session in self._sessions.values():
             session.close()
         self._sessions = weakref.WeakKeyDictionary()
+        self._columns = weakref.WeakKeyDictionary()
         self._layouts.clear()
         return self
 
@@ -810,9 +920,9 @@ def _needs_double(least: float, most: float) -> bool:
     return 0.0 < spread < step * _LEAST_STEPS_OF_SPREAD
 
 
-def _set_gradients(session: TrainingSession, grad: Any, hess: Any) -> None:
-    outputs, rows = session.backend.n_outputs, session.backend.n_rows
-    session.backend.set_gradients(
+def _set_gradients(backend: GradientRows, grad: Any, hess: Any) -> None:
+    outputs, rows = backend.n_outputs, backend.n_rows
+    backend.set_gradients(
         as_gradients(grad, "gradients", (rows, outputs)),
         as_gradients(hess, "hessians", (rows, outputs)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from hornbeam.data.categories import Categories
 from hornbeam.data.schema import check_names, check_types
@@ -111,7 +112,7 @@ class ModelHolder:
 
     def get_score(
         self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
-    ) -> dict[str, float]:
+    ) -> dict[str, Any]:
         """Return how important each feature is that a tree splits on.
 
         Parameters
@@ -120,7 +121,8 @@ class ModelHolder:
             Not there yet: an error if given.
         importance_type
             ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the
-            splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums.
+            splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums. A linear
+            model has only weights, those that features are multiplied by.
         """
         if os.fspath(fmap) != "":
             raise ParameterError("fmap is not in Hornbeam yet; set feature_names")
@@ -139,12 +141,20 @@ class ModelHolder:
                 f"not {rounds!r}"
             ) from None
         end = end or n_rounds
+        if self.model.linear is not None and (begin, end) != (0, n_rounds):
+            raise ParameterError(
+                "a model of booster='gblinear' changes as a whole, so that "
+                f"iteration_range={tuple(rounds)} cannot name a part of its "
+                f"{n_rounds} rounds; leave it out"
+            )
         if not 0 <= begin <= end <= n_rounds or (begin == end and n_rounds > 0):
             raise ParameterError(
                 f"iteration_range={tuple(rounds)} is not a part of the model's "
                 f"{n_rounds} rounds; give (begin, end) with "
                 f"0 <= begin < end <= {n_rounds}, or (0, 0) for all"
             )
+        if self.model.linear is not None:
+            return 0, 0
         return self.model.round_starts[begin], self.model.round_starts[end]
 
     def _need_model(self) -> None:

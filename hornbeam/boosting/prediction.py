@@ -12,7 +12,7 @@ from hornbeam.forest.layout import Layout
 from hornbeam.kernels.predict import PREDICT_ROWS, add_trees, find_leaves
 from hornbeam.kernels.team import Team
 
-__all__ = ["Rows", "add_layout", "leaves_of", "start_margins"]
+__all__ = ["Rows", "add_layout", "add_linear", "leaves_of", "start_margins"]
 
 #: Rows of one block, and its bytes, where the features have to be converted first.
 _BLOCK_ROWS = 1 << 16
@@ -55,10 +55,27 @@ def start_margins(
     return np.array(given.reshape(n_rows, base.size), dtype, order="C")
 
 
+def add_linear(
+    team: Team,
+    data: Rows,
+    weights: NDArray[np.float32],
+    dtype: Any,
+    margins: NDArray[np.float64],
+) -> None:
+    """Add a linear model of features of this type to `margins`, (rows, outputs)."""
+    # Here, because trees need none of it.
+    from hornbeam.kernels.linear import add_products
+
+    cells = data.n_features * weights.shape[1]
+    for start, block, members in _blocks(team, data, np.dtype(dtype), None, cells):
+        own = margins[start : start + len(block)]
+        team.run(add_products, members, block, weights, own)
+
+
 def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
     """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
     kernel = add_trees if layout.values.ndim == 1 else _add_vector_trees()
-    for start, block, members in _blocks(team, data, layout):
+    for start, block, members in _laid_out(team, data, layout):
         team.run(
             kernel,
             members,
@@ -84,7 +101,7 @@ def _add_vector_trees() -> Any:
 def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
     """Return the number of each row's leaf in each tree, (rows, trees)."""
     leaves = np.empty((data.n_rows, len(layout.roots)), np.float32)
-    for start, block, members in _blocks(team, data, layout):
+    for start, block, members in _laid_out(team, data, layout):
         team.run(
             find_leaves,
             members,
@@ -101,12 +118,21 @@ def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
     return leaves
 
 
-def _blocks(team: Team, data: Rows, layout: Layout) -> Any:
+def _laid_out(team: Team, data: Rows, layout: Layout) -> Any:
     """Yield (first row, block, members), the blocks in the type of the layout."""
-    dtype = layout.thresholds.dtype
-    features = layout.features
+    steps = 4 * int(layout.roots[:, 1].sum())
+    return _blocks(team, data, layout.thresholds.dtype, layout.features, steps)
+
+
+def _blocks(
+    team: Team,
+    data: Rows,
+    dtype: Any,
+    features: NDArray[np.intp] | None,
+    steps: int,
+) -> Any:
+    """Yield (first row, block, members) for so many steps of work with each row."""
     width = data.n_features if features is None else features.size
-    steps_of_a_row = 4 * int(layout.roots[:, 1].sum()) + width
     most = _BLOCK_BYTES // max(1, width * dtype.itemsize)
     rows = min(_BLOCK_ROWS, max(PREDICT_ROWS, most))
     for start in range(0, data.n_rows, rows):
@@ -115,4 +141,4 @@ def _blocks(team: Team, data: Rows, layout: Layout) -> Any:
         # A view of what the caller may not write to has another type for Numba.
         if not block.flags.writeable:
             block = block.copy()
-        yield start, block, team.members_for(len(block) * steps_of_a_row)
+        yield start, block, team.members_for(len(block) * (steps + width))

@@ -131,6 +131,11 @@ class ClusterBooster(Booster):
 
     def _training_on(self, data: DaskDMatrix, estimate: bool) -> ClusterTraining:
         """Return the rows of `data` ready for another round of this model."""
+        if self.params.booster == "gblinear":
+            raise ParameterError(
+                "booster='gblinear' does not train on a cluster; train it on one "
+                "machine with hornbeam.train"
+            )
         training = self._training
         made_for = (self.params.max_bin, self.params.nthread)
         if training is not None:

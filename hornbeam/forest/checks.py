@@ -201,6 +201,16 @@ def _check_state(model: Model, names: Sequence[str]) -> None:
 
 
 def _check_rounds(model: Model) -> None:
+    if model.linear is not None:
+        shape = model.num_feature + 1, model.n_outputs
+        own = model.linear.weights
+        if model.trees or own.shape != shape or not np.isfinite(own).all():
+            raise ModelFileError(
+                f"the weights are not {shape[0] * shape[1]} finite numbers, one for "
+                "each output and each feature or bias"
+            )
+        _require(model.linear.rounds >= 0, "boosted_rounds", model.linear.rounds)
+        return
     n_trees = len(model.trees)
     _require(model.num_parallel_tree >= 1, "num_parallel_tree", model.num_parallel_tree)
     if len(model.tree_output) != n_trees:

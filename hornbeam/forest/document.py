@@ -7,6 +7,7 @@ whose thresholds float32 cannot hold.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -45,6 +46,11 @@ def write_document(model: Model) -> dict[str, Any]:
             "double_scores": model.double_scores,
             "exact_features": model.exact_features,
             "format": FORMAT,
+            **(
+                {"last_change": repr(model.linear.last_change)}
+                if model.linear is not None and math.isfinite(model.linear.last_change)
+                else {}
+            ),
             **({"unseen_missing": True} if model.unseen_missing else {}),
         },
         "learner": {
@@ -70,6 +76,14 @@ def write_document(model: Model) -> dict[str, Any]:
 
 
 def _write_booster(model: Model) -> dict[str, Any]:
+    if model.linear is not None:
+        return {
+            "model": {
+                "boosted_rounds": model.linear.rounds,
+                "weights": model.linear.weights.ravel(),
+            },
+            "name": "gblinear",
+        }
     booster = {
         "model": {
             "cats": write_categories(model.categories),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hornbeam.errors import ParameterError
@@ -12,7 +14,7 @@ __all__ = ["IMPORTANCES", "feature_importance"]
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 
 
-def feature_importance(model: Model, kind: str) -> dict[str, float]:
+def feature_importance(model: Model, kind: str) -> dict[str, Any]:
     """Return the importance of each feature that a tree splits on, by its name.
 
     Parameters
@@ -21,12 +23,24 @@ def feature_importance(model: Model, kind: str) -> dict[str, float]:
         A trained model; columns without names are called f0, f1 and so on.
     kind
         ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the splits
-        of a feature, ``"total_gain"`` and ``"total_cover"`` sums.
+        of a feature, ``"total_gain"`` and ``"total_cover"`` sums. Of a linear model
+        ``"weight"`` are the weights of all features, a list where there are several
+        outputs.
     """
     if kind not in IMPORTANCES:
         raise ParameterError(
             f"importance_type must be one of {', '.join(IMPORTANCES)}, not {kind!r}"
         )
+    names = model.feature_names or [f"f{i}" for i in range(model.num_feature)]
+    if model.linear is not None:
+        if kind != "weight":
+            raise ParameterError(
+                "the importances of a model of booster='gblinear' are its weights, "
+                f"importance_type='weight', not {kind!r}"
+            )
+        weights = model.linear.weights[:-1].astype(np.float64)
+        listed = weights[:, 0] if weights.shape[1] == 1 else weights
+        return dict(zip(names, listed.tolist(), strict=True))
     counts = np.zeros(model.num_feature)
     totals = np.zeros(model.num_feature)
     of_node = "cover" if "cover" in kind else "gain"
@@ -40,5 +54,4 @@ def feature_importance(model: Model, kind: str) -> dict[str, float]:
         values = counts
     elif not kind.startswith("total"):
         values = np.divide(totals, counts, out=totals, where=counts > 0)
-    names = model.feature_names or [f"f{i}" for i in range(model.num_feature)]
     return {names[feature]: float(values[feature]) for feature in used}

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
+from hornbeam.errors import ParameterError
+from hornbeam.forest.linear import Linear
 from hornbeam.forest.tree import Tree
 
 __all__ = ["Model"]
@@ -44,6 +46,8 @@ class Model:
         (trees,): the factor on the leaf values of each tree, which DART learns beside
         the trees. It is replaced as a whole, never changed. None: the trees count as
         they are.
+    linear
+        The linear model, which then stands in the place of trees.
     num_parallel_tree
         Trees for each output in a round.
     base_score
@@ -83,6 +87,7 @@ class Model:
     tree_output: list[int] = field(default_factory=list)
     round_starts: list[int] = field(default_factory=lambda: [0])
     tree_weights: NDArray[np.float32] | None = None
+    linear: Linear | None = None
     num_parallel_tree: int = 1
     base_score: NDArray[np.float64] = field(default_factory=_half)
     boost_from_average: bool = True
@@ -102,6 +107,8 @@ class Model:
 
     @property
     def n_rounds(self) -> int:
+        if self.linear is not None:
+            return self.linear.rounds
         return len(self.round_starts) - 1
 
     @property
@@ -140,6 +147,11 @@ class Model:
         The attributes that speak of all rounds, such as ``best_iteration``, are left
         out.
         """
+        if self.linear is not None:
+            raise ParameterError(
+                "a model of booster='gblinear' changes as a whole and has no rounds to "
+                "take from it; copy() takes all of it"
+            )
         if not 0 <= begin < end <= self.n_rounds:
             raise IndexError(
                 f"rounds {begin} up to {end} are not a part of this model, which has "

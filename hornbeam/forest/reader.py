@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ from hornbeam.forest.checks import (
 )
 from hornbeam.forest.container import read_categories
 from hornbeam.forest.document import FORMAT, ROOT_PARENT
+from hornbeam.forest.linear import Linear
 from hornbeam.forest.model import Model
 from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
 from hornbeam.forest.tree import Tree, cut_off, split
@@ -85,6 +87,12 @@ def read_document(document: Any) -> Model:
     for key in ("feature_names", "feature_types"):
         setattr(model, key, texts_of(learner.get(key, []), f"learner.{key}"))
     _read_booster(model, learner["gradient_booster"])
+    if model.linear is not None and "last_change" in top.get("hornbeam", {}):
+        text = text_of(top["hornbeam"]["last_change"], "hornbeam.last_change")
+        change = number_in_text(text)
+        if not change >= 0.0:
+            raise ModelFileError(f"hornbeam.last_change is {text!r}, not a number")
+        model.linear = replace(model.linear, last_change=change)
     check_model(model)
     return model
 
@@ -92,7 +100,10 @@ def read_document(document: Any) -> Model:
 def _read_own_block(model: Model, value: Any) -> None:
     flags = ["double_scores", "exact_features"]
     block = object_of(
-        value, "hornbeam", ["digest", "format", *flags], ["unseen_missing"]
+        value,
+        "hornbeam",
+        ["digest", "format", *flags],
+        ["last_change", "unseen_missing"],
     )
     written = block["format"]
     if type(written) is not int or written < FORMAT:
@@ -165,9 +176,8 @@ def _read_objective(model: Model, value: Any) -> None:
 def _read_booster(model: Model, value: Any) -> None:
     where = "learner.gradient_booster"
     if isinstance(value, dict) and value.get("name") == "gblinear":
-        raise UnsupportedModelError(
-            "the booster 'gblinear' is not in Hornbeam yet; it has 'gbtree' and 'dart'"
-        )
+        model.linear = _read_linear(object_of(value, where, ["model", "name"]), model)
+        return
     weights = None
     if isinstance(value, dict) and value.get("name") == "dart":
         dart = object_of(value, where, ["gbtree", "name", "weight_drop"])
@@ -219,6 +229,24 @@ def _read_booster(model: Model, value: Any) -> None:
     if n_trees % size:
         raise ModelFileError(f"{where}: {n_trees} trees are not rounds of {size}")
     model.round_starts = list(range(0, n_trees + 1, size))
+
+
+def _read_linear(booster: dict[str, Any], model: Model) -> Linear:
+    where = "learner.gradient_booster.model"
+    block = object_of(booster["model"], where, ["weights"], ["boosted_rounds"])
+    weights = array_of(block["weights"], np.float32)
+    shape = model.num_feature + 1, model.n_outputs
+    if weights is None or weights.size != shape[0] * shape[1]:
+        raise ModelFileError(
+            f"{where}.weights is not an array of {shape[0] * shape[1]} numbers"
+        )
+    # XGBoost before 1.7 did not count them.
+    rounds = block.get("boosted_rounds", 1)
+    if type(rounds) is not int or rounds < 0:
+        raise ModelFileError(f"{where}.boosted_rounds is {rounds!r}, not a number")
+    # XGBoost adds that of the first output to all.
+    model.base_score = np.repeat(model.base_score[:1], model.n_outputs)
+    return Linear(weights.reshape(shape), rounds)
 
 
 def _read_trees(

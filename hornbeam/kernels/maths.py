@@ -12,6 +12,7 @@ import numpy as np
 from hornbeam.kernels.jit import inline
 
 __all__ = [
+    "coordinate_step",
     "exp",
     "leaf_gain",
     "leaf_weight",
@@ -129,6 +130,20 @@ def leaf_gain(
     # G w + alpha |w| is T(G) w, because w and T(G) never have the same sign.
     thresholded = soft_threshold(gradient, reg_alpha)
     return -weight * (2.0 * thresholded + (hessian + reg_lambda) * weight)
+
+
+@inline
+def coordinate_step(
+    gradient: float, hessian: float, weight: float, reg_lambda: float, reg_alpha: float
+) -> float:
+    """Return how far one weight of a linear model is from where its loss is least.
+
+    The sums are those of the rows' gradients times their values, and of the hessians
+    times the values' squares (Friedman, Hastie and Tibshirani 2010, eq. 5).
+    """
+    pull = soft_threshold(gradient - hessian * weight, reg_alpha)
+    best = -pull / (hessian + reg_lambda)
+    return best - weight if hessian >= 1e-5 else 0.0
 
 
 @inline

@@ -256,10 +256,6 @@ def test_the_spellings_of_older_versions_are_read():
 
 
 LATER = {
-    "gblinear": (
-        lambda: trained("reg:squarederror", booster="gblinear")[0],
-        "'gblinear'",
-    ),
     "objective": (
         lambda: trained("reg:absoluteerror")[0],
         "'reg:absoluteerror' is not",
