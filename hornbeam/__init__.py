@@ -19,7 +19,7 @@ from hornbeam.errors import (
 from hornbeam.lazy import names_from
 
 if TYPE_CHECKING:
-    from hornbeam.boosting.booster import Booster
+    from hornbeam.boosting.booster import Booster, merge
     from hornbeam.callbacks import (
         EarlyStopping,
         EvaluationMonitor,
@@ -71,6 +71,7 @@ __all__ = [
     "TrainingCallback",
     "TrainingCheckPoint",
     "cv",
+    "merge",
     "read",
     "train",
     "warmup",
@@ -94,6 +95,7 @@ _HOMES = {
     "TrainingCallback": "hornbeam.callbacks",
     "TrainingCheckPoint": "hornbeam.callbacks",
     "cv": "hornbeam.folds",
+    "merge": "hornbeam.boosting.booster",
     "read": "hornbeam.data.sources.reading",
     "train": "hornbeam.training",
     "warmup": "hornbeam.warm",

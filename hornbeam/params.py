@@ -284,7 +284,26 @@ class Parameters:
         "outputs; 0 searches by all outputs",
     )
     process_type: str = parameter(
-        "default", choices=("default",), later=("update",), help="grow new trees"
+        "default",
+        choices=("default", "update"),
+        help="grow new trees, or update those that are there, a round after the other",
+    )
+    updater: str = parameter(
+        "auto",
+        aliases=("updater_seq",),
+        choices=(
+            "auto",
+            "grow_quantile_histmaker",
+            "refresh",
+            "prune",
+            "refresh,prune",
+            "prune,refresh",
+        ),
+        later=("grow_colmaker", "grow_histmaker", "shotgun", "coord_descent"),
+        help="what grows trees, or updates them; auto grows, or refreshes",
+    )
+    refresh_leaf: bool = parameter(
+        True, help="refresh the leaf values, and not only what is known of the nodes"
     )
     unseen: str = parameter(
         "error",
@@ -605,8 +624,8 @@ _CANONICAL = {
 # What XGBoost 3.2 knows and Hornbeam has not learned yet.
 _LATER = frozenset(
     """
-    seed_per_iteration fail_on_invalid_gpu_id boost_from_average updater updater_seq
-    refresh_leaf monotone_constraints
+    seed_per_iteration fail_on_invalid_gpu_id boost_from_average
+    monotone_constraints
     debug_synchronize sparse_threshold opt_dense_col
     default_direction
     max_row_perbatch huber_slope quantile_alpha

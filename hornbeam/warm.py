@@ -82,6 +82,7 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
+        booster.refit(matrix)
 
 
 def _fit_linear(X: Any, rng: np.random.Generator) -> None:

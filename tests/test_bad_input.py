@@ -80,6 +80,71 @@ DART = {"booster": "dart", "rate_drop": 0.5}
 
 # name: (what is done, the error, words that its message must hold)
 CASES = {
+    # Trees that are updated, or put together
+    "update of nothing": (
+        lambda: train({"process_type": "update"}),
+        ParameterError,
+        "updates the rounds of a model|there are none|xgb_model",
+    ),
+    "update of more rounds": (
+        lambda: train(
+            {"process_type": "update"}, rounds=5, feature_names=NAMES, xgb_model=MODEL
+        ),
+        ParameterError,
+        "all 4 rounds of the model have been updated|lower num_boost_round",
+    ),
+    "updater without update": (
+        lambda: train({"updater": "prune"}),
+        ParameterError,
+        "updater='prune' updates the trees of a model|process_type='update'",
+    ),
+    "refresh_leaf without update": (
+        lambda: train({"refresh_leaf": False}),
+        ParameterError,
+        "refresh_leaf=False is of no use|leave it out",
+    ),
+    "growing in an update": (
+        lambda: train({"process_type": "update", "updater": "grow_quantile_histmaker"}),
+        ParameterError,
+        "grows trees|'refresh', 'prune' or both",
+    ),
+    "decay beyond 1": (
+        lambda: MODEL.refit(DATA, 1.5),
+        ParameterError,
+        "decay must be from 0 to 1, not 1.5",
+    ),
+    "refit of nothing": (
+        lambda: Booster().refit(DATA),
+        NotTrainedError,
+        "neither been trained nor loaded",
+    ),
+    "refit on too many targets": (
+        lambda: MODEL.refit(
+            DMatrix(ROWS, np.stack([LABELS] * 2, axis=1), feature_names=NAMES)
+        ),
+        DataError,
+        "the labels have 2 columns, but the model has 1 targets",
+    ),
+    "other objectives together": (
+        lambda: MODEL + SOFTMAX,
+        ParameterError,
+        "the models differ in objective|the same objective",
+    ),
+    "other base scores together": (
+        lambda: MODEL + hornbeam.train({"base_score": 7}, DATA, 1),
+        ParameterError,
+        "the base scores|[7.0]|train them with the same base_score",
+    ),
+    "other columns together": (
+        lambda: MODEL + train({"base_score": MODEL.model.base_score[0]}),
+        ParameterError,
+        "the models differ in feature_names|the same columns",
+    ),
+    "no boosters together": (
+        lambda: hornbeam.merge([]),
+        ParameterError,
+        "a list of boosters, one at least",
+    ),
     # Trees that are dropped
     "dropout without dart": (
         lambda: train({"rate_drop": 0.3}),

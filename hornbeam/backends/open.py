@@ -20,9 +20,16 @@ from hornbeam.errors import DataError
 from hornbeam.kernels.team import Team, take_team
 
 if TYPE_CHECKING:
+    from hornbeam.backends.leaf_rows import LeafRows
     from hornbeam.backends.linear_rows import LinearRows
 
-__all__ = ["open_backend", "open_histograms", "open_linear_rows", "open_rows"]
+__all__ = [
+    "open_backend",
+    "open_histograms",
+    "open_leaf_rows",
+    "open_linear_rows",
+    "open_rows",
+]
 
 
 def open_backend(
@@ -178,3 +185,24 @@ def open_linear_rows(
     from hornbeam.backends.linear_rows import LinearRows
 
     return LinearRows(columns, targets, weights, scores, take_team(threads))
+
+
+def open_leaf_rows(
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    scores: NDArray[np.float64],
+    *,
+    threads: int = 0,
+) -> LeafRows:
+    """Return rows that trees are revised by.
+
+    Parameters
+    ----------
+    targets, weights, scores
+        See `hornbeam.backends.leaf_rows.LeafRows`.
+    threads
+        Threads that work; 0 or less means all processors.
+    """
+    from hornbeam.backends.leaf_rows import LeafRows
+
+    return LeafRows(targets, weights, scores, take_team(threads))

@@ -9,13 +9,14 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import FilledColumns, GradientRows
-from hornbeam.backends.open import open_linear_rows
+from hornbeam.backends.open import open_leaf_rows, open_linear_rows
 from hornbeam.boosting.custom import (
     MetricFunction,
     ObjectiveFunction,
@@ -40,6 +41,7 @@ from hornbeam.boosting.prediction import (
     start_margins,
 )
 from hornbeam.boosting.session import Session, TrainingSession, ValidationSession
+from hornbeam.boosting.updating import Revision, check_update
 from hornbeam.data.align import align
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
@@ -49,6 +51,7 @@ from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.linear import Linear
+from hornbeam.forest.merging import merge_models
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, encode, load
 from hornbeam.forest.settings import read_settings
@@ -61,7 +64,7 @@ from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["Booster"]
+__all__ = ["Booster", "merge"]
 
 #: Labels closer together than this many steps of float32 need float64 scores.
 _LEAST_STEPS_OF_SPREAD = 1000.0
@@ -111,6 +114,8 @@ class Booster(ModelHolder):
                 )
         self.params = Parameters.resolve(params)
         self.model = Model()
+        #: The model whose rounds are being updated.
+        self._grown: Model | None = None
         self._sessions: weakref.WeakKeyDictionary[DMatrix, Session] = (
             weakref.WeakKeyDictionary()
         )
@@ -135,6 +140,7 @@ class Booster(ModelHolder):
     def _configure(self) -> None:
         """Make the objective; before the first tree the model follows it."""
         check_booster(self.params)
+        check_update(self.params)
         self.objective: Objective = create_objective(self.params)
         self._metrics = self._create_metrics()
         outputs = self.objective.n_outputs
@@ -163,6 +169,8 @@ class Booster(ModelHolder):
             self.model.num_parallel_tree = self.params.num_parallel_tree
             self._take_given_base_score()
         self._take_booster()
+        if self.params.process_type == "default":
+            self._grown = None
         self.model.unseen_missing = self.params.unseen == "missing"
         self.model.objective = self.objective.name
         self.model.objective_config = self.objective.config()
@@ -307,7 +315,12 @@ class Booster(ModelHolder):
         """Lend the rows of `data` to set gradients on, then add a round."""
         if self.params.booster == "gblinear":
             return self._descending(data, estimate)
-        return self._growing(data, estimate)
+        if self.params.process_type == "default":
+            return self._growing(data, estimate)
+        if self._grown is None:
+            self._grown = self.model
+            self._take_back_rounds()
+        return self._revising(data, estimate, self._grown, Revision.by(self.params))
 
     @contextmanager
     def _descending(self, data: DMatrix, estimate: bool) -> Iterator[GradientRows]:
@@ -343,6 +356,58 @@ class Booster(ModelHolder):
             self.model.linear = descend_round(
                 rows, self.params, self.model.linear, total
             )
+
+    def _take_back_rounds(self) -> None:
+        """Go on with the model of before its first round."""
+        if not self.model.trees:
+            raise ParameterError(
+                "process_type='update' updates the rounds of a model, and there are "
+                "none; pass the model as xgb_model"
+            )
+        self.model = self.model.beginning()
+        self.reset()
+
+    @contextmanager
+    def _revising(
+        self, data: DMatrix, estimate: bool, grown: Model, revision: Revision
+    ) -> Iterator[GradientRows]:
+        """Lend the rows of `data`, then add the next round of `grown`, revised."""
+        model, number = self.model, self.model.n_rounds
+        if number == grown.n_rounds:
+            raise ParameterError(
+                f"all {number} rounds of the model have been updated; lower "
+                "num_boost_round"
+            )
+        aligned, session = self._aligned(data), self._session(data)
+        targets = np.empty((1, 0))
+        if estimate:
+            targets = self.objective.targets_of(data.info)
+            self.objective.check_targets(targets)
+            if self.objective.many_targets and len(targets) != model.n_outputs:
+                raise DataError(
+                    f"the labels have {len(targets)} columns, but the model has "
+                    f"{model.n_outputs} targets; give a column for each"
+                )
+        rows = open_leaf_rows(
+            targets,
+            data.row_weights,
+            np.ascontiguousarray(session.margins().T),
+            threads=self.params.nthread,
+        )
+        with closing(rows):
+            yield rows
+            begin, end = grown.round_starts[number : number + 2]
+            kind = self._feature_type(data.dtype)
+            trees, outputs = grown.trees[begin:end], grown.tree_output[begin:end]
+            layout = Layout.of(trees, outputs, kind, grown.num_feature)
+            with lease(self.params.nthread) as team:
+                leaves = leaves_of(team, aligned, layout).astype(np.uint32)
+            revised = [
+                revision.of(tree, rows.sums(output, nodes, tree.n_nodes))
+                for tree, output, nodes in zip(trees, outputs, leaves.T, strict=True)
+            ]
+        model.add_round(revised, outputs, grown.weights[begin:end])
+        self._layouts.clear()
 
     @contextmanager
     def _growing(self, data: DMatrix, estimate: bool) -> Iterator[GradientRows]:
@@ -857,7 +922,7 @@ class Booster(ModelHolder):
             loaded = loaded.updated(read_settings(settings))
         if create_objective(loaded).many_targets:
             loaded = loaded.updated({"num_target": model.num_target})
-        self.params, self.model = loaded, model
+        self.params, self.model, self._grown = loaded, model, None
         self.reset()
         self._configure()
 
@@ -869,6 +934,35 @@ class Booster(ModelHolder):
         self._columns = weakref.WeakKeyDictionary()
         self._layouts.clear()
         return self
+
+    def refit(self, data: DMatrix, decay: float = 0.9) -> Booster:
+        """Return a booster of the same trees with leaf values for other data.
+
+        Round after round each leaf value becomes `decay` times the old one and the rest
+        times the one that the rows of `data` would give it now. Leaves that no row
+        falls into keep theirs. The learning rate is that of the parameters, which
+        files do not hold.
+
+        Parameters
+        ----------
+        data
+            With labels.
+        decay
+            The share of the old values, from 0 to 1.
+        """
+        self._need_model()
+        if not 0.0 <= decay <= 1.0:
+            raise ParameterError(f"decay must be from 0 to 1, not {decay!r}")
+        fitted = self.copy()
+        fitted.set_param({"process_type": "update", "updater": "refresh"})
+        revision = replace(Revision.by(fitted.params), decay=decay)
+        fitted.model = self.model.beginning()
+        for _ in range(self.model.n_rounds):
+            with fitted._revising(data, True, self.model, revision) as rows:
+                fitted._compute_gradients(rows, data.info)
+        fitted.model.attributes = dict(self.model.attributes)
+        fitted.params = self.params
+        return fitted.reset()
 
     def copy(self) -> Booster:
         """Return a booster of the same model that goes its own way."""
@@ -907,9 +1001,31 @@ class Booster(ModelHolder):
         part.model = self.model.slice(begin, end, step)
         return part
 
+    def __add__(self, other: Booster) -> Booster:
+        """Return a booster of the rounds of both; see `merge`."""
+        if not isinstance(other, Booster):
+            return NotImplemented
+        return merge([self, other])
+
     def __iter__(self) -> Iterator[Booster]:
         for number in range(self.model.n_rounds):
             yield self[number]
+
+
+def merge(boosters: Sequence[Booster]) -> Booster:
+    """Return a booster of the rounds of all boosters, one after the other.
+
+    Its margins are those of the first, and what the others add to their base score. So
+    all must have the same base score, and the same columns, objective and outputs. Of
+    their parameters and attributes it has the first's.
+    """
+    if not boosters or not all(isinstance(part, Booster) for part in boosters):
+        raise ParameterError("merge takes a list of boosters, one at least")
+    merged = boosters[0].copy()
+    merged.model = merge_models([part.model for part in boosters])
+    if merged.model.tree_weights is not None:
+        merged.set_param("booster", "dart")
+    return merged
 
 
 def _needs_double(least: float, most: float) -> bool:

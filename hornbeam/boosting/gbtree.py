@@ -18,7 +18,7 @@ from hornbeam.growth.sampling import ColumnSampler, draw_mix
 from hornbeam.growth.shape import Shape
 from hornbeam.params import Parameters
 
-__all__ = ["boost_round"]
+__all__ = ["boost_round", "growth_of"]
 
 Values = NDArray[np.float32]
 
@@ -90,14 +90,7 @@ def _grow(
         backend,
         output,
         cuts,
-        Growth(
-            p.reg_lambda,
-            p.reg_alpha,
-            p.max_delta_step,
-            p.min_child_weight,
-            p.max_cat_to_onehot,
-            p.max_cat_threshold,
-        ),
+        growth_of(p),
         Shape(p.grow_policy == "lossguide", p.max_depth, p.max_leaves, p.gamma),
         ColumnSampler(
             backend.n_features,
@@ -112,6 +105,19 @@ def _grow(
         p.learning_rate / p.num_parallel_tree,
         constraints,
         contributions,
+    )
+
+
+def growth_of(parameters: Parameters) -> Growth:
+    """Return the numbers of the objective."""
+    p = parameters
+    return Growth(
+        p.reg_lambda,
+        p.reg_alpha,
+        p.max_delta_step,
+        p.min_child_weight,
+        p.max_cat_to_onehot,
+        p.max_cat_threshold,
     )
 
 

@@ -78,17 +78,18 @@ class ClusterBooster(Booster):
 
     def _configure(self) -> None:
         super()._configure()
-        if self.params.booster == "dart":
-            raise ParameterError(
-                "booster='dart' is not in Hornbeam yet where the rows are on a "
-                "cluster; train with hornbeam.train, from disk if need be: "
-                "ExtMemQuantileDMatrix"
-            )
         if self.params.vector_columns(self.objective.n_outputs) > 0:
             raise ParameterError(
                 "multi_strategy='multi_output_tree' learns on one machine, not on a "
                 "cluster; use hornbeam.train, or leave multi_strategy out"
             )
+        for name, value in (("booster", "dart"), ("process_type", "update")):
+            if getattr(self.params, name) == value:
+                raise ParameterError(
+                    f"{name}={value!r} is not in Hornbeam yet where the rows are on a "
+                    "cluster; train with hornbeam.train, from disk if need be: "
+                    "ExtMemQuantileDMatrix"
+                )
 
     def update(
         self, dtrain: Any, iteration: int, fobj: ObjectiveFunction | None = None

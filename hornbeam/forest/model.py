@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -141,6 +141,29 @@ class Model:
             attributes=dict(self.attributes),
         )
 
+    def beginning(self) -> Model:
+        """Return the model of before the first round."""
+        part = self.copy()
+        part.trees, part.tree_output, part.round_starts = [], [], [0]
+        if part.tree_weights is not None:
+            part.tree_weights = part.tree_weights[:0]
+        for name in _ATTRIBUTES_OF_ALL_ROUNDS:
+            part.attributes.pop(name, None)
+        return part
+
+    def add_round(
+        self,
+        trees: Sequence[Tree],
+        outputs: Sequence[int],
+        weights: NDArray[np.float32],
+    ) -> None:
+        """Add a round of trees, which add to these outputs and have these weights."""
+        if self.tree_weights is not None:
+            self.tree_weights = np.concatenate([self.tree_weights, weights])
+        self.trees += trees
+        self.tree_output += outputs
+        self.round_starts.append(len(self.trees))
+
     def slice(self, begin: int, end: int, step: int = 1) -> Model:
         """Return a model of every `step`-th round from `begin` up to before `end`.
 
@@ -159,17 +182,14 @@ class Model:
             )
         if step < 1:
             raise ValueError(f"the step is {step}; give 1 or more")
-        part = self.copy()
-        part.trees, part.tree_output, part.round_starts = [], [], [0]
-        kept: list[int] = []
-        for number in range(begin, end, step):
-            start, stop = self.round_starts[number : number + 2]
-            part.trees += self.trees[start:stop]
-            part.tree_output += self.tree_output[start:stop]
-            part.round_starts.append(len(part.trees))
-            kept += range(start, stop)
-        if self.tree_weights is not None:
-            part.tree_weights = self.tree_weights[kept]
-        for name in _ATTRIBUTES_OF_ALL_ROUNDS:
-            part.attributes.pop(name, None)
+        part = self.beginning()
+        part.add_rounds_of(self, range(begin, end, step))
         return part
+
+    def add_rounds_of(self, other: Model, rounds: Iterable[int]) -> None:
+        """Add some rounds of a model of as many outputs."""
+        for number in rounds:
+            trees = slice(*other.round_starts[number : number + 2])
+            self.add_round(
+                other.trees[trees], other.tree_output[trees], other.weights[trees]
+            )

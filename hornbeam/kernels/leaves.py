@@ -1,11 +1,11 @@
-"""Weights of nodes from the sums of their leaves."""
+"""Weights of nodes, and gains of their splits, from the sums of leaves."""
 
 from __future__ import annotations
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import inline, kernel
 
-__all__ = ["weigh_nodes"]
+__all__ = ["rate_splits", "weigh_nodes"]
 
 
 @kernel
@@ -29,3 +29,24 @@ def weigh_nodes(
             sums[node, 0], sums[node, 1], rules[0], rules[1], rules[2]
         )
         weights[node] = weight if child >= 0 else weight * learning_rate
+
+
+@inline
+def _gain(sums, rules):
+    return maths.leaf_gain(sums[0], sums[1], rules[0], rules[1], rules[2])
+
+
+@kernel
+def rate_splits(
+    left,  # (nodes,) int32: left child, or -1
+    rules,  # (6,) float64: lambda, alpha, max_delta_step and others
+    sums,  # (nodes, 2) float64: gradients and hessians
+    gains,  # (nodes,) float64, out; 0 at leaves
+):
+    """Write what each split gains."""
+    for node in range(left.size):
+        child = left[node]
+        gains[node] = 0.0
+        if child >= 0:
+            children = _gain(sums[child], rules) + _gain(sums[child + 1], rules)
+            gains[node] = children - _gain(sums[node], rules)

@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.kernels.leaves import weigh_nodes
+from hornbeam.kernels.leaves import rate_splits, weigh_nodes
 
 #            0
 #        1       2
@@ -45,6 +45,22 @@ def test_nodes_weigh_what_their_leaves_sum_to(rules):
         weight = float(naive.leaf_weight(g, h, *exact_rules))
         rate = 0.3 if LEFT[node] < 0 else 1.0
         assert weights[node] == pytest.approx(weight * rate, rel=1e-15)
+
+
+@pytest.mark.parametrize("rules", [(1, 0, 0), (0, 1, 0), (0.5, 0.25, 0.3)])
+def test_splits_gain_what_children_gain_beyond_their_parent(rules):
+    rng = np.random.default_rng(1)
+    sums, gains = rng.normal(size=(9, 2)), np.full(9, np.nan)
+    sums[:, 1] += 4
+    rate_splits(LEFT, np.array([*rules, 0.0]), sums, gains)
+    for node, left in enumerate(LEFT):
+        exact_rules = [Fraction(rule) for rule in rules]
+        expected = Fraction(0)
+        if left >= 0:
+            for part, sign in ((left, 1), (left + 1, 1), (node, -1)):
+                g, h = (Fraction(float(v)) for v in sums[part])
+                expected += sign * naive.gain(g, h, exact_rules)
+        assert gains[node] == pytest.approx(float(expected), rel=1e-12, abs=1e-14)
 
 
 def test_root_alone():
