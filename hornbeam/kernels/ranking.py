@@ -184,19 +184,22 @@ def _pair(distance, change):
 
 
 @inline
-def _change(kind, i, j, labels, gains, hits, precisions, discounts, scale):
-    """Return how much the metric changes when places i < j swap their rows."""
-    change = 1.0
-    if kind == GAIN:
-        change = (gains[i] - gains[j]) * (discounts[i] - discounts[j])
-    elif kind == AVERAGE_PRECISION:
-        between = precisions[j - 1] - precisions[i]
-        first, last = hits[i] / (i + 1.0), hits[j] / (j + 1.0)
-        if labels[i] < labels[j]:
-            change = last - first - 1.0 / (i + 1.0) - between
-        else:
-            change = first - last + between
-    return abs(change) * scale
+def _change_of_gain(gain, other_gain, discount, other_discount):
+    """Return what two rows gain more or less when they swap places."""
+    return abs((gain - other_gain) * (discount - other_discount))
+
+
+@inline
+def _change_of_precision(i, j, label, other_label, hits, other_hits, between):
+    """Return how the sum of precisions changes when places i < j swap their rows.
+
+    The hits are those down to each place, `between` the sum of the label by the place
+    from i + 1 to j - 1.
+    """
+    first, last = hits / (i + 1.0), other_hits / (j + 1.0)
+    rises = last - first - 1.0 / (i + 1.0) - between
+    falls = first - last + between
+    return abs(rises if label < other_label else falls)
 
 
 @kernel
@@ -233,10 +236,17 @@ def _add_pair(i, j, rules, by_distance, scale, lists, order, discounts, bias, co
     labels = lists[_LABELS]
     better, worse = (i, j) if labels[i] > labels[j] else (j, i)
     distance = lists[_SCORES, better] - lists[_SCORES, worse]
-    change = _change(
-        rules[KIND], i, j, labels, lists[_GAINS], lists[_HITS], lists[_PRECISIONS],
-        discounts, scale,
-    )  # fmt: skip
+    change = 1.0
+    if rules[KIND] == GAIN:
+        change = _change_of_gain(
+            lists[_GAINS, i], lists[_GAINS, j], discounts[i], discounts[j]
+        )
+    elif rules[KIND] == AVERAGE_PRECISION:
+        change = _change_of_precision(
+            i, j, labels[i], labels[j], lists[_HITS, i], lists[_HITS, j],
+            lists[_PRECISIONS, j - 1] - lists[_PRECISIONS, i],
+        )  # fmt: skip
+    change *= scale
     if by_distance:
         change /= abs(distance) + 0.01
     pull, hessian = _pair(distance, change)
@@ -259,51 +269,81 @@ def _add_pair(i, j, rules, by_distance, scale, lists, order, discounts, bias, co
 
 
 @kernel
+def _write_changes(
+    kind,
+    i,
+    scale,
+    lists,  # (LISTS, longest list) float64
+    discounts,  # (longest list,) float64
+    changes,  # (n - i - 1,) float64, out
+):
+    """Write how much a swap of place i with each one after it would change."""
+    first, end = i + 1, i + 1 + changes.size
+    if kind == GAIN:
+        gain, discount = lists[_GAINS, i], discounts[i]
+        gains, others = lists[_GAINS, first:end], discounts[first:end]
+        for k in range(changes.size):
+            change = _change_of_gain(gain, gains[k], discount, others[k])
+            changes[k] = change * scale
+    elif kind == AVERAGE_PRECISION:
+        label, hits, start = lists[_LABELS, i], lists[_HITS, i], lists[_PRECISIONS, i]
+        labels, counts = lists[_LABELS, first:end], lists[_HITS, first:end]
+        before = lists[_PRECISIONS, i : end - 1]
+        for k in range(changes.size):
+            change = _change_of_precision(
+                i, first + k, label, labels[k], hits, counts[k], before[k] - start
+            )
+            changes[k] = change * scale
+    else:
+        for k in range(changes.size):
+            changes[k] = scale
+
+
+@kernel
 def _add_top_pairs(
     n, rules, by_distance, scale, lists, order, discounts, bias, costs
 ) -> float:
     """Add each pair whose upper place is among the first ones; return the sum of pulls.
 
-    It says what `_add_pair` says, in loops without a branch.
+    It says what `_add_pair` says, in loops without a branch, which the compiler turns
+    into vectors.
     """
-    kind = rules[KIND]
     total = 0.0
-    scores, labels = lists[_SCORES, :n], lists[_LABELS, :n]
-    gains, hits = lists[_GAINS, :n], lists[_HITS, :n]
-    precisions = lists[_PRECISIONS, :n]
-    pulls, hessians = lists[_PULLS, :n], lists[_HESSIANS, :n]
-    steps, curves = lists[_STEPS, :n], lists[_CURVES, :n]
+    spread, offset = (1.0, 0.01) if by_distance else (0.0, 1.0)
     for i in range(min(rules[COUNT], n)):
+        score, label = lists[_SCORES, i], lists[_LABELS, i]
         if bias.shape[1] > 0:
             for j in range(i + 1, n):
-                if labels[i] != labels[j]:
+                if label != lists[_LABELS, j]:
                     total += _add_pair(
                         i, j, rules, by_distance, scale, lists, order, discounts, bias,
                         costs,
                     )  # fmt: skip
             continue
-        for j in range(i + 1, n):
-            sign = 0.0
-            sign = 1.0 if labels[i] > labels[j] else sign
-            sign = -1.0 if labels[i] < labels[j] else sign
-            distance = sign * (scores[i] - scores[j])
-            change = abs(sign) * _change(
-                kind, i, j, labels, gains, hits, precisions, discounts, scale
+        steps, curves = lists[_STEPS, i + 1 : n], lists[_CURVES, i + 1 : n]
+        _write_changes(rules[KIND], i, scale, lists, discounts, steps)
+        scores, labels = lists[_SCORES, i + 1 : n], lists[_LABELS, i + 1 : n]
+        for k in range(steps.size):
+            sign = (1.0 if label > labels[k] else 0.0) - (
+                1.0 if label < labels[k] else 0.0
             )
-            if by_distance:
-                change /= abs(distance) + 0.01
+            distance = sign * (score - scores[k])
+            change = abs(sign) * steps[k] / (abs(distance) * spread + offset)
             pull, hessian = _pair(distance, change)
-            steps[j] = sign * pull
-            curves[j] = hessian
+            steps[k] = sign * pull
+            curves[k] = hessian
+        pulls, hessians = lists[_PULLS, i + 1 : n], lists[_HESSIANS, i + 1 : n]
+        for k in range(steps.size):
+            pulls[k] -= steps[k]
+        for k in range(steps.size):
+            hessians[k] += curves[k]
         pull = hessian = 0.0
-        for j in range(i + 1, n):
-            pull += steps[j]
-            hessian += curves[j]
-            total += abs(steps[j])
-            pulls[j] -= steps[j]
-            hessians[j] += curves[j]
-        pulls[i] += pull
-        hessians[i] += hessian
+        for k in range(steps.size):
+            pull += steps[k]
+            hessian += curves[k]
+            total += abs(steps[k])
+        lists[_PULLS, i] += pull
+        lists[_HESSIANS, i] += hessian
     return total
 
 
