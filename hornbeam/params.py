@@ -30,6 +30,7 @@ class _Rule:
     low: float | None = None
     high: float | None = None
     low_open: bool = False
+    high_open: bool = False
     choices: tuple[Any, ...] = ()
     later: tuple[str, ...] = ()
 
@@ -42,9 +43,10 @@ class _Rule:
             return ""
         if self.high is None:
             return f"above {self.low:g}" if self.low_open else f"{self.low:g} or more"
-        if self.low_open:
-            return f"above {self.low:g} and at most {self.high:g}"
-        return f"from {self.low:g} to {self.high:g}"
+        if not self.low_open and not self.high_open:
+            return f"from {self.low:g} to {self.high:g}"
+        low = f"{'above' if self.low_open else 'at least'} {self.low:g}"
+        return f"{low} and {'below' if self.high_open else 'at most'} {self.high:g}"
 
     def allows(self, value: Any) -> bool:
         if self.choices:
@@ -52,7 +54,10 @@ class _Rule:
         above = self.low is None or (
             value > self.low if self.low_open else value >= self.low
         )
-        return above and (self.high is None or value <= self.high)
+        return above and (
+            self.high is None
+            or (value < self.high if self.high_open else value <= self.high)
+        )
 
     def check(self, name: str, value: Any) -> None:
         if self.allows(value):
@@ -75,6 +80,7 @@ def parameter(
     low: float | None = None,
     high: float | None = None,
     low_open: bool = False,
+    high_open: bool = False,
     choices: tuple[Any, ...] = (),
     later: tuple[str, ...] = (),
 ) -> Any:
@@ -82,7 +88,7 @@ def parameter(
 
     `later` names values that XGBoost takes and Hornbeam does not take yet.
     """
-    rule = _Rule(help, aliases, low, high, low_open, choices, later)
+    rule = _Rule(help, aliases, low, high, low_open, high_open, choices, later)
     return field(default=default, metadata={"rule": rule})
 
 
@@ -136,6 +142,19 @@ class Parameters:
     )
     scale_pos_weight: float = parameter(
         1.0, low=0, help="weight of rows with label 1, times their own"
+    )
+    huber_slope: float = parameter(
+        1.0,
+        low=0,
+        low_open=True,
+        help="size of residuals from which reg:pseudohubererror is linear",
+    )
+    tweedie_variance_power: float = parameter(
+        1.5,
+        low=1,
+        high=2,
+        high_open=True,
+        help="power of the mean that is the variance, for reg:tweedie",
     )
     eval_metric: tuple[str, ...] = parameter(
         (), help="metrics to report; the objective's own if not given"
@@ -628,8 +647,8 @@ _LATER = frozenset(
     monotone_constraints
     debug_synchronize sparse_threshold opt_dense_col
     default_direction
-    max_row_perbatch huber_slope quantile_alpha
-    tweedie_variance_power aft_loss_distribution aft_loss_distribution_scale
+    max_row_perbatch quantile_alpha
+    aft_loss_distribution aft_loss_distribution_scale
     """.split()
 )
 

@@ -24,6 +24,12 @@ _FITS: tuple[dict[str, Any], ...] = (
         "sampling_method": "gradient_based",
     },
     {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
+    {"objective": "binary:hinge", "eval_metric": "ams@0.1"},
+    {"objective": "reg:squaredlogerror", "eval_metric": ["rmsle", "mape"]},
+    {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},
+    {"objective": "count:poisson", "eval_metric": "poisson-nloglik"},
+    {"objective": "reg:gamma", "eval_metric": ["gamma-deviance", "gamma-nloglik"]},
+    {"objective": "reg:tweedie", "eval_metric": "tweedie-nloglik@1.5"},
     {"objective": "multi:softmax", "num_class": 3, "eval_metric": "mlogloss"},
 )
 _VECTOR: dict[str, Any] = {
@@ -70,6 +76,8 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
     """Train and predict, with weights and without."""
     rows = X.shape[0]
     y = rng.integers(max(2, params.get("num_class", 0)), size=rows)
+    if params["objective"] == "reg:gamma":
+        y = y + 1
     for weight in (None, rng.uniform(size=rows)):
         matrix = DMatrix(X, y, weight=weight, **info)
         booster = train(

@@ -241,6 +241,41 @@ CASES = {
         DataError,
         "label 2 in row 2 is outside [0, 1]|code the two classes as 0 and 1",
     ),
+    "label no class": (
+        lambda: train({"objective": "binary:hinge"}, labels=np.full(60, 0.5)),
+        DataError,
+        "label 0.5 in row 0 is not a class of binary:hinge|0 and 1",
+    ),
+    "count below zero": (
+        lambda: train({"objective": "count:poisson"}, labels=-np.arange(60.0)),
+        DataError,
+        "label -1 in row 1 is negative|reg:squarederror",
+    ),
+    "amount of zero": (
+        lambda: train({"objective": "reg:gamma"}, labels=np.arange(60.0)),
+        DataError,
+        "label 0 in row 0 is not above 0|reg:squarederror",
+    ),
+    "label without a logarithm": (
+        lambda: train({"objective": "reg:squaredlogerror"}, labels=np.full(60, -1.0)),
+        DataError,
+        "label -1 in row 0 is not above -1",
+    ),
+    "no power of Tweedie's": (
+        lambda: train({"objective": "reg:tweedie", "tweedie_variance_power": 2}),
+        ParameterError,
+        "tweedie_variance_power must be at least 1 and below 2, not 2",
+    ),
+    "slope of zero": (
+        lambda: train({"objective": "reg:pseudohubererror", "huber_slope": 0}),
+        ParameterError,
+        "huber_slope must be above 0, not 0",
+    ),
+    "mean of zero to start from": (
+        lambda: train({"objective": "reg:tweedie", "base_score": 0}),
+        ParameterError,
+        "base_score=0 must be above 0 for reg:tweedie",
+    ),
     "label beyond num_class in evals": (
         lambda: train(
             CLASSES,

@@ -43,7 +43,7 @@ __all__ = ["read_document"]
 # Older files lack parameters that came later.
 _DEFAULTS = {
     name: spelled(getattr(Parameters(), name))
-    for name in ("scale_pos_weight", *OBJECTIVES["rank:ndcg"][1])
+    for name in ("scale_pos_weight", "max_delta_step", *OBJECTIVES["rank:ndcg"][1])
 }
 
 _Number: TypeAlias = type[np.float64 | np.float32 | np.int32 | np.uint8]

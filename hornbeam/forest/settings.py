@@ -28,6 +28,13 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "reg:logistic": ("reg_loss_param", ("scale_pos_weight",)),
     "binary:logistic": ("reg_loss_param", ("scale_pos_weight",)),
     "binary:logitraw": ("reg_loss_param", ("scale_pos_weight",)),
+    "binary:hinge": ("", ()),
+    "reg:squaredlogerror": ("", ()),
+    "reg:pseudohubererror": ("pseudo_huber_param", ("huber_slope",)),
+    # XGBoost's Poisson loss has max_delta_step beside the trees; here the trees' it is.
+    "count:poisson": ("poisson_regression_param", ("max_delta_step",)),
+    "reg:gamma": ("reg_loss_param", ("scale_pos_weight",)),
+    "reg:tweedie": ("tweedie_regression_param", ("tweedie_variance_power",)),
     "multi:softmax": ("softmax_multiclass_param", ("num_class",)),
     "multi:softprob": ("softmax_multiclass_param", ("num_class",)),
     "rank:map": _OF_PAIRS,

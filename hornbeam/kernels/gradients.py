@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.jit import inline, kernel, kernel_of
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
@@ -19,9 +19,21 @@ from hornbeam.kernels.layout import (
 )
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["find_extent", "logistic", "quantise", "softmax", "squared_error", "widen"]
-
-_LEAST_HESSIAN = 1e-16
+__all__ = [
+    "by_row",
+    "find_extent",
+    "gamma",
+    "hinge",
+    "logistic",
+    "poisson",
+    "pseudo_huber",
+    "quantise",
+    "softmax",
+    "squared_error",
+    "squared_log_error",
+    "tweedie",
+    "widen",
+]
 
 
 @inline
@@ -37,67 +49,53 @@ def _weigh(label, weights, positive_weight, gradients, hessians):
         hessians[i] *= weights[i]
 
 
-@kernel
-def squared_error(
-    member,
-    members,
-    sync,
-    scores,  # (outputs, rows) float64
-    targets,  # (outputs, rows) float64
-    weights,  # (rows,) float64, or empty for all ones
-    numbers,  # (1,) float64: multiplies the weight of rows whose target is 1
-    gradients,  # (outputs, rows) float32 or float64, out
-    hessians,  # (outputs, rows) the same, out
-    scratch,  # (members, 2, lane) float64: not used
-):
-    """Write g = score - target and h = 1, times the row's weight."""
-    outputs, rows = scores.shape
-    task = next_task(sync, 0)
-    while task // outputs * TASK_ROWS < rows:
-        k = task % outputs
-        begin = task // outputs * TASK_ROWS
-        end = min(begin + TASK_ROWS, rows)
-        margins = scores[k, begin:end]
-        target = targets[k, begin:end]
-        g = gradients[k, begin:end]
-        h = hessians[k, begin:end]
-        for i in range(margins.size):
-            g[i] = np.float32(margins[i] - target[i])
-            h[i] = 1.0
-        _weigh(target, weights[begin:end], numbers[0], g, h)
+def by_row(loss):
+    """Return the kernel that writes g and h of a loss of `maths`, row by row."""
+
+    @kernel_of(loss)
+    def write(
+        member,
+        members,
+        sync,
+        scores,  # (outputs, rows) float64
+        targets,  # (outputs, rows) float64
+        weights,  # (rows,) float64, or empty for all ones
+        # float64: what multiplies the weight of rows whose target is 1; then the
+        # loss's number, if it has any, for all outputs or for each
+        numbers,
+        gradients,  # (outputs, rows) float32 or float64, out
+        hessians,  # (outputs, rows) the same, out
+        scratch,  # (members, 2, lane) float64: not used
+    ):
+        outputs, rows = scores.shape
         task = next_task(sync, 0)
+        while task // outputs * TASK_ROWS < rows:
+            k = task % outputs
+            begin = task // outputs * TASK_ROWS
+            end = min(begin + TASK_ROWS, rows)
+            margins = scores[k, begin:end]
+            target = targets[k, begin:end]
+            number = numbers[min(k + 1, numbers.size - 1)]
+            g = gradients[k, begin:end]
+            h = hessians[k, begin:end]
+            for i in range(margins.size):
+                gradient, hessian = loss(margins[i], target[i], number)
+                g[i] = np.float32(gradient)
+                h[i] = np.float32(hessian)
+            _weigh(target, weights[begin:end], numbers[0], g, h)
+            task = next_task(sync, 0)
+
+    return write
 
 
-@kernel
-def logistic(
-    member,
-    members,
-    sync,
-    scores,  # (outputs, rows) float64
-    targets,  # (outputs, rows) float64 in [0, 1]
-    weights,  # (rows,) float64, or empty for all ones
-    numbers,  # (1,) float64: multiplies the weight of rows whose target is 1
-    gradients,  # (outputs, rows) float32 or float64, out
-    hessians,  # (outputs, rows) the same, out
-    scratch,  # (members, 2, lane) float64: not used
-):
-    """Write g = p - target and h = p (1 - p), p = sigmoid(score), times the weight."""
-    outputs, rows = scores.shape
-    task = next_task(sync, 0)
-    while task // outputs * TASK_ROWS < rows:
-        k = task % outputs
-        begin = task // outputs * TASK_ROWS
-        end = min(begin + TASK_ROWS, rows)
-        margins = scores[k, begin:end]
-        target = targets[k, begin:end]
-        g = gradients[k, begin:end]
-        h = hessians[k, begin:end]
-        for i in range(margins.size):
-            p = maths.sigmoid(margins[i])
-            g[i] = np.float32(p - target[i])
-            h[i] = np.float32(max(p * (1.0 - p), _LEAST_HESSIAN))
-        _weigh(target, weights[begin:end], numbers[0], g, h)
-        task = next_task(sync, 0)
+squared_error = by_row(maths.squared_error)
+squared_log_error = by_row(maths.squared_log_error)
+pseudo_huber = by_row(maths.pseudo_huber)
+logistic = by_row(maths.logistic)
+hinge = by_row(maths.hinge)
+poisson = by_row(maths.poisson)
+gamma = by_row(maths.gamma)
+tweedie = by_row(maths.tweedie)
 
 
 @kernel
@@ -142,7 +140,7 @@ def softmax(
             for i in range(count):
                 p = maths.exp(margins[i] - highest[i]) / total[i]
                 g[i] = np.float32(p - (1.0 if label[i] == k else 0.0))
-                h[i] = np.float32(max(2.0 * p * (1.0 - p), _LEAST_HESSIAN))
+                h[i] = np.float32(max(2.0 * p * (1.0 - p), maths.LEAST_HESSIAN))
             _weigh(label, weights[begin:end], 1.0, g, h)
         task = next_task(sync, 0)
 

@@ -20,7 +20,7 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.options import DefaultOptions
 
-__all__ = ["COMPILED", "SOURCES_DIGEST", "inline", "kernel", "prune_cache"]
+__all__ = ["COMPILED", "SOURCES_DIGEST", "inline", "kernel", "kernel_of", "prune_cache"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -71,6 +71,7 @@ class _FilesOfCode(IndexDataCacheFile):
 
 
 def _compile(function: Function, **flags: Any) -> Function:
+    """Return `function` compiled; the formulas in its closure are in its name."""
     function.__qualname__ = f"{function.__qualname__}_{SOURCES_DIGEST}"
     try:
         compiled = njit(function, cache=True, **_FLAGS, **flags)
@@ -80,6 +81,9 @@ def _compile(function: Function, **flags: Any) -> Function:
             cache._impl.filename_base,
             cache._impl.locator.get_source_stamp(),
         )
+        if function.__closure__:
+            # Numba would know a formula by an address in this process.
+            cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
     except RuntimeError as error:
         # No folder can hold the cache (a read-only home, some containers): the kernel
         # is then compiled anew in each process, which is slower but right.
@@ -94,6 +98,19 @@ def kernel(function: Function) -> Function:
         # As compiled: zero divided by zero is NaN, and nothing to warn of.
         return np.errstate(divide="ignore", invalid="ignore")(function)
     return _compile(function)
+
+
+def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Return a decorator of a loop inside a function that takes the loop's formula.
+
+    One loop so becomes a kernel for each formula, with the formula compiled into it.
+    """
+
+    def decorate(loop: Function) -> Function:
+        loop.__qualname__ = f"{loop.__name__}_{formula.__name__}"
+        return kernel(loop)
+
+    return decorate
 
 
 def inline(function: Function) -> Function:

@@ -12,19 +12,31 @@ import numpy as np
 from hornbeam.kernels.jit import inline
 
 __all__ = [
+    "LEAST_HESSIAN",
     "coordinate_step",
     "exp",
+    "gamma",
+    "hinge",
     "leaf_gain",
     "leaf_weight",
     "log",
+    "log1p",
+    "log_gamma",
+    "logistic",
     "philox",
+    "poisson",
+    "pseudo_huber",
     "sigmoid",
     "soft_threshold",
+    "squared_error",
+    "squared_log_error",
+    "tweedie",
 ]
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # 21 trailing zero bits: products by k are exact
 _LN2_LOW = 1.90821492927058770002e-10
+_HALF_LOG_2_PI = 0.9189385332046727
 _ROUND = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to an integer
 _EXP_LOWEST = -708.0
 _EXP_HIGHEST = 709.0
@@ -84,9 +96,126 @@ def log(x: float) -> float:
 
 
 @inline
+def log1p(x: float) -> float:
+    """Return ln(1 + x) for x above -1, to 2 ulp of ln(1 + x) or of 1."""
+    return log(1.0 + x)
+
+
+@inline
+def log_gamma(x: float) -> float:
+    """Return ln(gamma(x)) of a positive x to 1e-14, by Stirling's series from 8 on."""
+    product = 1.0
+    while x < 8.0:
+        product *= x
+        x += 1.0
+    z = 1.0 / (x * x)
+    p = 1.0 / 156.0
+    p = p * z - 691.0 / 360360.0
+    p = p * z + 1.0 / 1188.0
+    p = p * z - 1.0 / 1680.0
+    p = p * z + 1.0 / 1260.0
+    p = p * z - 1.0 / 360.0
+    p = p * z + 1.0 / 12.0
+    return (x - 0.5) * log(x) - x + _HALF_LOG_2_PI + p / x - log(product)
+
+
+@inline
 def sigmoid(x: float) -> float:
     """Return 1 / (1 + e**-x)."""
     return 1.0 / (1.0 + exp(-x))
+
+
+# --- Losses: the gradient and the hessian of one row ----------------------------------
+# Each takes a margin, a target and the loss's one number, if it has any.
+
+LEAST_HESSIAN = 1e-16
+_LEAST_FLOAT32 = 1.1754943508222875e-38
+#: Margins of a logarithm are held within it, so that gradients do not leave float32.
+_HIGHEST_LOG = 69.0
+
+
+@inline
+def squared_error(margin: float, target: float, _: float) -> tuple[float, float]:
+    """(margin - target)**2 / 2."""
+    return margin - target, 1.0
+
+
+@inline
+def squared_log_error(margin: float, target: float, _: float) -> tuple[float, float]:
+    """(log(1 + margin) - log(1 + target))**2 / 2, of margins above -1."""
+    above = max(margin + 1.0, 1e-6)
+    difference = log(above) - log1p(target)
+    return difference / above, max((1.0 - difference) / (above * above), 1e-6)
+
+
+@inline
+def pseudo_huber(margin: float, target: float, slope: float) -> tuple[float, float]:
+    """slope**2 (sqrt(1 + (z / slope)**2) - 1), z = margin - target.
+
+    The hessian is that of the parabola that touches the loss here and lies above it
+    everywhere else, so that no step makes the loss worse. The loss's own is almost 0
+    far from the target, and steps would be as good as endless.
+    """
+    z = margin - target
+    curvature = 1.0 / np.sqrt(1.0 + (z / slope) * (z / slope))
+    return z * curvature, curvature
+
+
+@inline
+def logistic(margin: float, target: float, _: float) -> tuple[float, float]:
+    """The negative log-likelihood of a target in [0, 1] under sigmoid(margin)."""
+    p = sigmoid(margin)
+    return p - target, max(p * (1.0 - p), LEAST_HESSIAN)
+
+
+@inline
+def hinge(margin: float, target: float, _: float) -> tuple[float, float]:
+    """max(0, 1 - y margin), y = 1 for target 1 and -1 for target 0."""
+    y = 2.0 * target - 1.0
+    is_short = margin * y < 1.0
+    return -y if is_short else 0.0, 1.0 if is_short else _LEAST_FLOAT32
+
+
+@inline
+def _log_mean(margin: float) -> float:
+    return min(max(margin, -_HIGHEST_LOG), _HIGHEST_LOG)
+
+
+@inline
+def poisson(margin: float, target: float, _: float) -> tuple[float, float]:
+    """The negative log-likelihood of a count of mean exp(margin).
+
+    Not the hessian, the mean, but its sum with the target: the step of a leaf is then
+    (x - 1) / (x + 1) for x = sum(targets) / sum(means), never more than half of the
+    best one, log(x). That is how far XGBoost's go, whose hessian is the mean times
+    e**0.7, where x is near 1; elsewhere those may go beyond.
+    """
+    mean = exp(_log_mean(margin))
+    return mean - target, mean + target
+
+
+@inline
+def gamma(margin: float, target: float, _: float) -> tuple[float, float]:
+    """The negative log-likelihood of an amount of mean exp(margin), of gamma's law.
+
+    Its hessian is the ratio of target to mean, under which a leaf whose ratios are
+    almost 0 would step down almost without end. In a mean with 1, two to one, no step
+    is longer than 3, and to the third order the gain of a leaf stays the same.
+    """
+    ratio = target * exp(-_log_mean(margin))
+    return 1.0 - ratio, (2.0 * ratio + 1.0) / 3.0
+
+
+@inline
+def tweedie(margin: float, target: float, power: float) -> tuple[float, float]:
+    """That of Tweedie's law, whose variance is the mean to this power, from 1 to 2."""
+    margin = _log_mean(margin)
+    below = target * exp((1.0 - power) * margin)
+    above = exp((2.0 - power) * margin)
+    return above - below, (2.0 - power) * above - (1.0 - power) * below
+
+
+# --- Trees ----------------------------------------------------------------------------
 
 
 @inline
@@ -144,6 +273,9 @@ def coordinate_step(
     pull = soft_threshold(gradient - hessian * weight, reg_alpha)
     best = -pull / (hessian + reg_lambda)
     return best - weight if hessian >= 1e-5 else 0.0
+
+
+# --- Random numbers -------------------------------------------------------------------
 
 
 @inline

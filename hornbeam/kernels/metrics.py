@@ -9,29 +9,111 @@ from __future__ import annotations
 import math
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.jit import inline, kernel, kernel_of
 
 __all__ = [
-    "ABSOLUTE",
-    "ERROR",
-    "LOG",
-    "SQUARED",
+    "approximate_median_significance",
     "area_under_precision_recall",
     "area_under_roc",
     "class_error",
     "class_log_loss",
-    "mean_loss",
+    "mean_absolute_error",
+    "mean_absolute_share",
+    "mean_error",
+    "mean_expectile_loss",
+    "mean_gamma_deviance",
+    "mean_gamma_loss",
+    "mean_log_loss",
+    "mean_poisson_loss",
+    "mean_pseudo_huber_loss",
+    "mean_quantile_loss",
+    "mean_squared_error",
+    "mean_squared_log_error",
+    "mean_tweedie_loss",
 ]
-
-# The losses of a single prediction, for `mean_loss`.
-SQUARED, ABSOLUTE, LOG, ERROR = range(4)
 
 # Probabilities below it count as it, as in XGBoost: no row can cost more than 36.8.
 SMALLEST_PROBABILITY = 1e-16
+# Amounts that XGBoost adds to means, or holds them above.
+_SMALL_MEAN = 1e-6
+
+# --- The loss of one label and a prediction that is not NaN ---------------------------
+# The third argument is the loss's one number, if it has any.
 
 
 @inline
-def log_loss(probability):
+def squared_error(label, prediction, _):
+    return (label - prediction) * (label - prediction)
+
+
+@inline
+def absolute_error(label, prediction, _):
+    return abs(label - prediction)
+
+
+@inline
+def absolute_share(label, prediction, _):
+    return abs((label - prediction) / label)
+
+
+@inline
+def squared_log_error(label, prediction, _):
+    difference = maths.log1p(label) - maths.log(max(1.0 + prediction, _SMALL_MEAN))
+    return difference * difference
+
+
+@inline
+def pseudo_huber_loss(label, prediction, slope):
+    z = (label - prediction) / slope
+    return slope * slope * (math.sqrt(1.0 + z * z) - 1.0)
+
+
+@inline
+def quantile_loss(label, prediction, alpha):
+    difference = label - prediction
+    return max(alpha * difference, (alpha - 1.0) * difference)
+
+
+@inline
+def expectile_loss(label, prediction, alpha):
+    difference = label - prediction
+    return (alpha if difference > 0.0 else 1.0 - alpha) * difference * difference
+
+
+@inline
+def poisson_loss(label, prediction, _):
+    mean = max(prediction, SMALLEST_PROBABILITY)
+    return maths.log_gamma(label + 1.0) + mean - label * maths.log(mean)
+
+
+@inline
+def gamma_deviance(label, prediction, _):
+    ratio = (label + _SMALL_MEAN) / (max(prediction, 0.0) + _SMALL_MEAN)
+    return 2.0 * (ratio - maths.log(ratio) - 1.0)
+
+
+@inline
+def gamma_loss(label, prediction, _):
+    mean = max(prediction, _SMALL_MEAN)
+    return label / mean + maths.log(mean)
+
+
+@inline
+def tweedie_loss(label, prediction, power):
+    log_mean = maths.log(max(prediction, SMALLEST_PROBABILITY))
+    above = maths.exp((2.0 - power) * log_mean) / (2.0 - power)
+    if power == 1.0:  # Poisson's, of which the limit is known but for a constant
+        return above - label * log_mean
+    return above - label * maths.exp((1.0 - power) * log_mean) / (1.0 - power)
+
+
+@inline
+def error(label, prediction, threshold):
+    return 1.0 - label if prediction > threshold else label
+
+
+@inline
+def surprise(probability):
     """Return minus the logarithm of an outcome's stated probability; NaN for NaN."""
     if math.isnan(probability):
         return probability
@@ -41,41 +123,58 @@ def log_loss(probability):
 
 
 @inline
-def row_loss(loss, threshold, label, prediction):
-    """Return one row's loss; a prediction of NaN gives NaN."""
-    if loss == SQUARED:
-        return (label - prediction) * (label - prediction)
-    if loss == ABSOLUTE:
-        return abs(label - prediction)
-    if loss == ERROR:
-        if math.isnan(prediction):
-            return prediction
-        return 1.0 - label if prediction > threshold else label
+def log_loss(label, prediction, _):
     total = 0.0
     if label != 0.0:
-        total += label * log_loss(prediction)
+        total += label * surprise(prediction)
     if label != 1.0:
-        total += (1.0 - label) * log_loss(1.0 - prediction)
+        total += (1.0 - label) * surprise(1.0 - prediction)
     return total
 
 
-@kernel
-def mean_loss(
-    predictions,  # (rows, outputs) float64
-    labels,  # (rows, outputs) float64
-    weights,  # (rows,) float64, or empty: every row counts once
-    loss,
-    threshold,
-) -> float:
-    """Return the weighted mean of `row_loss` over all cells, 0 where none weighs."""
-    total = 0.0
-    weight_total = 0.0
-    for i in range(predictions.shape[0]):
-        weight = weights[i] if weights.size else 1.0
-        for k in range(predictions.shape[1]):
-            total += weight * row_loss(loss, threshold, labels[i, k], predictions[i, k])
-            weight_total += weight
-    return total / weight_total if weight_total > 0.0 else 0.0
+def mean_of(loss):
+    """Return the kernel of the mean of a loss."""
+
+    @kernel_of(loss)
+    def mean(
+        predictions,  # (rows, outputs) float64
+        labels,  # (rows, outputs) float64, or one column for all outputs
+        weights,  # (rows,) float64, or empty: every row counts once
+        numbers,  # float64, the loss's number: one for all outputs, or one for each
+    ) -> float:
+        """Return the weighted mean over all cells, 0 where none weighs."""
+        total = 0.0
+        weight_total = 0.0
+        for i in range(predictions.shape[0]):
+            weight = weights[i] if weights.size else 1.0
+            for k in range(predictions.shape[1]):
+                label = labels[i, min(k, labels.shape[1] - 1)]
+                prediction = predictions[i, k]
+                value = prediction
+                if not math.isnan(prediction):
+                    value = loss(label, prediction, numbers[min(k, numbers.size - 1)])
+                total += weight * value
+                weight_total += weight
+        return total / weight_total if weight_total > 0.0 else 0.0
+
+    return mean
+
+
+mean_absolute_error = mean_of(absolute_error)
+mean_absolute_share = mean_of(absolute_share)
+mean_error = mean_of(error)
+mean_expectile_loss = mean_of(expectile_loss)
+mean_gamma_deviance = mean_of(gamma_deviance)
+mean_gamma_loss = mean_of(gamma_loss)
+mean_log_loss = mean_of(log_loss)
+mean_poisson_loss = mean_of(poisson_loss)
+mean_pseudo_huber_loss = mean_of(pseudo_huber_loss)
+mean_quantile_loss = mean_of(quantile_loss)
+mean_squared_error = mean_of(squared_error)
+mean_squared_log_error = mean_of(squared_log_error)
+mean_tweedie_loss = mean_of(tweedie_loss)
+
+# --- Classes --------------------------------------------------------------------------
 
 
 @kernel
@@ -89,7 +188,7 @@ def class_log_loss(
     weight_total = 0.0
     for i in range(predictions.shape[0]):
         weight = weights[i] if weights.size else 1.0
-        total += weight * log_loss(predictions[i, int(labels[i])])
+        total += weight * surprise(predictions[i, int(labels[i])])
         weight_total += weight
     return total / weight_total if weight_total > 0.0 else 0.0
 
@@ -208,3 +307,34 @@ def area_under_precision_recall(
         negative_before, negative, positive_before, positive, positive_total
     )
     return area, positive_total
+
+
+@inline
+def significance(hits, misses):
+    """Return the approximate median significance of signals found among misses."""
+    background = misses + 10.0
+    log = maths.log(1.0 + hits / background)
+    return math.sqrt(2.0 * ((hits + background) * log - hits))
+
+
+@kernel
+def approximate_median_significance(
+    order,  # (rows,) int64, rows from the highest prediction down
+    ordered,  # (rows,) float64, a number for each of them, equal where they are tied
+    labels,  # (rows,) float64, signals above 0.5
+    weights,  # (rows,) float64, or empty
+    top,  # rows that are said to be signals; all of them: as many as are best
+) -> float:
+    """Return the significance of the first `top` rows, or the highest of any cut."""
+    best = 0.0
+    hits = misses = 0.0
+    for r in range(min(top, order.size - 1)):
+        i = order[r]
+        weight = weights[i] if weights.size else 1.0
+        if labels[i] > 0.5:
+            hits += weight
+        else:
+            misses += weight
+        if ordered[r] != ordered[r + 1]:
+            best = max(best, significance(hits, misses))
+    return best if top == order.size else significance(hits, misses)

@@ -1,29 +1,38 @@
-"""From margins to predictions."""
+"""From margins to predictions, and from labels towards margins."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import kernel, kernel_of
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["sigmoid_rows", "softmax_rows"]
+__all__ = ["exp_rows", "log1p_rows", "sigmoid_rows", "softmax_rows"]
 
 _TASK = 1 << 12
 
 
-@kernel
-def sigmoid_rows(member, members, sync, values):  # (rows, outputs), in and out
-    """Replace each margin by its sigmoid."""
-    rows = values.shape[0]
-    task = next_task(sync, 0)
-    while task * _TASK < rows:
-        part = values[task * _TASK : min((task + 1) * _TASK, rows)]
-        for i in range(part.shape[0]):
-            for k in range(part.shape[1]):
-                part[i, k] = maths.sigmoid(np.float64(part[i, k]))
+def by_cell(link):
+    """Return the kernel that replaces each margin by what `link` makes of it."""
+
+    @kernel_of(link)
+    def replace(member, members, sync, values):  # (rows, outputs), in and out
+        rows = values.shape[0]
         task = next_task(sync, 0)
+        while task * _TASK < rows:
+            part = values[task * _TASK : min((task + 1) * _TASK, rows)]
+            for i in range(part.shape[0]):
+                for k in range(part.shape[1]):
+                    part[i, k] = link(np.float64(part[i, k]))
+            task = next_task(sync, 0)
+
+    return replace
+
+
+exp_rows = by_cell(maths.exp)
+log1p_rows = by_cell(maths.log1p)
+sigmoid_rows = by_cell(maths.sigmoid)
 
 
 @kernel

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels import metrics as kernels
 from hornbeam.kernels.sort import sort_floats
-from hornbeam.metrics.base import Floats, Metric, register
+from hornbeam.metrics.base import Floats, Metric, number_after_at, register
 from hornbeam.metrics.regression import MeanLoss
 from hornbeam.params import Parameters
 
 __all__ = [
     "Error",
     "LogLoss",
+    "MedianSignificance",
     "MulticlassError",
     "MulticlassLogLoss",
     "PrecisionRecallArea",
@@ -56,7 +57,7 @@ class LogLoss(MeanLoss):
     """``logloss``: minus the mean log likelihood of two classes."""
 
     base_name = "logloss"
-    loss = kernels.LOG
+    mean = staticmethod(kernels.mean_log_loss)
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
         _check_unit_interval(self.name, labels)
@@ -68,7 +69,7 @@ class Error(MeanLoss):
     """``error`` or ``error@t``: the share of rows on the wrong side of t, 0.5."""
 
     base_name = "error"
-    loss = kernels.ERROR
+    mean = staticmethod(kernels.mean_error)
 
     def __init__(
         self,
@@ -79,22 +80,13 @@ class Error(MeanLoss):
         super().__init__(None, n_outputs, settings)
         self.threshold = 0.5
         if parameter is not None:
-            self.threshold = self._parse(parameter)
+            self.threshold = number_after_at("error", parameter, "0.7")
         if self.threshold != 0.5:
             self.name = f"error@{self.threshold:g}"
 
-    @staticmethod
-    def _parse(parameter: str) -> float:
-        try:
-            threshold = float(parameter)
-        except ValueError:
-            threshold = math.nan
-        if not math.isfinite(threshold):
-            raise ParameterError(
-                f"eval_metric 'error@{parameter}' needs a number after the '@', "
-                f"such as 'error@0.7'"
-            )
-        return threshold
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.threshold,)
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
         _check_unit_interval(self.name, labels)
@@ -232,3 +224,35 @@ class PrecisionRecallArea(_Area):
 
     def importance(self, positive: float) -> float:
         return 1.0
+
+
+@register
+class MedianSignificance(Metric):
+    """``ams@k``: how sure it is that the share k of likeliest rows has signals.
+
+    The approximate median significance of Adam-Bourdarios and others (2014); of k = 0
+    the highest of any share.
+    """
+
+    base_name = "ams"
+    maximize = True
+
+    def __init__(
+        self,
+        parameter: str | None = None,
+        n_outputs: int = 1,
+        settings: Parameters | None = None,
+    ) -> None:
+        super().__init__(None, n_outputs, settings)
+        self.share = number_after_at("ams", parameter, "0.15")
+        self.name = f"ams@{self.share:g}"
+
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        ordered, order = sort_floats(-predictions.ravel(), np.arange(predictions.size))
+        assert order is not None
+        if math.isnan(ordered[-1]):
+            return math.nan
+        top = int(self.share * labels.size) or labels.size
+        return kernels.approximate_median_significance(
+            order, ordered, labels.ravel(), weights, top
+        )

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
-from hornbeam.errors import DataError
-from hornbeam.kernels import metrics as kernels
-from hornbeam.metrics.base import Floats, Metric, register
+import numpy as np
 
-__all__ = ["MeanAbsoluteError", "MeanLoss", "RootMeanSquaredError"]
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels import metrics as kernels
+from hornbeam.metrics.base import Floats, Metric, number_after_at, register
+from hornbeam.params import Parameters
+
+__all__ = [
+    "GammaDeviance",
+    "GammaLoss",
+    "MeanAbsoluteError",
+    "MeanAbsoluteShare",
+    "MeanLoss",
+    "PoissonLoss",
+    "PseudoHuberLoss",
+    "RootMeanSquaredError",
+    "RootMeanSquaredLogError",
+    "TweedieLoss",
+]
 
 
 class MeanLoss(Metric):
     """The weighted mean of a loss that looks at one label and one prediction."""
 
     many_targets = True
-    loss: ClassVar[int]
-    threshold: float = math.nan
+    #: The kernel of `hornbeam.kernels.metrics` that takes the mean.
+    mean: ClassVar[Callable[..., float]]
+    #: Labels must be above it, or at least it if `lowest_counts`.
+    lowest: ClassVar[float] = -math.inf
+    lowest_counts: ClassVar[bool] = False
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The number that the loss has: one, or one for each output."""
+        return (math.nan,)
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
         if predictions.size != labels.size:
@@ -26,13 +49,24 @@ class MeanLoss(Metric):
                 f"labels, one for each class; "
                 f"use 'merror' or 'mlogloss' for more than two classes"
             )
+        self._check_labels(labels)
         shape = (len(labels), -1)
-        return kernels.mean_loss(
+        return type(self).mean(
             predictions.reshape(shape),
             labels.reshape(shape),
             weights,
-            self.loss,
-            self.threshold,
+            np.array(self.numbers, np.float64),
+        )
+
+    def _check_labels(self, labels: Floats) -> None:
+        least = float(labels.min())
+        if least > self.lowest or (self.lowest_counts and least == self.lowest):
+            return
+        row = int(np.argmin(labels)) // (labels.size // len(labels))
+        bound = "of at least" if self.lowest_counts else "above"
+        raise DataError(
+            f"{self.name} needs labels {bound} {self.lowest:g}, but the label of row "
+            f"{row} is {least:g}; choose another eval_metric"
         )
 
 
@@ -41,10 +75,19 @@ class RootMeanSquaredError(MeanLoss):
     """``rmse``: the square root of the mean squared difference."""
 
     base_name = "rmse"
-    loss = kernels.SQUARED
+    mean = staticmethod(kernels.mean_squared_error)
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
         return math.sqrt(super().measure(predictions, labels, weights))
+
+
+@register
+class RootMeanSquaredLogError(RootMeanSquaredError):
+    """``rmsle``: the same of the logarithms of one plus label and prediction."""
+
+    base_name = "rmsle"
+    mean = staticmethod(kernels.mean_squared_log_error)
+    lowest = -1.0
 
 
 @register
@@ -52,4 +95,83 @@ class MeanAbsoluteError(MeanLoss):
     """``mae``: the mean absolute difference."""
 
     base_name = "mae"
-    loss = kernels.ABSOLUTE
+    mean = staticmethod(kernels.mean_absolute_error)
+
+
+@register
+class MeanAbsoluteShare(MeanLoss):
+    """``mape``: the mean absolute difference, as a share of the label."""
+
+    base_name = "mape"
+    mean = staticmethod(kernels.mean_absolute_share)
+
+
+@register
+class PseudoHuberLoss(MeanLoss):
+    """``mphe``: the mean of the loss of reg:pseudohubererror with its huber_slope."""
+
+    base_name = "mphe"
+    mean = staticmethod(kernels.mean_pseudo_huber_loss)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.settings.huber_slope,)
+
+
+@register
+class PoissonLoss(MeanLoss):
+    """``poisson-nloglik``: minus the mean log likelihood of counts of these means."""
+
+    base_name = "poisson-nloglik"
+    mean = staticmethod(kernels.mean_poisson_loss)
+    lowest = 0.0
+    lowest_counts = True
+
+
+@register
+class GammaDeviance(MeanLoss):
+    """``gamma-deviance``: twice the log likelihood that exact predictions would add."""
+
+    base_name = "gamma-deviance"
+    mean = staticmethod(kernels.mean_gamma_deviance)
+    lowest = 0.0
+    lowest_counts = True
+
+
+@register
+class GammaLoss(MeanLoss):
+    """``gamma-nloglik``: minus the mean log likelihood under exponential laws."""
+
+    base_name = "gamma-nloglik"
+    mean = staticmethod(kernels.mean_gamma_loss)
+    lowest = 0.0
+    lowest_counts = True
+
+
+@register
+class TweedieLoss(MeanLoss):
+    """``tweedie-nloglik@rho``: that of Tweedie's law, but for a constant."""
+
+    base_name = "tweedie-nloglik"
+    mean = staticmethod(kernels.mean_tweedie_loss)
+    lowest = 0.0
+    lowest_counts = True
+
+    def __init__(
+        self,
+        parameter: str | None = None,
+        n_outputs: int = 1,
+        settings: Parameters | None = None,
+    ) -> None:
+        super().__init__(None, n_outputs, settings)
+        self.power = number_after_at("tweedie-nloglik", parameter, "1.5")
+        if not 1.0 <= self.power < 2.0:
+            raise ParameterError(
+                f"eval_metric 'tweedie-nloglik@{parameter}' needs a power of at least "
+                "1 and below 2 after the '@', such as 'tweedie-nloglik@1.5'"
+            )
+        self.name = f"tweedie-nloglik@{self.power:g}"
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.power,)

@@ -103,6 +103,13 @@ class Objective(ABC):
                 "of them"
             )
 
+    def refuse(self, labels: Floats, wrong: NDArray[np.bool_], need: str) -> None:
+        """Raise an error that shows the first of the wrong labels, if there is one."""
+        rows = np.flatnonzero(wrong)
+        if rows.size > 0:
+            row = int(rows[0])
+            raise DataError(f"label {labels[row]:g} in row {row} {need}")
+
     # The base score
 
     def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
@@ -153,8 +160,15 @@ class Objective(ABC):
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """What the kernel needs to know beside the rows."""
-        return (self.parameters.scale_pos_weight,)
+        """What the kernel needs to know of the loss; first `positive_weight`."""
+        return (self.positive_weight,)
+
+    @property
+    def positive_weight(self) -> float:
+        """What the weight of rows with label 1 is multiplied by."""
+        _, names = OBJECTIVES[self.name]
+        takes_it = "scale_pos_weight" in names
+        return self.parameters.scale_pos_weight if takes_it else 1.0
 
     def gradients(
         self, team: Team, scores: Floats, info: Info, iteration: int
@@ -208,15 +222,9 @@ _OBJECTIVES: dict[str, type[Objective]] = {}
 # Objectives of XGBoost 3.2 to come, so that an error can tell "not yet" from a typo.
 _LATER = frozenset(
     {
-        "binary:hinge",
-        "count:poisson",
         "reg:absoluteerror",
         "reg:expectileerror",
-        "reg:gamma",
-        "reg:pseudohubererror",
         "reg:quantileerror",
-        "reg:squaredlogerror",
-        "reg:tweedie",
         "survival:aft",
         "survival:cox",
     }
@@ -256,5 +264,6 @@ def create(parameters: Parameters) -> Objective:
 def _load_all() -> None:
     """Import the modules whose classes register themselves."""
     import hornbeam.objectives.classification
+    import hornbeam.objectives.counts
     import hornbeam.objectives.ranking
     import hornbeam.objectives.regression  # noqa: F401

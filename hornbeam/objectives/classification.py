@@ -8,16 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import ParameterError
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import softmax
+from hornbeam.kernels.gradients import hinge, softmax
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import softmax_rows
 from hornbeam.objectives.base import Floats, Objective, register
-from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss
+from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss, NewtonStart
 from hornbeam.params import Parameters
 
-__all__ = ["BinaryLogistic", "BinaryMargin", "ClassProbabilities", "MostLikelyClass"]
+__all__ = [
+    "BinaryLogistic",
+    "BinaryMargin",
+    "ClassProbabilities",
+    "Hinge",
+    "MostLikelyClass",
+]
 
 _SMALLEST_SHARE = 1e-6
 
@@ -44,6 +50,26 @@ class BinaryMargin(LogisticLoss):
         return margins
 
 
+@register
+class Hinge(NewtonStart):
+    """The class, 0 or 1, by the largest margin between them."""
+
+    name = "binary:hinge"
+    default_metric = "error"
+    kernel = staticmethod(hinge)
+
+    def check_labels(self, labels: Floats) -> None:
+        super().check_labels(labels)
+        self.refuse(
+            labels,
+            (labels != 0.0) & (labels != 1.0),
+            f"is not a class of {self.name}; code the two classes as 0 and 1",
+        )
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        return (margins > 0.0).astype(margins.dtype)
+
+
 class SoftmaxLoss(Objective):
     """The negative log-likelihood of a class under the softmax of its margins."""
 
@@ -60,16 +86,12 @@ class SoftmaxLoss(Objective):
 
     def check_labels(self, labels: Floats) -> None:
         classes = self.n_outputs
-        wrong = np.flatnonzero(
-            (labels < 0) | (labels >= classes) | (labels != np.floor(labels))
+        self.refuse(
+            labels,
+            (labels < 0) | (labels >= classes) | (labels != np.floor(labels)),
+            f"is not a class of {self.name} with num_class={classes}; labels must be "
+            f"whole numbers from 0 to {classes - 1}",
         )
-        if wrong.size > 0:
-            row = int(wrong[0])
-            raise DataError(
-                f"label {labels[row]:g} in row {row} is not a class of {self.name} "
-                f"with num_class={classes}; labels must be whole numbers from 0 to "
-                f"{classes - 1}"
-            )
 
     def start_columns(
         self, targets: Floats, weights: Floats | None

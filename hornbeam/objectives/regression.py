@@ -1,4 +1,4 @@
-"""Squared error, and logistic regression of a probability."""
+"""Squared and similar errors, and logistic regression of a probability."""
 
 from __future__ import annotations
 
@@ -8,14 +8,27 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import ParameterError
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import logistic, squared_error
+from hornbeam.kernels.gradients import (
+    logistic,
+    pseudo_huber,
+    squared_error,
+    squared_log_error,
+)
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.transform import sigmoid_rows
+from hornbeam.kernels.transform import log1p_rows, sigmoid_rows
 from hornbeam.objectives.base import Floats, Objective, register
 
-__all__ = ["LogisticLoss", "Probability", "SquaredError"]
+__all__ = [
+    "LogisticLoss",
+    "MeanStart",
+    "NewtonStart",
+    "Probability",
+    "PseudoHuberError",
+    "SquaredError",
+    "SquaredLogError",
+]
 
 #: XGBoost's bounds of a probability whose logarithm is taken.
 _LEAST_PROBABILITY = 1e-6
@@ -23,24 +36,14 @@ _LEAST_PROBABILITY = 1e-6
 _WEIGHT_TOLERANCE = 1e-6
 
 
-def weighs_positives(scale_pos_weight: float) -> bool:
-    """Whether scale_pos_weight changes anything."""
-    return abs(scale_pos_weight - 1.0) > _WEIGHT_TOLERANCE
-
-
 class NewtonStart(Objective):
-    """An objective whose base score weighs positives by one Newton step from 0."""
+    """An objective whose base score is one Newton step from a margin of 0."""
 
     many_targets = True
 
     def start_columns(
         self, targets: Floats, weights: Floats | None
     ) -> Iterator[Floats]:
-        if not weighs_positives(self.parameters.scale_pos_weight):
-            for labels in targets:
-                yield labels if weights is None else labels * weights
-            yield np.ones(targets.shape[1]) if weights is None else weights
-            return
         gradients = np.empty(targets.shape, np.float32)
         hessians = np.empty_like(gradients)
         scores = np.zeros(targets.shape)
@@ -49,15 +52,36 @@ class NewtonStart(Objective):
         yield from hessians.astype(np.float64)
 
     def start_from(self, totals: Floats) -> Floats:
-        if not weighs_positives(self.parameters.scale_pos_weight):
-            return totals[:-1] / totals[-1]
         gradients, hessians = totals.reshape(2, -1)
         margins = -gradients / np.maximum(hessians, 1e-6)
         return self.transform(Team(1), margins[np.newaxis])[0]
 
 
+class MeanStart(NewtonStart):
+    """An objective whose base score is the mean label, if positives weigh no more."""
+
+    @property
+    def _starts_from_mean(self) -> bool:
+        return abs(self.positive_weight - 1.0) <= _WEIGHT_TOLERANCE
+
+    def start_columns(
+        self, targets: Floats, weights: Floats | None
+    ) -> Iterator[Floats]:
+        if not self._starts_from_mean:
+            yield from super().start_columns(targets, weights)
+            return
+        for labels in targets:
+            yield labels if weights is None else labels * weights
+        yield np.ones(targets.shape[1]) if weights is None else weights
+
+    def start_from(self, totals: Floats) -> Floats:
+        if not self._starts_from_mean:
+            return super().start_from(totals)
+        return totals[:-1] / totals[-1]
+
+
 @register
-class SquaredError(NewtonStart):
+class SquaredError(MeanStart):
     """(margin - label)**2 / 2."""
 
     name = "reg:squarederror"
@@ -65,21 +89,62 @@ class SquaredError(NewtonStart):
     kernel = staticmethod(squared_error)
 
 
-class LogisticLoss(NewtonStart):
+@register
+class SquaredLogError(MeanStart):
+    """(log(1 + margin) - log(1 + label))**2 / 2."""
+
+    name = "reg:squaredlogerror"
+    default_metric = "rmsle"
+    kernel = staticmethod(squared_log_error)
+
+    def check_labels(self, labels: Floats) -> None:
+        super().check_labels(labels)
+        self.refuse(
+            labels,
+            labels <= -1.0,
+            f"is not above -1, as {self.name} needs; it takes the logarithm of 1 plus "
+            "the label",
+        )
+
+    def start_columns(
+        self, targets: Floats, weights: Floats | None
+    ) -> Iterator[Floats]:
+        # The best constant is that of the mean logarithm.
+        logarithms = targets.copy()
+        Team(1).run(log1p_rows, 1, logarithms)
+        yield from super().start_columns(logarithms, weights)
+
+    def start_from(self, totals: Floats) -> Floats:
+        return np.array([maths.exp(mean) for mean in super().start_from(totals)]) - 1.0
+
+
+@register
+class PseudoHuberError(NewtonStart):
+    """Squared error of small residuals, absolute error of those beyond huber_slope."""
+
+    name = "reg:pseudohubererror"
+    default_metric = "mphe"
+    kernel = staticmethod(pseudo_huber)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.positive_weight, self.parameters.huber_slope)
+
+
+class LogisticLoss(MeanStart):
     """The negative log-likelihood of a label in [0, 1] under sigmoid(margin)."""
 
     kernel = staticmethod(logistic)
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)
-        outside = np.flatnonzero((labels < 0.0) | (labels > 1.0))
-        if outside.size > 0:
-            row = int(outside[0])
-            raise DataError(
-                f"label {labels[row]:g} in row {row} is outside [0, 1], the range of "
-                f"{self.name}; code the two classes as 0 and 1, or choose "
-                "'multi:softprob' for more classes or 'reg:squarederror' for amounts"
-            )
+        self.refuse(
+            labels,
+            (labels < 0.0) | (labels > 1.0),
+            f"is outside [0, 1], the range of {self.name}; code the two classes as 0 "
+            "and 1, or choose 'multi:softprob' for more classes or 'reg:squarederror' "
+            "for amounts",
+        )
 
     def to_margin(self, base_score: Floats) -> Floats:
         # In XGBoost's float32 steps, so that its sums of our trees begin alike.

@@ -38,6 +38,12 @@ TRAINED = {
         "normalize_type": "forest",
         "num_parallel_tree": 2,
     },
+    "binary:hinge": {},
+    "count:poisson": {},
+    "reg:gamma": {},
+    "reg:pseudohubererror": {"huber_slope": 0.5},
+    "reg:squaredlogerror": {},
+    "reg:tweedie": {"tweedie_variance_power": 1.25},
     "multi:softmax": {"num_class": 3},
     "multi:softprob": {"num_class": 3, "num_parallel_tree": 2},
 }

@@ -12,6 +12,7 @@ from kernel_calls import MEMBERS, call, needs_compiler
 from hornbeam.kernels.gradients import (
     find_extent,
     logistic,
+    pseudo_huber,
     quantise,
     softmax,
     squared_error,
@@ -77,6 +78,25 @@ def test_each_output_has_its_target(kernel):
         )
         for own, all_of in zip(alone, together, strict=True):
             np.testing.assert_array_equal(own[0], all_of[k])
+
+
+def test_an_output_may_have_a_number_of_its_own():
+    scores, targets = np.array([[3.0], [3.0]]), np.zeros((2, 1))
+    g, h = (np.empty((2, 1), np.float32) for _ in range(2))
+    for slopes in ([4.0], [4.0, 1e6]):
+        numbers = np.array([1.0, *slopes])
+        call(
+            pseudo_huber,
+            scores,
+            targets,
+            UNWEIGHTED,
+            numbers,
+            g,
+            h,
+            np.empty((1, 2, 1)),
+        )
+        np.testing.assert_allclose(h[:, 0], [0.8, 0.8 if len(slopes) == 1 else 1.0])
+        np.testing.assert_allclose(g, 3.0 * h)
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)

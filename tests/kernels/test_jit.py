@@ -107,6 +107,31 @@ def test_processes_that_compile_at_once_do_not_mix_their_types(copy):
     assert run(copy, as_integer) == {"weight": 0.0, "hits": 1}
 
 
+# Two kernels that are one loop with different formulas.
+GRADIENTS = """
+import json
+import numpy as np
+from hornbeam.kernels.gradients import hinge, poisson
+from hornbeam.kernels.team import Team
+
+found = []
+for kernel in (poisson, hinge):
+    scores, targets, one = np.zeros((1, 1)), np.ones((1, 1)), np.ones(1)
+    g, h = np.empty((2, 1, 1), np.float32)
+    scratch = np.empty((1, 2, 1))
+    Team(1).run(kernel, 1, scores, targets, np.empty(0), one, g, h, scratch)
+    hits = sum(kernel.stats.cache_hits.values())
+    found.append([float(g[0, 0]), float(h[0, 0]), hits])
+print(json.dumps(found))
+"""
+
+
+@needs_compiler
+def test_kernels_of_one_loop_are_cached_each_with_its_formula(copy):
+    for hits in (0, 1):
+        assert run(copy, GRADIENTS) == [[0.0, 2.0, hits], [-1.0, 1.0, hits]]
+
+
 def digest_of(folder):
     """Return the digest of the kernel files in a folder."""
     spec = importlib.util.spec_from_file_location("jit_of_a_copy", folder / "jit.py")
@@ -202,10 +227,17 @@ TWO = {
     "draw_by_size": "floats",
     "quantise": "floats",
     "widen": "floats",
-    "squared_error": "floats",
+    "gamma": "floats",
+    "hinge": "floats",
     "logistic": "floats",
+    "poisson": "floats",
+    "pseudo_huber": "floats",
+    "squared_error": "floats",
+    "squared_log_error": "floats",
+    "tweedie": "floats",
     "softmax": "floats",
     "sum_leaves": "floats",
+    "exp_rows": "floats",
     "sigmoid_rows": "floats",
     "softmax_rows": "floats",
     "next_task": "phases",

@@ -82,6 +82,12 @@ def test_log_at_both_ends_of_the_normal_floats():
         assert ulps(float(maths.log(float(x))), Decimal(float(x)).ln()) < 2
 
 
+def test_log_gamma():
+    for x in (1e-3, 0.5, 1.0, 1.5, 2.0, 7.999, 8.0, 8.001, 30.0, 1e3, 1e9):
+        exact = math.lgamma(x)
+        assert maths.log_gamma(x) == pytest.approx(exact, rel=1e-14, abs=2e-14), x
+
+
 def test_sigmoid():
     for x in map(float, np.random.default_rng(0).uniform(-700, 40, 200)):
         exact = 1 / (1 + (-Decimal(x)).exp())

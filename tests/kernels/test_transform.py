@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from kernel_calls import MEMBERS, call, needs_compiler
 
-from hornbeam.kernels.transform import sigmoid_rows, softmax_rows
+from hornbeam.kernels.transform import (
+    exp_rows,
+    log1p_rows,
+    sigmoid_rows,
+    softmax_rows,
+)
 
 TYPES = [np.float32, np.float64]
 PRECISION = {np.float32: 2e-7, np.float64: 1e-15}
@@ -22,6 +27,20 @@ def test_sigmoid(rows, dtype):
     values = margins.copy()
     call(sigmoid_rows, values)
     np.testing.assert_allclose(values[:, 0], exact, rtol=PRECISION[dtype])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_exponential_and_logarithm_of_every_cell(dtype):
+    values = np.random.default_rng(0).normal(0, 5, (70, 2)).astype(dtype)
+    exponentials = values.copy()
+    call(exp_rows, exponentials)
+    for found, margin in zip(exponentials.flat, values.flat, strict=True):
+        assert found == pytest.approx(math.exp(margin), rel=PRECISION[dtype])
+    back = exponentials - dtype(1)
+    call(log1p_rows, back)
+    np.testing.assert_allclose(
+        back, values, rtol=1e-5, atol=1e-5 if dtype is np.float64 else 0.02
+    )
 
 
 @pytest.mark.parametrize("dtype", TYPES)

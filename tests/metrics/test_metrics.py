@@ -15,8 +15,18 @@ from hypothesis.extra import numpy as arrays
 
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.metrics import create, names
+from hornbeam.params import Parameters
 
-ONE_OUTPUT = ["rmse", "mae", "logloss", "error", "error@0.7", "auc", "aucpr"]
+TWO_CLASSES = ["logloss", "error", "error@0.7", "auc", "aucpr", "ams@0"]
+NUMBERS = ["rmse", "mae", "rmsle", "mphe"]
+AMOUNTS = [
+    "mape",
+    "poisson-nloglik",
+    "gamma-deviance",
+    "gamma-nloglik",
+    "tweedie-nloglik@1.3",
+]
+ONE_OUTPUT = [*TWO_CLASSES, *NUMBERS]
 CLASSES = ["merror", "mlogloss", "auc", "aucpr"]
 
 
@@ -96,6 +106,54 @@ def test_numbers_of_any_size_are_like_xgboost(name):
         rng.integers(-99, 99, 300).astype(float), rng.integers(-9, 9, 300)
     )
     check_like_xgboost(name, labels[::-1].copy(), labels)
+
+
+@pytest.mark.parametrize("name", ["ams@0.3", "ams@0.999", "ams@1"])
+def test_significance_is_like_xgboost(name):
+    # Without ties, of which XGBoost takes any first.
+    check_like_xgboost(
+        name, *draw(np.random.default_rng(6), 500, 1, ties=False, weighted=True)
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", AMOUNTS)
+def test_metrics_of_amounts_are_like_xgboost(name, weighted):
+    rng = np.random.default_rng(6)
+    labels, means = rng.integers(1, 40, 300) / 4.0, rng.gamma(2, 2, 300)
+    weights = rng.integers(0, 9, 300) / 8.0 if weighted else None
+    check_like_xgboost(name, means, labels, weights)
+
+
+@pytest.mark.parametrize("name", AMOUNTS[1:])
+def test_metrics_of_amounts_take_zeros(name):
+    means = np.array([0.0, 1e-9, 0.5, 2.0])
+    labels = np.array([0.0, 0.0, 0.0, 1.0])
+    if name.startswith("tweedie"):  # of which XGBoost says NaN where means are 0
+        assert math.isfinite(create(name)(means, labels))
+    else:
+        check_like_xgboost(name, means, labels)
+
+
+def test_tweedie_of_power_one_is_the_limit():
+    rng = np.random.default_rng(7)
+    labels, means = rng.poisson(2, 50).astype(float), rng.gamma(2, 1, 50)
+    of_one = create("tweedie-nloglik@1")(means, labels)
+    # Near 1 there is labels / (1 - power) besides, which no prediction changes.
+    near = create("tweedie-nloglik@1.000001")(means, labels) - labels.mean() / (
+        1.000001 - 1
+    )
+    assert of_one == pytest.approx(near, abs=1e-4)
+    theirs = create("poisson-nloglik")(means, labels)
+    constant = np.mean([math.lgamma(label + 1) for label in labels])
+    assert of_one == pytest.approx(theirs - constant, abs=1e-12)
+
+
+def test_the_slope_is_the_parameter_of_training():
+    slope = Parameters.resolve({"huber_slope": 3.0})
+    predictions, labels = np.array([0.0, 1.0]), np.array([4.0, 1.0])
+    found = create("mphe", 1, slope)(predictions, labels)
+    assert found == 9 * (math.sqrt(1 + 16 / 9) - 1) / 2
 
 
 @pytest.mark.parametrize("name", ["auc", "aucpr"])
@@ -215,9 +273,10 @@ def test_means_of_classes_agree_with_scikit_learn():
     assert create("merror", 4)(predictions, labels, weights) == pytest.approx(expected)
 
 
-def test_higher_is_better_for_areas_and_ranks_alone():
-    better = ["auc", "aucpr", "map", "ndcg", "pre"]
-    assert [n for n in names() if create(n, 3).maximize] == better
+def test_higher_is_better_for_areas_ranks_and_significance_alone():
+    needed = {"ams": "ams@0.1", "tweedie-nloglik": "tweedie-nloglik@1.1"}
+    higher = [n for n in names() if create(needed.get(n, n), 3).maximize]
+    assert higher == ["ams", "auc", "aucpr", "map", "ndcg", "pre"]
 
 
 def test_weights_of_one_change_nothing():
@@ -256,6 +315,9 @@ def test_nan_predictions_of_classes_show():
         ("aft-nloglik", 1, "does not have yet"),
         ("cox-nloglik@5", 1, "does not have yet"),
         ("rmse@3", 1, "takes no parameter"),
+        ("ams", 1, "'ams' needs a number after the '@', such as 'ams@0.15'"),
+        ("tweedie-nloglik@2", 1, "a power of at least 1 and below 2"),
+        ("tweedie-nloglik@x", 1, "such as 'tweedie-nloglik@1.5'"),
         ("error@", 1, "a number after the '@'"),
         ("error@much", 1, "a number after the '@'"),
         ("error@nan", 1, "a number after the '@'"),
@@ -277,6 +339,10 @@ def test_wrong_names_are_told_apart(name, n_outputs, message):
         ("rmse", (2, 3), [0.0, 1.0], None, "use 'merror' or 'mlogloss'"),
         ("logloss", (2,), [0.0, 2.0], None, "label of row 1 is 2"),
         ("error", (2,), [-1.0, 1.0], None, "label of row 0 is -1"),
+        ("rmsle", (2,), [0.0, -1.0], None, "labels above -1, but the label of row 1"),
+        ("poisson-nloglik", (2,), [-2.0, 1.0], None, "row 0 is -2"),
+        ("tweedie-nloglik@1.5", (2,), [0.0, -1.0], None, "of at least 0, but"),
+        ("gamma-deviance", (2,), [0.0, -1.0], None, "row 1 is -1"),
         ("auc", (2,), [0.0, 7.0], None, "label of row 1 is 7"),
         ("auc", (2, 3), [0.0, 3.0], None, "whole-number labels from 0 to 2"),
         ("mlogloss", (2, 3), [0.0, 1.5], None, "label of row 1 is 1.5"),

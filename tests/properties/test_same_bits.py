@@ -87,9 +87,35 @@ CONFIGURATIONS = {
 
 def labels_for(params, labels):
     objective = params.get("objective", "")
+    if objective in COUNTED:
+        return ranked(labels, 5) + (objective == "reg:gamma")
     if objective.startswith("multi"):
         return ranked(labels, params["num_class"])
     return ranked(labels, 2) if objective.startswith("binary") else labels
+
+
+#: Losses of labels that are never negative.
+COUNTED = ("count:poisson", "reg:gamma", "reg:squaredlogerror", "reg:tweedie")
+
+
+@settings(max_examples=12)
+@given(
+    st.sampled_from([*COUNTED, "binary:hinge", "reg:pseudohubererror"]),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
+def test_any_number_of_threads_for_every_loss(objective, weighted, seed):
+    rng = np.random.default_rng(seed)
+    weights = rng.random(150_000) if weighted else None
+    # Enough rows for a team to share what is done for each.
+    rows = rng.integers(40, size=(150_000, 2)).astype(np.float32)
+    labels = rows[:, 0] * rows[:, 1] + rng.normal(size=len(rows))
+    params = {"objective": objective, "max_depth": 3}
+    digests = set()
+    for threads in THREADS:
+        data = DMatrix(rows, labels_for(params, labels), weight=weights)
+        digests.add(train({**params, "nthread": threads}, data, 2).digest())
+    assert len(digests) == 1
 
 
 # --- Threads --------------------------------------------------------------------------

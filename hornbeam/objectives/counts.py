@@ -1,0 +1,101 @@
+"""Counts and amounts that are never negative: their mean is exp(margin)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import ParameterError
+from hornbeam.kernels import maths
+from hornbeam.kernels.gradients import gamma, poisson, tweedie
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.transform import exp_rows
+from hornbeam.objectives.base import Floats, register
+from hornbeam.objectives.regression import MeanStart
+from hornbeam.params import Parameters
+
+__all__ = ["Gamma", "Poisson", "Tweedie"]
+
+#: Where all labels are 0 their mean counts as this, which has a logarithm.
+_LEAST_MEAN = 1e-16
+
+
+class LogMean(MeanStart):
+    """An objective whose margins are logarithms of means."""
+
+    #: Whether labels may be 0.
+    takes_zero: ClassVar[bool] = True
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        for value in (
+            ()
+            if parameters.base_score is None
+            else np.atleast_1d(parameters.base_score)
+        ):
+            if not value > 0.0:
+                raise ParameterError(
+                    f"base_score={value:g} must be above 0 for {self.name}: it is a "
+                    "mean, and the margin is its logarithm"
+                )
+
+    def check_labels(self, labels: Floats) -> None:
+        super().check_labels(labels)
+        wrong = labels < 0.0 if self.takes_zero else labels <= 0.0
+        need = "is negative" if self.takes_zero else "is not above 0"
+        self.refuse(
+            labels,
+            wrong,
+            f"{need}, and {self.name} learns counts or amounts; correct the label, or "
+            "choose 'reg:squarederror'",
+        )
+
+    def start_from(self, totals: Floats) -> Floats:
+        return np.maximum(super().start_from(totals), _LEAST_MEAN)
+
+    def to_margin(self, base_score: Floats) -> Floats:
+        # Rounded as XGBoost does, so that its sums of our trees begin alike.
+        return np.array(
+            [np.float32(maths.log(mean)) for mean in base_score], np.float64
+        )
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        team.run(exp_rows, team.members_for(8 * margins.size), margins)
+        return margins
+
+
+@register
+class Poisson(LogMean):
+    """The negative log-likelihood of counts."""
+
+    name = "count:poisson"
+    default_metric = "poisson-nloglik"
+    kernel = staticmethod(poisson)
+
+
+@register
+class Gamma(LogMean):
+    """That of amounts whose standard deviation is in proportion to their mean."""
+
+    name = "reg:gamma"
+    default_metric = "gamma-deviance"
+    kernel = staticmethod(gamma)
+    takes_zero = False
+
+
+@register
+class Tweedie(LogMean):
+    """That of amounts that are often 0, as the claims of a year."""
+
+    name = "reg:tweedie"
+    kernel = staticmethod(tweedie)
+
+    @property
+    def default_metric(self) -> str:
+        return f"tweedie-nloglik@{self.parameters.tweedie_variance_power:g}"
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.positive_weight, self.parameters.tweedie_variance_power)
