@@ -191,3 +191,14 @@ def test_only_who_ranks_loads_the_kernels_of_ranking():
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.split() == ["False", "True"], done.stderr
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_groups_are_learned_alike_wherever_the_rows_are(objective, tmp_path):
+    params = {**SETTINGS["unbiased"], "subsample": 0.7}
+    plain = train(objective, **params).digest()
+    labels = labels_for(objective)
+    quantile = hornbeam.QuantileDMatrix(ROWS, labels, qid=GROUPS)
+    on_disk = matrix(objective, cache=tmp_path, memory_limit="4GB")
+    assert train(objective, quantile, **params).digest() == plain
+    assert train(objective, on_disk, **params).digest() == plain
