@@ -78,6 +78,15 @@ def metric_giving(result):
 DART = {"booster": "dart", "rate_drop": 0.5}
 
 
+def vector_leaves():
+    params = {**CLASSES, "multi_strategy": "multi_output_tree"}
+    return hornbeam.train(params, DMatrix(ROWS, ranked(LABELS, 3)), 2)
+
+
+def linear():
+    return hornbeam.train({"booster": "gblinear"}, DATA, 2)
+
+
 # name: (what is done, the error, words that its message must hold)
 CASES = {
     # Trees that are updated, or put together
@@ -139,6 +148,33 @@ CASES = {
         lambda: MODEL + train({"base_score": MODEL.model.base_score[0]}),
         ParameterError,
         "the models differ in feature_names|the same columns",
+    ),
+    "trees of all outputs refitted": (
+        lambda: vector_leaves().refit(DMatrix(ROWS, ranked(LABELS, 3))),
+        ParameterError,
+        "trees of all outputs|not updated yet",
+    ),
+    "trees of all outputs beside others": (
+        lambda: SOFTMAX + vector_leaves(),
+        ParameterError,
+        "the same multi_strategy",
+    ),
+    "linear model refitted": (
+        lambda: linear().refit(DATA),
+        ParameterError,
+        "a linear model has no leaves to refit",
+    ),
+    "linear models together": (
+        lambda: linear() + linear(),
+        ParameterError,
+        "linear models cannot be put together",
+    ),
+    "update of a linear model": (
+        lambda: hornbeam.train(
+            {"process_type": "update", "booster": "gblinear"}, DATA, xgb_model=linear()
+        ),
+        ParameterError,
+        "updates trees, and booster='gblinear' has none",
     ),
     "no boosters together": (
         lambda: hornbeam.merge([]),

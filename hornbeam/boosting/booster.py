@@ -378,6 +378,11 @@ class Booster(ModelHolder):
                 f"all {number} rounds of the model have been updated; lower "
                 "num_boost_round"
             )
+        if any(tree.value.ndim > 1 for tree in grown.trees):
+            raise ParameterError(
+                "trees of all outputs (multi_strategy='multi_output_tree') are not "
+                "updated yet; train anew, or with one tree for each output"
+            )
         aligned, session = self._aligned(data), self._session(data)
         targets = np.empty((1, 0))
         if estimate:
@@ -953,6 +958,10 @@ class Booster(ModelHolder):
         self._need_model()
         if not 0.0 <= decay <= 1.0:
             raise ParameterError(f"decay must be from 0 to 1, not {decay!r}")
+        if self.model.linear is not None:
+            raise ParameterError(
+                "a linear model has no leaves to refit; train it on with xgb_model"
+            )
         fitted = self.copy()
         fitted.set_param({"process_type": "update", "updater": "refresh"})
         revision = replace(Revision.by(fitted.params), decay=decay)

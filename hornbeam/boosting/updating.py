@@ -37,6 +37,11 @@ def check_update(parameters: Parameters) -> None:
             "refresh_leaf=False is of no use without process_type='update'; leave it "
             "out"
         )
+    if p.process_type == "update" and p.booster == "gblinear":
+        raise ParameterError(
+            "process_type='update' updates trees, and booster='gblinear' has none; "
+            "leave it out, and training goes on from the model"
+        )
     if p.process_type == "update" and grows:
         raise ParameterError(
             f"updater={p.updater!r} grows trees; with process_type='update' it must be "

@@ -44,6 +44,11 @@ def merge_models(models: Sequence[Model]) -> Model:
 
 
 def _check_alike(first: Model, other: Model) -> None:
+    if first.linear is not None or other.linear is not None:
+        raise ParameterError(
+            "linear models cannot be put together: they have no rounds of their own; "
+            "train one on with xgb_model"
+        )
     for name, advice in _SHARED.items():
         ours, theirs = getattr(first, name), getattr(other, name)
         if ours != theirs:
@@ -51,6 +56,11 @@ def _check_alike(first: Model, other: Model) -> None:
                 f"the models differ in {name} ({ours!r:.60} and {theirs!r:.60}) and "
                 f"cannot be put together; {advice}"
             )
+    if len({tree.value.ndim for tree in (*first.trees, *other.trees)}) > 1:
+        raise ParameterError(
+            "one model has trees of all outputs and the other has not, and they cannot "
+            "be put together; train them with the same multi_strategy"
+        )
     if not np.array_equal(first.base_score, other.base_score):
         raise ParameterError(
             f"the models have the base scores {first.base_score.tolist()} and "
