@@ -19,6 +19,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.team import available_threads
+from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 
@@ -38,7 +39,7 @@ def cv(
     stratified: bool = False,
     folds: Any = None,
     metrics: str | Sequence[str] = (),
-    obj: ObjectiveFunction | None = None,
+    obj: ObjectiveFunction | ScalarLoss | None = None,
     maximize: bool | None = None,
     early_stopping_rounds: int | None = None,
     fpreproc: Preprocess | None = None,
@@ -110,7 +111,7 @@ def cv(
     if return_predictions:
         _check_tested_once(parts, dtrain.n_rows)
     models = FoldModels([_fold(dtrain, *rows, given, fpreproc) for rows in parts])
-    if obj is None and custom_metric is None:
+    if custom_metric is None and (obj is None or isinstance(obj, ScalarLoss)):
         models.part_threads(chosen.nthread)
     callbacks = list(callbacks or ())
     if verbose_eval:
@@ -195,7 +196,10 @@ class FoldModels:
         return done
 
     def update(
-        self, dtrain: DMatrix, iteration: int, fobj: ObjectiveFunction | None = None
+        self,
+        dtrain: DMatrix,
+        iteration: int,
+        fobj: ObjectiveFunction | ScalarLoss | None = None,
     ) -> None:
         """Add a round to each model, on its own part of the data."""
         self._each(lambda fold: fold.bst.update(fold.dtrain, iteration, fobj))

@@ -20,6 +20,7 @@ from hornbeam.errors import DataError, ModelFileError, ParameterError, require
 from hornbeam.forest.linear import Linear
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create
+from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
 from hornbeam.training import train
 
@@ -69,7 +70,7 @@ class Estimator(BaseEstimator):
         learning_rate: float | None = None,
         n_estimators: int = 100,
         verbosity: int | None = None,
-        objective: str | ObjectiveFunction | None = None,
+        objective: str | ObjectiveFunction | ScalarLoss | None = None,
         booster: str | None = None,
         tree_method: str | None = None,
         n_jobs: int | None = None,
@@ -163,7 +164,7 @@ class Estimator(BaseEstimator):
 
     def _loss(self) -> dict[str, Any]:
         """Return the parameters that name the loss."""
-        return {} if callable(self.objective) else {"objective": self.objective}
+        return {} if _is_own(self.objective) else {"objective": self.objective}
 
     def _mark(self) -> dict[str, Any]:
         """Return what a model file says of the estimator."""
@@ -268,7 +269,7 @@ class Estimator(BaseEstimator):
         history: EvalsLog = {}
         return train(*args, evals_result=history, **options), history
 
-    def _own_objective(self) -> Callable[..., Any] | None:
+    def _own_objective(self) -> Callable[..., Any] | ScalarLoss | None:
         return _objective_of(self.objective)
 
     def _own_metric(self) -> Callable[..., tuple[str, float]] | None:
@@ -485,6 +486,8 @@ class Estimator(BaseEstimator):
                 "that saved it, or with hornbeam.Booster"
             )
         booster.set_attr(**{_MARK: None})
+        if isinstance(self.objective, ScalarLoss):
+            booster.set_objective(self.objective)
         self._take_model(booster, mark)
         self._booster = booster
         self._history = {}
@@ -535,8 +538,8 @@ class HornbeamRegressor(RegressorMixin, _OneNumber):
     n_estimators
         Rounds of boosting.
     objective
-        The loss, or a function of labels and predictions that returns the gradient
-        and the hessian.
+        The loss: a name, formulas (a `ScalarLoss`), or a function of labels and
+        predictions that returns the gradient and the hessian.
     missing
         The number that stands for missing, besides NaN.
     eval_metric
@@ -700,10 +703,10 @@ base_margin_eval_set
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return super()._checked(_split_off_qid(X)[0], reset=reset)
 
-    def _own_objective(self) -> Callable[..., Any] | None:
+    def _own_objective(self) -> Callable[..., Any] | ScalarLoss | None:
         objective = self.objective
-        if not callable(objective):
-            return None
+        if not callable(objective) or isinstance(objective, ScalarLoss):
+            return super()._own_objective()
 
         def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
             labels, group = rows.get_label(), rows.get_group()
@@ -779,7 +782,7 @@ class HornbeamClassifier(ClassifierMixin, Estimator):
 
     def _loss(self) -> dict[str, Any]:
         name = self.objective
-        if name is None or callable(name):
+        if not isinstance(name, str):
             name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
         if name.startswith("multi:"):
             return {"objective": name, "num_class": max(2, self.n_classes_)}
@@ -910,8 +913,15 @@ def _seed(random_state: Any) -> Any:
     return random_state
 
 
-def _objective_of(objective: Any) -> Callable[..., Any] | None:
-    """Return a function of labels and predictions as the learner takes it."""
+def _is_own(objective: Any) -> bool:
+    """Whether an objective is the caller's own, and not a name."""
+    return callable(objective) or isinstance(objective, ScalarLoss)
+
+
+def _objective_of(objective: Any) -> Callable[..., Any] | ScalarLoss | None:
+    """Return formulas, or a function of labels and predictions, for the learner."""
+    if isinstance(objective, ScalarLoss):
+        return objective
     if not callable(objective):
         return None
 

@@ -18,6 +18,7 @@ from hornbeam.callbacks import (
 )
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
 __all__ = ["check_training_data", "run_rounds", "train"]
@@ -29,7 +30,7 @@ def train(
     num_boost_round: int = 10,
     *,
     evals: Sequence[tuple[DMatrix, str]] | None = None,
-    obj: ObjectiveFunction | None = None,
+    obj: ObjectiveFunction | ScalarLoss | None = None,
     maximize: bool | None = None,
     early_stopping_rounds: int | None = None,
     evals_result: EvalsLog | None = None,
@@ -51,8 +52,8 @@ def train(
     evals
         Data to measure after every round, with a name for each.
     obj
-        An objective of your own: (predictions, data) to (gradients, hessians). It
-        gets margins.
+        An objective of your own: formulas (a `ScalarLoss`), or a function
+        of (predictions, data) to (gradients, hessians) that gets margins.
     maximize
         Whether a higher value of the metric that stops training early is better; None
         asks the metric.
@@ -69,7 +70,7 @@ def train(
         See `hornbeam.callbacks`.
     custom_metric
         A metric of your own: (predictions, data) to (name, value). It gets margins if
-        the objective is your own too.
+        the objective is a function of your own, too.
     """
     check_training_data(dtrain, evals, DMatrix)
     booster = Booster(params, [dtrain, *(data for data, _ in evals or ())], xgb_model)
@@ -115,7 +116,7 @@ def run_rounds(
     num_boost_round: int,
     *,
     evals: Sequence[tuple[Any, str]] | None,
-    obj: ObjectiveFunction | None,
+    obj: ObjectiveFunction | ScalarLoss | None,
     maximize: bool | None,
     early_stopping_rounds: int | None,
     verbose_eval: bool | int | None,
@@ -146,7 +147,7 @@ custom_metric
     container = CallbackContainer(
         _all_callbacks(callbacks, verbose_eval, early_stopping_rounds, maximize),
         metric=custom_metric,
-        output_margin=obj is not None,
+        output_margin=obj is not None and not isinstance(obj, ScalarLoss),
     )
     try:
         booster = container.before_training(booster)

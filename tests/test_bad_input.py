@@ -6,6 +6,8 @@ every kind are in `forest/test_broken_models.py`.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,6 +71,14 @@ def half(raw):
 
 def objective_giving(result):
     return lambda: train(obj=lambda margins, data: result)
+
+
+class Formulas(SimpleNamespace):
+    """An objective in formulas, some of them wrong."""
+
+    def __init__(self, **wrong):
+        right = {"gradient": lambda y, m: m - y, "hessian": lambda y, m: 1.0}
+        super().__init__(**right | wrong)
 
 
 def metric_giving(result):
@@ -653,6 +663,21 @@ CASES = {
         lambda: train(obj="reg:squarederror"),
         ParameterError,
         "must be a function|'reg:squarederror'|the parameter objective",
+    ),
+    "objective in formulas that differ": (
+        lambda: train(obj=Formulas(hessian=lambda y, m: 3.0)),
+        ParameterError,
+        "hessian is 3 in row 0|label|margin -1.7|gradient changes there by 1 a margin",
+    ),
+    "objective in formulas without a value": (
+        lambda: train(obj=Formulas(gradient=lambda y, m: m**0.5 - y)),
+        ParameterError,
+        "Formulas: gradient is nan|in row 0|finite at any margin",
+    ),
+    "objective of one margin for classes": (
+        lambda: train(CLASSES, obj=Formulas()),
+        ParameterError,
+        "Formulas is a loss of one margin|num_class=3|(predictions, data)",
     ),
     "objective gives nothing": (
         objective_giving(None),

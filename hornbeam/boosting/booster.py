@@ -61,6 +61,7 @@ from hornbeam.metrics.base import Metric
 from hornbeam.metrics.base import create as create_metric
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
+from hornbeam.objectives.compiled import OWNER, CompiledObjective, ScalarLoss
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters, ParameterSource
 
@@ -116,6 +117,7 @@ class Booster(ModelHolder):
         self.model = Model()
         #: The model whose rounds are being updated.
         self._grown: Model | None = None
+        self._loss: ScalarLoss | None = None
         self._sessions: weakref.WeakKeyDictionary[DMatrix, Session] = (
             weakref.WeakKeyDictionary()
         )
@@ -126,6 +128,7 @@ class Booster(ModelHolder):
         if isinstance(model_file, Booster):
             self.model = model_file.model.copy()
             self.params = model_file.params
+            self._loss = model_file._loss
             self.set_param(params or {})
         elif model_file is not None:
             self.load_model(model_file)
@@ -141,7 +144,11 @@ class Booster(ModelHolder):
         """Make the objective; before the first tree the model follows it."""
         check_booster(self.params)
         check_update(self.params)
-        self.objective: Objective = create_objective(self.params)
+        self.objective: Objective = (
+            create_objective(self.params)
+            if self._loss is None
+            else CompiledObjective(self.params, self._loss)
+        )
         self._metrics = self._create_metrics()
         outputs = self.objective.n_outputs
         columns = self.params.vector_columns(outputs)
@@ -174,6 +181,8 @@ class Booster(ModelHolder):
         self.model.unseen_missing = self.params.unseen == "missing"
         self.model.objective = self.objective.name
         self.model.objective_config = self.objective.config()
+        if isinstance(self.objective, CompiledObjective):
+            self.objective.mark(self.model.attributes)
         state = self.objective.known(self.model.objective_state)
         self.model.objective_state = state
         self.objective.state = self.objective.next_state = state
@@ -241,10 +250,33 @@ class Booster(ModelHolder):
                 )
         self._configure()
 
+    def set_objective(self, objective: ScalarLoss) -> None:
+        """Take an objective in formulas, to train and to predict with.
+
+        `train` does it for the one that it is given. A model file holds no formulas:
+        with a loaded model its user does it, where predictions are asked for.
+        """
+        if not isinstance(objective, ScalarLoss):
+            raise ParameterError(
+                "an objective in formulas has the functions gradient(y, m) and "
+                f"hessian(y, m); {objective!r} has not"
+            )
+        if self._loss is not objective:
+            before, self._loss = self._loss, objective
+            try:
+                self._configure()
+            except BaseException:
+                self._loss = before
+                raise
+            self.reset()  # the labels have not been looked at with it
+
     # Training
 
     def update(
-        self, dtrain: DMatrix, iteration: int, fobj: ObjectiveFunction | None = None
+        self,
+        dtrain: DMatrix,
+        iteration: int,
+        fobj: ObjectiveFunction | ScalarLoss | None = None,
     ) -> None:
         """Add one round of trees.
 
@@ -255,14 +287,25 @@ class Booster(ModelHolder):
         iteration
             Number of the round in the caller's count; it changes nothing.
         fobj
-            An objective of your own, instead of the parameter's.
+            An objective of your own, instead of the parameter's: a function of
+            (predictions, data), or formulas.
         """
+        fobj = self._function_in(fobj)
         with self._round(dtrain, estimate=fobj is None) as rows:
             if fobj is None:
                 self._compute_gradients(rows, dtrain.info)
             else:
                 margins = _squeezed(np.ascontiguousarray(rows.scores().T))
                 _set_gradients(rows, *gradients_of(fobj, margins, dtrain))
+
+    def _function_in(
+        self, own: ObjectiveFunction | ScalarLoss | None
+    ) -> ObjectiveFunction | None:
+        """Return an objective that is a function; take one that is formulas."""
+        if isinstance(own, ScalarLoss):
+            self.set_objective(own)
+            return None
+        return own
 
     def _compute_gradients(self, backend: GradientRows, info: Info | None) -> None:
         """Have the backend take new gradients, where `info` is of all its rows.
@@ -594,6 +637,7 @@ class Booster(ModelHolder):
                     )
             given = _squeezed(margins.copy()) if feval and output_margin else None
             with lease(self.params.nthread) as team:
+                self._need_transform()
                 predictions = _squeezed(self.objective.transform(team, margins))
             with warnings.catch_warnings():
                 if self.params.verbosity == 0:
@@ -817,6 +861,7 @@ class Booster(ModelHolder):
             if end > begin:
                 add_layout(team, data, layout, margins)
             if not output_margin:
+                self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else _squeezed(margins)
 
@@ -833,6 +878,7 @@ class Booster(ModelHolder):
         margins = sums.astype(self._score_type)
         if not output_margin:
             with lease(self.params.nthread) as team:
+                self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else _squeezed(margins)
 
@@ -898,8 +944,19 @@ class Booster(ModelHolder):
                 layout = self._layout(begin, end, table.dtype)
                 add_layout(team, table, layout, margins)
             if predict_type == "value":
+                self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else _squeezed(margins)
+
+    def _need_transform(self) -> None:
+        """Raise an error if margins become predictions by a formula that is missing."""
+        owner = self.model.attributes.get(OWNER)
+        if owner is not None and self._loss is None:
+            raise ParameterError(
+                f"the predictions of this model need {owner}.transform, which a model "
+                f"file does not hold; give it: booster.set_objective({owner}), or ask "
+                "for margins"
+            )
 
     @property
     def _score_type(self) -> Any:
@@ -933,7 +990,8 @@ class Booster(ModelHolder):
             loaded = loaded.updated(read_settings(settings))
         if create_objective(loaded).many_targets:
             loaded = loaded.updated({"num_target": model.num_target})
-        self.params, self.model, self._grown = loaded, model, None
+        self.params, self.model = loaded, model
+        self._grown = self._loss = None
         self.reset()
         self._configure()
 
@@ -993,12 +1051,14 @@ class Booster(ModelHolder):
         return {
             "params": self.params.changed(),
             "model": encode(self.model, "ubj"),
+            "loss": self._loss,
         }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__()  # type: ignore[misc]
         self.model = decode(state["model"])
         self.params = Parameters.resolve(state["params"])
+        self._loss = state["loss"]
         self._configure()
 
     def __getitem__(self, rounds: int | slice) -> Booster:

@@ -20,6 +20,7 @@ from hornbeam.dask.sessions import ClusterMargins, ClusterTraining
 from hornbeam.dask.shard import LabelFacts
 from hornbeam.errors import ClusterError, DataError, ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
 __all__ = ["ClusterBooster"]
@@ -92,8 +93,12 @@ class ClusterBooster(Booster):
                 )
 
     def update(
-        self, dtrain: Any, iteration: int, fobj: ObjectiveFunction | None = None
+        self,
+        dtrain: Any,
+        iteration: int,
+        fobj: ObjectiveFunction | ScalarLoss | None = None,
     ) -> None:
+        fobj = self._function_in(fobj)
         training = self._training_on(dtrain, estimate=fobj is None)
         for _ in range(_MOST_LOSSES):
             try:

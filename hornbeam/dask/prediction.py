@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.delayed import delayed
 from distributed import Client, Future
+from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.dask.clients import client_of
@@ -257,12 +257,12 @@ def model_task(model: ModelSource) -> Any:
     """
     if isinstance(model, Future):
         return model
-    return delayed(_on_one_thread, pure=True)(pickle.dumps(_booster_of(model)))
+    return delayed(_on_one_thread, pure=True)(dumps(_booster_of(model)))
 
 
 def _on_one_thread(pickled: bytes) -> Booster:
     """Return a booster that leaves the other threads of a worker to other tasks."""
-    booster: Booster = pickle.loads(pickled)
+    booster: Booster = loads(pickled)
     booster.set_param({"nthread": 1})
     return booster
 

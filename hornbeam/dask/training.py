@@ -17,6 +17,7 @@ from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.shard import Shard
 from hornbeam.errors import ClusterError
+from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 
@@ -30,7 +31,7 @@ def train(
     num_boost_round: int = 10,
     *,
     evals: Sequence[tuple[DaskDMatrix, str]] | None = None,
-    obj: ObjectiveFunction | None = None,
+    obj: ObjectiveFunction | ScalarLoss | None = None,
     early_stopping_rounds: int | None = None,
     xgb_model: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
     verbose_eval: bool | int | None = True,
@@ -59,8 +60,9 @@ def train(
     evals
         Data to measure after every round, with a name for each.
     obj
-        An objective of your own: (predictions, data) to (gradients, hessians). It runs
-        on every worker and gets the margins of the rows there, and their labels.
+        An objective of your own: formulas (a `ScalarLoss`), or a function
+        of (predictions, data) to (gradients, hessians). It runs on every worker and
+        gets the margins of the rows there, and their labels.
     early_stopping_rounds
         Stop when the last metric of the last of `evals` has not become better for so
         many rounds.

@@ -20,7 +20,15 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.options import DefaultOptions
 
-__all__ = ["COMPILED", "SOURCES_DIGEST", "inline", "kernel", "kernel_of", "prune_cache"]
+__all__ = [
+    "COMPILED",
+    "SOURCES_DIGEST",
+    "formula",
+    "inline",
+    "kernel",
+    "kernel_of",
+    "prune_cache",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -116,6 +124,11 @@ def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
 def inline(function: Function) -> Function:
     """Return a formula or a loop that is compiled as a part of each kernel it is in."""
     return _compile(function, inline="always") if COMPILED else function
+
+
+def formula(function: Function) -> Function:
+    """Return a formula of the caller's, compiled with whatever kernel it is for."""
+    return njit(function, **_FLAGS) if COMPILED else function
 
 
 def prune_cache() -> None:

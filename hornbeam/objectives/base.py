@@ -40,7 +40,7 @@ class Objective(ABC):
 
     name: ClassVar[str]
     #: The kernel of `hornbeam.kernels.gradients` that fills in its gradients.
-    kernel: ClassVar[Callable[..., None]]
+    kernel: Callable[..., None]
     #: Whether a row's gradients depend on nothing but its own margins, targets and
     #: weight. They are then computed wherever the rows are, by `write_gradients`;
     #: otherwise where the trees are, by `gradients`.
@@ -205,7 +205,7 @@ class Objective(ABC):
         """
         members = team.members_for(_CELLS_PER_ROW * scores.size)
         team.run(
-            type(self).kernel,
+            self.kernel,
             members,
             scores,
             targets,

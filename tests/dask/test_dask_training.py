@@ -1,6 +1,8 @@
 """Training on a real cluster: byte for byte the model of one machine."""
 
 import itertools
+import math
+from types import SimpleNamespace
 
 import dask.array as da
 import distributed
@@ -11,6 +13,7 @@ from clusters import start_cluster
 import hornbeam as hb
 from hornbeam import DataError, ParameterError
 from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.prediction import predict
 from hornbeam.dask.training import train
 
 N_ROWS = 2_000
@@ -305,3 +308,50 @@ def test_trees_of_all_outputs_are_for_one_machine(client):
     data = spread(client, X, np.stack([y, -y], axis=1))
     with pytest.raises(ParameterError, match="not on a cluster; use hornbeam"):
         train(client, params, data, 1, verbose_eval=False)
+
+
+def logistic_of(steepness):
+    """Return an object of a class that workers cannot import."""
+
+    def link(x):
+        return 1.0 / (1.0 + math.exp(-x))
+
+    class Logistic:
+        default_metric = "logloss"
+
+        def __init__(self):
+            self.steepness = steepness
+
+        def gradient(self, y, m):
+            return self.steepness * (link(self.steepness * m) - y)
+
+        def hessian(self, y, m):
+            p = link(self.steepness * m)
+            return self.steepness**2 * p * (1.0 - p)
+
+        def transform(self, m):
+            return link(self.steepness * m)
+
+        def start(self, mean):
+            return math.log(mean / (1.0 - mean)) / self.steepness
+
+    return Logistic()
+
+
+def test_an_objective_in_formulas_is_compiled_on_workers(client):
+    X, y, w = draw("binary:logistic")
+    loss = logistic_of(1.5)
+    options = {"obj": loss, "verbose_eval": False}
+    dtrain, here = hb.DMatrix(X, y, weight=w), {}
+    one = hb.train({}, dtrain, 4, evals=[(dtrain, "a")], evals_result=here, **options)
+    matrix = spread(client, X, y, weight=w)
+    result = train(client, {}, matrix, 4, evals=[(matrix, "a")], **options)
+    assert result["booster"].digest() == one.digest()
+    assert result["history"] == here
+    found = predict(client, result["booster"], matrix).compute()
+    np.testing.assert_array_equal(found, one.predict(dtrain))
+    with pytest.raises(ParameterError, match=r"hessian is 1 in row \d+ \(label"):
+        train(
+            client, {}, matrix, 1,
+            obj=SimpleNamespace(gradient=lambda y, m: 2 * m, hessian=lambda y, m: 1.0),
+        )  # fmt: skip
