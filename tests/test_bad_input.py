@@ -799,20 +799,6 @@ CASES = {
         DataError,
         "dense codes in memory|are sparse|leave multi_strategy out",
     ),
-    "trees of all outputs refitted": (
-        lambda: train(VECTOR, labels=TWO).refit(DMatrix(ROWS, TWO)),
-        ParameterError,
-        "not updated or refitted in Hornbeam yet|train new ones",
-    ),
-    "trees of all outputs updated": (
-        lambda: train(
-            {**VECTOR, "process_type": "update", "updater": "refresh"},
-            labels=TWO,
-            xgb_model=train(VECTOR, labels=TWO),
-        ),
-        ParameterError,
-        "not updated or refitted in Hornbeam yet|process_type='default'",
-    ),
     "trees of one output after those of all": (
         lambda: train(
             labels=TWO,

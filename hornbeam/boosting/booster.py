@@ -416,12 +416,6 @@ class Booster(ModelHolder):
     ) -> Iterator[GradientRows]:
         """Lend the rows of `data`, then add the next round of `grown`, revised."""
         model, number = self.model, self.model.n_rounds
-        if grown.leaf_size > 1:
-            raise ParameterError(
-                "trees of all outputs are not updated or refitted in Hornbeam yet; "
-                "train new ones on this data, or go on from them with "
-                "process_type='default'"
-            )
         if number == grown.n_rounds:
             raise ParameterError(
                 f"all {number} rounds of the model have been updated; lower "
