@@ -149,6 +149,22 @@ class Parameters:
         low_open=True,
         help="size of residuals from which reg:pseudohubererror is linear",
     )
+    quantile_alpha: tuple[float, ...] | None = parameter(
+        None,
+        low=0,
+        high=1,
+        low_open=True,
+        high_open=True,
+        help="levels of the quantiles that reg:quantileerror learns, ascending",
+    )
+    expectile_alpha: tuple[float, ...] | None = parameter(
+        None,
+        low=0,
+        high=1,
+        low_open=True,
+        high_open=True,
+        help="levels of the expectiles that reg:expectileerror learns, ascending",
+    )
     tweedie_variance_power: float = parameter(
         1.5,
         low=1,
@@ -503,7 +519,9 @@ def _parse(name: str, entry: dataclasses.Field[Any], raw: Any) -> Any:
         raw = raw.item()
     rule = _rule(entry)
     value = _READERS[str(entry.type)](name, raw)
-    rule.check(name, value)
+    each = value if entry.type == _NUMBERS else (value,)
+    for item in each:
+        rule.check(name, item)
     return value
 
 
@@ -620,6 +638,12 @@ def _written(text: str) -> Any:
         return None
 
 
+def _numbers(name: str, raw: Any) -> tuple[float, ...]:
+    value = _intercept(name, raw)
+    return value if isinstance(value, tuple) else (value,)
+
+
+_NUMBERS = "tuple[float, ...] | None"
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "bool": _boolean,
     "int": _integer,
@@ -629,6 +653,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "tuple[str, ...]": _texts,
     "tuple[tuple[int | str, ...], ...]": _groups,
     "float | tuple[float, ...] | None": _intercept,
+    _NUMBERS: _numbers,
 }
 
 # --- Names ----------------------------------------------------------------------------
@@ -647,7 +672,7 @@ _LATER = frozenset(
     monotone_constraints
     debug_synchronize sparse_threshold opt_dense_col
     default_direction
-    max_row_perbatch quantile_alpha
+    max_row_perbatch
     aft_loss_distribution aft_loss_distribution_scale
     """.split()
 )

@@ -312,6 +312,23 @@ CASES = {
         ParameterError,
         "tweedie_variance_power must be at least 1 and below 2, not 2",
     ),
+    "level of one": (
+        lambda: train({"objective": "reg:quantileerror", "quantile_alpha": 1.0}),
+        ParameterError,
+        "quantile_alpha must be above 0 and below 1, not 1",
+    ),
+    "levels that fall": (
+        lambda: train(
+            {"objective": "reg:expectileerror", "expectile_alpha": [0.9, 0.1]}
+        ),
+        ParameterError,
+        "expectile_alpha=[0.9, 0.1] must rise|sort it",
+    ),
+    "no level": (
+        lambda: train({"objective": "reg:quantileerror"}),
+        ParameterError,
+        "needs quantile_alpha",
+    ),
     "slope of zero": (
         lambda: train({"objective": "reg:pseudohubererror", "huber_slope": 0}),
         ParameterError,

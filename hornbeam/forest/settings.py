@@ -34,6 +34,9 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     # XGBoost's Poisson loss has max_delta_step beside the trees; here the trees' it is.
     "count:poisson": ("poisson_regression_param", ("max_delta_step",)),
     "reg:gamma": ("reg_loss_param", ("scale_pos_weight",)),
+    "reg:absoluteerror": ("", ()),
+    "reg:quantileerror": ("quantile_loss_param", ("quantile_alpha",)),
+    "reg:expectileerror": ("expectile_loss_param", ("expectile_alpha",)),
     "reg:tweedie": ("tweedie_regression_param", ("tweedie_variance_power",)),
     "multi:softmax": ("softmax_multiclass_param", ("num_class",)),
     "multi:softprob": ("softmax_multiclass_param", ("num_class",)),

@@ -21,6 +21,7 @@ from hornbeam.kernels.sync import next_task
 
 __all__ = [
     "by_row",
+    "expectile_error",
     "find_extent",
     "gamma",
     "hinge",
@@ -32,12 +33,13 @@ __all__ = [
     "squared_error",
     "squared_log_error",
     "tweedie",
+    "weigh",
     "widen",
 ]
 
 
 @inline
-def _weigh(label, weights, positive_weight, gradients, hessians):
+def weigh(label, weights, positive_weight, gradients, hessians):
     """Multiply gradients and hessians by the weights of their rows."""
     if positive_weight != 1.0:
         for i in range(label.size):
@@ -82,7 +84,7 @@ def by_row(loss):
                 gradient, hessian = loss(margins[i], target[i], number)
                 g[i] = np.float32(gradient)
                 h[i] = np.float32(hessian)
-            _weigh(target, weights[begin:end], numbers[0], g, h)
+            weigh(target, weights[begin:end], numbers[0], g, h)
             task = next_task(sync, 0)
 
     return write
@@ -96,6 +98,62 @@ hinge = by_row(maths.hinge)
 poisson = by_row(maths.poisson)
 gamma = by_row(maths.gamma)
 tweedie = by_row(maths.tweedie)
+
+
+@kernel
+def expectile_error(
+    member,
+    members,
+    sync,
+    scores,  # (levels, rows) float64: the lowest expectile, and softplus's of steps
+    targets,  # (1, rows) float64
+    weights,  # (rows,) float64, or empty for all ones
+    numbers,  # (1 + levels,) float64: what is not used, and the levels
+    gradients,  # (levels, rows) float32 or float64, out
+    hessians,  # (levels, rows) the same, out
+    scratch,  # (members, 2, lane) float64: sums of a few rows over levels
+):
+    """Write g and h of the errors of all expectiles that a margin moves.
+
+    Margin k moves the expectiles from k on, at the rate of the slope of softplus. The
+    sums over them run from the last to the first; on the way up each has its own term.
+    """
+    levels, rows = scores.shape
+    lane = scratch.shape[2]
+    first = scratch[member, 0]
+    second = scratch[member, 1]
+    task = next_task(sync, 0)
+    while task * lane < rows:
+        begin = task * lane
+        count = min(lane, rows - begin)
+        end = begin + count
+        label = targets[0, begin:end]
+        for k in range(levels):
+            level = numbers[1 + k]
+            margins = scores[k, begin:end]
+            g = gradients[k, begin:end]
+            h = hessians[k, begin:end]
+            for i in range(count):
+                expectile = maths.climb(first[i], margins[i]) if k else margins[i]
+                first[i] = expectile
+                weight = maths.side_weight(expectile - label[i], level)
+                g[i] = np.float32(weight * (expectile - label[i]))
+                h[i] = np.float32(weight)
+        for i in range(count):
+            first[i] = 0.0
+            second[i] = 0.0
+        for k in range(levels - 1, -1, -1):
+            margins = scores[k, begin:end]
+            g = gradients[k, begin:end]
+            h = hessians[k, begin:end]
+            for i in range(count):
+                slope = maths.sigmoid(margins[i]) if k else 1.0
+                first[i] += g[i]
+                second[i] += h[i]
+                g[i] = np.float32(slope * first[i])
+                h[i] = np.float32(max(slope * slope * second[i], maths.LEAST_HESSIAN))
+            weigh(label, weights[begin:end], 1.0, g, h)
+        task = next_task(sync, 0)
 
 
 @kernel
@@ -141,7 +199,7 @@ def softmax(
                 p = maths.exp(margins[i] - highest[i]) / total[i]
                 g[i] = np.float32(p - (1.0 if label[i] == k else 0.0))
                 h[i] = np.float32(max(2.0 * p * (1.0 - p), maths.LEAST_HESSIAN))
-            _weigh(label, weights[begin:end], 1.0, g, h)
+            weigh(label, weights[begin:end], 1.0, g, h)
         task = next_task(sync, 0)
 
 

@@ -13,6 +13,8 @@ from hornbeam.kernels.jit import inline
 
 __all__ = [
     "LEAST_HESSIAN",
+    "absolute_error",
+    "climb",
     "coordinate_step",
     "exp",
     "gamma",
@@ -26,6 +28,8 @@ __all__ = [
     "philox",
     "poisson",
     "pseudo_huber",
+    "quantile_error",
+    "side_weight",
     "sigmoid",
     "soft_threshold",
     "squared_error",
@@ -213,6 +217,56 @@ def tweedie(margin: float, target: float, power: float) -> tuple[float, float]:
     below = target * exp((1.0 - power) * margin)
     above = exp((2.0 - power) * margin)
     return above - below, (2.0 - power) * above - (1.0 - power) * below
+
+
+# --- Losses of several levels, and of a residual and the typical size of residuals ----
+
+#: Share of the typical size over which the bend of the quantile loss is smoothed, and
+#: the least curvature beside that in its middle: XGBoost's.
+_BEND = 0.04
+_LEAST_CURVATURE = 3e-4
+_LEAST_SIZE = 1e-300
+#: What XGBoost adds to each step between expectiles.
+_LEAST_STEP = 1e-6
+
+
+@inline
+def absolute_error(residual: float, size: float, _: float) -> tuple[float, float]:
+    """|residual|, smoothed where it is smaller than `size`.
+
+    The hessian is that of the parabola that touches sqrt(size**2 + residual**2) and
+    lies above it elsewhere, times `size`.
+    """
+    norm = max(np.sqrt(size * size + residual * residual), _LEAST_SIZE)
+    curvature = size / norm
+    return residual * curvature, curvature
+
+
+@inline
+def quantile_error(residual: float, size: float, level: float) -> tuple[float, float]:
+    """(1 - level) residual above the target, level -residual below, times `size`.
+
+    Its bend at 0 is that of log cosh, and the hessian again of a parabola above it:
+    tanh(x) / x.
+    """
+    x = residual / max(_BEND * size, _LEAST_SIZE)
+    tanh = 1.0 - 2.0 / (exp(2.0 * x) + 1.0)
+    # Near 0 the quotient would be of rounding errors.
+    ratio = tanh / x if abs(x) > 1e-4 else 1.0 - x * x / 3.0
+    gradient = 0.5 * size * (tanh + 1.0 - 2.0 * level)
+    return gradient, 0.5 / _BEND * max(ratio, _LEAST_CURVATURE)
+
+
+@inline
+def side_weight(residual: float, level: float) -> float:
+    """Return what a squared residual weighs, by its side of the expectile."""
+    return 1.0 - level if residual >= 0.0 else level
+
+
+@inline
+def climb(below: float, margin: float) -> float:
+    """Return the expectile above another one: softplus(margin) and a little higher."""
+    return below + _LEAST_STEP + (max(margin, 0.0) + log1p(exp(-abs(margin))))
 
 
 # --- Trees ----------------------------------------------------------------------------

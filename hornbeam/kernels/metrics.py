@@ -77,7 +77,7 @@ def quantile_loss(label, prediction, alpha):
 @inline
 def expectile_loss(label, prediction, alpha):
     difference = label - prediction
-    return (alpha if difference > 0.0 else 1.0 - alpha) * difference * difference
+    return maths.side_weight(-difference, alpha) * difference * difference
 
 
 @inline

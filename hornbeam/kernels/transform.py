@@ -8,7 +8,7 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.jit import kernel, kernel_of
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["exp_rows", "log1p_rows", "sigmoid_rows", "softmax_rows"]
+__all__ = ["climb_rows", "exp_rows", "log1p_rows", "sigmoid_rows", "softmax_rows"]
 
 _TASK = 1 << 12
 
@@ -33,6 +33,21 @@ def by_cell(link):
 exp_rows = by_cell(maths.exp)
 log1p_rows = by_cell(maths.log1p)
 sigmoid_rows = by_cell(maths.sigmoid)
+
+
+@kernel
+def climb_rows(member, members, sync, values):  # (rows, levels), in and out
+    """Replace each row of margins by the expectiles that they climb to."""
+    rows = values.shape[0]
+    task = next_task(sync, 0)
+    while task * _TASK < rows:
+        part = values[task * _TASK : min((task + 1) * _TASK, rows)]
+        for i in range(part.shape[0]):
+            expectile = np.float64(part[i, 0])
+            for k in range(1, part.shape[1]):
+                expectile = maths.climb(expectile, np.float64(part[i, k]))
+                part[i, k] = expectile
+        task = next_task(sync, 0)
 
 
 @kernel

@@ -154,7 +154,6 @@ _LATER = frozenset(
         "aft-nloglik",
         "cox-nloglik",
         "interval-regression-accuracy",
-        "quantile",
     }
 )
 

@@ -14,6 +14,7 @@ from hornbeam.metrics.base import Floats, Metric, number_after_at, register
 from hornbeam.params import Parameters
 
 __all__ = [
+    "ExpectileLoss",
     "GammaDeviance",
     "GammaLoss",
     "MeanAbsoluteError",
@@ -21,6 +22,7 @@ __all__ = [
     "MeanLoss",
     "PoissonLoss",
     "PseudoHuberLoss",
+    "QuantileLoss",
     "RootMeanSquaredError",
     "RootMeanSquaredLogError",
     "TweedieLoss",
@@ -116,6 +118,57 @@ class PseudoHuberLoss(MeanLoss):
     @property
     def numbers(self) -> tuple[float, ...]:
         return (self.settings.huber_slope,)
+
+
+class LevelLoss(MeanLoss):
+    """The mean over rows and levels of a loss that has a level for each output."""
+
+    many_targets = False
+    #: The parameter of training that has the levels.
+    levels: ClassVar[str]
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        levels: tuple[float, ...] | None = getattr(self.settings, self.levels)
+        if levels is None:
+            raise ParameterError(
+                f"eval_metric {self.name!r} needs {self.levels}; set it as for "
+                f"'reg:{self.name}error'"
+            )
+        return levels
+
+    def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        columns = predictions.reshape(len(labels), -1)
+        if columns.shape[1] not in (1, len(self.numbers)):
+            raise DataError(
+                f"{self.name} got {columns.shape[1]} predictions a row for the levels "
+                f"{list(self.numbers)}; give one, or one for each level"
+            )
+        spread = np.broadcast_to(columns, (len(labels), len(self.numbers)))
+        return type(self).mean(
+            np.ascontiguousarray(spread),
+            labels.reshape(-1, 1),
+            weights,
+            np.array(self.numbers, np.float64),
+        )
+
+
+@register
+class QuantileLoss(LevelLoss):
+    """``quantile``: the mean pinball loss of quantile_alpha."""
+
+    base_name = "quantile"
+    levels = "quantile_alpha"
+    mean = staticmethod(kernels.mean_quantile_loss)
+
+
+@register
+class ExpectileLoss(LevelLoss):
+    """``expectile``: the mean squared error, weighed by expectile_alpha."""
+
+    base_name = "expectile"
+    levels = "expectile_alpha"
+    mean = staticmethod(kernels.mean_expectile_loss)
 
 
 @register

@@ -222,9 +222,6 @@ _OBJECTIVES: dict[str, type[Objective]] = {}
 # Objectives of XGBoost 3.2 to come, so that an error can tell "not yet" from a typo.
 _LATER = frozenset(
     {
-        "reg:absoluteerror",
-        "reg:expectileerror",
-        "reg:quantileerror",
         "survival:aft",
         "survival:cox",
     }
@@ -265,5 +262,6 @@ def _load_all() -> None:
     """Import the modules whose classes register themselves."""
     import hornbeam.objectives.classification
     import hornbeam.objectives.counts
+    import hornbeam.objectives.quantiles
     import hornbeam.objectives.ranking
     import hornbeam.objectives.regression  # noqa: F401

@@ -156,6 +156,34 @@ def test_the_slope_is_the_parameter_of_training():
     assert found == 9 * (math.sqrt(1 + 16 / 9) - 1) / 2
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_of_levels(weighted):
+    rng = np.random.default_rng(8)
+    labels, predictions = rng.normal(size=60), np.sort(rng.normal(size=(60, 2)))
+    weights = rng.random(60) if weighted else None
+    params = {"quantile_alpha": [0.2, 0.7], "expectile_alpha": [0.2, 0.7]}
+    settings = Parameters.resolve(params)
+    losses, squares = [], []
+    for level, column in zip((0.2, 0.7), predictions.T, strict=True):
+        losses.append(
+            sklearn.metrics.mean_pinball_loss(
+                labels, column, alpha=level, sample_weight=weights
+            )
+        )
+        sides = np.where(column >= labels, 1 - level, level)
+        errors = sides * (column - labels) ** 2
+        squares.append(np.average(errors, weights=weights))
+    for name, expected in (("quantile", losses), ("expectile", squares)):
+        found = create(name, 2, settings)(predictions, labels, weights)
+        assert found == pytest.approx(np.mean(expected))
+        # One prediction a row is one for every level.
+        assert create(name, 1, settings)(predictions[:, 0], labels, weights) > 0.0
+        with pytest.raises(DataError, match="3 predictions a row for the levels"):
+            create(name, 3, settings)(np.zeros((60, 3)), labels)
+        with pytest.raises(ParameterError, match=f"needs {name}_alpha"):
+            create(name)(predictions[:, 0], labels)
+
+
 @pytest.mark.parametrize("name", ["auc", "aucpr"])
 @pytest.mark.parametrize("labels", [[0, 0, 0], [1, 1, 1]])
 def test_area_of_one_class_is_nan_with_a_warning(name, labels):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create, names
@@ -325,6 +326,113 @@ def test_model_files_hold_the_parameters():
     assert objective("multi:softmax").config() == {
         "softmax_multiclass_param": {"num_class": "3"}
     }
+
+
+# --- Losses on the scale of all residuals, and of several levels ----------------------
+
+LEVELS = [0.1, 0.5, 0.9]
+SIZED = {
+    "reg:absoluteerror": {},
+    "reg:quantileerror": {"quantile_alpha": LEVELS},
+    "reg:expectileerror": {"expectile_alpha": LEVELS},
+}
+
+
+def sized(name, residuals, weights):
+    """Return gradients and hessians of (levels, rows) residuals, by their formulas."""
+    levels = np.array(LEVELS if name != "reg:absoluteerror" else [0.5])[:, np.newaxis]
+    roots = (weights * np.sqrt(np.abs(residuals))).sum(axis=1) / weights.sum()
+    size = roots[:, np.newaxis] ** 2
+    if name == "reg:absoluteerror":
+        curvature = size / np.hypot(size, residuals)
+        return residuals * curvature, curvature
+    tanh = np.tanh(residuals / (0.04 * size))
+    ratio = np.maximum(tanh / (residuals / (0.04 * size)), 3e-4)
+    return size / 2 * (tanh + 1 - 2 * levels), ratio / 0.08
+
+
+def stepped(scores, labels):
+    """Return gradients and hessians of three expectiles."""
+    steps = 1e-6 + np.log1p(np.exp(scores[1:]))
+    errors = np.cumsum([scores[0], *steps], axis=0) - labels
+    levels = np.array(LEVELS)[:, np.newaxis]
+    sides = np.where(errors >= 0, 1 - levels, levels)
+    slopes = np.vstack([np.ones_like(scores[:1]), _sigmoid(scores[1:])])
+    moved = np.cumsum((sides * errors)[::-1], axis=0)[::-1]
+    weighed = np.cumsum(sides[::-1], axis=0)[::-1]
+    return slopes * moved, slopes**2 * weighed
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", SIZED)
+def test_gradients_of_levels(name, weighted):
+    of = objective(name, **SIZED[name])
+    rng = np.random.default_rng(0)
+    labels, scores = rng.normal(size=700), rng.normal(size=(of.n_outputs, 700))
+    weights = rng.random(700) if weighted else None
+    each = np.ones(700) if weights is None else weights
+    if of.by_row:
+        found = gradients(of, scores, labels, weights)
+        expected = stepped(scores, labels)
+    else:
+        info = DMatrix(np.zeros((700, 1)), labels, weight=weights).info
+        with lease(1) as team:
+            found = of.gradients(team, scores, info, 0)
+        expected = sized(name, scores - labels, each)
+    for ours, plainly in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, each * plainly, rtol=3e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["reg:absoluteerror", "reg:quantileerror"])
+def test_neither_order_nor_team_show_in_the_size(name):
+    of = objective(name, **SIZED[name])
+    rng = np.random.default_rng(0)
+    rows = 60_000
+    labels, scores = rng.standard_cauchy(rows), rng.normal(size=(of.n_outputs, rows))
+    weights = rng.random(rows)
+    order = rng.permutation(rows)
+    found = []
+    for threads, chosen in ((1, np.arange(rows)), (3, np.arange(rows)), (1, order)):
+        matrix = DMatrix(np.zeros((rows, 1)), labels[chosen], weight=weights[chosen])
+        with lease(threads) as team:
+            pair = of.gradients(team, scores[:, chosen], matrix.info, 0)
+        found.append(np.array(pair)[:, :, np.argsort(chosen)])
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_labels_that_are_all_alike(name):
+    of = objective(name, **SIZED[name])
+    start = of.estimate_base_score(np.full((1, 9), 3.0), None)
+    np.testing.assert_allclose(start, 3.0)
+    assert np.isfinite(of.to_margin(start)).all()
+    info = DMatrix(np.zeros((9, 1)), np.full(9, 3.0)).info
+    scores = np.full((of.n_outputs, 9), 3.0)
+    if not of.by_row:
+        with lease(1) as team:
+            g, h = of.gradients(team, scores, info, 0)
+        assert (g == 0).all() and np.isfinite(h).all()
+
+
+def test_margins_of_expectiles_lead_back():
+    of = objective("reg:expectileerror", **SIZED["reg:expectileerror"])
+    expectiles = np.array([-2.0, -1.999, 50.0])
+    with lease(1) as team:
+        back = of.transform(team, of.to_margin(expectiles)[np.newaxis])
+    np.testing.assert_allclose(back[0], expectiles, atol=3e-6)
+
+
+def test_levels_rise_and_are_needed():
+    for name, params, message in (
+        ("reg:quantileerror", {}, "needs quantile_alpha: a level between 0 and 1"),
+        ("reg:expectileerror", {}, "needs expectile_alpha"),
+        ("reg:quantileerror", {"quantile_alpha": [0.5, 0.1]}, "must rise"),
+        ("reg:quantileerror", {"quantile_alpha": [0.5, 0.5]}, "must rise"),
+        ("reg:quantileerror", {"quantile_alpha": [0.5, 1]}, "below 1, not 1"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            objective(name, **params)
 
 
 LABELS = {

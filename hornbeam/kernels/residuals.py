@@ -1,0 +1,136 @@
+"""Gradients of losses whose unit is the typical size of the residuals of all rows.
+
+The size is S = (sum(w sqrt(|r|)) / sum(w))**2 over the rows' residuals r and weights w,
+of each output by itself. Its sums are taken in integers, in steps that the largest
+summand decides, so that neither the order of the rows nor the team shows in them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels import maths
+from hornbeam.kernels.gradients import weigh
+from hornbeam.kernels.jit import inline, kernel_of
+from hornbeam.kernels.layout import SUM_BITS, TASK_ROWS
+from hornbeam.kernels.sync import barrier, next_task
+
+__all__ = ["absolute_error", "by_size", "quantile_error"]
+
+
+@inline
+def _power_of_two(exponent):
+    return np.int64((exponent + 1023) << 52).view(np.float64)
+
+
+@inline
+def _steps_of_one(largest, rows):
+    """Return the power of two of steps in 1, so small that sums of them fit 62 bits.
+
+    `largest` has the largest summand of each block.
+    """
+    most = 0.0
+    for value in largest:
+        most = max(most, value)
+    exponent = (np.float64(most).view(np.int64) >> 52) - 1022  # most < 2**exponent
+    bits = 0
+    while rows >> bits:
+        bits += 1
+    return _power_of_two(min(SUM_BITS - bits - exponent, 1000))
+
+
+@inline
+def _total(sums, largest, rows):
+    total = 0
+    for value in sums:
+        total += value
+    return total / _steps_of_one(largest, rows)
+
+
+@inline
+def _write_summands(scores, targets, weights, column, begin, end, summands):
+    """Write what rows add to a sum: of roots, or behind all outputs of weights."""
+    count = end - begin
+    own = weights[begin:end]
+    if column == scores.shape[0]:
+        for i in range(count):
+            summands[i] = own[i]
+        return
+    margins = scores[column, begin:end]
+    target = targets[min(column, targets.shape[0] - 1), begin:end]
+    for i in range(count):
+        summands[i] = np.sqrt(abs(margins[i] - target[i]))
+    for i in range(own.size):
+        summands[i] *= own[i]
+
+
+def by_size(loss):
+    """Return the kernel that writes g and h of a loss of a residual and its size."""
+
+    @kernel_of(loss)
+    def write(
+        member,
+        members,
+        sync,
+        scores,  # (outputs, rows) float64
+        targets,  # (outputs, rows) float64, or (1, rows) for all outputs
+        weights,  # (rows,) float64, or empty for all ones
+        numbers,  # (outputs,) float64: the loss's number, if it has any
+        gradients,  # (outputs, rows) float32 or float64, out
+        hessians,  # (outputs, rows) the same, out
+        summands,  # (members, TASK_ROWS) float64
+        largest,  # (columns, tasks of a column) float64: outputs, and weights if any
+        sums,  # (columns, tasks of a column) int64
+    ):
+        outputs, rows = scores.shape
+        columns, blocks = largest.shape
+        own_summands = summands[member]
+        task = next_task(sync, 0)
+        while task < columns * blocks:
+            column, block = task % columns, task // columns
+            begin, end = block * TASK_ROWS, min((block + 1) * TASK_ROWS, rows)
+            _write_summands(scores, targets, weights, column, begin, end, own_summands)
+            bits = np.int64(0)
+            for value in own_summands[: end - begin].view(np.int64):
+                bits = max(bits, value)
+            largest[column, block] = np.int64(bits).view(np.float64)
+            task = next_task(sync, 0)
+        barrier(sync, members)
+        task = next_task(sync, 1)
+        while task < columns * blocks:
+            column, block = task % columns, task // columns
+            begin, end = block * TASK_ROWS, min((block + 1) * TASK_ROWS, rows)
+            steps = _steps_of_one(largest[column], rows)
+            _write_summands(scores, targets, weights, column, begin, end, own_summands)
+            total = 0
+            for value in own_summands[: end - begin]:
+                total += np.int64(np.rint(value * steps))
+            sums[column, block] = total
+            task = next_task(sync, 1)
+        barrier(sync, members)
+        task = next_task(sync, 2)
+        while task < outputs * blocks:
+            k, block = task % outputs, task // outputs
+            begin, end = block * TASK_ROWS, min((block + 1) * TASK_ROWS, rows)
+            weight = np.float64(rows)
+            if columns > outputs:
+                weight = _total(sums[outputs], largest[outputs], rows)
+            root = _total(sums[k], largest[k], rows) / weight
+            size = root * root if weight > 0.0 else 0.0
+            number = numbers[k]
+            margins = scores[k, begin:end]
+            target = targets[min(k, targets.shape[0] - 1), begin:end]
+            g = gradients[k, begin:end]
+            h = hessians[k, begin:end]
+            for i in range(margins.size):
+                gradient, hessian = loss(margins[i] - target[i], size, number)
+                g[i] = np.float32(gradient)
+                h[i] = np.float32(hessian)
+            weigh(target, weights[begin:end], 1.0, g, h)
+            task = next_task(sync, 2)
+
+    return write
+
+
+absolute_error = by_size(maths.absolute_error)
+quantile_error = by_size(maths.quantile_error)
