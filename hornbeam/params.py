@@ -333,9 +333,12 @@ class Parameters:
             "prune",
             "refresh,prune",
             "prune,refresh",
+            "shotgun",
+            "coord_descent",
         ),
-        later=("grow_colmaker", "grow_histmaker", "shotgun", "coord_descent"),
-        help="what grows trees, or updates them; auto grows, or refreshes",
+        later=("grow_colmaker", "grow_histmaker"),
+        help="what grows trees, or updates them; auto grows, or refreshes; shotgun and "
+        "coord_descent are the same, and for gblinear",
     )
     refresh_leaf: bool = parameter(
         True, help="refresh the leaf values, and not only what is known of the nodes"

@@ -31,6 +31,7 @@ __all__ = [
     "PagedCodes",
     "RowSample",
     "RowSpill",
+    "WeightRows",
 ]
 
 
@@ -345,6 +346,21 @@ class GradientRows(Protocol):
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
+
+
+class WeightRows(GradientRows, Protocol):
+    """Rows that the weights of a linear model descend on, the bias the last of them."""
+
+    n_features: int
+
+    def begin(self, output: int, rules: NDArray[np.float64]) -> None:
+        """Begin with one output, with learning rate, lambda and alpha in `rules`."""
+
+    def sizes(self, weights: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return how large a step each feature's weight would take, (features,)."""
+
+    def descend(self, order: NDArray[np.int64], weights: NDArray[np.float32]) -> None:
+        """Move the weights of these features, one after the other."""
 
 
 class Backend(ABC):

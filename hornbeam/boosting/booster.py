@@ -30,6 +30,7 @@ from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.linear import (
     begin_linear,
     check_features,
+    check_linear,
     descend_round,
     fill_columns,
 )
@@ -143,6 +144,7 @@ class Booster(ModelHolder):
     def _configure(self) -> None:
         """Make the objective; before the first tree the model follows it."""
         check_booster(self.params)
+        check_linear(self.params)
         check_update(self.params)
         self.objective: Objective = (
             create_objective(self.params)

@@ -8,31 +8,60 @@ other, so that the model is that of one thread, which is the same for both updat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import FilledColumns
+from hornbeam.backends.base import FilledColumns, WeightRows
 from hornbeam.binning.filled import has_only_filled
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.linear import Linear
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.params import Parameters
 
-if TYPE_CHECKING:
-    from hornbeam.backends.linear_rows import LinearRows
-
-__all__ = ["begin_linear", "check_features", "descend_round", "fill_columns"]
+__all__ = [
+    "begin_linear",
+    "check_features",
+    "check_linear",
+    "descend_round",
+    "fill_columns",
+]
 
 # The purposes of draws, beside those of rows, columns and trees.
 _OF_ORDER = 11 << 28
 _OF_FEATURES = 12 << 28
 #: Cells read from a sparse table at once.
 _CELLS_AT_ONCE = 1 << 20
+
+
+#: What gblinear alone has, and what it has to be without it.
+_OWN = {"feature_selector": "cyclic", "top_k": 0, "tolerance": 0.0}
+_UPDATERS = ("shotgun", "coord_descent")
+#: What it has no use for.
+_OF_TREES = {
+    "multi_strategy": "one_output_per_tree",
+    "num_parallel_tree": 1,
+}
+
+
+def check_linear(parameters: Parameters) -> None:
+    """Raise an error if weights get what is for trees, or trees what is not."""
+    p = parameters
+    linear = p.booster == "gblinear"
+    for name, needed in (_OF_TREES if linear else _OWN).items():
+        if (value := getattr(p, name)) != needed:
+            raise ParameterError(
+                f"{name}={value!r} is of no use with booster={p.booster!r}; "
+                "leave it out"
+            )
+    if p.updater != "auto" and linear != (p.updater in _UPDATERS):
+        raise ParameterError(
+            f"updater={p.updater!r} does not go with booster={p.booster!r}; "
+            "leave it out"
+        )
 
 
 def check_features(data: DMatrix) -> None:
@@ -96,7 +125,7 @@ def begin_linear(bases: NDArray[np.float64], n_features: int) -> Linear:
 
 
 def descend_round(
-    rows: LinearRows, parameters: Parameters, linear: Linear, total_weight: float
+    rows: WeightRows, parameters: Parameters, linear: Linear, total_weight: float
 ) -> Linear:
     """Return the model after one more round on the gradients of `rows`.
 
@@ -123,7 +152,7 @@ def descend_round(
 
 
 def _orders(
-    rows: LinearRows,
+    rows: WeightRows,
     p: Parameters,
     output: int,
     number: int,

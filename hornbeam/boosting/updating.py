@@ -27,7 +27,8 @@ def check_update(parameters: Parameters) -> None:
     """Raise a `ParameterError` if trees are to be grown by what does not grow any."""
     p = parameters
     grows = p.updater == "grow_quantile_histmaker"
-    if p.process_type == "default" and not (grows or p.updater == "auto"):
+    of_trees = p.booster != "gblinear"
+    if p.process_type == "default" and of_trees and not (grows or p.updater == "auto"):
         raise ParameterError(
             f"updater={p.updater!r} updates the trees of a model; set "
             "process_type='update' and pass the model as xgb_model, or leave it out"
@@ -37,7 +38,7 @@ def check_update(parameters: Parameters) -> None:
             "refresh_leaf=False is of no use without process_type='update'; leave it "
             "out"
         )
-    if p.process_type == "update" and p.booster == "gblinear":
+    if p.process_type == "update" and not of_trees:
         raise ParameterError(
             "process_type='update' updates trees, and booster='gblinear' has none; "
             "leave it out, and training goes on from the model"

@@ -139,6 +139,11 @@ def test_objectives_of_ones_own_and_stopping_early():
     assert float(error) == pytest.approx(min(scores))
 
 
+def test_both_updaters_are_one():
+    digests = {fit({"updater": own}).digest() for own in ("shotgun", "coord_descent")}
+    assert digests == {fit().digest()}
+
+
 def test_folds_have_the_features():
     table = hornbeam.cv(LINEAR, DMatrix(ROWS, LABELS), 5)
     params = {**LINEAR, "updater": "coord_descent"}
@@ -192,6 +197,22 @@ BAD = {
     "a rate that is too high": (
         lambda: fit({"learning_rate": 1e30}, rounds=9),
         "beyond the range of float32|finite",
+    ),
+    "an updater of trees": (
+        lambda: fit({"updater": "prune"}),
+        "updater='prune' does not go with booster='gblinear'",
+    ),
+    "an updater of weights": (
+        lambda: fit({"booster": "gbtree", "updater": "shotgun"}),
+        "updater='shotgun' does not go with booster='gbtree'",
+    ),
+    "a selector for trees": (
+        lambda: fit({"booster": "gbtree", "top_k": 3}),
+        "top_k=3 is of no use with booster='gbtree'",
+    ),
+    "forests of weights": (
+        lambda: fit({"num_parallel_tree": 3}),
+        "num_parallel_tree=3 is of no use with booster='gblinear'",
     ),
     "selector": (
         lambda: fit({"feature_selector": "best"}),
