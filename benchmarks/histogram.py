@@ -54,7 +54,7 @@ def main() -> None:
             tasks[:, 5] = n_features
             joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
             inputs = (tasks, joins, codes, columns, offsets, rows, packed, wide)
-            inputs += (scratch, starts, slabs[:1], slabs[1:])
+            inputs += (scratch, starts, 0, slabs[:1], slabs[1:])
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, build_histograms, threads, *inputs

@@ -22,7 +22,7 @@ def main() -> None:
     report = Report("split", "bins", arguments)
     rng = np.random.default_rng(0)
     n_features = arguments.columns
-    rules = np.array([1.0, 0.0, 0.0, 1.0, 4.0, 64.0])
+    rules = np.array([1.0, 0.0, 0.0, 1.0, 4.0, 64.0, 0.0, 0.0])
     no_sets = np.empty((NODES, 1, 0), np.uint8)
     steps = np.array([2.0**-17, 2.0**-18])
     no_limits = np.empty((0, 0), np.uint8)
@@ -39,7 +39,7 @@ def main() -> None:
         histograms = rng.permuted(one_feature.repeat(n_features, axis=2), axis=3)
         histograms = histograms.reshape(NODES, 2, -1)
         for threads in arguments.threads:
-            scratch = np.empty((threads, 5, BINS + 1))
+            scratch = np.empty((threads, 6, BINS + 1))
             splits = np.zeros((NODES, 1), SPLIT_DTYPE)
             features["cell"] = offsets[:-1]
             where = (slots, histograms, none, none, offsets[:2], columns, no_limits)
@@ -48,6 +48,7 @@ def main() -> None:
                 features,
                 steps,
                 rules,
+                None,
                 scratch,
                 n_features,
                 splits,

@@ -239,6 +239,12 @@ class Parameters:
     reg_alpha: float = parameter(
         0.0, aliases=("alpha",), low=0, help="L1 penalty on leaf values, or on weights"
     )
+    min_samples_leaf: int = parameter(
+        0, low=0, help="fewest rows on each side of a split"
+    )
+    path_smooth: float = parameter(
+        0.0, low=0, help="rows that a leaf's parent counts as in the leaf's value"
+    )
     max_delta_step: float = parameter(
         0.0, low=0, help="largest leaf value before the learning rate; 0 is no limit"
     )
@@ -247,8 +253,15 @@ class Parameters:
     )
     sampling_method: str = parameter(
         "uniform",
-        choices=("uniform", "gradient_based"),
-        help="how the rows of a tree are drawn: all alike, or by their gradients",
+        choices=("uniform", "gradient_based", "goss"),
+        help="how the rows of a tree are drawn: all alike, or by their gradients; goss "
+        "takes the largest gradients and a share of the rest",
+    )
+    top_rate: float = parameter(
+        0.2, low=0, high=1, low_open=True, help="share of the largest gradients in goss"
+    )
+    other_rate: float = parameter(
+        0.1, low=0, high=1, low_open=True, help="share of other rows in goss"
     )
     extmem_single_page: bool = parameter(
         False,
@@ -262,6 +275,30 @@ class Parameters:
     )
     colsample_bynode: float = parameter(
         1.0, low=0, high=1, low_open=True, help="share of those that a node sees"
+    )
+    monotone_constraints: tuple[int, ...] | tuple[tuple[int | str, int], ...] = (
+        parameter(
+            (),
+            help="1 for features with which predictions must not fall, -1 for those "
+            "with which they must not rise: in order of the features, or by name",
+        )
+    )
+    monotone_constraints_method: str = parameter(
+        "basic",
+        choices=("basic", "intermediate"),
+        help="how leaf values are kept in order: by fixed bounds, or by ones that "
+        "follow the tree",
+    )
+    feature_costs: tuple[float, ...] | tuple[tuple[int | str, float], ...] = parameter(
+        (),
+        help="what a split by a feature has to gain beyond gamma, in order of the "
+        "features, or by name",
+    )
+    feature_costs_for: str = parameter(
+        "model",
+        choices=("model", "rows"),
+        help="what a feature's cost is paid for: once for the model, or for each row "
+        "that a tree asks for it",
     )
     interaction_constraints: tuple[tuple[int | str, ...], ...] = parameter(
         (), help="groups of features, by number or name, that may go together"
@@ -396,6 +433,26 @@ class Parameters:
         }
         return dataclasses.replace(self, **{**moved, **values})
 
+    def drawn_share(self) -> float:
+        """Return the share of rows that grow a tree.
+
+        Raises ParameterError where two ways of drawing contradict each other.
+        """
+        if self.sampling_method != "goss":
+            return self.subsample
+        if self.subsample < 1.0:
+            raise ParameterError(
+                f"sampling_method='goss' draws rows by top_rate and other_rate, and "
+                f"subsample={self.subsample:g} draws them, too; leave subsample out"
+            )
+        share = self.top_rate + self.other_rate
+        if share > 1.0:
+            raise ParameterError(
+                f"top_rate={self.top_rate:g} and other_rate={self.other_rate:g} are "
+                "shares of all rows and together more than 1; lower one of them"
+            )
+        return share
+
     def held_share(self) -> float:
         """Return the share of rows that a tree holds in memory; 0: none.
 
@@ -403,13 +460,14 @@ class Parameters:
         """
         if not self.extmem_single_page:
             return 0.0
-        if self.subsample == 1.0:
+        share = self.drawn_share()
+        if share == 1.0:
             raise ParameterError(
                 "extmem_single_page holds the rows of a tree's sample in memory, and "
                 "with subsample=1 there is none; set subsample below 1, or leave "
                 "extmem_single_page out"
             )
-        return self.subsample
+        return share
 
     def vector_columns(self, n_outputs: int) -> int:
         """Return by how many columns the splits of trees of all outputs are searched.
@@ -425,13 +483,19 @@ class Parameters:
                     "sketch_outputs out"
                 )
             return 0
-        if self.subsample < 1.0 and self.sampling_method != "uniform":
+        if self.drawn_share() < 1.0 and self.sampling_method != "uniform":
             raise ParameterError(
                 f"sampling_method={self.sampling_method!r} draws rows for one output; "
                 "use 'uniform' with multi_strategy='multi_output_tree'"
             )
         if n_outputs == 1:
             return 0
+        for name in _OF_ONE_OUTPUT:
+            if getattr(self, name):
+                raise ParameterError(
+                    f"{name} holds the weights of one output; set "
+                    f"multi_strategy='one_output_per_tree', or leave {name} out"
+                )
         return min(self.sketch_outputs or n_outputs, n_outputs)
 
     def to_dict(self) -> dict[str, Any]:
@@ -605,6 +669,43 @@ def _intercept(name: str, raw: Any) -> float | tuple[float, ...]:
     return _number(name, raw)
 
 
+def _directions(name: str, raw: Any) -> Any:
+    found = _by_feature(name, raw, _integer)
+    for value in found:
+        direction = value[1] if isinstance(value, tuple) else value
+        if direction not in (-1, 0, 1):
+            raise ParameterError(
+                f"{name} takes 1, -1 and 0 (rising, falling, either), not {direction}"
+            )
+    return found
+
+
+def _costs(name: str, raw: Any) -> Any:
+    found = _by_feature(name, raw, _number)
+    for value in found:
+        cost = value[1] if isinstance(value, tuple) else value
+        if cost < 0.0:
+            raise ParameterError(f"{name} must be 0 or more, not {cost:g}")
+    return found
+
+
+def _by_feature(name: str, raw: Any, read: Callable[[str, Any], Any]) -> Any:
+    """Return numbers in order, or pairs of feature and number, as tuples."""
+    given = _written(raw) if isinstance(raw, str) else raw
+    if hasattr(given, "tolist"):
+        given = given.tolist()
+    if isinstance(given, Mapping):
+        given = [list(pair) for pair in given.items()]
+    if not _is_list(given):
+        raise ParameterError(
+            f"{name} must be a list of numbers, one for each feature, or a dict by "
+            f"name, not {raw!r}"
+        )
+    if given and all(_is_list(pair) and len(pair) == 2 for pair in given):
+        return tuple((_feature(name, key), read(name, item)) for key, item in given)
+    return tuple(read(name, item) for item in given)
+
+
 def _groups(name: str, raw: Any) -> tuple[tuple[int | str, ...], ...]:
     """Return lists of features; a string may be a list of lists, as for XGBoost."""
     groups = _written(raw) if isinstance(raw, str) else raw
@@ -655,9 +756,19 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "str": _text,
     "tuple[str, ...]": _texts,
     "tuple[tuple[int | str, ...], ...]": _groups,
+    "tuple[int, ...] | tuple[tuple[int | str, int], ...]": _directions,
+    "tuple[float, ...] | tuple[tuple[int | str, float], ...]": _costs,
     "float | tuple[float, ...] | None": _intercept,
     _NUMBERS: _numbers,
 }
+
+# What limits the search for splits, which trees of all outputs do not know.
+_OF_ONE_OUTPUT = (
+    "monotone_constraints",
+    "min_samples_leaf",
+    "path_smooth",
+    "feature_costs",
+)
 
 # --- Names ----------------------------------------------------------------------------
 
@@ -672,7 +783,6 @@ _CANONICAL = {
 _LATER = frozenset(
     """
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average
-    monotone_constraints
     debug_synchronize sparse_threshold opt_dense_col
     default_direction
     max_row_perbatch

@@ -41,6 +41,7 @@ _VECTOR: dict[str, Any] = {
     "multi_strategy": "multi_output_tree",
     "sketch_outputs": 2,
 }
+_HELD: dict[str, Any] = {"monotone_constraints": (1,), "min_samples_leaf": 2}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
 
@@ -56,13 +57,13 @@ def warmup() -> None:
     for dtype in (np.float32, np.float64):
         X = rng.normal(size=(600, 4)).astype(dtype)
         X[::7, 1] = np.nan
-        for params in _FITS:
+        for params in (*_FITS, _HELD):
             _fit(params, X, rng)
         _fit_linear(X, rng)
     X[:, 3] = rng.integers(9, size=len(X))
     # Codes of two bytes and of one, best leaf first and by level.
     types = ["float", "float", "float", "c"]
-    for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}):
+    for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}, _HELD):
         _fit(params, X, rng, feature_types=types)
         for matrix in _sparse_matrices(rng):
             _fit(params, matrix, rng)

@@ -96,6 +96,20 @@ def gain(g, h, rules):
     return -(2 * g * w + (h + reg_lambda) * w * w + 2 * alpha * abs(w))
 
 
+def held_weight(g, h, rows, rules, held):
+    """Return the weight of a leaf under `held`, a dict of what `Limits` say of it."""
+    weight = leaf_weight(g, h, *rules[:3])
+    smooth = held["smooth"]
+    if smooth > 0:
+        weight = (weight * rows + held["weight"] * smooth) / (rows + smooth)
+    return max(held["bounds"][0], min(held["bounds"][1], weight))
+
+
+def gain_at(g, h, weight, rules):
+    """Return how much loss, times two, a leaf of any weight takes away."""
+    return -(2 * g * weight + (h + rules[0]) * weight**2 + 2 * rules[1] * abs(weight))
+
+
 def category_candidates(cells, rules):
     """Return (categories that go right, missing left) in XGBoost's order.
 
@@ -117,48 +131,71 @@ def category_candidates(cells, rules):
     return candidates
 
 
-def best_split(sums, offsets, bins, columns, steps, rules, categorical=()):
+def best_split(
+    sums, offsets, bins, columns, steps, rules, categorical=(), counts=None, held=None
+):
     """Return (gain, feature, split, missing left, left sums) of the best split.
 
     The split is the last left bin, or for the features in `categorical` the tuple of
     the categories that go right. All candidates in XGBoost's order, in exact
     fractions; the first of equals wins. None if no candidate leaves enough on both
-    sides.
+    sides. With `held`, a dict of what holds the node back, and the rows of each cell,
+    the left sums end with the rows.
     """
     steps = [Fraction(float(step)) for step in steps]
     rules = [Fraction(float(rule)) for rule in rules]
     first = columns[0]
+    if held is not None:
+        sums = [*sums, counts]
+    parts = range(len(sums))
     total = [int(part[offsets[first] : offsets[first + 1]].sum()) for part in sums]
 
     def scaled(pair):
-        return [value * step for value, step in zip(pair, steps, strict=True)]
+        return [value * step for value, step in zip(pair, steps, strict=False)]
+
+    def score(f, left, right):
+        if held is None:
+            return gain(*scaled(left), rules) + gain(*scaled(right), rules)
+        weights = [
+            held_weight(*scaled(side), side[2], rules, held) for side in (left, right)
+        ]
+        rise = (weights[1] - weights[0]) * held["directions"][f]
+        if rise < 0 or min(left[2], right[2]) < held["least_rows"]:
+            return None
+        both = sum(
+            gain_at(*scaled(side), weight, rules)
+            for side, weight in zip((left, right), weights, strict=True)
+        )
+        own = gain_at(*scaled(total), held["weight"], rules)
+        return both - own - held["costs"][f]
 
     best = None
     for f in columns:
         cells = [[int(part[offsets[f] + b]) for part in sums] for b in range(bins[f])]
         known = [sum(part) for part in zip(*cells, strict=True)]
-        missing = [total[0] - known[0], total[1] - known[1]]
+        missing = [total[p] - known[p] for p in parts]
         candidates = [(b, 0) for b in range(bins[f])]
-        if missing != [0, 0]:
+        if any(missing):
             candidates += [(b, 1) for b in range(bins[f] - 2, -2, -1)]
         if f in categorical:
             candidates = category_candidates([scaled(cell) for cell in cells], rules)
         for chosen, missing_left in candidates:
-            left = [missing[p] if missing_left else 0 for p in range(2)]
+            left = [missing[p] if missing_left else 0 for p in parts]
             for b, cell in enumerate(cells):
                 if goes_left(b, chosen, bins[f], missing_left):
-                    left = [left[p] + cell[p] for p in range(2)]
-            right = [total[p] - left[p] for p in range(2)]
+                    left = [left[p] + cell[p] for p in parts]
+            right = [total[p] - left[p] for p in parts]
             if min(left[1], right[1]) <= 0:
                 continue
             if min(left[1], right[1]) * steps[1] < rules[3]:
                 continue
-            both = gain(*scaled(left), rules) + gain(*scaled(right), rules)
-            if best is None or both > best[0]:
+            both = score(f, left, right)
+            if both is not None and (best is None or both > best[0]):
                 best = both, f, chosen, missing_left, left
     if best is None:
         return None
-    return best[0] - gain(*scaled(total), rules), *best[1:]
+    own = 0 if held else gain(*scaled(total), rules)
+    return best[0] - own, *best[1:]
 
 
 def best_vector_split(sums, offsets, bins, steps, rules, categorical=()):

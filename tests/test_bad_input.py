@@ -492,9 +492,61 @@ CASES = {
         "unknown parameter 'max_dept'|did you mean 'max_depth'",
     ),
     "not there yet": (
-        lambda: train({"monotone_constraints": "(1,0,0)"}),
+        lambda: train({"sparse_threshold": 0.2}),
         ParameterError,
-        "'monotone_constraints' of XGBoost is not in Hornbeam yet",
+        "'sparse_threshold' of XGBoost is not in Hornbeam yet",
+    ),
+    "directions for too many features": (
+        lambda: train({"monotone_constraints": "(1,0,0,-1)"}),
+        ParameterError,
+        "monotone_constraints has 4 numbers|3 features|a dict by name",
+    ),
+    "a direction of an unknown feature": (
+        lambda: hornbeam.train({"monotone_constraints": {"x": 1}}, DATA, 1),
+        ParameterError,
+        "monotone_constraints names 'x'|no feature|'a', 'b', 'c'",
+    ),
+    "a direction of a category": (
+        lambda: hornbeam.train(
+            {"monotone_constraints": (0, 1)},
+            DMatrix(pd.DataFrame({"a": LABELS, "b": ["x", "y"] * 30}), LABELS),
+            1,
+        ),
+        ParameterError,
+        "direction for column 'b'|categories|make it 0",
+    ),
+    "no direction": (
+        lambda: train({"monotone_constraints": (2, 0)}),
+        ParameterError,
+        "monotone_constraints takes 1, -1 and 0 (rising, falling, either), not 2",
+    ),
+    "directions that are no list": (
+        lambda: train({"monotone_constraints": 1}),
+        ParameterError,
+        "monotone_constraints must be a list of numbers|or a dict by name, not 1",
+    ),
+    "a feature that pays": (
+        lambda: train({"feature_costs": [-1]}),
+        ParameterError,
+        "feature_costs must be 0 or more, not -1",
+    ),
+    "a limit of trees of all outputs": (
+        lambda: train(
+            {**CLASSES, "multi_strategy": "multi_output_tree", "path_smooth": 2.0},
+            labels=ranked(LABELS, 3),
+        ),
+        ParameterError,
+        "path_smooth holds the weights of one output|one_output_per_tree",
+    ),
+    "rows drawn in two ways": (
+        lambda: train({"sampling_method": "goss", "subsample": 0.5}),
+        ParameterError,
+        "top_rate and other_rate|leave subsample out",
+    ),
+    "more than all rows": (
+        lambda: train({"sampling_method": "goss", "top_rate": 0.7, "other_rate": 0.5}),
+        ParameterError,
+        "top_rate=0.7 and other_rate=0.5|more than 1|lower one",
     ),
     "interactions of unknown names": (
         lambda: hornbeam.train({"interaction_constraints": [["a", "x"]]}, DATA, 1),

@@ -74,7 +74,6 @@ def test_spellings(given, name, value):
         ({"max_dept": 3}, "did you mean 'max_depth'"),
         ({"Max_Depth": 3}, "did you mean 'max_depth'"),
         ({"monotone_constraint": "(1)"}, "did you mean 'monotone_constraints'"),
-        ({"monotone_constraints": "(1)"}, "XGBoost is not in Hornbeam yet"),
         ({"max_row_perbatch": 9}, "XGBoost is not in Hornbeam yet"),
         ({"zzzzzz": 1}, "unknown parameter 'zzzzzz'; parameter_table()"),
         ({"n_estimators": 10}, "pass num_boost_round to train"),

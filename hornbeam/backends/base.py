@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.layout import FEATURE_DTYPE
+from hornbeam.kernels.limits import Limits
 
 __all__ = [
     "Backend",
@@ -272,7 +273,10 @@ class RowSample:
     by_gradient
         Whether rows with large gradients are drawn more often; see `backends.sample`.
         Otherwise each is with probability `rate`.
-    hessian_weight, threshold
+    top_rate
+        The share of the rows with the largest gradients, all of which are taken; of
+        the others all have the same chance. None: the chance goes by the gradient.
+    hessian_weight, threshold, rest
         What decides how often; for `backends.sample` to fill in.
     """
 
@@ -280,8 +284,10 @@ class RowSample:
     seed: int
     tree: int
     by_gradient: bool = False
+    top_rate: float | None = None
     hessian_weight: float = 0.0
     threshold: float = 0.0
+    rest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +300,18 @@ class Growth:
     min_child_weight: float
     max_cat_to_onehot: int = 4
     max_cat_threshold: int = 64
+    min_samples_leaf: int = 0
+    path_smooth: float = 0.0
+    rows_cost: bool = False
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the search needs to know how many rows there are."""
+        return self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
 
     @property
     def rules(self) -> NDArray[np.float64]:
-        """As kernels take them, (6,) float64, in the order above."""
+        """As kernels take them, (8,) float64, in the order above; all but the last."""
         return np.array(
             [
                 self.reg_lambda,
@@ -306,6 +320,8 @@ class Growth:
                 self.min_child_weight,
                 self.max_cat_to_onehot,
                 self.max_cat_threshold,
+                self.min_samples_leaf,
+                self.path_smooth,
             ]
         )
 
@@ -435,7 +451,10 @@ class Backend(ABC):
 
     @abstractmethod
     def find_splits(
-        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+        self,
+        nodes: NDArray[np.intp],
+        allowed: NDArray[np.uint8] | None,
+        limits: Limits | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         """Return the best split of each node as (nodes,) `SPLIT_DTYPE`, and the sets.
 
@@ -443,7 +462,9 @@ class Backend(ABC):
         split is categorical; they have no words where no feature is categorical.
 
         `nodes` is the root alone or whole pairs of siblings. `allowed`, of shape
-        (nodes, features), says which features each node may use; None: all.
+        (nodes, features), says which features each node may use; None: all. `limits`
+        say what else holds the splits; they are needed in all of a tree or in none,
+        and where rows are counted.
         """
 
     @abstractmethod

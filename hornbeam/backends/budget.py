@@ -20,9 +20,9 @@ _SHARE_OF_SLOTS = 8
 #: Kernels that are loaded, answers on their way, what the allocator holds back.
 _ALLOWANCE = 48 << 20
 #: Bytes of a row of the block at work: gradients as integers, coarse and fine, its
-#: leaf, both sides of the list of rows, its number, whether it was drawn, and its
-#: gradients as a sample scales them.
-_ROW_AT_WORK = 8 + 16 + 4 + 8 + 4 + 1 + 16
+#: leaf, both sides of the list of rows, its number, whether it was drawn, its
+#: gradients as a sample scales them, and the one that it is counted by.
+_ROW_AT_WORK = 8 + 16 + 4 + 8 + 4 + 1 + 16 + 8
 #: Packed sums of a thread.
 _SCRATCH_BYTES = 8 << 16
 #: Bytes of a row's place in the list of rows, on both sides.
@@ -30,9 +30,9 @@ _PLACE = 8
 #: Bytes of a row's gradients as coarse integers.
 _PACKED = 8
 #: Bytes of a row of a sample that is held in memory, beside its codes: its number in
-#: the block, here and on both sides of the list of rows, and its gradients as fine
-#: integers.
-_HELD = 4 + 4 + _PLACE + 16
+#: the block, here and on both sides of the list of rows, its gradients as fine
+#: integers, and the one that it is counted by.
+_HELD = 4 + 4 + _PLACE + 16 + 8
 
 
 @dataclass(frozen=True, slots=True)

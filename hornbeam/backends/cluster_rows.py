@@ -117,9 +117,9 @@ class LocalRows:
         """Return what the rows answer."""
         return getattr(self.rows, verb)(*args)
 
-    def _count(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return the histograms of the nodes, (nodes, 2, cells of the tree)."""
-        histograms = np.zeros((nodes.size, 2, self._layout.n_cells), np.int64)
+    def _count(self, nodes: NDArray[np.intp], parts: int) -> NDArray[np.int64]:
+        """Return the histograms of the nodes, (nodes, parts, cells of the tree)."""
+        histograms = np.zeros((nodes.size, parts, self._layout.n_cells), np.int64)
         self.rows.count(nodes, np.arange(nodes.size), histograms)
         return histograms[:, :, self._cells]
 
@@ -184,6 +184,8 @@ class ClusterRows(Rows):
         self._last: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], bool]]
         self._last = {}
         self._begun: _Beginning | None = None
+        #: Of a histogram, when the last one was asked for.
+        self._parts = 2
 
     def begin_term(self, term: int, members: Sequence[Member]) -> None:
         """Ask these members from now on; what waited to be sent is dropped."""
@@ -226,7 +228,7 @@ class ClusterRows(Rows):
             # A sample by gradients is settled by counts that come first.
             if sample is None or not sample.by_gradient:
                 guess = (*self._expected, *self._last[output])
-        calls = _beginning_calls(guess) if guess is not None else []
+        calls = self._beginning_calls(guess) if guess is not None else []
         answers = self._ask(("extents", ()), *calls)
         if guess is not None:
             self._begun = _Beginning(*guess, *answers.sums)
@@ -249,7 +251,7 @@ class ClusterRows(Rows):
         begun = self._begun
         if begun is None or not begun.fits(*asked):
             was_wide = self._last[output][2] if output in self._last else False
-            answers = self._ask(*_beginning_calls((*asked, was_wide)))
+            answers = self._ask(*self._beginning_calls((*asked, was_wide)))
             begun = _Beginning(*asked, was_wide, *answers.sums)
         self._begun = begun
         self._cells = _used_cells(self._layout, features)
@@ -271,21 +273,22 @@ class ClusterRows(Rows):
         histograms: NDArray[np.int64],
     ) -> None:
         begun, self._begun = self._begun, None
+        self._parts = histograms.shape[1]
         if begun is None:
-            (sums,) = self._ask(("count", (nodes,))).sums
+            (sums,) = self._ask(("count", (nodes, self._parts))).sums
         else:
             sums = self._root_of(begun, nodes)
         for slot, counted in zip(slots, sums, strict=True):
             histograms[slot][:, self._cells] = counted
 
     def _root_of(self, begun: _Beginning, nodes: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the root's histogram, counted anew if it was in the wrong steps."""
+        """Return the root's histogram, counted anew if it is not as it has to be."""
         assert np.array_equal(nodes, _ROOT)
         is_wide = self._last[begun.output][2]
-        if is_wide == begun.is_wide:
+        if is_wide == begun.is_wide and begun.root.shape[1] == self._parts:
             return begun.root
         return self._ask(
-            *_beginning_calls(
+            *self._beginning_calls(
                 (
                     begun.output,
                     begun.features,
@@ -296,6 +299,13 @@ class ClusterRows(Rows):
                 )
             )
         ).sums[1]
+
+    def _beginning_calls(self, beginning: tuple[Any, ...]) -> list[Call]:
+        """Return the calls that begin a tree and count its root."""
+        *asked, is_wide = beginning
+        widen: list[Call] = [("widen", ())] if is_wide else []
+        count = "count", (_ROOT, self._parts)
+        return [("begin_tree", tuple(asked)), *widen, count]
 
     def apply_splits(
         self,
@@ -328,13 +338,6 @@ class ClusterRows(Rows):
 
     def close(self) -> None:
         self._waiting.clear()
-
-
-def _beginning_calls(beginning: tuple[Any, ...]) -> list[Call]:
-    """Return the calls that begin a tree and count its root."""
-    *asked, is_wide = beginning
-    widen: list[Call] = [("widen", ())] if is_wide else []
-    return [("begin_tree", tuple(asked)), *widen, ("count", (_ROOT,))]
 
 
 def joined(parts: Sequence[Spread], shape: tuple[int, int]) -> NDArray[np.float64]:

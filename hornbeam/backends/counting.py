@@ -18,6 +18,7 @@ __all__ = ["Counter"]
 
 #: Packed cells of one task: what fits in the second-level cache.
 _SCRATCH_CELLS = 1 << 16
+_NO_WIDE = np.empty((2, 0), np.int64)
 
 
 class Counter:
@@ -53,6 +54,7 @@ class Counter:
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         self._lengths = np.zeros(2, np.int64)
+        self._ones = np.empty(0, np.int64)
 
     def choose(self, features: NDArray[np.uint64]) -> None:
         """Take the columns of these features, and say which task sums which."""
@@ -87,6 +89,7 @@ class Counter:
         """Sum the rows of each node into its slot, cleared first unless told to `add`.
 
         `by_row` are the codes, (rows * columns,), `packed` and `wide` as in `RowState`.
+        If histograms have a third part, rows are counted in it.
         """
         blocks = self._blocks.size - 1
         tasks = np.empty(((nodes.size + len(self._slabs)) * blocks, 7), np.int64)
@@ -104,19 +107,31 @@ class Counter:
             joins,
             self._lengths,
         )
-        self._team.run(
-            build_histograms,
-            members,
-            tasks[: self._lengths[0]],
-            joins[: self._lengths[1]],
-            by_row,
-            self._columns,
-            self._offsets,
-            rows.rows,
-            packed,
-            wide,
-            self._scratch,
-            self._starts,
-            histograms,
-            self._slabs,
-        )
+        pairs = [(packed, wide, 0)]
+        if histograms.shape[1] > 2:
+            # A row is the pair of 0 and 1; the zeros come where the hessians then do.
+            pairs.insert(0, (self._one_each(rows.rows.shape[1]), _NO_WIDE, 1))
+        for own_packed, own_wide, first in pairs:
+            self._team.run(
+                build_histograms,
+                members,
+                tasks[: self._lengths[0]],
+                joins[: self._lengths[1]],
+                by_row,
+                self._columns,
+                self._offsets,
+                rows.rows,
+                own_packed,
+                own_wide,
+                self._scratch,
+                self._starts,
+                first,
+                histograms,
+                self._slabs,
+            )
+
+    def _one_each(self, rows: int) -> NDArray[np.int64]:
+        """Return packed pairs of gradient 0 and hessian 1, made on first use."""
+        if self._ones.size < rows:
+            self._ones = np.ones(rows, np.int64)
+        return self._ones[:rows]

@@ -27,6 +27,7 @@ from hornbeam.kernels.filled import (
     send_rows,
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.limits import Limits
 from hornbeam.kernels.team import Team, give_back_team
 
 __all__ = ["FilledBackend"]
@@ -77,7 +78,7 @@ class FilledBackend(Backend):
         members = team.size
         self._cell_scratch = np.empty((members, 2, self._most_cells), np.int64)
         self._wide_scratch = np.empty((members, 2, 0), np.int64)
-        self._bin_scratch = np.empty((members, 4, self._most_bins + 1))
+        self._bin_scratch = np.empty((members, 5, self._most_bins + 1))
 
     @property
     def n_rows(self) -> int:
@@ -132,7 +133,7 @@ class FilledBackend(Backend):
             state.take_up(output, settled, steps.fine)
             return state.quantise(steps.coarse)
 
-        steps, self._coarse = begin_gradients(
+        steps, self._coarse, _ = begin_gradients(
             output, growth, sample, self._extents, self._n_rows, state.weigh, quantise
         )
         self._steps = steps.coarse if self._coarse else steps.fine
@@ -143,19 +144,26 @@ class FilledBackend(Backend):
                 self._wide_scratch = np.empty_like(self._cell_scratch)
 
     def find_splits(
-        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+        self,
+        nodes: NDArray[np.intp],
+        allowed: NDArray[np.uint8] | None,
+        limits: Limits | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         parts = []
         for i in range(0, nodes.size, MOST_NODES):
             mask = _NO_MASK if allowed is None else allowed[i : i + MOST_NODES]
-            parts.append(self._find_splits(nodes[i : i + MOST_NODES], mask))
+            own = None if limits is None else limits.part(i, i + MOST_NODES)
+            parts.append(self._find_splits(nodes[i : i + MOST_NODES], mask, own))
         return np.concatenate(parts), np.empty((nodes.size, 0), np.uint64)
 
     def _find_splits(
-        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8]
+        self,
+        nodes: NDArray[np.intp],
+        allowed: NDArray[np.uint8],
+        limits: Limits | None,
     ) -> NDArray[Any]:
-        totals, n_rows = self._mark_rows(nodes)
-        starts, rows, codes = self._cells_of(nodes.size, n_rows)
+        totals = self._mark_rows(nodes)
+        starts, rows, codes = self._cells_of(nodes.size, int(totals[:, 2].sum()))
         members = self._team.members_for(_CELLS_PER_FILLED * rows.size)
         block = max(1, self._chosen.size // (members * _TASKS_PER_MEMBER))
         wide = not self._coarse
@@ -173,6 +181,7 @@ class FilledBackend(Backend):
             allowed,
             self._steps,
             self._rules,
+            limits,
             block,
             self._cell_scratch,
             self._wide_scratch if wide else self._wide_scratch[:, :, :0],
@@ -182,8 +191,8 @@ class FilledBackend(Backend):
         )
         return splits[0]
 
-    def _mark_rows(self, nodes: NDArray[np.intp]) -> tuple[NDArray[np.int64], int]:
-        """Note each row's node; return the sums of the nodes and how many rows."""
+    def _mark_rows(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Note each row's node; return the nodes' sums and rows, (nodes, 3)."""
         place = np.full(self._n_nodes, nodes.size, np.uint32)
         place[nodes] = np.arange(nodes.size)
         members = self._team.members_for(8 * self._n_rows)
@@ -199,8 +208,8 @@ class FilledBackend(Backend):
             self._words,
             sums,
         )
-        of_nodes = sums.sum(axis=0)[:-1]
-        return np.ascontiguousarray(of_nodes[:, :2]), int(of_nodes[:, 2].sum())
+        of_nodes: NDArray[np.int64] = sums.sum(axis=0)[:-1]
+        return of_nodes
 
     def _cells_of(self, n_nodes: int, n_rows: int) -> tuple[Any, Any, Any]:
         """Return all cells, or of few rows only those of these rows."""

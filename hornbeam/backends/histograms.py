@@ -18,6 +18,7 @@ from hornbeam.backends.base import (
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sample import begin_gradients
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.limits import Limits
 from hornbeam.kernels.plan import assign_slots, enter_children
 from hornbeam.kernels.split import find_splits
 from hornbeam.kernels.team import Team, give_back_team
@@ -71,7 +72,8 @@ class HistogramBackend(Backend):
         self._n_rows = n_rows
         self.lookahead = rows.lookahead
         self._features = layout.feature_table
-        self._init_histograms(max_histograms)
+        self._max_histograms = max_histograms
+        self._init_histograms(2)
         self._widest = int(layout.bins.max())
         # Each category may go alone, with the missing and without them.
         candidates = max(self._widest, 2 * layout.most_categories)
@@ -83,27 +85,34 @@ class HistogramBackend(Backend):
         self._chosen = np.empty(0, np.uint64)
         self._extents: NDArray[np.float64] | None = None
 
-    def _init_histograms(self, most: int | None) -> None:
+    def _init_histograms(self, parts: int) -> None:
+        """Make room for histograms of gradients and hessians, and perhaps of rows."""
         cells = self._layout.n_cells
+        most = self._max_histograms
         if most is None:
             most = _HISTOGRAM_BYTES // (16 * cells * self._n_columns)
+        most = 2 * most // parts
         # Six is what splitting one node takes: see `find_splits`.
         n_slots = max(6, min(most, 2 * self._n_rows + 1))
         # Pages of memory are only taken when a histogram is written to them. Zeros,
         # because all of a parent's cells are gone through, also those of columns that
         # a tree does not use.
-        self._histograms = np.zeros(self._shape_of(n_slots, cells), np.int64)
+        self._histograms = np.zeros(self._shape_of(n_slots, parts, cells), np.int64)
         self._slots_in_order = np.arange(n_slots)[::-1]
         self._free = np.empty(n_slots, np.int64)
         self._n_free = np.zeros(1, np.int64)
 
     def _make_scratch(self, candidates: int) -> tuple[NDArray[Any], ...]:
         """Return where `_search` works; so many candidates has a feature at most."""
-        return (np.empty((self._team.size, 5, candidates + 1)),)
+        return (np.empty((self._team.size, 6, candidates + 1)),)
 
-    def _shape_of(self, n_slots: int, cells: int) -> tuple[int, ...]:
+    def _beside(self, limits: Limits | None) -> tuple[Any, ...]:
+        """Return what `_search` takes after the rules."""
+        return limits, *self._split_scratch
+
+    def _shape_of(self, n_slots: int, parts: int, cells: int) -> tuple[int, ...]:
         """Return the shape of all histograms."""
-        return n_slots, 2, cells
+        return n_slots, parts, cells
 
     @property
     def n_rows(self) -> int:
@@ -164,7 +173,7 @@ class HistogramBackend(Backend):
         extents: NDArray[np.float64],
     ) -> None:
         """Have the rows begin a tree, and choose its steps."""
-        steps, is_coarse = begin_gradients(
+        steps, is_coarse, one_row = begin_gradients(
             output,
             growth,
             sample,
@@ -179,23 +188,37 @@ class HistogramBackend(Backend):
         self._fine_steps = steps.fine
         if not is_coarse:
             self._rows.widen()
+        # Where hessians are all the same, they say how many rows there are.
+        self._one_row = one_row if is_coarse and one_row > 0 else 1
+        parts = 3 if growth.counts_rows and self._one_row == 1 else 2
+        if parts != self._histograms.shape[-2]:
+            self._init_histograms(parts)
 
     def find_splits(
-        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+        self,
+        nodes: NDArray[np.intp],
+        allowed: NDArray[np.uint8] | None,
+        limits: Limits | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         # A batch may need a slot for each node beside those of the nodes' parents.
         batch = self._free.size // 3 & ~1
+        if limits is not None:
+            limits = limits._replace(one_row=float(self._one_row))
         if nodes.size <= batch:
-            return self._find_splits(nodes, allowed)
+            return self._find_splits(nodes, allowed, limits)
         parts = []
         for i in range(0, nodes.size, batch):
             mask = None if allowed is None else allowed[i : i + batch]
-            parts.append(self._find_splits(nodes[i : i + batch], mask))
+            own = None if limits is None else limits.part(i, i + batch)
+            parts.append(self._find_splits(nodes[i : i + batch], mask, own))
         splits, sets = zip(*parts, strict=True)
         return np.concatenate(splits), np.concatenate(sets)
 
     def _find_splits(
-        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+        self,
+        nodes: NDArray[np.intp],
+        allowed: NDArray[np.uint8] | None,
+        limits: Limits | None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         counted = self._count(nodes)
         features = self._chosen.size
@@ -220,7 +243,7 @@ class HistogramBackend(Backend):
             self._features,
             self._steps,
             self._rules,
-            *self._split_scratch,
+            *self._beside(limits),
             block,
             splits,
             sets,

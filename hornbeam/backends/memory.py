@@ -243,6 +243,7 @@ class RowState:
                 self._pair[1][run],
                 sample.hessian_weight,
                 sample.threshold,
+                sample.rest,
                 *key,
                 taken[run],
                 scaled[0, run],

@@ -105,8 +105,9 @@ class Rows(ABC):
     ) -> None:
         """Write the sums of each node's rows into the histogram in its slot.
 
-        `histograms` are (slots, 2, cells): gradients and hessians of each cell. Cells
-        of columns that no feature of the tree is in stay as they are.
+        `histograms` are (slots, 2, cells): gradients and hessians of each cell; or
+        (slots, 3, cells): how many rows, too. Cells of columns that no feature of the
+        tree is in stay as they are.
         """
 
     @abstractmethod

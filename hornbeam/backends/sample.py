@@ -5,6 +5,9 @@ s = sqrt(g^2 + lambda h^2) is taken with probability p = min(1, s / threshold), 
 gradients are divided by p. The threshold makes the expected sample as large as it is to
 be. It comes from counts of rows in classes of sizes, which add up over parts, so that
 the sample does not depend on the parts.
+
+In one-side sampling (GOSS, Ke et al. 2017) a share of the rows has p = 1, those of the
+largest |g|, and all others have the same p.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.base import Growth, RowSample
 from hornbeam.backends.steps import Steps, choose_steps, coarse_is_enough
 
-__all__ = ["begin_gradients", "find_threshold", "settle_sample"]
+__all__ = ["begin_gradients", "find_threshold", "find_top", "settle_sample"]
 
 #: Without this a row of next to no gradient would be scaled up beyond all bounds.
 _LEAST_WEIGHT = 2.0**-10
@@ -37,8 +40,11 @@ def begin_gradients(
     n_rows: int,
     weigh: Callable[[int, float], NDArray[np.int64]],
     quantise: Callable[[RowSample | None, Steps], NDArray[np.int64]],
-) -> tuple[Steps, bool]:
+) -> tuple[Steps, bool, int]:
     """Have gradients become integers; return their steps, and if coarse ones do.
+
+    And what the hessian of every row is in coarse steps, or 0 if it is not the same
+    for all.
 
     Parameters
     ----------
@@ -60,7 +66,10 @@ def begin_gradients(
     steps = choose_steps(largest, n_rows)
     magnitudes = quantise(sample, steps)
     least = float(extents[:, 2].min())
-    return steps, coarse_is_enough(largest, least, magnitudes, n_counted)
+    is_coarse = coarse_is_enough(largest, least, magnitudes, n_counted)
+    one_row = steps.coarsely(largest)[1]
+    # None is larger, so that all are as large if their sum is.
+    return steps, is_coarse, one_row if magnitudes[1] == n_rows * one_row else 0
 
 
 def settle_sample(
@@ -87,14 +96,40 @@ def settle_sample(
     """
     if sample is None or not sample.by_gradient:
         return sample, largest, n_rows
+    expected = max(1, int(sample.rate * n_rows))
+    if sample.top_rate is not None:
+        threshold, rest = find_top(weigh(0.0), sample.top_rate, sample.rate, n_rows)
+        if rest > 0.0:
+            largest = np.maximum(
+                largest, np.array([_SLACK * threshold, largest[1]]) / rest
+            )
+        return replace(sample, threshold=threshold, rest=rest), largest, expected
     weight = max(growth.reg_lambda, _LEAST_WEIGHT)
     threshold = find_threshold(weigh(weight), sample.rate * n_rows)
     # What is scaled up has a size of about the threshold.
     size = _SLACK * threshold
     largest = np.maximum(largest, [size, size / np.sqrt(weight)])
-    expected = max(1, int(sample.rate * n_rows))
     settled = replace(sample, hessian_weight=weight, threshold=threshold)
     return settled, largest, expected
+
+
+def find_top(
+    counts: NDArray[np.int64], top_rate: float, rate: float, n_rows: int
+) -> tuple[float, float]:
+    """Return from which size on all rows are taken, and which share of all others.
+
+    `counts`, (SIZE_CLASSES,), are the rows of each class. Rows of one class stay
+    together, so the largest may be some more than their share.
+    """
+    found = np.flatnonzero(counts[1 : _SIZES.size]) + 1
+    above = counts[found][::-1].cumsum()[::-1]
+    enough = np.flatnonzero(above >= top_rate * n_rows)
+    last = int(enough[-1]) if enough.size > 0 else 0
+    if found.size == 0:  # no row has a gradient
+        return float(np.finfo(np.float32).max), min(rate, 1.0)
+    others = n_rows - int(above[last])
+    rest = min((rate - top_rate) * n_rows / others, 1.0) if others > 0 else 0.0
+    return float(_SIZES[found[last]]), rest
 
 
 def find_threshold(counts: NDArray[np.int64], wanted: float) -> float:

@@ -41,6 +41,11 @@ class Steps:
     coarse: NDArray[np.float64]
     fine: NDArray[np.float64]
 
+    def coarsely(self, pair: NDArray[np.float64]) -> list[int]:
+        """Return what becomes of a gradient and a hessian in coarse steps."""
+        steps: NDArray[np.float64] = np.rint(pair / self.coarse)
+        return [int(step) for step in np.minimum(steps, _COARSE_RANGE - 1)]
+
 
 def choose_steps(largest: NDArray[np.float64], n_rows: int) -> Steps:
     """Return the steps for this largest |g| and |h|, (2,), over so many rows."""

@@ -27,6 +27,7 @@ from hornbeam.backends.memory import RowState, run_rows
 from hornbeam.backends.nodes import NodeRows
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.steps import choose_steps, coarse_is_enough
+from hornbeam.kernels.limits import Limits
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.vectors import find_vector_splits, mix_outputs
 
@@ -230,8 +231,12 @@ class VectorBackend(HistogramBackend):
             np.empty((members, columns, 2), np.int64),
         )
 
-    def _shape_of(self, n_slots: int, cells: int) -> tuple[int, ...]:
-        return self._n_columns, n_slots, 2, cells
+    def _beside(self, limits: Limits | None) -> tuple[Any, ...]:
+        assert limits is None  # parameters that ask for some have been refused
+        return self._split_scratch
+
+    def _shape_of(self, n_slots: int, parts: int, cells: int) -> tuple[int, ...]:
+        return self._n_columns, n_slots, parts, cells
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
         self._rows.mix_outputs(mix)

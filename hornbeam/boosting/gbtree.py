@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, Growth, RowSample
 from hornbeam.binning.cuts import Cuts
+from hornbeam.boosting.constraints import constraints_of
 from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
-from hornbeam.growth.constraints import Constraints, feature_numbers
+from hornbeam.growth.constraints import Constraints
 from hornbeam.growth.grower import grow_tree
 from hornbeam.growth.sampling import ColumnSampler, draw_mix
 from hornbeam.growth.shape import Shape
@@ -38,7 +39,6 @@ def boost_round(
     to be drawn. What leaf values add to the scores are their `contributions`, if it is
     not they themselves.
     """
-    constraints = _constraints(parameters, model, backend.n_features)
     columns = parameters.vector_columns(model.n_outputs)
     if 0 < columns < model.n_outputs:
         mix = draw_mix(columns, model.n_outputs, parameters.seed, model.n_rounds)
@@ -49,6 +49,7 @@ def boost_round(
     for output in outputs:
         for _ in range(parameters.num_parallel_tree):
             number = len(model.trees) + len(trees)
+            constraints = constraints_of(parameters, model, backend.n_features, trees)
             tree = _grow(
                 backend,
                 cuts,
@@ -82,10 +83,12 @@ def _grow(
 ) -> Tree:
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
-    by_gradient = p.sampling_method == "gradient_based"
+    share = p.drawn_share()
     sample = None
-    if p.subsample < 1.0:
-        sample = RowSample(p.subsample, p.seed, number, by_gradient)
+    if share < 1.0:
+        by_gradient = p.sampling_method != "uniform"
+        top_rate = p.top_rate if p.sampling_method == "goss" else None
+        sample = RowSample(share, p.seed, number, by_gradient, top_rate)
     return grow_tree(
         backend,
         output,
@@ -118,20 +121,7 @@ def growth_of(parameters: Parameters) -> Growth:
         p.min_child_weight,
         p.max_cat_to_onehot,
         p.max_cat_threshold,
+        p.min_samples_leaf,
+        p.path_smooth,
+        bool(p.feature_costs) and p.feature_costs_for == "rows",
     )
-
-
-def _constraints(
-    parameters: Parameters, model: Model, n_features: int
-) -> Constraints | None:
-    """Return what trees are held to; None: nothing."""
-    given = parameters.interaction_constraints
-    if not given:
-        return None
-    groups = np.zeros((len(given), n_features), bool)
-    for group, features in zip(groups, given, strict=True):
-        names = model.feature_names
-        group[
-            feature_numbers("interaction_constraints", features, n_features, names)
-        ] = True
-    return Constraints(groups)

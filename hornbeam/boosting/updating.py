@@ -20,6 +20,9 @@ from hornbeam.params import Parameters
 
 __all__ = ["Revision", "check_update"]
 
+#: No bounds of weights, and no rows to smooth them by.
+_FREE = np.empty((0, 2)), np.empty(0)
+
 Floats = NDArray[np.float64]
 
 
@@ -113,7 +116,7 @@ class Revision:
         left = np.where(tree.left < 0, -1, place[tree.left])[order].astype(np.int32)
         ordered, rules = sums[order], self.growth.rules
         weights, gains = np.empty(order.size), np.empty(order.size)
-        weigh_nodes(left, rules, 1.0, ordered, weights)
+        weigh_nodes(left, rules, 1.0, ordered, *_FREE, weights)
         rate_splits(left, rules, ordered, gains)
         weight = weights[place].astype(np.float32)
         value = tree.value

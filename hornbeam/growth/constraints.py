@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.schema import listed
-from hornbeam.errors import ParameterError
+from hornbeam.backends.base import Growth
+from hornbeam.kernels.leaves import bound_nodes
+from hornbeam.kernels.limits import Limits
 
-__all__ = ["Constraints", "Tracker", "feature_numbers"]
+__all__ = ["Constraints", "Order", "Tracker"]
 
 Nodes = NDArray[np.intp]
-
-
-def feature_numbers(
-    parameter: str,
-    features: Sequence[int | str],
-    n_features: int,
-    names: Sequence[str],
-) -> NDArray[np.intp]:
-    """Return the numbers of features that a parameter names or numbers.
-
-    Parameters
-    ----------
-    parameter
-        Its name, for the error where there is no such feature.
-    features
-        Names or numbers.
-    n_features, names
-        Of the data; there may be no names.
-    """
-    known: dict[int | str, int] = {name: number for number, name in enumerate(names)}
-    known |= {number: number for number in range(n_features)}
-    unknown = [feature for feature in features if feature not in known]
-    if unknown:
-        there_are = listed(names) if names else f"0 to {n_features - 1}"
-        raise ParameterError(
-            f"{parameter} names {unknown[0]!r}, which is no feature of the training "
-            f"data; there are: {there_are}"
-        )
-    return np.array([known[feature] for feature in features], np.intp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +26,20 @@ class Constraints:
     groups
         (groups, features) bool: features that may go together on a path from the root
         to a leaf; None: any may.
+    directions
+        (features,) int8: 1 where predictions must not fall as the feature rises, -1
+        where they must not rise, 0 where they may do both; None: all may.
+    bounds_follow
+        Whether the bounds that this puts on weights follow the tree as it grows.
+    costs
+        (features,) float64: what a split has to gain in addition if no node above uses
+        its feature; None: nothing.
     """
 
     groups: NDArray[np.bool_] | None = None
+    directions: NDArray[np.int8] | None = None
+    bounds_follow: bool = False
+    costs: NDArray[np.float64] | None = None
 
 
 class Tracker:
@@ -68,30 +51,56 @@ class Tracker:
     ----------
     constraints
         Of the training.
+    growth
+        The rules of the tree.
     n_features
         Of the data.
     """
 
-    def __init__(self, constraints: Constraints, n_features: int) -> None:
-        self._groups = constraints.groups
+    def __init__(
+        self, constraints: Constraints, growth: Growth, n_features: int
+    ) -> None:
+        self._groups, self._costs = constraints.groups, constraints.costs
+        #: The features on the way to each node.
+        self._used = np.zeros((64, n_features), bool)
         if self._groups is not None:
-            #: The features on the way to each node, and the groups that hold them all.
-            self._used = np.zeros((64, n_features), bool)
+            #: The groups that hold all of these.
             self._fitting = np.ones((64, len(self._groups)), bool)
+        self._order = Order.of(constraints)
+        self._rows_cost = growth.rows_cost
+        self._is_limited = (
+            self._order is not None or growth.counts_rows or self._costs is not None
+        )
+        if self._is_limited:
+            self._directions = np.zeros(n_features, np.int8)
+            if constraints.directions is not None:
+                self._directions = constraints.directions
+            #: What each node weighs; not known of the root.
+            self._weights = np.full(64, np.nan)
 
-    def enter(self, nodes: Nodes, features: NDArray[np.int32], left: Nodes) -> None:
-        """Take note that `nodes` were split by these features."""
-        if self._groups is None:
-            return
-        last = int(left[-1]) + 2
-        self._used = _at_least(self._used, last)
-        self._fitting = _at_least(self._fitting, last)
-        used, fitting = self._used[nodes], self._fitting[nodes]
-        used[np.arange(nodes.size), features] = True
-        fitting &= self._groups[:, features].T
-        for child in (left, left + 1):
-            self._used[child] = used
-            self._fitting[child] = fitting
+    def enter(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
+        """Take note that `nodes` were split, and have these children."""
+        last, features = int(left[-1]) + 2, splits["feature"]
+        if self._groups is not None or self._costs is not None:
+            self._used = _at_least(self._used, last)
+            used = self._used[nodes]
+            used[np.arange(nodes.size), features] = True
+            self._used[left] = self._used[left + 1] = used
+        if self._groups is not None:
+            self._fitting = _at_least(self._fitting, last)
+            fitting = self._fitting[nodes] & self._groups[:, features].T
+            self._fitting[left] = self._fitting[left + 1] = fitting
+        if self._is_limited:
+            self._weights = _at_least(self._weights, last)
+            self._weights[left] = splits["left_weight"]
+            self._weights[left + 1] = splits["right_weight"]
+        if self._order is not None:
+            self._order.enter(nodes, splits, left)
+
+    def found(self, nodes: Nodes, splits: NDArray[Any]) -> None:
+        """Take note of the best splits of these nodes, that they are to get."""
+        if self._order is not None:
+            self._order.found(nodes, splits)
 
     def allowed(
         self, nodes: Nodes, drawn: NDArray[np.uint8] | None
@@ -107,11 +116,100 @@ class Tracker:
         allowed = (self._used[nodes] | together).view(np.uint8)
         return allowed if drawn is None else allowed & drawn
 
+    def limits(self, nodes: Nodes) -> Limits | None:
+        """Return what the splits of these nodes are held to; None: nothing."""
+        if not self._is_limited:
+            return None
+        bounds = np.tile([-np.inf, np.inf], (nodes.size, 1))
+        if self._order is not None:
+            bounds = self._order.bounds(nodes)[nodes]
+        costs = np.empty((0, 0))
+        if self._costs is not None:
+            costs = np.where(self._used[nodes], 0.0, self._costs)
+        return Limits(
+            bounds, self._weights[nodes], self._directions, costs, self._rows_cost
+        )
 
-def _at_least(table: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
+
+class Order:
+    """The order that weights are in, where predictions must rise or fall.
+
+    Parameters
+    ----------
+    directions
+        Of the features, as in `Constraints`.
+    follows
+        Whether bounds follow the weights as the tree grows. If not, they stay in the
+        middle between the weights of two children when these were made.
+    """
+
+    def __init__(self, directions: NDArray[np.int8], follows: bool) -> None:
+        self._directions, self._follows = directions, follows
+        self._n_nodes = 1
+        self._left = np.full(64, -1, np.int32)
+        #: The directions of the splits.
+        self._directed = np.zeros(64, np.int8)
+        #: The weight of each node, and those of the children that it is to get.
+        self._reach = np.zeros((64, 2))
+
+    @classmethod
+    def of(cls, constraints: Constraints | None) -> Order | None:
+        """Return the order that these constraints ask for; None: there is none."""
+        if constraints is None or constraints.directions is None:
+            return None
+        return cls(constraints.directions, constraints.bounds_follow)
+
+    def enter(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
+        """Take note that `nodes` were split, and have these children."""
+        self._n_nodes = max(self._n_nodes, int(left.max(initial=-1)) + 2)
+        self._left = _at_least(self._left, self._n_nodes)
+        self._directed = _at_least(self._directed, self._n_nodes)
+        self._reach = _at_least(self._reach, self._n_nodes)
+        self._left[left] = self._left[left + 1] = -1
+        self._left[nodes] = left
+        self._directed[nodes] = self._directions[splits["feature"]]
+        self._reach[left] = splits["left_weight"][:, None]
+        self._reach[left + 1] = splits["right_weight"][:, None]
+
+    def found(self, nodes: Nodes, splits: NDArray[Any]) -> None:
+        """Take note of what the best splits of `nodes` are, when they will be split."""
+        if self._follows:
+            chosen = splits["gain"] > 0.0
+            for side in ("left_weight", "right_weight"):
+                weights, own = splits[side][chosen], self._reach[nodes[chosen]]
+                own[:, 0] = np.minimum(own[:, 0], weights)
+                own[:, 1] = np.maximum(own[:, 1], weights)
+                self._reach[nodes[chosen]] = own
+
+    def bounds(self, growing: Nodes | None = None) -> NDArray[np.float64]:
+        """Return the least and the largest weight in each node's subtree, (nodes, 2).
+
+        `growing` are those that splits are to be found for; None: all.
+        """
+        grows = np.ones(self._n_nodes, np.uint8)
+        if self._follows and growing is not None:
+            grows[:] = 0
+            grows[growing] = 1
+        bounds = np.empty((self._n_nodes, 2))
+        count = slice(self._n_nodes)
+        bound_nodes(
+            self._left[count],
+            self._directed[count],
+            self._follows,
+            self._reach[count],
+            grows,
+            bounds,
+        )
+        return bounds
+
+
+AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
+
+
+def _at_least(table: AnyArray, rows: int) -> AnyArray:
     """Return the table with this many rows, or more."""
     if rows <= len(table):
         return table
-    more = np.zeros((max(rows, 2 * len(table)), table.shape[1]), bool)
+    more = np.zeros((max(rows, 2 * len(table)), *table.shape[1:]), table.dtype)
     more[: len(table)] = table
-    return more
+    return more  # type: ignore[return-value]

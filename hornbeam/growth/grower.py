@@ -12,7 +12,7 @@ from hornbeam.binning.cuts import Cuts
 from hornbeam.errors import DataError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.best_first import grow_best_first
-from hornbeam.growth.constraints import Constraints
+from hornbeam.growth.constraints import Constraints, Order
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.growth.sapling import Sapling
 from hornbeam.growth.search import Search
@@ -47,13 +47,22 @@ def grow_tree(
     histograms'.
     """
     backend.begin_tree(output, growth, columns.columns, sample)
-    search = Search(backend, constraints)
+    search = Search(backend, growth, constraints)
     if shape.best_first:
         sapling, nodes, owners = grow_best_first(search, shape, columns)
     else:
         sapling = _grow_by_level(search, shape, columns)
         nodes = owners = sapling.leaves()
-    tree = _finish(sapling, nodes, owners, backend, cuts, growth, learning_rate)
+    tree = _finish(
+        sapling,
+        nodes,
+        owners,
+        backend,
+        cuts,
+        growth,
+        learning_rate,
+        Order.of(constraints),
+    )
     values = tree.value[tree.left < 0]
     backend.add_leaf_values(values if contributions is None else contributions(values))
     return tree
@@ -85,6 +94,7 @@ def _finish(
     cuts: Cuts,
     growth: Growth,
     learning_rate: float,
+    order: Order | None,
 ) -> Tree:
     """Weigh the nodes and return the tree.
 
@@ -99,9 +109,16 @@ def _finish(
     # Of a tree of all outputs everything has an axis of outputs, the first one.
     sums = np.zeros((*found.shape[:-2], n_nodes, 2))
     sums[..., leaves, :] = found
+    bounds = np.empty((0, 2))
+    if order is not None:
+        inner = np.flatnonzero(~is_leaf)
+        order.enter(inner, sapling.splits[inner], left[inner].astype(np.intp))
+        bounds = order.bounds()
+    rows = sapling.rows() if growth.path_smooth > 0.0 else np.empty(0)
     weights = np.empty(sums.shape[:-1])
     for output in np.ndindex(sums.shape[:-2]):
-        weigh_nodes(left, growth.rules, learning_rate, sums[output], weights[output])
+        own = sums[output], bounds, rows, weights[output]
+        weigh_nodes(left, growth.rules, learning_rate, *own)
     if np.abs(weights[..., leaves]).max() > _MOST:
         raise DataError(
             "a leaf value is beyond the range of float32: labels, weights or the "

@@ -48,6 +48,16 @@ class Sapling:
         """Return the nodes without children, ascending."""
         return np.flatnonzero(self.left[: self.n_nodes] < 0)
 
+    def rows(self) -> NDArray[np.float64]:
+        """Return how many rows are in each node, if these were counted."""
+        inner = np.flatnonzero(self.left[: self.n_nodes] >= 0)
+        left, splits = self.left[inner], self.splits[inner]
+        rows = np.zeros(self.n_nodes)
+        rows[inner] = splits["total_rows"]
+        rows[left] = splits["left_rows"]
+        rows[left + 1] = splits["total_rows"] - splits["left_rows"]
+        return rows
+
     def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return how many categories go right at each node, and all of these."""
         if self.sets.shape[1] == 0:  # no feature has any

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend
+from hornbeam.backends.base import Backend, Growth
 from hornbeam.growth.constraints import Constraints, Tracker
 
 __all__ = ["Search"]
@@ -22,6 +22,8 @@ class Search:
     ----------
     backend
         Where a tree has begun.
+    growth
+        The rules of the tree.
     constraints
         Of the training; None: there are none.
 
@@ -31,12 +33,18 @@ class Search:
         How many splits a grower that goes best first should ask for at once.
     """
 
-    def __init__(self, backend: Backend, constraints: Constraints | None) -> None:
+    def __init__(
+        self, backend: Backend, growth: Growth, constraints: Constraints | None
+    ) -> None:
         self._backend = backend
-        self.lookahead = backend.lookahead
+        # What bounds follow is not known before its turn.
+        follows = constraints is not None and constraints.bounds_follow
+        self.lookahead = 1 if follows else backend.lookahead
         self._tracker: Tracker | None = None
-        if constraints is not None:
-            self._tracker = Tracker(constraints, backend.n_features)
+        if constraints is not None or growth.counts_rows:
+            self._tracker = Tracker(
+                constraints or Constraints(), growth, backend.n_features
+            )
 
     def find(
         self, nodes: Nodes, drawn: NDArray[np.uint8] | None
@@ -45,10 +53,13 @@ class Search:
 
         As `Backend.find_splits`, which see.
         """
-        allowed = drawn
-        if self._tracker is not None:
-            allowed = self._tracker.allowed(nodes, drawn)
-        return self._backend.find_splits(nodes, allowed)
+        if self._tracker is None:
+            return self._backend.find_splits(nodes, drawn)
+        allowed = self._tracker.allowed(nodes, drawn)
+        limits = self._tracker.limits(nodes)
+        splits, sets = self._backend.find_splits(nodes, allowed, limits)
+        self._tracker.found(nodes, splits)
+        return splits, sets
 
     def apply(
         self,
@@ -60,4 +71,4 @@ class Search:
         """Split the nodes; their children are ``left`` and ``left + 1``."""
         self._backend.apply_splits(nodes, splits, sets, left)
         if self._tracker is not None:
-            self._tracker.enter(nodes, splits["feature"], left)
+            self._tracker.enter(nodes, splits, left)

@@ -6,21 +6,33 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline
 
-__all__ = ["list_rights", "order_key", "select_least", "sum_single", "toggle"]
+__all__ = [
+    "list_rights",
+    "order_key",
+    "select_least",
+    "sum_in_order",
+    "sum_single",
+    "toggle",
+]
 
 
 @inline
-def sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h):
+def sum_single(own, total, sums):
     """Write the sums on the right of one category alone, then with the missing."""
-    missing_g, missing_h = total_g, total_h
-    for c in range(own_g.size):
-        missing_g -= own_g[c]
-        missing_h -= own_h[c]
-    for c in range(own_g.size):
-        sums_g[2 * c + 1] = own_g[c]
-        sums_h[2 * c + 1] = own_h[c]
-        sums_g[2 * c + 2] = own_g[c] + missing_g
-        sums_h[2 * c + 2] = own_h[c] + missing_h
+    missing = total
+    for c in range(own.size):
+        missing -= own[c]
+    for c in range(own.size):
+        sums[2 * c + 1] = own[c]
+        sums[2 * c + 2] = own[c] + missing
+
+
+@inline
+def sum_in_order(own, order, flip, sums):
+    """Write the sums of the first categories of an order, one more each time."""
+    sums[0] = 0
+    for i in range(order.size):
+        sums[i + 1] = sums[i] + own[(order[i] ^ flip) & 0xFFFFFFFF]
 
 
 @inline

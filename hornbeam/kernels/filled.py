@@ -12,7 +12,7 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import COARSE_HESSIAN_BITS, TASK_ROWS
-from hornbeam.kernels.split import gain_of, search_cuts
+from hornbeam.kernels.split import search_cuts, settle_split
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
@@ -141,6 +141,19 @@ def _add_up(parted, wide, begin, end, bins, sums_g, sums_h):
     return count
 
 
+@inline
+def _count_up(parted, begin, end, sums_n):
+    """Write how many cells there are up to each bin, as `_add_up` writes sums."""
+    count = np.int64(0)
+    last = np.int64(-1)
+    sums_n[0] = 0
+    for i in range(begin, end):
+        own_bin = (parted[i] >> COARSE_HESSIAN_BITS) & _NUMBER
+        count += np.int64(own_bin != last)
+        last = own_bin
+        sums_n[count] = i + 1 - begin
+
+
 @kernel
 def find_filled_splits(
     member,
@@ -151,16 +164,17 @@ def find_filled_splits(
     codes,  # (cells,) uint8 or uint16: the bins
     words,  # (all rows,) int64, see `mark_rows`
     wide,  # (2, all rows) int64, or (2, 0) where the words hold the gradients
-    totals,  # (nodes, 2) int64: sums of gradients and hessians
+    totals,  # (nodes, 3) int64: sums of gradients and hessians, and rows
     columns,  # (columns,) uint64: the features to look at, ascending
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (4,) float64: lambda, alpha, max_delta_step, min_child_weight
+    rules,  # (8,) float64, see `backends.base.Growth.rules`
+    limits,  # `Limits` of the nodes, or None
     block,  # features of one task
     cell_scratch,  # (members, 2, most cells of a feature) int64
     wide_scratch,  # (members, 2, most cells of a feature, or 0) int64
     node_scratch,  # (members, nodes + 1) int64
-    bin_scratch,  # (members, 4, most bins of a feature + 1) float64
+    bin_scratch,  # (members, 5, most bins of a feature + 1) float64
     splits,  # (members, nodes) SPLIT_DTYPE, out: the first are the best
 ):
     """Write the best split of each node.
@@ -177,6 +191,7 @@ def find_filled_splits(
     sums_h = buffer[1].view(np.int64)
     bin_of = buffer[2].view(np.int64)
     scores = buffer[3]
+    sums_n = buffer[4].view(np.int64)
     sums_g[0] = 0
     sums_h[0] = 0
     own_splits = splits[member]
@@ -188,6 +203,7 @@ def find_filled_splits(
         own_splits[n]["is_categorical"] = 0
         own_splits[n]["left_gradient"] = 0
         own_splits[n]["left_hessian"] = 0
+        own_splits[n]["left_rows"] = 0
         own_splits[n]["total_gradient"] = totals[n, 0]
         own_splits[n]["total_hessian"] = totals[n, 1]
     task = next_task(sync, 0)
@@ -219,16 +235,22 @@ def find_filled_splits(
                 count = _add_up(
                     parted, parted_wide, own_begin, end, bin_of, sums_g, sums_h
                 )
+                if limits is not None:
+                    _count_up(parted, own_begin, end, sums_n)
                 split = own_splits[n]
                 search_cuts(
                     sums_g,
                     sums_h,
+                    sums_n,
                     count,
-                    feature,
                     totals[n, 0],
                     totals[n, 1],
+                    totals[n, 2],
+                    n,
+                    feature,
                     steps,
                     rules,
+                    limits,
                     scores,
                     split,
                 )
@@ -245,9 +267,7 @@ def find_filled_splits(
             lower = splits[other, n]["feature"] < own_splits[n]["feature"]
             if score > best or (score == best and score > 0.0 and lower):
                 own_splits[n] = splits[other, n]
-        if own_splits[n]["feature"] >= 0:
-            node_gain = gain_of(totals[n, 0] * steps[0], totals[n, 1] * steps[1], rules)
-            own_splits[n]["gain"] -= node_gain
+        settle_split(own_splits[n], totals[n, 2], n, steps, rules, limits)
 
 
 @kernel

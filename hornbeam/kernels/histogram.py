@@ -2,7 +2,8 @@
 
 A histogram is two rows of int64, gradients and hessians, over the cells of all
 columns, one column after the other: a cell for each of its codes, the last one for
-the missing if it has any. Integers make the sums exact in any order.
+the missing if it has any. Integers make the sums exact in any order. Where rows are
+counted it has a third row, their number.
 """
 
 from __future__ import annotations
@@ -164,7 +165,8 @@ def build_histograms(
     wide,  # (2, rows) int64: fine pairs; (2, 0) where the packed ones are used
     scratch,  # (members, cells of a task) int64, zeros in and out
     starts,  # (chosen,) uint64: where a task has each column in it; BYTE_CELLS a byte
-    histograms,  # (slots, 2, cells) int64: where nodes are summed
+    first,  # which part of a histogram the first of each pair is summed in
+    histograms,  # (slots, parts, cells) int64: where nodes are summed
     slabs,  # (slabs, 2, cells) int64: the slots after these
 ):
     """Sum each task's rows into its slot; then add slabs up.
@@ -185,16 +187,15 @@ def build_histograms(
         own_starts = starts[tasks[task, 4] : tasks[task, 5]]
         own_rows = rows[side]
         place = slot - histograms.shape[0]
-        target = slabs[place] if place >= 0 else histograms[slot]
-        gradients = target[0]
-        hessians = target[1]
-        first = last = np.int64(0)
+        gradients = slabs[place, 0] if place >= 0 else histograms[slot, first]
+        hessians = slabs[place, 1] if place >= 0 else histograms[slot, first + 1]
+        low = high = np.int64(0)
         for j in range(chosen.size):
-            first, last = offsets[chosen[j]], offsets[chosen[j] + np.uint64(1)]
+            low, high = offsets[chosen[j]], offsets[chosen[j] + np.uint64(1)]
             if not tasks[task, 6]:
-                gradients[first:last] = 0
-                hessians[first:last] = 0
-        cells = np.int64(own_starts[chosen.size - 1]) + last - first
+                gradients[low:high] = 0
+                hessians[low:high] = 0
+        cells = np.int64(own_starts[chosen.size - 1]) + high - low
         if packed.size == 0 or (end - begin) * chosen.size < cells:
             _add_pairs(
                 codes,
@@ -229,11 +230,11 @@ def build_histograms(
     barrier(sync, members)
     task = next_task(sync, 1)
     while task < joins.shape[0]:
-        slot, first, last = joins[task, 0], joins[task, 1], joins[task, 2]
+        slot, low, high = joins[task, 0], joins[task, 1], joins[task, 2]
         begin, end = joins[task, 3], joins[task, 4]
         for part in range(2):
-            own = histograms[slot, part, begin:end]
-            for slab in range(first, last):
+            own = histograms[slot, first + part, begin:end]
+            for slab in range(low, high):
                 other = slabs[slab - histograms.shape[0], part, begin:end]
                 for c in range(own.size):
                     own[c] += other[c]
@@ -242,14 +243,14 @@ def build_histograms(
 
 @kernel
 def take_from_parent(
-    histograms,  # (slots, 2, cells) int64, in and out
+    histograms,  # (slots, parts, cells) int64, in and out
     parent,  # its slot
     child,
     begin,  # cells
     end,
 ):
     """Take a histogram from that of the node's parent: the sibling's is left."""
-    for part in range(2):
+    for part in range(histograms.shape[1]):
         rest = histograms[parent, part, begin:end]
         own = histograms[child, part, begin:end]
         for c in range(own.size):

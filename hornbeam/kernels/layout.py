@@ -75,6 +75,11 @@ SPLIT_DTYPE = np.dtype(
         ("bin", np.int32),
         ("missing_left", np.int32),
         ("is_categorical", np.int32),
+        # Only where the search was limited: what the children weigh, and the rows.
+        ("left_weight", np.float64),
+        ("right_weight", np.float64),
+        ("left_rows", np.int64),
+        ("total_rows", np.int64),
     ],
     align=True,
 )

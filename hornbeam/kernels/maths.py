@@ -17,6 +17,7 @@ __all__ = [
     "climb",
     "coordinate_step",
     "exp",
+    "gain_at",
     "gamma",
     "hinge",
     "leaf_gain",
@@ -31,6 +32,7 @@ __all__ = [
     "quantile_error",
     "side_weight",
     "sigmoid",
+    "smoothed_weight",
     "soft_threshold",
     "squared_error",
     "squared_log_error",
@@ -313,6 +315,26 @@ def leaf_gain(
     # G w + alpha |w| is T(G) w, because w and T(G) never have the same sign.
     thresholded = soft_threshold(gradient, reg_alpha)
     return -weight * (2.0 * thresholded + (hessian + reg_lambda) * weight)
+
+
+@inline
+def gain_at(
+    gradient: float, hessian: float, weight: float, reg_lambda: float, reg_alpha: float
+) -> float:
+    """Return twice the loss that a leaf takes away at a weight that is not its best."""
+    quadratic = 2.0 * gradient * weight + (hessian + reg_lambda) * weight * weight
+    return -(quadratic + 2.0 * reg_alpha * abs(weight))
+
+
+@inline
+def smoothed_weight(
+    weight: float, rows: float, above: float, path_smooth: float
+) -> float:
+    """Return a node's weight drawn towards that of the node above.
+
+    That one counts as much as `path_smooth` rows, and more than 0.
+    """
+    return weight + (above - weight) * (path_smooth / (rows + path_smooth))
 
 
 @inline

@@ -78,6 +78,7 @@ def draw_by_size(
     hessians,  # (rows,) the same
     weight,  # float64: of a hessian beside a gradient
     threshold,  # float64: rows of this size or more are all taken
+    rest,  # float64: the share of all others; 0: by their size
     stream,  # uint64: the tree
     purpose,  # uint64
     key,  # uint64: the seed
@@ -87,8 +88,9 @@ def draw_by_size(
 ):
     """Take each row with the probability p = min(1, size / threshold).
 
-    What is taken is divided by p, so that its sums are on average those of all rows.
-    The size is that of the row's class, the lowest that is in it.
+    Or, if it is smaller than the threshold, with p = rest. What is taken is divided by
+    p, so that its sums are on average those of all rows. The size is that of the row's
+    class, the lowest that is in it.
     """
     rows = taken.size
     each = TASK_ROWS // 4
@@ -104,6 +106,8 @@ def draw_by_size(
                     g, h = np.float64(gradients[row]), np.float64(hessians[row])
                     lowest = np.int32(_size_class(g, h, weight) << 15).view(np.float32)
                     share = np.float64(lowest) / threshold
+                    if rest > 0.0 and share < 1.0:
+                        share = rest
                     is_taken = share >= 1.0 or draw[lane] < share * 4294967296.0
                     factor = max(1.0, 1.0 / share) if is_taken else 0.0
                     taken[row] = is_taken

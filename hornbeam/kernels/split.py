@@ -11,15 +11,24 @@ from hornbeam.kernels.categories import (
     list_rights,
     order_key,
     select_least,
+    sum_in_order,
     sum_single,
     toggle,
 )
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_CELLS
+from hornbeam.kernels.limits import score_limited, weigh_sides
 from hornbeam.kernels.sync import barrier, next_task
 
-__all__ = ["TINY", "find_splits", "gain_of", "keep_candidate", "search_cuts"]
+__all__ = [
+    "TINY",
+    "find_splits",
+    "gain_of",
+    "keep_candidate",
+    "search_cuts",
+    "settle_split",
+]
 
 #: The least hessian of a child: above zero, also where min_child_weight is zero.
 TINY = np.finfo(np.float64).tiny
@@ -58,6 +67,60 @@ def _score_cuts(
     return np.int64(highest).view(np.float64)
 
 
+@kernel
+def _score(
+    sums_g,
+    sums_h,
+    sums_n,
+    count,
+    extra_g,
+    extra_h,
+    extra_n,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    scores,
+):
+    """Score the cuts in the way of trees that are held to limits, or of others."""
+    # Only what `limits` asks for is compiled, here and elsewhere: it is a type of None.
+    if limits is None:
+        return _score_cuts(
+            sums_g,
+            sums_h,
+            count,
+            extra_g,
+            extra_h,
+            total_g,
+            total_h,
+            steps,
+            rules,
+            scores,
+        )
+    return score_limited(
+        sums_g,
+        sums_h,
+        sums_n,
+        count,
+        extra_g,
+        extra_h,
+        extra_n,
+        total_g,
+        total_h,
+        total_n,
+        node,
+        feature,
+        steps,
+        rules,
+        limits,
+        scores,
+    )
+
+
 @inline
 def keep_candidate(
     split, score, feature, last_bin, missing_left, is_categorical, left_g, left_h
@@ -70,28 +133,71 @@ def keep_candidate(
     split["is_categorical"] = is_categorical
     split["left_gradient"] = left_g
     split["left_hessian"] = left_h
+    split["left_weight"] = 0.0
+    split["right_weight"] = 0.0
+    split["left_rows"] = 0
+    split["total_rows"] = 0
 
 
-@inline
+@kernel
+def settle_split(split, total_n, node, steps, rules, limits):
+    """Take the node's own gain from the score of its best split.
+
+    Under limits the score is the gain already, and the children weigh something.
+    """
+    if limits is not None:
+        weigh_sides(split, total_n, node, steps, rules, limits)
+    elif split["feature"] >= 0:
+        node_g = split["total_gradient"] * steps[0]
+        node_h = split["total_hessian"] * steps[1]
+        split["gain"] -= gain_of(node_g, node_h, rules)
+
+
+@kernel
 def search_cuts(
-    sums_g, sums_h, count, feature, total_g, total_h, steps, rules, scores, split
+    sums_g,
+    sums_h,
+    sums_n,
+    count,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    scores,
+    split,
 ):
-    """Look at the cuts between `count` bins; ``sums[k]`` is of those below bin k."""
+    """Look at the cuts between `count` bins; ``sums[k]`` is of those below bin k.
+
+    Rows count only under limits.
+    """
     missing_g = total_g - sums_g[count]
     missing_h = total_h - sums_h[count]
+    missing_n = np.int64(0)
+    if limits is not None:
+        missing_n = total_n - sums_n[count]
     # Upwards, bin k and those below go left. Downwards, it and those above go
     # right, and the missing go left with the rest.
-    for down in range(2 if (missing_g | missing_h) != 0 else 1):
-        highest = _score_cuts(
+    for down in range(2 if (missing_g | missing_h | missing_n) != 0 else 1):
+        highest = _score(
             sums_g[1 - down :],
             sums_h[1 - down :],
+            sums_n[1 - down :],
             count,
             missing_g * down,
             missing_h * down,
+            missing_n * down,
             total_g,
             total_h,
+            total_n,
+            node,
+            feature,
             steps,
             rules,
+            limits,
             scores,
         )
         if highest > split["gain"]:
@@ -101,13 +207,30 @@ def search_cuts(
             best_g = sums_g[k + 1 - down] + missing_g * down
             best_h = sums_h[k + 1 - down] + missing_h * down
             keep_candidate(split, highest, feature, k - down, down, 0, best_g, best_h)
+            if limits is not None:
+                split["left_rows"] = sums_n[k + 1 - down] + missing_n * down
 
 
-@inline
-def _search_order(own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split):
+@kernel
+def _search_order(
+    own_g,
+    own_h,
+    own_n,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    buffer,
+    split,
+):
     """Look at the cuts between the bins of an ordered feature."""
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
+    sums_n = buffer[5].view(np.int64)
     left_g = np.int64(0)
     left_h = np.int64(0)
     for b in range(own_g.size):
@@ -115,15 +238,22 @@ def _search_order(own_g, own_h, feature, total_g, total_h, steps, rules, buffer,
         left_h += own_h[b]
         sums_g[b + 1] = left_g
         sums_h[b + 1] = left_h
+    if limits is not None:
+        for b in range(own_n.size):
+            sums_n[b + 1] = sums_n[b] + own_n[b]
     search_cuts(
         sums_g,
         sums_h,
+        sums_n,
         own_g.size,
-        feature,
         total_g,
         total_h,
+        total_n,
+        node,
+        feature,
         steps,
         rules,
+        limits,
         buffer[2],
         split,
     )
@@ -145,11 +275,25 @@ def _rank_categories(own_g, own_h, steps, rules, keys):
 
 @kernel
 def _search_categories(
-    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+    own_g,
+    own_h,
+    own_n,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    buffer,
+    split,
+    rights,
 ):
     """Look at the ways to part the categories of a feature, see `find_splits`."""
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
+    sums_n = buffer[5].view(np.int64)
     scores = buffer[2]
     keys = buffer[3].view(np.int64)[: own_g.size]
     one_hot = own_g.size < rules[4]
@@ -165,26 +309,33 @@ def _search_categories(
         count = groups
         if one_hot:
             count = 2 * own_g.size
-            sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h)
+            sum_single(own_g, total_g, sums_g)
+            sum_single(own_h, total_h, sums_h)
+            if limits is not None:
+                sum_single(own_n, total_n, sums_n)
         else:
             select_least(keys, flip, heap)
-            sums_g[0] = 0
-            sums_h[0] = 0
-            for i in range(groups):
-                c = (heap[i] ^ flip) & 0xFFFFFFFF
-                sums_g[i + 1] = sums_g[i] + own_g[c]
-                sums_h[i + 1] = sums_h[i] + own_h[c]
+            sum_in_order(own_g, heap, flip, sums_g)
+            sum_in_order(own_h, heap, flip, sums_h)
+            if limits is not None:
+                sum_in_order(own_n, heap, flip, sums_n)
         # Which side the sums are of does not matter to the score.
-        highest = _score_cuts(
+        highest = _score(
             sums_g[1:],
             sums_h[1:],
+            sums_n[1:],
             count,
+            np.int64(0),
             np.int64(0),
             np.int64(0),
             total_g,
             total_h,
+            total_n,
+            node,
+            feature,
             steps,
             rules,
+            limits,
             scores,
         )
         if highest > split["gain"]:
@@ -196,6 +347,9 @@ def _search_categories(
                 side_g, side_h = total_g - side_g, total_h - side_h
             missing_left = 1 - (k & 1) if one_hot else 1 - backward
             keep_candidate(split, highest, feature, 0, missing_left, 1, side_g, side_h)
+            if limits is not None:
+                side_n = sums_n[k + 1]
+                split["left_rows"] = side_n if backward else total_n - side_n
             list_rights(own_g.size, backward, rights)
             if one_hot:
                 toggle(k >> 1, rights)
@@ -205,23 +359,75 @@ def _search_categories(
 
 
 def _search_if_there_are(
-    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+    own_g,
+    own_h,
+    own_n,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    buffer,
+    split,
+    rights,
 ):
     """Search the categories of a feature, in a table that has any."""
     _search_categories(
-        own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+        own_g,
+        own_h,
+        own_n,
+        total_g,
+        total_h,
+        total_n,
+        node,
+        feature,
+        steps,
+        rules,
+        limits,
+        buffer,
+        split,
+        rights,
     )
 
 
 def _search_nothing(
-    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+    own_g,
+    own_h,
+    own_n,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    buffer,
+    split,
+    rights,
 ):
     return
 
 
 @overload(_search_if_there_are)
 def _overload_search_if_there_are(
-    own_g, own_h, feature, total_g, total_h, steps, rules, buffer, split, rights
+    own_g,
+    own_h,
+    own_n,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    buffer,
+    split,
+    rights,
 ):
     # Half of the time to compile is saved where there are no categories to search.
     return _search_nothing if rights.dtype == types.uint8 else _search_if_there_are
@@ -233,7 +439,7 @@ def find_splits(
     members,
     sync,
     slots,  # (nodes,) int64: where each node's histogram is
-    histograms,  # (slots, 2, cells) int64, in and out
+    histograms,  # (slots, 2 or 3, cells) int64, in and out
     counted,  # (some,) int64: slots that were filled
     parents,  # (some,) int64: those of the parents, or -1
     totals,  # (2,) int64: from which to which cell each row is counted once
@@ -241,8 +447,9 @@ def find_splits(
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     features,  # table of FEATURE_DTYPE
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (6,) float64, see `backends.base.Growth.rules`
-    scratch,  # (members, 5, most candidates of a feature + 1) float64
+    rules,  # (8,) float64, see `backends.base.Growth.rules`
+    limits,  # `Limits` of the nodes, or None
+    scratch,  # (members, 6, most candidates of a feature + 1) float64
     block,  # features of one task
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
     sets,  # (nodes, tasks a node, words) uint64, out: categories that go right;
@@ -266,6 +473,7 @@ def find_splits(
     buffer = scratch[member]
     buffer[0].view(np.int64)[0] = 0
     buffer[1].view(np.int64)[0] = 0
+    buffer[5].view(np.int64)[0] = 0
     cells = histograms.shape[2]
     shares = (cells + JOIN_CELLS - 1) // JOIN_CELLS
     task = next_task(sync, 0)
@@ -283,11 +491,15 @@ def find_splits(
         node, part = task // parts, task % parts
         gradients = histograms[slots[node], 0]
         hessians = histograms[slots[node], 1]
+        # The last are rows where these are counted.
+        rows = histograms[slots[node], histograms.shape[1] - 1]
         total_g = np.int64(0)
         total_h = np.int64(0)
+        total_n = np.int64(0)
         for c in range(totals[0], totals[1]):
             total_g += gradients[c]
             total_h += hessians[c]
+            total_n += rows[c]
         split = splits[node, part]
         split["total_gradient"] = total_g
         split["total_hessian"] = total_h
@@ -300,15 +512,20 @@ def find_splits(
             stop = start + features[feature]["bins"]
             own_g = gradients[start:stop]
             own_h = hessians[start:stop]
+            own_n = rows[start:stop]
             if features[feature]["is_categorical"]:
                 _search_if_there_are(
                     own_g,
                     own_h,
-                    feature,
+                    own_n,
                     total_g,
                     total_h,
+                    total_n,
+                    node,
+                    feature,
                     steps,
                     rules,
+                    limits,
                     buffer,
                     split,
                     sets[node, part],
@@ -317,15 +534,17 @@ def find_splits(
                 _search_order(
                     own_g,
                     own_h,
-                    feature,
+                    own_n,
                     total_g,
                     total_h,
+                    total_n,
+                    node,
+                    feature,
                     steps,
                     rules,
+                    limits,
                     buffer,
                     split,
                 )
-        if split["feature"] >= 0:
-            node_gain = gain_of(total_g * steps[0], total_h * steps[1], rules)
-            split["gain"] -= node_gain
+        settle_split(split, total_n, node, steps, rules, limits)
         task = next_task(sync, 1)

@@ -16,6 +16,7 @@ from hornbeam.kernels.categories import (
     list_rights,
     order_key,
     select_least,
+    sum_in_order,
     sum_single,
     toggle,
 )
@@ -213,17 +214,6 @@ def _rank_categories(count, furthest, weights, masses, direction, following, key
         keys[c] = order_key(along if masses[c] > 0.0 else 0.0, c)
 
 
-@inline
-def _sum_in_order(own_g, own_h, heap, flip, sums_g, sums_h):
-    """Write the sums of the first categories of an order, one more each time."""
-    sums_g[0] = 0
-    sums_h[0] = 0
-    for i in range(heap.size):
-        c = (heap[i] ^ flip) & 0xFFFFFFFF
-        sums_g[i + 1] = sums_g[i] + own_g[c]
-        sums_h[i + 1] = sums_h[i] + own_h[c]
-
-
 @kernel
 def _search_categories(
     histograms,
@@ -282,9 +272,11 @@ def _search_categories(
             own_h = histograms[s, slot, 1, start:stop]
             total_g, total_h = totals[s, 0], totals[s, 1]
             if one_hot:
-                sum_single(own_g, own_h, total_g, total_h, sums_g, sums_h)
+                sum_single(own_g, total_g, sums_g)
+                sum_single(own_h, total_h, sums_h)
             else:
-                _sum_in_order(own_g, own_h, heap, flip, sums_g, sums_h)
+                sum_in_order(own_g, heap, flip, sums_g)
+                sum_in_order(own_h, heap, flip, sums_h)
             # Which side the sums are of does not matter to the score.
             _add_scores(
                 sums_g[1:],
@@ -403,7 +395,7 @@ def find_vector_splits(
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     features,  # table of FEATURE_DTYPE
     steps,  # (columns, 2) float64: value of one step of gradients and of hessians
-    rules,  # (6,) float64, see `backends.base.Growth.rules`
+    rules,  # (8,) float64, see `backends.base.Growth.rules`
     scratch,  # (members, 6, most candidates of a feature + 1) float64
     weights,  # (members, columns, most categories + 2) float64
     totals,  # (members, columns, 2) int64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hornbeam.backends.base import DenseCodes, Growth, RowSample
@@ -16,6 +18,7 @@ from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import take_team
 
 GROWTH = Growth(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5)
+COUNTED = replace(GROWTH, min_samples_leaf=9, path_smooth=3.0)
 BY_LEVEL = Shape(best_first=False, max_depth=5, max_leaves=0, gamma=0.0)
 BEST_FIRST = Shape(best_first=True, max_depth=0, max_leaves=14, gamma=0.0)
 N_ROWS = 3000 if COMPILED else 150
@@ -33,6 +36,10 @@ KINDS = {
     },
     "few histograms": {"max_histograms": 1},
     "negative": {"outlier": -1.0},
+    "rows counted": {"growth": COUNTED},
+    "rows counted, best first": {"growth": COUNTED, "shape": BEST_FIRST},
+    "rows counted, fine": {"growth": COUNTED, "outlier": 1e9},
+    "one-side": {"sample": RowSample(0.3, 1, 2, True, 0.2)},
 }
 
 
@@ -141,6 +148,7 @@ def grow(
     weighted=False,
     outlier=None,
     max_histograms=None,
+    growth=GROWTH,
     threads=1,
     most_bins=16,
     seed=0,
@@ -172,7 +180,7 @@ def grow(
     for output in range(2):
         columns = ColumnSampler(5, rates, rates, 1.0, 1, output)
         tree = grow_tree(
-            backend, output, binned.cuts, GROWTH, shape, columns, sample, 0.5
+            backend, output, binned.cuts, growth, shape, columns, sample, 0.5
         )
         assert tree.n_leaves > 4
         found += [getattr(tree, name).tobytes() for name in tree.__slots__]

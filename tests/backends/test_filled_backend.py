@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -18,6 +20,7 @@ from hornbeam.growth.shape import Shape
 from hornbeam.kernels.jit import COMPILED
 
 GROWTH = Growth(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5)
+COUNTED = replace(GROWTH, min_samples_leaf=20, path_smooth=3.0)
 BY_LEVEL = Shape(best_first=False, max_depth=5, max_leaves=0, gamma=0.0)
 BEST_FIRST = Shape(best_first=True, max_depth=0, max_leaves=14, gamma=0.0)
 N_ROWS, N_FEATURES = (1500, 60) if COMPILED else (120, 12)
@@ -37,7 +40,10 @@ def as_sparse(data):
     return sp.csr_array((data[here], here.nonzero()), shape=data.shape)
 
 
-def grow(data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates=1.0):
+def grow(
+    data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates=1.0,
+    growth=GROWTH,
+):  # fmt: skip
     """Return the bytes of two trees, and of the scores after them."""
     binned = bin_table(as_table(data), 16)
     backend = open_backend(
@@ -48,7 +54,7 @@ def grow(data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates
     for number in range(2):
         backend.set_gradients(g[None], h[None])
         columns = ColumnSampler(binned.n_features, rates, rates, rates, 1, number)
-        tree = grow_tree(backend, 0, binned.cuts, GROWTH, shape, columns, sample, 0.5)
+        tree = grow_tree(backend, 0, binned.cuts, growth, shape, columns, sample, 0.5)
         assert tree.n_leaves > 4
         found += [getattr(tree, name).tobytes() for name in tree.__slots__[:8]]
         found.append(backend.scores().tobytes())
@@ -65,6 +71,7 @@ def grow(data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates
         {"sample": RowSample(0.6, 1, 2), "shape": BEST_FIRST},
         {"sample": RowSample(0.6, 1, 2, by_gradient=True)},
         {"rates": 0.7},
+        {"growth": COUNTED},
     ],
     ids=[
         "by level",
@@ -73,6 +80,7 @@ def grow(data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates
         "sampled, best first",
         "by gradient",
         "columns",
+        "rows counted",
     ],
 )
 @pytest.mark.parametrize("gather_one_in", [0, 10**9, 4], ids=["always", "never", "few"])

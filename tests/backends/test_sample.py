@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hornbeam import DMatrix, train
-from hornbeam.backends.sample import find_threshold
+from hornbeam.backends.sample import find_threshold, find_top
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import SIZE_CLASSES
 
@@ -37,6 +37,42 @@ def test_the_threshold_takes_as_many_rows_as_asked_for(kind, rate):
 
 def test_rows_without_gradients_have_a_threshold_too():
     assert find_threshold(classes_of(np.zeros(9))[0], 4.0) > 0.0
+
+
+@pytest.mark.parametrize("kind", ["even", "few values", "mostly zero", "none"])
+def test_the_largest_are_taken_and_a_share_of_the_rest(kind):
+    rng = np.random.default_rng(0)
+    sizes = {
+        "even": rng.uniform(size=1000),
+        "few values": rng.integers(1, 4, 1000) / 1.0,
+        "mostly zero": rng.uniform(size=1000) * (rng.random(1000) < 0.05),
+        "none": np.zeros(1000),
+    }[kind]
+    counts, lowest = classes_of(sizes)
+    threshold, rest = find_top(counts, 0.2, 0.3, 1000)
+    top = lowest >= threshold
+    positive = (lowest > 0).sum()
+    # No class could be left out without falling below the share.
+    assert top.sum() >= min(200, positive)
+    assert (lowest > threshold).sum() < 200
+    assert not (lowest[top] == 0).any()
+    if kind == "none":
+        assert rest == pytest.approx(0.3)
+    else:
+        assert rest * (1000 - top.sum()) == pytest.approx(100)
+
+
+def test_one_side_samples_are_true_on_average():
+    X, y = table(4000)
+    params = {"sampling_method": "goss", "top_rate": 0.1, "other_rate": 0.2}
+    data = DMatrix(X, y)
+    covers = [
+        train({**params, "seed": seed, "base_score": 0.0}, data, 1).model.trees[0].cover
+        for seed in range(20)
+    ]
+    sizes = np.array([cover[0] for cover in covers])
+    assert abs(sizes.mean() - 4000) < 3 * sizes.std() / 20**0.5
+    assert 0 < sizes.std() < 200
 
 
 def table(rows):

@@ -76,6 +76,8 @@ PARAMETERS = [
     {"subsample": 0.4, "sampling_method": "gradient_based"},
     {"max_cached_hist_node": 8, "max_depth": 7, "min_child_weight": 5},
     {"interaction_constraints": [[0, 1], [2, 3, 4]]},
+    {"monotone_constraints": [1, -1], "sampling_method": "goss"},
+    {"objective": "binary:logistic", "min_samples_leaf": 20, "path_smooth": 2},
 ]
 
 

@@ -12,7 +12,7 @@ xgboost_dask = pytest.importorskip("xgboost.dask")
 SAME = ["DaskDMatrix", "DaskQuantileDMatrix", "train", "predict", "inplace_predict"]
 ESTIMATORS = ["Regressor", "Classifier", "Ranker"]
 # What waits for its time in Hornbeam, and what an estimator only has for XGBoost.
-NOT_YET = {"monotone_constraints", "coll_cfg"}
+NOT_YET = {"coll_cfg"}
 METHODS = ["fit", "predict", "apply", "score", "evals_result", "save_model", "client"]
 
 

@@ -53,9 +53,9 @@ class Grown:
         backend.lookahead = lookahead
         find_splits, self.sizes = backend.find_splits, []
 
-        def counted(nodes, allowed):
+        def counted(nodes, *others):
             self.sizes.append(nodes.size)
-            return find_splits(nodes, allowed)
+            return find_splits(nodes, *others)
 
         backend.find_splits = counted
         self.trees = []

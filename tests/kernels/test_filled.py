@@ -83,14 +83,14 @@ class Cells:
         splits = np.zeros((members, self.batch.size), SPLIT_DTYPE)
         call(
             find_filled_splits, self.starts, self.rows, self.codes, words, pairs,
-            np.ascontiguousarray(sums[:, :2]),
+            sums,
             np.arange(self.bins.size, dtype=np.uint64),
             np.empty((0, 0), np.uint8) if allowed is None else allowed,
-            STEPS, np.array(rules, np.float64), block,
+            STEPS, np.array(rules, np.float64), None, block,
             np.empty((members, 2, most), np.int64),
             np.empty((members, 2, most if wide else 0), np.int64),
             np.empty((members, self.batch.size + 1), np.int64),
-            np.full((members, 4, self.bins.max() + 1), np.nan),
+            np.full((members, 5, self.bins.max() + 1), np.nan),
             splits, members=members,
         )  # fmt: skip
         return splits[0]

@@ -72,6 +72,7 @@ class Data:
             wide,
             scratch,
             starts.astype(np.uint64),
+            0,
             *np.split(self.histograms, [5]),
             members=self.members,
         )

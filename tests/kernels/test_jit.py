@@ -52,7 +52,8 @@ from hornbeam.kernels.leaves import weigh_nodes
 
 weights = np.empty(1)
 left, rules = np.array([-1], np.int32), np.array([1.0, 0, 0, 0])
-weigh_nodes(left, rules, 0.5, np.array([[-3.0, 5.0]]), weights)
+sums, bounds, rows = np.array([[-3.0, 5.0]]), np.empty((0, 2)), np.empty(0)
+weigh_nodes(left, rules, 0.5, sums, bounds, rows, weights)
 hits = sum(weigh_nodes.stats.cache_hits.values())
 print(json.dumps({"weight": weights[0], "hits": hits}))
 """
@@ -202,8 +203,11 @@ print(json.dumps(counts))
 TWO = {
     "_add_packed": "codes",
     "build_histograms": "codes",
-    "find_filled_splits": "codes",
-    "find_splits": "with or without categories",
+    "_score": "with or without limits",
+    "_search_categories": "with or without limits",
+    "_search_order": "with or without limits",
+    "search_cuts": "with or without limits",
+    "settle_split": "with or without limits",
     "find_vector_splits": "with or without categories",
     "mix_outputs": "floats",
     "add_vector_trees": "floats",
@@ -250,6 +254,8 @@ TWO = {
     "_from_keys": "floats",
 }
 FOUR = {
+    "find_filled_splits": "codes, with or without limits",
+    "find_splits": "with or without categories, with or without limits",
     "bin_column": "codes and floats",
     "write_bundles": "codes of cells and of columns",
 }

@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.kernels.leaves import rate_splits, weigh_nodes
+from hornbeam.kernels.leaves import bound_nodes, rate_splits, weigh_nodes
 
 #            0
 #        1       2
@@ -26,6 +26,9 @@ BELOW = {
     7: [7],
     8: [8],
 }
+ALONE = np.array([-1], np.int32)
+#: No bounds, and no rows to smooth by.
+FREE = np.empty((0, 2)), np.empty(0)
 
 
 @pytest.mark.parametrize("rules", [(1, 0, 0), (0, 1, 0), (0.5, 0.25, 0.3)])
@@ -38,7 +41,7 @@ def test_nodes_weigh_what_their_leaves_sum_to(rules):
     sums[leaves, 0] -= 3
     given = sums.copy()
     weights = np.empty(9)
-    weigh_nodes(LEFT, np.array([*rules, 0.0]), 0.3, sums, weights)
+    weigh_nodes(LEFT, np.array([*rules, 0.0]), 0.3, sums, *FREE, weights)
     for node, below in BELOW.items():
         np.testing.assert_array_equal(sums[node], given[below].sum(axis=0))
         g, h, *exact_rules = (Fraction(float(v)) for v in (*sums[node], *rules))
@@ -65,11 +68,63 @@ def test_splits_gain_what_children_gain_beyond_their_parent(rules):
 
 def test_root_alone():
     sums, weights = np.array([[-3.0, 5.0]]), np.empty(1)
-    weigh_nodes(np.array([-1], np.int32), np.array([1.0, 0, 0, 0]), 0.5, sums, weights)
+    weigh_nodes(ALONE, np.array([1.0, 0, 0, 0]), 0.5, sums, *FREE, weights)
     assert weights.tolist() == [0.25]
 
 
 def test_root_without_rows_weighs_nothing():
     sums, weights = np.zeros((1, 2)), np.empty(1)
-    weigh_nodes(np.array([-1], np.int32), np.zeros(4), 0.5, sums, weights)
+    weigh_nodes(ALONE, np.zeros(4), 0.5, sums, *FREE, weights)
     assert weights.tolist() == [0.0]
+
+
+def test_weights_are_drawn_towards_those_above_and_kept_in_bounds():
+    rng = np.random.default_rng(1)
+    sums = np.zeros((9, 2))
+    sums[LEFT < 0] = rng.integers(-90, 90, ((LEFT < 0).sum(), 2)) / 16
+    sums[:, 1] = abs(sums[:, 1]) + 1
+    rows = rng.integers(1, 50, 9).astype(float)
+    bounds = np.sort(rng.normal(size=(9, 2)), axis=1)
+    bounds[0] = -np.inf, np.inf
+    rules = np.array([1.0, 0.5, 0, 0, 4, 64, 0, 20.0])
+    weights = np.empty(9)
+    weigh_nodes(LEFT, rules, 0.5, sums, bounds, rows, weights)
+    unshrunk = np.where(LEFT < 0, 2 * weights, weights)
+    for node in range(9):
+        exact = [Fraction(float(v)) for v in (*sums[node], *rules[:3])]
+        weight = naive.leaf_weight(*exact)
+        if node > 0:
+            above = unshrunk[np.flatnonzero((node == LEFT) | (node == LEFT + 1))[0]]
+            weight = (float(weight) * rows[node] + 20 * above) / (rows[node] + 20)
+        expected = np.clip(float(weight), *bounds[node])
+        assert unshrunk[node] == pytest.approx(expected, rel=1e-12)
+
+
+DIRECTIONS = np.array([1, -1, 0, 0, 0, 1, 0, 0, 0], np.int8)
+
+
+def test_fixed_bounds_are_the_middle_between_siblings():
+    own = np.array([0, -1, 4, 1, -3, 4, 5, 2, 6.0])
+    bounds = np.empty((9, 2))
+    reach = np.stack([own, own], axis=1)
+    bound_nodes(LEFT, DIRECTIONS, False, reach, np.ones(9, np.uint8), bounds)
+    inf = np.inf
+    assert bounds.tolist() == [
+        [-inf, inf], [-inf, 1.5], [1.5, inf], [-1, 1.5], [-inf, -1],
+        [1.5, inf], [1.5, inf], [1.5, 4], [4, inf],
+    ]  # fmt: skip
+
+
+def test_bounds_that_follow_are_between_the_nearest_leaves():
+    own = np.array([0, -1, 4, 1, -3, 4, 5, 2, 6.0])
+    reach, bounds = np.stack([own, own], axis=1), np.empty((9, 2))
+    reach[7, 1] = 3.0  # it is to have children of up to this weight
+    grows = np.zeros(9, np.uint8)
+    grows[[3, 8]] = 1
+    bound_nodes(LEFT, DIRECTIONS, True, reach, grows, bounds)
+    # The left leaves reach up to 1, the right ones down to 2; both sides grow.
+    assert bounds[1].tolist() == [-np.inf, 1.5]
+    assert bounds[2].tolist() == [1.5, np.inf]
+    # Only one of each pair of leaves grows.
+    assert bounds[[3, 4]].tolist() == [[-3, 1.5], [-np.inf, 1]]
+    assert bounds[[7, 8]].tolist() == [[1.5, 6], [3, np.inf]]

@@ -119,7 +119,7 @@ def test_larger_gradients_are_drawn_more_often_and_scaled_less(threshold, number
     taken = np.full(60, 9, np.uint8)
     scaled = np.full((2, 60), np.nan)
     call(
-        draw_by_size, number, g, h, 0.7, threshold, np.uint64(3), np.uint64(0),
+        draw_by_size, number, g, h, 0.7, threshold, 0.0, np.uint64(3), np.uint64(0),
         np.uint64(7), taken, *scaled,
     )  # fmt: skip
     _, lowest = lowest_of_classes(g, h, 0.7)
@@ -141,7 +141,7 @@ def test_a_sample_by_size_does_not_depend_on_the_team_or_the_parts():
     def draw(begin, members):
         taken, scaled = np.empty(rows - begin, np.uint8), np.empty((2, rows - begin))
         call(
-            draw_by_size, begin, g[begin:], h[begin:], 1.0, 0.8, np.uint64(3),
+            draw_by_size, begin, g[begin:], h[begin:], 1.0, 0.8, 0.0, np.uint64(3),
             np.uint64(0), np.uint64(7), taken, *scaled, members=members,
         )  # fmt: skip
         return np.array([taken, *scaled])
@@ -159,7 +159,7 @@ def test_sums_of_what_is_drawn_by_size_are_on_average_those_of_all():
     for seed in range(200):
         taken, scaled = np.empty(60, np.uint8), np.empty((2, 60))
         call(
-            draw_by_size, 0, g, h, 1.0, 5.0, np.uint64(3), np.uint64(0),
+            draw_by_size, 0, g, h, 1.0, 5.0, 0.0, np.uint64(3), np.uint64(0),
             np.uint64(seed), taken, *scaled,
         )  # fmt: skip
         sums[seed] = scaled.sum(axis=1)

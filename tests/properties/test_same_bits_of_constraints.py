@@ -12,6 +12,18 @@ from hornbeam.binning import pages
 
 CONFIGURATIONS = {
     "groups": {"interaction_constraints": [[0, 1, 2], [2, 3], [*range(4, 40)]]},
+    "directions": {"monotone_constraints": [1, 0, 1, -1]},
+    "directions, intermediate": {
+        "monotone_constraints": [1, 1, 0, -1],
+        "monotone_constraints_method": "intermediate",
+    },
+    "rows": {"min_samples_leaf": 40, "path_smooth": 10},
+    "costs": {"feature_costs": [0, 9, 2, 1, 5], "feature_costs_for": "rows"},
+    "costs of the model": {
+        "feature_costs": [0, 90, 2, 1, 5],
+        "max_cached_hist_node": 6,
+    },
+    "one-side sample": {"sampling_method": "goss", "min_samples_leaf": 9},
 }
 
 

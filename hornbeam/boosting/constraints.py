@@ -1,0 +1,103 @@
+"""Constraints as parameters give them, by the names and the numbers of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.data.schema import column_label, listed
+from hornbeam.errors import ParameterError
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree
+from hornbeam.growth.constraints import Constraints
+from hornbeam.params import Parameters
+
+__all__ = ["constraints_of"]
+
+
+def constraints_of(
+    parameters: Parameters, model: Model, n_features: int, trees: Sequence[Tree] = ()
+) -> Constraints | None:
+    """Return what the next tree is held to; None: nothing but its own rules.
+
+    Parameters
+    ----------
+    parameters, model
+        Of the training.
+    n_features
+        Of its data.
+    trees
+        That this round has grown, beside those of the model.
+    """
+    p, names = parameters, model.feature_names
+    groups = directions = costs = None
+    if p.interaction_constraints:
+        groups = np.zeros((len(p.interaction_constraints), n_features), bool)
+        for group, features in zip(groups, p.interaction_constraints, strict=True):
+            group[_numbers("interaction_constraints", features, n_features, names)] = 1
+    if p.monotone_constraints:
+        directions = _directions(p.monotone_constraints, n_features, model)
+    if p.feature_costs:
+        costs = _by_feature("feature_costs", p.feature_costs, n_features, names)
+        if p.feature_costs_for == "model":
+            for tree in (*model.trees, *trees):
+                costs[tree.feature[tree.left >= 0]] = 0.0
+    if groups is None and directions is None and costs is None:
+        return None
+    follows = p.monotone_constraints_method == "intermediate"
+    return Constraints(groups, directions, directions is not None and follows, costs)
+
+
+def _directions(given: Any, n_features: int, model: Model) -> NDArray[np.int8] | None:
+    """Return 1, 0 or -1 for each feature; None where all are 0."""
+    names = model.feature_names
+    directions = _by_feature("monotone_constraints", given, n_features, names)
+    for feature in np.flatnonzero(directions).tolist():
+        if model.feature_types and model.feature_types[feature] == "c":
+            raise ParameterError(
+                f"monotone_constraints has a direction for "
+                f"{column_label(names, feature)}, whose values are categories and have "
+                "no order; make it 0, or the column a number"
+            )
+    return directions.astype(np.int8) if directions.any() else None
+
+
+def _by_feature(
+    parameter: str, values: Sequence[Any], n_features: int, names: Sequence[str]
+) -> NDArray[np.float64]:
+    """Return a number for each feature, (features,).
+
+    `values` are pairs of feature and number, or numbers of the first features; all
+    others have 0.
+    """
+    found = np.zeros(n_features)
+    if isinstance(values[0], tuple):
+        features, numbers = zip(*values, strict=True)
+        found[_numbers(parameter, features, n_features, names)] = numbers
+        return found
+    if len(values) > n_features:
+        raise ParameterError(
+            f"{parameter} has {len(values)} numbers, but the training data has "
+            f"{n_features} features; give one for each, or a dict by name"
+        )
+    found[: len(values)] = values
+    return found
+
+
+def _numbers(
+    parameter: str, features: Sequence[Any], n_features: int, names: Sequence[str]
+) -> NDArray[np.intp]:
+    """Return the numbers of features, which are given by name or number."""
+    known: dict[int | str, int] = {name: number for number, name in enumerate(names)}
+    known |= {number: number for number in range(n_features)}
+    unknown = [feature for feature in features if feature not in known]
+    if unknown:
+        there_are = listed(names) if names else f"0 to {n_features - 1}"
+        raise ParameterError(
+            f"{parameter} names {unknown[0]!r}, which is no feature of the training "
+            f"data; there are: {there_are}"
+        )
+    return np.array([known[feature] for feature in features], np.intp)
