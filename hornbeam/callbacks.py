@@ -360,8 +360,12 @@ def _chosen(log: dict[str, Any], name: str | None, kind: str, source: str) -> st
 
 
 def _larger_is_better(metric: str) -> bool:
-    """Return XGBoost's guess, which serves custom metrics too."""
-    return metric.startswith(("auc", "pre", "map", "ndcg")) and metric != "mape"
+    """Return XGBoost's guess, which serves custom metrics too.
+
+    That of its own interval-regression-accuracy, which is better the larger, is mended.
+    """
+    larger = ("auc", "pre", "map", "ndcg", "interval-regression-accuracy")
+    return metric.startswith(larger) and metric != "mape"
 
 
 def _mean(score: Score) -> float:

@@ -204,6 +204,14 @@ class Parameters:
     ndcg_exp_gain: bool = parameter(
         True, help="labels of ndcg are grades with a gain of 2**grade - 1, not gains"
     )
+    aft_loss_distribution: str = parameter(
+        "normal",
+        choices=("normal", "logistic", "extreme"),
+        help="what the logarithms of survival:aft's times are spread by",
+    )
+    aft_loss_distribution_scale: float = parameter(
+        1.0, low=0, low_open=True, help="how far it spreads them"
+    )
     tree_method: str = parameter(
         "auto",
         choices=("auto", "hist"),
@@ -786,7 +794,6 @@ _LATER = frozenset(
     debug_synchronize sparse_threshold opt_dense_col
     default_direction
     max_row_perbatch
-    aft_loss_distribution aft_loss_distribution_scale
     """.split()
 )
 

@@ -429,3 +429,38 @@ def descend(rows, order, rules, gradients, hessians, weights):
         weights[column] += moved
         gradients += hessians * x * float(moved)
     return weights, gradients
+
+
+# --- Times ----------------------------------------------------------------------------
+
+
+def log_share(distribution, low, high):
+    """Return the logarithm of a distribution's share; of its density if low == high."""
+    z = low
+    if distribution == "normal":
+        if low == high:
+            return -z * z / 2 - math.log(2 * math.pi) / 2
+        if low + high < 0:
+            low, high = -high, -low
+        above = [math.erfc(z / math.sqrt(2)) / 2 for z in (low, high)]
+        return math.log(above[0] - above[1])
+    if distribution == "logistic":
+        if low == high:
+            return -abs(z) - 2 * math.log1p(math.exp(-abs(z)))
+        below = [1 / (1 + math.exp(-z)) for z in (low, high)]
+        return math.log(below[1] - below[0])
+    if low == high:
+        return z - math.exp(z)
+    above = [math.exp(-math.exp(z)) for z in (low, high)]
+    return math.log(above[0] - above[1])
+
+
+def partial_likelihood(hazards, labels, weights):
+    """Return minus Cox's partial log-likelihood, ties by Breslow's way."""
+    total = 0.0
+    for i in range(len(labels)):
+        if labels[i] > 0:
+            at_risk = abs(labels) >= labels[i]
+            share = hazards[i] / math.fsum((hazards * weights)[at_risk])
+            total -= weights[i] * math.log(share)
+    return total

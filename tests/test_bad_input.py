@@ -65,6 +65,12 @@ def changed(values, row, value):
     return values
 
 
+def bounded(lower, upper):
+    """Return data of times, all of them within these bounds."""
+    bounds = np.full(60, float(lower)), np.full(60, float(upper))
+    return DMatrix(ROWS, label_lower_bound=bounds[0], label_upper_bound=bounds[1])
+
+
 def half(raw):
     return bytes(raw[: len(raw) // 2])
 
@@ -638,6 +644,46 @@ CASES = {
         lambda: train({"objective": "reg:squarederor"}),
         ParameterError,
         "no objective 'reg:squarederor'|did you mean 'reg:squarederror'",
+    ),
+    "time zero": (
+        lambda: train({"objective": "survival:cox"}, labels=changed(LABELS + 9, 4, 0)),
+        DataError,
+        "label 0 in row 4 is no time for survival:cox|minus the time until which",
+    ),
+    "no events": (
+        lambda: train({"objective": "survival:cox"}, labels=-1 - LABELS**2),
+        DataError,
+        "learns from events|none in 60 rows",
+    ),
+    "no bounds of times": (
+        lambda: train({"objective": "survival:aft"}),
+        DataError,
+        "no label_lower_bound, from which survival:aft learns|label_upper_bound=...",
+    ),
+    "bounds below zero": (
+        lambda: hornbeam.train({"objective": "survival:aft"}, bounded(-1, 0), 1),
+        DataError,
+        "label_upper_bound is not above 0 in row 0|mend it, or drop the row",
+    ),
+    "bounds the wrong way round": (
+        lambda: hornbeam.train({"objective": "survival:aft"}, bounded(2, 1), 1),
+        DataError,
+        "label_lower_bound is 2.0 in row 0, above label_upper_bound 1.0",
+    ),
+    "a base score without a logarithm": (
+        lambda: train({"objective": "survival:cox", "base_score": 0}),
+        ParameterError,
+        "base_score=0 must be above 0 for survival:cox",
+    ),
+    "no such distribution": (
+        lambda: train({"aft_loss_distribution": "weibull"}),
+        ParameterError,
+        "'normal' or 'logistic' or 'extreme', not 'weibull'",
+    ),
+    "a distribution without width": (
+        lambda: train({"aft_loss_distribution_scale": 0}),
+        ParameterError,
+        "aft_loss_distribution_scale must be above 0, not 0",
     ),
     "misspelt metric": (
         lambda: train({"eval_metric": "rmsee"}),

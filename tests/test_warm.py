@@ -34,6 +34,8 @@ FITS = [
         "multi_strategy": "multi_output_tree",
         "sketch_outputs": 1,
     },
+    {"objective": "survival:cox"},
+    {"objective": "survival:aft", "aft_loss_distribution": "extreme"},
 ]
 
 
@@ -46,8 +48,11 @@ def test_a_fit_after_the_warm_up_compiles_nothing(params, dtype):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 5)).astype(dtype)
     X[rng.random(X.shape) < 0.1] = np.nan
-    y = rng.integers(params.get("num_class", 2), size=len(X))
-    matrix = hornbeam.DMatrix(X, y, weight=rng.uniform(size=len(X)))
+    y, info = rng.integers(params.get("num_class", 2), size=len(X)), {}
+    if params["objective"].startswith("survival"):
+        y += 1
+        info = {"label_lower_bound": y, "label_upper_bound": y + 1}
+    matrix = hornbeam.DMatrix(X, y, weight=rng.uniform(size=len(X)), **info)
     booster = hornbeam.train(params, matrix, 3, evals=[(matrix, "data")])
     booster.predict(hornbeam.DMatrix(X))
     assert compiled() == before

@@ -625,7 +625,7 @@ class Booster(ModelHolder):
         scores = []
         for data, name in evals:
             margins, beside = self._measured(data)
-            for field in {f for metric in self._metrics for f in metric.needs}:
+            for field in dict.fromkeys(f for m in self._metrics for f in m.needs):
                 if beside.info[field] is None:
                     raise DataError(
                         f"the data {name!r} in evals has no {field}s to measure "

@@ -44,13 +44,21 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rank:ndcg": _OF_PAIRS,
     "rank:pairwise": _OF_PAIRS,
     "rank:xendcg": ("", ()),
+    "survival:aft": (
+        "aft_loss_param",
+        ("aft_loss_distribution", "aft_loss_distribution_scale"),
+    ),
+    "survival:cox": ("", ()),
 }
 
 #: The arrays that objectives of a group keep beside its parameters, if they keep any.
 STATES: Mapping[str, tuple[str, ...]] = {"lambdarank_param": ("ti+", "tj-")}
 
 #: The parameters that are words, and what they may be; all others are numbers.
-WORDS: Mapping[str, tuple[str, ...]] = {"lambdarank_pair_method": ("topk", "mean")}
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "aft_loss_distribution": ("normal", "logistic", "extreme"),
+    "lambdarank_pair_method": ("topk", "mean"),
+}
 
 # XGBoost's spelling of a number of pairs that is not set.
 _NOT_SET = str(2**32 - 1)

@@ -1,6 +1,14 @@
 """Metrics: how good predictions are, in XGBoost's names and numbers."""
 
-from hornbeam.metrics import classification, ranking, regression
+from hornbeam.metrics import classification, ranking, regression, survival
 from hornbeam.metrics.base import Metric, create, names
 
-__all__ = ["Metric", "classification", "create", "names", "ranking", "regression"]
+__all__ = [
+    "Metric",
+    "classification",
+    "create",
+    "names",
+    "ranking",
+    "regression",
+    "survival",
+]

@@ -148,15 +148,6 @@ def number_after_at(base_name: str, parameter: str | None, example: str) -> floa
 
 _METRICS: dict[str, type[Metric]] = {}
 
-# Metrics of XGBoost 3.2 to come, so that an error can tell "not yet" from a typo.
-_LATER = frozenset(
-    {
-        "aft-nloglik",
-        "cox-nloglik",
-        "interval-regression-accuracy",
-    }
-)
-
 AnyMetric = TypeVar("AnyMetric", bound=type[Metric])
 
 
@@ -189,11 +180,6 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
         base_name, at, parameter = plain, "@", "-"
     if base_name in _METRICS:
         return _METRICS[base_name](parameter if at else None, n_outputs, settings)
-    if base_name in _LATER:
-        raise ParameterError(
-            f"eval_metric {name!r} is a metric of XGBoost that Hornbeam does not have "
-            f"yet; there are {', '.join(names())}"
-        )
     nearest = difflib.get_close_matches(base_name, names(), n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise ParameterError(

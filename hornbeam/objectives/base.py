@@ -219,14 +219,6 @@ class Objective(ABC):
 
 _OBJECTIVES: dict[str, type[Objective]] = {}
 
-# Objectives of XGBoost 3.2 to come, so that an error can tell "not yet" from a typo.
-_LATER = frozenset(
-    {
-        "survival:aft",
-        "survival:cox",
-    }
-)
-
 AnyObjective = TypeVar("AnyObjective", bound=type[Objective])
 
 
@@ -248,11 +240,6 @@ def create(parameters: Parameters) -> Objective:
     name = parameters.objective
     if name in _OBJECTIVES:
         return _OBJECTIVES[name](parameters)
-    if name in _LATER:
-        raise ParameterError(
-            f"objective={name!r} of XGBoost is not in Hornbeam yet; "
-            f"there are: {', '.join(names())}"
-        )
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names())}"
     raise ParameterError(f"there is no objective {name!r}; {hint}")
@@ -264,4 +251,5 @@ def _load_all() -> None:
     import hornbeam.objectives.counts
     import hornbeam.objectives.quantiles
     import hornbeam.objectives.ranking
-    import hornbeam.objectives.regression  # noqa: F401
+    import hornbeam.objectives.regression
+    import hornbeam.objectives.survival  # noqa: F401

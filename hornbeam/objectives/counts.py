@@ -12,21 +12,18 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import gamma, poisson, tweedie
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import exp_rows
-from hornbeam.objectives.base import Floats, register
+from hornbeam.objectives.base import Floats, Objective, register
 from hornbeam.objectives.regression import MeanStart
 from hornbeam.params import Parameters
 
-__all__ = ["Gamma", "Poisson", "Tweedie"]
+__all__ = ["Gamma", "LogLink", "Poisson", "Tweedie"]
 
 #: Where all labels are 0 their mean counts as this, which has a logarithm.
 _LEAST_MEAN = 1e-16
 
 
-class LogMean(MeanStart):
-    """An objective whose margins are logarithms of means."""
-
-    #: Whether labels may be 0.
-    takes_zero: ClassVar[bool] = True
+class LogLink(Objective):
+    """An objective whose margins are logarithms of its predictions."""
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
@@ -37,9 +34,26 @@ class LogMean(MeanStart):
         ):
             if not value > 0.0:
                 raise ParameterError(
-                    f"base_score={value:g} must be above 0 for {self.name}: it is a "
-                    "mean, and the margin is its logarithm"
+                    f"base_score={value:g} must be above 0 for {self.name}: the "
+                    "margin is its logarithm"
                 )
+
+    def to_margin(self, base_score: Floats) -> Floats:
+        # Rounded as XGBoost does, so that its sums of our trees begin alike.
+        return np.array(
+            [np.float32(maths.log(score)) for score in base_score], np.float64
+        )
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        team.run(exp_rows, team.members_for(8 * margins.size), margins)
+        return margins
+
+
+class LogMean(LogLink, MeanStart):
+    """An objective whose predictions are means."""
+
+    #: Whether labels may be 0.
+    takes_zero: ClassVar[bool] = True
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)
@@ -54,16 +68,6 @@ class LogMean(MeanStart):
 
     def start_from(self, totals: Floats) -> Floats:
         return np.maximum(super().start_from(totals), _LEAST_MEAN)
-
-    def to_margin(self, base_score: Floats) -> Floats:
-        # Rounded as XGBoost does, so that its sums of our trees begin alike.
-        return np.array(
-            [np.float32(maths.log(mean)) for mean in base_score], np.float64
-        )
-
-    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        team.run(exp_rows, team.members_for(8 * margins.size), margins)
-        return margins
 
 
 @register

@@ -119,6 +119,29 @@ def test_labels_that_need_double_scores(client):
     assert one.digest() == result["booster"].digest()
 
 
+@pytest.mark.parametrize("objective", ["survival:cox", "survival:aft"])
+def test_times_that_were_not_all_seen(client, objective):
+    X, y, w = draw()
+    found, until = np.exp(y), np.exp(w)
+    info = {
+        "label_lower_bound": np.minimum(found, until),
+        "label_upper_bound": np.where(found < until, found, np.inf),
+        "weight": w,
+    }
+    label = None
+    if objective == "survival:cox":
+        label = np.where(found < until, found, -until)
+    params, here = {"objective": objective}, {}
+    data = hb.DMatrix(X, label, **info)
+    one = hb.train(
+        params, data, 4, evals=[(data, "a")], evals_result=here, verbose_eval=False
+    )
+    matrix = spread(client, X, label, **info)
+    result = train(client, params, matrix, 4, evals=[(matrix, "a")], verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+    assert here == result["history"]
+
+
 def test_base_margins_and_feature_weights(client):
     X, y, w = draw()
     params = {"colsample_bytree": 0.5}

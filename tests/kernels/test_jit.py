@@ -244,6 +244,8 @@ TWO = {
     "squared_log_error": "floats",
     "tweedie": "floats",
     "softmax": "floats",
+    "accelerated_failure": "floats",
+    "proportional_hazards": "floats",
     "sum_leaves": "floats",
     "exp_rows": "floats",
     "sigmoid_rows": "floats",

@@ -9,6 +9,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
+from scipy.special import erfcx
 
 from hornbeam.kernels import maths
 
@@ -38,6 +39,16 @@ PINNED = {
         40.0: "0x1.0000000000000p+0",
     },
 }
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0, -37.0])
+def test_mills_ratios(low):
+    points = np.random.default_rng(0).uniform(low, low + 1, 500)
+    points = [*points, low, 0.0, *np.geomspace(1e-3, 1e9, 300)]
+    for x in map(float, points):
+        exact = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+        rel = 3e-14 if x >= 0 else 1e-12
+        assert maths.mills_ratio(x) == pytest.approx(exact, rel=rel)
 
 
 def ulps(value, exact):

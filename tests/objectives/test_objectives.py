@@ -464,10 +464,6 @@ def test_labels_outside_the_domain(name):
 MISTAKES = {
     "misspelt": ({"objective": "binary:logistc"}, "did you mean 'binary:logistic'"),
     "unheard of": ({"objective": "x"}, "there are: binary:hinge, binary:logistic"),
-    "later": (
-        {"objective": "survival:cox"},
-        "'survival:cox' of XGBoost is not in Hornbeam yet",
-    ),
     "no classes": ({"objective": "multi:softprob"}, "needs num_class"),
     "one class": ({"objective": "multi:softmax", "num_class": 1}, "it is 1"),
     "a certain base score": (

@@ -1,0 +1,379 @@
+"""Losses of times that were not all seen: gradients and metrics.
+
+A time may be known, or known to lie above one bound, below another, or between two.
+Logarithms of times are `low` and `high` here, -inf and inf where there is no bound.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.kernels import maths
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import TASK_ROWS
+from hornbeam.kernels.sort import sort_floats
+from hornbeam.kernels.sync import barrier, next_task
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "accelerated_failure",
+    "by_time",
+    "events_of",
+    "inside_bounds",
+    "log_times",
+    "mean_failure_loss",
+    "partial_likelihood",
+    "proportional_hazards",
+    "sum_moments",
+]
+
+_NORMAL, _LOGISTIC, _EXTREME = range(3)
+#: The distributions of log time about the margin, as kernels know them.
+DISTRIBUTIONS = {"normal": _NORMAL, "logistic": _LOGISTIC, "extreme": _EXTREME}
+
+# XGBoost's bounds of gradients and hessians, and of a likelihood.
+_STEEPEST = 15.0
+_LEAST_HESSIAN = 1e-16
+_LEAST_LIKELIHOOD = 1e-12
+
+_LOG_ROOT_TWO_PI = 0.9189385332046728
+# Bounds nearer than this are as good as one time between them.
+_NARROW = 1e-5
+# Where all of the normal distribution is above, as far as a float64 tells.
+_LOWEST = -37.0
+# Beyond it the curvature of a normal tail is lost, and the slope is far too steep.
+_HIGHEST = 1e6
+# Of e**x, x beyond which nothing is left of x / e**x; and what is near enough to 0.
+_FAR = 700.0
+_TINY = 1e-300
+# Margins of hazards are held within it, so that the squares of their sums are finite.
+_MOST_HAZARD = 300.0
+
+# Each of these returns the logarithm of a distribution's share from `low` to `high`,
+# its slope by a shift of both, and minus its curvature. Of bounds that are as good as
+# one it is the density between them instead of the share.
+
+
+@inline
+def normal(low, high):
+    """The share of the normal distribution.
+
+    Divided by the density at the lower end, or at the upper one seen from above, it
+    is a difference of Mills ratios, which keeps its digits in both tails.
+    """
+    if high - low < _NARROW:
+        z = 0.5 * (low + high)
+        return -0.5 * z * z - _LOG_ROOT_TWO_PI, -z, 1.0
+    mirrored = low + high < 0.0
+    if mirrored:
+        low, high = -high, -low
+    low = min(max(low, _LOWEST), _HIGHEST)
+    high = min(high, low + 2.0 * (1.0 - _LOWEST))
+    fall = maths.exp(-0.5 * (high - low) * (high + low))  # of the density
+    share = maths.mills_ratio(low) - fall * maths.mills_ratio(high)
+    slope = (fall - 1.0) / share
+    curvature = slope * slope - (low - high * fall) / share
+    log_share = maths.log(share) - 0.5 * low * low - _LOG_ROOT_TWO_PI
+    return log_share, -slope if mirrored else slope, curvature
+
+
+@inline
+def logistic(low, high):
+    """The share of the logistic distribution F: F(high) (1 - F(low)) (1 - e**-width).
+
+    The last factor does not change by a shift.
+    """
+    below = maths.sigmoid(high)
+    above = maths.sigmoid(-low)
+    log_share = maths.log(below) + maths.log(above)
+    if high - low >= _NARROW:
+        log_share += maths.log(1.0 - maths.exp(low - high))
+    curvature = below * (1.0 - below) + above * (1.0 - above)
+    return log_share, above - below, curvature
+
+
+@inline
+def extreme(low, high):
+    """The share of the least of many, 1 - e**-w below z, where w = e**z."""
+    w = maths.exp(low)
+    width = min(maths.exp(high) - w, _FAR)
+    square = width * width
+    series = 1.0 - 0.5 * width + square / 12.0 - square * square / 720.0
+    quotient = width / (maths.exp(width) - 1.0)
+    ratio = series if width < 0.05 else quotient  # of width to e**width - 1
+    if high - low < _NARROW:
+        log_share = low - w
+    elif width < 0.05:
+        log_share = maths.log(max(width, _TINY)) - width - maths.log(ratio) - w
+    else:
+        log_share = maths.log(1.0 - maths.exp(-width)) - w
+    return log_share, ratio - w, w + ratio * (ratio + width - 1.0)
+
+
+@inline
+def log_share_of(distribution, low, high):
+    """Return the logarithm, slope and minus the curvature of a distribution's share."""
+    if distribution == _NORMAL:
+        return normal(low, high)
+    if distribution == _LOGISTIC:
+        return logistic(low, high)
+    return extreme(low, high)
+
+
+@inline
+def log_time(time):
+    """Return the logarithm of a bound of a time; -inf for none below, inf above."""
+    if time <= 0.0:
+        return -math.inf
+    return time if time == math.inf else maths.log(time)
+
+
+@kernel
+def log_times(
+    bounds,  # (2, rows) float64, in and out
+):
+    """Replace bounds of times by their logarithms."""
+    for k in range(2):
+        for i in range(bounds.shape[1]):
+            bounds[k, i] = log_time(bounds[k, i])
+
+
+@inline
+def _held(gradient, hessian):
+    """Return a gradient and a hessian within XGBoost's bounds, as float32."""
+    gradient = min(max(gradient, -_STEEPEST), _STEEPEST)
+    hessian = min(max(hessian, _LEAST_HESSIAN), _STEEPEST)
+    return np.float32(gradient), np.float32(hessian)
+
+
+@kernel
+def accelerated_failure(
+    member,
+    members,
+    sync,
+    scores,  # (1, rows) float64: logarithms of times
+    targets,  # (2, rows) float64: logarithms of the bounds of times
+    weights,  # (rows,) float64, or empty for all ones
+    numbers,  # (2,) float64: the distribution, and its scale
+    gradients,  # (1, rows) float32 or float64, out
+    hessians,  # (1, rows) the same, out
+    scratch,  # (members, 2, lane) float64: not used
+):
+    """Write g and h of minus the log-likelihood of bounds, times the row's weight."""
+    rows = scores.shape[1]
+    distribution = numbers[0]
+    rate = 1.0 / numbers[1]
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        begin = task * TASK_ROWS
+        end = min(begin + TASK_ROWS, rows)
+        margins = scores[0, begin:end]
+        low = targets[0, begin:end]
+        high = targets[1, begin:end]
+        g = gradients[0, begin:end]
+        h = hessians[0, begin:end]
+        # A loop for each, so that the compiler can do several rows at once.
+        if distribution == _NORMAL:
+            for i in range(margins.size):
+                _, slope, curvature = normal(
+                    (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+                )
+                g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+        elif distribution == _LOGISTIC:
+            for i in range(margins.size):
+                _, slope, curvature = logistic(
+                    (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+                )
+                g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+        else:
+            for i in range(margins.size):
+                _, slope, curvature = extreme(
+                    (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+                )
+                g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+        for i in range(weights[begin:end].size):
+            g[i] *= weights[begin + i]
+            h[i] *= weights[begin + i]
+        task = next_task(sync, 0)
+
+
+def by_time(
+    labels: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the rows by rising time, and where each moment begins in this order.
+
+    A time is what is left of a label without its sign. Rows of the same time are a
+    moment; the last begin is the number of rows.
+    """
+    times, order = sort_floats(np.abs(labels), np.arange(labels.size))
+    assert order is not None
+    return order, np.flatnonzero(np.diff(times, prepend=np.nan, append=np.nan) != 0.0)
+
+
+def events_of(
+    labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the weight of each row whose event was seen, 0 for the others.
+
+    Without any weights all weigh 1.
+    """
+    return np.where(labels > 0.0, weights if weights.size else 1.0, 0.0)
+
+
+@inline
+def _sum_of(values):
+    """Return a sum that is the same in any order: in whole steps of the largest."""
+    if values.size == 1:
+        return values[0]
+    largest = 0.0
+    for i in range(values.size):
+        largest = max(largest, values[i])
+    places = 62 - math.frexp(np.float64(values.size))[1]
+    places -= max(math.frexp(largest)[1], -900)
+    steps = math.ldexp(1.0, places)
+    total = np.int64(0)
+    for i in range(values.size):
+        total += np.int64(np.rint(values[i] * steps))
+    return total / steps
+
+
+@kernel
+def sum_moments(
+    values,  # (rows,) float64, by rising time, not negative
+    begins,  # (moments + 1,) int64: where rows of the same time begin
+    sums,  # (moments,) float64, out
+):
+    """Write the sum of the values of each moment, the same in any order of them."""
+    for m in range(sums.size):
+        sums[m] = _sum_of(values[begins[m] : begins[m + 1]])
+
+
+@kernel
+def proportional_hazards(
+    member,
+    members,
+    sync,
+    scores,  # (rows,) float64: logarithms of hazards
+    # All of these but `begins` and `seen` are by rising time.
+    order,  # (rows,) int64: the rows
+    weights,  # (rows,) float64, or empty for all ones
+    events,  # (rows,) float64: the weight of a row whose event was seen, or 0
+    moment_of,  # (rows,) int64
+    begins,  # (moments + 1,) int64: where rows of the same time begin
+    seen,  # (moments,) float64: the sum of the events
+    hazards,  # (2, rows) float64, scratch
+    sums,  # (moments, 2) float64, scratch
+    gradients,  # (rows,) float32 or float64, out
+    hessians,  # (rows,) the same, out
+):
+    """Write g and h of minus the partial log-likelihood, times the row's weight.
+
+    A row is at risk until its time, and R is the sum of the hazards at risk at an
+    event. A row of hazard e has g = e r - [event] and h = e r - e**2 s, where r and s
+    are the sums of 1 / R and 1 / R**2 over the events up to its time, its own time's
+    included (Breslow's way with ties). With weights these are sums of rows as often as
+    they weigh.
+    """
+    rows = order.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        begin = task * TASK_ROWS
+        end = min(begin + TASK_ROWS, rows)
+        for p in range(begin, end):
+            margin = min(max(scores[order[p]], -_MOST_HAZARD), _MOST_HAZARD)
+            hazards[0, p] = maths.exp(margin)
+            hazards[1, p] = hazards[0, p]
+        for p in range(begin, min(end, weights.size)):
+            hazards[1, p] *= weights[p]
+        task = next_task(sync, 0)
+    barrier(sync, members)
+    if member == 0:
+        at_risk = 0.0
+        for m in range(seen.size - 1, -1, -1):
+            at_risk += _sum_of(hazards[1, begins[m] : begins[m + 1]])
+            sums[m, 0] = at_risk
+        total = squares = 0.0
+        for m in range(seen.size):
+            share = 1.0 / sums[m, 0] if seen[m] > 0.0 else 0.0
+            total += seen[m] * share
+            squares += seen[m] * share * share
+            sums[m, 0] = total
+            sums[m, 1] = squares
+    barrier(sync, members)
+    task = next_task(sync, 1)
+    while task * TASK_ROWS < rows:
+        begin = task * TASK_ROWS
+        for p in range(begin, min(begin + TASK_ROWS, rows)):
+            expected = hazards[0, p] * sums[moment_of[p], 0]
+            spread = hazards[0, p] * hazards[0, p] * sums[moment_of[p], 1]
+            happened = 1.0 if events[p] > 0.0 else 0.0
+            weight = weights[p] if weights.size else 1.0
+            gradients[order[p]] = np.float32(expected - happened) * weight
+            hessians[order[p]] = np.float32(max(expected - spread, 0.0)) * weight
+        task = next_task(sync, 1)
+
+
+@kernel
+def partial_likelihood(
+    hazards,  # (rows,) float64, all by rising time
+    weights,  # (rows,) float64, or empty: every row counts once
+    events,  # (rows,) float64: the weight of a row whose event was seen, or 0
+    begins,  # (moments + 1,) int64: where rows of the same time begin
+) -> float:
+    """Return minus the partial log-likelihood an event; NaN without any event."""
+    total = count = at_risk = 0.0
+    for m in range(begins.size - 2, -1, -1):
+        seen = 0.0
+        for p in range(begins[m], begins[m + 1]):
+            at_risk += hazards[p] * (weights[p] if weights.size else 1.0)
+            if events[p] > 0.0:
+                seen += events[p]
+                total -= events[p] * maths.log(hazards[p])
+        if seen > 0.0:
+            total += seen * maths.log(at_risk)
+            count += seen
+    return total / count if count > 0.0 else math.nan
+
+
+@kernel
+def mean_failure_loss(
+    times,  # (rows,) float64: predicted
+    bounds,  # (rows, 2) float64
+    weights,  # (rows,) float64, or empty: every row counts once
+    distribution,
+    scale,
+) -> float:
+    """Return minus the mean log-likelihood of bounds, a density of equal ones."""
+    total = weight_total = 0.0
+    for i in range(times.size):
+        weight = weights[i] if weights.size else 1.0
+        margin = log_time(times[i])
+        low = (log_time(bounds[i, 0]) - margin) / scale
+        high = (log_time(bounds[i, 1]) - margin) / scale
+        log_likelihood, _, _ = log_share_of(distribution, low, high)
+        if bounds[i, 0] == bounds[i, 1]:
+            log_likelihood -= maths.log(scale * bounds[i, 0])
+        elif high - low < _NARROW:
+            log_likelihood += maths.log(high - low)
+        total -= weight * max(log_likelihood, maths.log(_LEAST_LIKELIHOOD))
+        weight_total += weight
+    return total / weight_total if weight_total > 0.0 else 0.0
+
+
+@kernel
+def inside_bounds(
+    times,  # (rows,) float64: predicted
+    bounds,  # (rows, 2) float64
+    weights,  # (rows,) float64, or empty: every row counts once
+) -> float:
+    """Return the weighted share of predictions that are within their bounds."""
+    total = weight_total = 0.0
+    for i in range(times.size):
+        weight = weights[i] if weights.size else 1.0
+        if bounds[i, 0] <= times[i] <= bounds[i, 1]:
+            total += weight
+        weight_total += weight
+    return total / weight_total if weight_total > 0.0 else 0.0

@@ -1,0 +1,164 @@
+"""Times until something happens, of which not all were seen to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.data.info import Info
+from hornbeam.errors import DataError
+from hornbeam.kernels import survival
+from hornbeam.kernels.team import Team
+from hornbeam.objectives.base import Floats, register
+from hornbeam.objectives.counts import LogLink
+from hornbeam.params import Parameters
+
+__all__ = ["AcceleratedFailure", "ProportionalHazards"]
+
+#: The cost of a row's gradient, in cells of a histogram.
+_CELLS_PER_ROW = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeline:
+    """Rows by rising time, for `hornbeam.kernels.survival.proportional_hazards`.
+
+    Attributes
+    ----------
+    made_of
+        Labels and weights.
+    arrays
+        What the kernel takes of them.
+    """
+
+    made_of: tuple[Floats, Floats | None]
+    arrays: tuple[NDArray[Any], ...]
+    n_moments: int
+
+
+@register
+class ProportionalHazards(LogLink):
+    """Cox's partial likelihood; predictions are ratios of hazards.
+
+    A label is the time of an event, or minus the time until which none was seen.
+    """
+
+    name = "survival:cox"
+    default_metric = "cox-nloglik"
+    by_row = False
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        self._timeline: _Timeline | None = None
+
+    def check_labels(self, labels: Floats) -> None:
+        super().check_labels(labels)
+        if not labels.all():
+            row = int(np.argmin(labels != 0.0))
+            raise DataError(
+                f"label 0 in row {row} is no time for {self.name}; give the time of an "
+                "event, or minus the time until which there was none"
+            )
+
+    def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
+        return np.ones(1)  # the likelihood is of ratios, which no base score changes
+
+    def gradients(
+        self, team: Team, scores: Floats, info: Info, iteration: int
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+        line = self._timeline_of(info)
+        rows = info.n_rows
+        gradients, hessians = np.empty(
+            (2, 1, rows), np.float32 if info.row_weights is None else np.float64
+        )
+        team.run(
+            survival.proportional_hazards,
+            team.members_for(_CELLS_PER_ROW * rows),
+            scores[0],
+            *line.arrays,
+            np.empty((2, rows)),
+            np.empty((line.n_moments, 2)),
+            gradients[0],
+            hessians[0],
+        )
+        return gradients, hessians
+
+    def _timeline_of(self, info: Info) -> _Timeline:
+        """Return the rows by rising time, sorted once for all rounds."""
+        labels, weights = info["label"], info.row_weights
+        assert labels is not None
+        line = self._timeline
+        if (
+            line is not None
+            and line.made_of[0] is labels
+            and line.made_of[1] is weights
+        ):
+            return line
+        order, begins = survival.by_time(labels)
+        by_time = np.empty(0) if weights is None else weights[order]
+        events = survival.events_of(labels[order], by_time)
+        if not events.any():
+            raise DataError(
+                f"{self.name} learns from events, and there are none in {labels.size} "
+                "rows; the label of an event is its time, above 0"
+            )
+        n_moments = begins.size - 1
+        seen = np.empty(n_moments)
+        survival.sum_moments(events, begins, seen)
+        moment_of = np.repeat(np.arange(n_moments), np.diff(begins))
+        arrays = order, by_time, events, moment_of, begins, seen
+        self._timeline = _Timeline((labels, weights), arrays, n_moments)
+        return self._timeline
+
+
+@register
+class AcceleratedFailure(LogLink):
+    """The likelihood of bounds of log times under a distribution about the margin.
+
+    A time seen has two equal bounds. One that is not there is 0 below, inf above.
+    """
+
+    name = "survival:aft"
+    default_metric = "aft-nloglik"
+    kernel = staticmethod(survival.accelerated_failure)
+
+    def targets_of(self, info: Info) -> Floats:
+        bounds = []
+        for field in ("label_lower_bound", "label_upper_bound"):
+            bound = info[field]
+            if bound is None:
+                raise DataError(
+                    f"the training data has no {field}, from which {self.name} learns; "
+                    "pass DMatrix(data, label_lower_bound=..., label_upper_bound=...)"
+                )
+            bounds.append(bound)
+        targets = np.array(bounds)
+        survival.log_times(targets)
+        return targets
+
+    def check_targets(self, targets: Floats) -> None:
+        self.check_labels(targets[1])
+        endless = targets[1] == -np.inf
+        if endless.any():
+            raise DataError(
+                f"label_upper_bound is not above 0 in row {int(endless.argmax())}, and "
+                f"{self.name} is of times above 0; mend it, or drop the row"
+            )
+
+    def start_columns(
+        self, targets: Floats, weights: Floats | None
+    ) -> Iterator[Floats]:
+        return iter(())
+
+    def start_from(self, totals: Floats) -> Floats:
+        return np.full(1, 0.5)  # not estimated, as in XGBoost
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        p = self.parameters
+        distribution = survival.DISTRIBUTIONS[p.aft_loss_distribution]
+        return distribution, p.aft_loss_distribution_scale
