@@ -46,7 +46,11 @@ _VECTOR: dict[str, Any] = {
     "multi_strategy": "multi_output_tree",
     "sketch_outputs": 2,
 }
-_HELD: dict[str, Any] = {"monotone_constraints": (1,), "min_samples_leaf": 2}
+_HELD: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "monotone_constraints": (1,),
+    "min_samples_leaf": 2,
+}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
 
@@ -101,7 +105,8 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
-        booster.refit(matrix)
+        if params not in (_HELD, _VECTOR):
+            booster.refit(matrix)
 
 
 def _fit_linear(X: Any, rng: np.random.Generator) -> None:

@@ -118,6 +118,16 @@ CASES = {
         ParameterError,
         "all 4 rounds of the model have been updated|lower num_boost_round",
     ),
+    "update without the order that was asked for": (
+        lambda: train(
+            {"process_type": "update", "monotone_constraints": {"a": 1}},
+            rounds=1,
+            feature_names=NAMES,
+            xgb_model=MODEL,
+        ),
+        ParameterError,
+        "from the data alone|without regard for monotone_constraints|leave",
+    ),
     "updater without update": (
         lambda: train({"updater": "prune"}),
         ParameterError,

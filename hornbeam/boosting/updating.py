@@ -51,6 +51,12 @@ def check_update(parameters: Parameters) -> None:
             f"updater={p.updater!r} grows trees; with process_type='update' it must be "
             "'refresh', 'prune' or both"
         )
+    held = "monotone_constraints" if p.monotone_constraints else "path_smooth"
+    if p.process_type == "update" and p.updater != "prune" and getattr(p, held):
+        raise ParameterError(
+            f"leaf values are taken from the data alone where trees are refreshed or "
+            f"refitted, without regard for {held}; leave {held} out"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,6 @@ TWO = {
     "partition_rows": "codes",
     "route_rows": "codes",
     "add_products": "floats",
-    "add_trees": "floats",
     "descend": "floats",
     "size_steps": "floats",
     "_descend_mixed": "floats",
@@ -256,6 +255,7 @@ TWO = {
     "_from_keys": "floats",
 }
 FOUR = {
+    "add_trees": "floats of features and of margins",
     "find_filled_splits": "codes, with or without limits",
     "find_splits": "with or without categories, with or without limits",
     "bin_column": "codes and floats",
