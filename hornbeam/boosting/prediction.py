@@ -12,7 +12,7 @@ from hornbeam.forest.layout import Layout
 from hornbeam.kernels.predict import PREDICT_ROWS, add_trees, find_leaves
 from hornbeam.kernels.team import Team
 
-__all__ = ["Rows", "add_layout", "add_linear", "leaves_of", "start_margins"]
+__all__ = ["Rows", "add_layout", "add_linear", "leaves_of", "squeezed", "start_margins"]
 
 #: Rows of one block, and its bytes, where the features have to be converted first.
 _BLOCK_ROWS = 1 << 16
@@ -142,3 +142,8 @@ def _blocks(
         if not block.flags.writeable:
             block = block.copy()
         yield start, block, team.members_for(len(block) * (steps + width))
+
+
+def squeezed(margins: NDArray[Any]) -> NDArray[Any]:
+    """Return (rows,) of one output, and (rows, outputs) of several as they are."""
+    return margins[:, 0] if margins.shape[1] == 1 else margins

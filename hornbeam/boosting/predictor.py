@@ -1,0 +1,311 @@
+"""Prediction by a model: margins of rows, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.boosting.dart import Dropout, Scale
+from hornbeam.boosting.holder import ModelHolder
+from hornbeam.boosting.linear import check_features
+from hornbeam.boosting.prediction import (
+    Rows,
+    add_layout,
+    add_linear,
+    leaves_of,
+    squeezed,
+    start_margins,
+)
+from hornbeam.data.align import align
+from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.labels import as_base_margin
+from hornbeam.data.schema import Schema
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.forest.layout import Layout
+from hornbeam.kernels.team import lease
+from hornbeam.objectives.base import Objective
+from hornbeam.objectives.compiled import OWNER, ScalarLoss
+from hornbeam.params import Parameters
+
+__all__ = ["Predictor"]
+
+
+class Predictor(ModelHolder):
+    """The part of a `Booster` that predicts, and changes nothing of its model."""
+
+    params: Parameters
+    objective: Objective
+    _loss: ScalarLoss | None
+    #: Trees laid out for prediction, until the model changes.
+    _layouts: dict[tuple[Any, ...], Layout]
+
+    def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+        """Return `data` with the columns and the category codes of the model."""
+        if not isinstance(data, DMatrix):
+            raise DataError(
+                f"expected a DMatrix, got {type(data).__name__}; wrap it: "
+                "DMatrix(data), or use inplace_predict"
+            )
+        if self.model.num_feature == 0:
+            return data
+        return data.like(self._expected(validate_features), self.params.unseen)
+
+    def _expected(self, validate_features: bool) -> Schema:
+        """Return the columns that the model reads; without names they go by place."""
+        model = self.model
+        return Schema(
+            model.num_feature,
+            model.feature_names if validate_features and model.feature_names else None,
+            model.feature_types or None,
+            model.categories,
+        )
+
+    def _feature_type(self, dtype: Any) -> Any:
+        """Return the type in which features are compared with thresholds."""
+        return np.dtype(dtype if self.model.exact_features else np.float32)
+
+    def _layout(self, begin: int, end: int, dtype: Any) -> Layout:
+        """Return trees `begin` to `end` laid out for features of type `dtype`."""
+        key = (begin, end, self._feature_type(dtype))
+        layout = self._layouts.get(key)
+        if layout is None:
+            weights = self.model.weights[begin:end]
+            layout = self._layout_of(np.arange(begin, end), weights, dtype)
+            self._layouts[key] = layout
+        return layout
+
+    def _layout_of(
+        self,
+        numbers: NDArray[np.intp],
+        weights: NDArray[np.float32],
+        dtype: Any,
+        step: float = 0.0,
+    ) -> Layout:
+        """Return the trees of these numbers, with these weights, laid out."""
+        kind, model = self._feature_type(dtype), self.model
+        key = (numbers.tobytes(), weights.tobytes(), kind, step)
+        layout = self._layouts.get(key)
+        if layout is None:
+            trees = [model.trees[number] for number in numbers]
+            outputs = [model.tree_output[number] for number in numbers]
+            layout = Layout.of(trees, outputs, kind, model.num_feature, weights, step)
+            self._layouts[key] = layout
+        return layout
+
+    def _base(self) -> NDArray[np.float64]:
+        return self.objective.to_margin(self.model.base_score)
+
+    def _margins_of(
+        self, data: DMatrix
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32], Scale | None]:
+        """Return the margins of `data`, (rows, outputs), and how they came about.
+
+        That is: the weights of the trees in them, and the scale of rounding, if any.
+        """
+        model = self.model
+        margins = start_margins(data.base_margin, self._base(), data.n_rows, np.float64)
+        scale, step = None, 0.0
+        if model.linear is not None:
+            self._add_linear(data, margins)
+        if model.tree_weights is not None:
+            scale = Scale.of(margins, model.trees)
+            margins, step = scale.rounded(margins), scale.step
+        if model.trees:
+            every = np.arange(len(model.trees))
+            layout = self._layout_of(every, model.weights, data.dtype, step)
+            with lease(self.params.nthread) as team:
+                add_layout(team, data, layout, margins)
+        return margins, model.weights, scale
+
+    def _add_linear(self, data: Rows, margins: NDArray[np.float64]) -> None:
+        linear = self.model.linear
+        assert linear is not None
+        kind = self._feature_type(data.dtype)
+        with lease(self.params.nthread) as team:
+            add_linear(team, data, linear.weights, kind, margins)
+
+    def predict(
+        self,
+        data: DMatrix,
+        *,
+        output_margin: bool = False,
+        pred_leaf: bool = False,
+        pred_contribs: bool = False,
+        approx_contribs: bool = False,
+        pred_interactions: bool = False,
+        validate_features: bool = True,
+        training: bool = False,
+        iteration_range: tuple[int, int] = (0, 0),
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return predictions: (rows,), or (rows, outputs) where there are several.
+
+        Leaf values are added in float32 in the order of trees, as XGBoost does, and
+        in float64 where float32 could not tell the labels apart.
+
+        Parameters
+        ----------
+        data
+            Columns as in training.
+        output_margin
+            Return margins instead of transformed predictions.
+        pred_leaf
+            Return the number of each row's leaf, (rows, trees); (rows,) of one tree.
+        pred_contribs, approx_contribs, pred_interactions
+            Not there yet: an error if asked for.
+        validate_features
+            Whether names of columns must be those of training.
+        training
+            Leave out the trees of DART that the next round will leave out, which an
+            objective of one's own has to know nothing of.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        strict_shape
+            Return (rows, outputs) always, and leaves as
+            (rows, rounds, outputs, parallel trees); trees of all outputs are one.
+        """
+        if pred_contribs or approx_contribs or pred_interactions:
+            raise ParameterError(
+                "pred_contribs, approx_contribs and pred_interactions are not in "
+                "Hornbeam yet; leave them out"
+            )
+        self._need_model()
+        begin, end = self._tree_range(iteration_range)
+        if self.model.linear is not None:
+            if pred_leaf:
+                raise ParameterError(
+                    "a model of booster='gblinear' has no leaves; leave pred_leaf out"
+                )
+            check_features(data)
+            data = self._aligned(data, validate_features)
+            return self._predicted(data, data.base_margin, output_margin, strict_shape)
+        data = self._aligned(data, validate_features)
+        layout = self._layout(begin, end, data.dtype)
+        dropout = self._next_dropout() if training else None
+        if dropout is not None:
+            if end - begin < len(self.model.trees):
+                raise ParameterError(
+                    "training=True leaves out trees of all rounds, so iteration_range "
+                    "cannot name a part of them; leave one of the two out"
+                )
+            weights = dropout.during(self.model.weights)
+            layout = self._layout_of(np.arange(end), weights, data.dtype)
+        with lease(self.params.nthread) as team:
+            if pred_leaf:
+                leaves = leaves_of(team, data, layout)
+                return self._shaped_leaves(leaves) if strict_shape else squeezed(leaves)
+            margins = start_margins(
+                data.base_margin, self._base(), data.n_rows, self._score_type
+            )
+            if end > begin:
+                add_layout(team, data, layout, margins)
+            if not output_margin:
+                self._need_transform()
+                margins = self.objective.to_output(team, margins)
+        return margins if strict_shape else squeezed(margins)
+
+    def _predicted(
+        self,
+        data: Rows,
+        base_margin: NDArray[np.float64] | None,
+        output_margin: bool,
+        strict_shape: bool,
+    ) -> NDArray[Any]:
+        """Return what the linear model predicts."""
+        sums = start_margins(base_margin, self._base(), data.n_rows, np.float64)
+        self._add_linear(data, sums)
+        margins = sums.astype(self._score_type)
+        if not output_margin:
+            with lease(self.params.nthread) as team:
+                self._need_transform()
+                margins = self.objective.to_output(team, margins)
+        return margins if strict_shape else squeezed(margins)
+
+    def _shaped_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
+        outputs, parallel = self.model.n_outputs, self.model.num_parallel_tree
+        if self.model.leaf_size > 1:
+            outputs = 1
+        rows, trees = leaves.shape
+        rounds = trees // (outputs * parallel)
+        return leaves.reshape(rows, rounds, outputs, parallel)
+
+    def inplace_predict(
+        self,
+        data: Any,
+        *,
+        iteration_range: tuple[int, int] = (0, 0),
+        predict_type: str = "value",
+        missing: float = np.nan,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return predictions of an array or frame, without a DMatrix around it.
+
+        Parameters
+        ----------
+        data
+            Whatever a DMatrix takes.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        predict_type
+            ``"value"``, or ``"margin"`` for margins.
+        missing
+            The number that stands for missing, besides NaN.
+        validate_features
+            Whether names of columns must be those of training.
+        base_margin
+            Where the sums start from, for each row, or each row and output.
+        strict_shape
+            Return (rows, outputs) always.
+        """
+        if predict_type not in ("value", "margin"):
+            raise ParameterError(
+                f"predict_type must be 'value' or 'margin', not {predict_type!r}"
+            )
+        self._need_model()
+        table = align(
+            as_table(data, missing),
+            self._expected(validate_features),
+            self.params.unseen,
+        )
+        begin, end = self._tree_range(iteration_range)
+        if base_margin is not None:
+            base_margin = as_base_margin(base_margin, table.n_rows)
+        if self.model.linear is not None:
+            margin = predict_type == "margin"
+            return self._predicted(table, base_margin, margin, strict_shape)
+        margins = start_margins(
+            base_margin, self._base(), table.n_rows, self._score_type
+        )
+        with lease(self.params.nthread) as team:
+            if end > begin:
+                layout = self._layout(begin, end, table.dtype)
+                add_layout(team, table, layout, margins)
+            if predict_type == "value":
+                self._need_transform()
+                margins = self.objective.to_output(team, margins)
+        return margins if strict_shape else squeezed(margins)
+
+    def _need_transform(self) -> None:
+        """Raise an error if margins become predictions by a formula that is missing."""
+        owner = self.model.attributes.get(OWNER)
+        if owner is not None and self._loss is None:
+            raise ParameterError(
+                f"the predictions of this model need {owner}.transform, which a model "
+                f"file does not hold; give it: booster.set_objective({owner}), or ask "
+                "for margins"
+            )
+
+    @property
+    def _score_type(self) -> Any:
+        return np.float64 if self.model.double_scores else np.float32
+
+    def _next_dropout(self) -> Dropout | None:
+        """Return what the next round leaves out; None unless this is DART."""
+        if self.model.tree_weights is None:
+            return None
+        return Dropout.of_round(self.params, self.model)
