@@ -507,7 +507,7 @@ def mix_outputs(
         for k in range(outputs):
             h = hessians[k, begin:end]
             for i in range(mean.size):
-                mean[i] += h[i] / outputs
+                mean[i] += np.float64(h[i]) / outputs
         for s in range(mix.shape[0]):
             own = mixed[s, begin:end]
             for i in range(own.size):

@@ -20,7 +20,7 @@ from hornbeam.growth.shape import Shape
 from hornbeam.kernels.jit import COMPILED
 
 GROWTH = Growth(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5)
-COUNTED = replace(GROWTH, min_samples_leaf=20, path_smooth=3.0)
+COUNTED = replace(GROWTH, min_samples_leaf=20 if COMPILED else 3, path_smooth=3.0)
 BY_LEVEL = Shape(best_first=False, max_depth=5, max_leaves=0, gamma=0.0)
 BEST_FIRST = Shape(best_first=True, max_depth=0, max_leaves=14, gamma=0.0)
 N_ROWS, N_FEATURES = (1500, 60) if COMPILED else (120, 12)
