@@ -16,16 +16,13 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.base import (
     DenseCodes,
-    GradientSource,
     Growth,
     HistogramLayout,
     RowSample,
 )
-from hornbeam.backends.counting import Counter
+from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.histograms import HistogramBackend
 from hornbeam.backends.memory import RowState, run_rows
-from hornbeam.backends.nodes import NodeRows
-from hornbeam.backends.rows import Rows
 from hornbeam.backends.steps import choose_steps, coarse_is_enough
 from hornbeam.kernels.limits import Limits
 from hornbeam.kernels.team import Team
@@ -34,10 +31,10 @@ from hornbeam.kernels.vectors import find_vector_splits, mix_outputs
 __all__ = ["VectorBackend", "VectorRows"]
 
 
-class VectorRows(Rows):
-    """Codes of all cells, gradients and scores in memory, for trees of all outputs.
+class VectorRows(DenseRows):
+    """Rows in memory, for trees of all outputs.
 
-    What `Rows` have of one output they have here of every column: histograms are
+    What `DenseRows` have of one output they have here of every column: histograms are
     (columns, slots, 2, cells), coarse steps and magnitudes (columns, 2), sums of leaves
     (outputs, leaves, 2). Where columns are mixes, the extents and the fine steps are
     those of the outputs, followed by those of the columns.
@@ -45,7 +42,7 @@ class VectorRows(Rows):
     Parameters
     ----------
     codes, targets, weights, scores, team
-        As for `hornbeam.backends.dense.DenseRows`.
+        As for `DenseRows`.
     n_columns
         By which splits are searched: as many as outputs, or fewer, which are mixes.
     """
@@ -59,10 +56,8 @@ class VectorRows(Rows):
         team: Team,
         n_columns: int,
     ) -> None:
-        self.n_outputs, self.n_rows = scores.shape
+        super().__init__(codes, targets, weights, scores, team)
         self._team = team
-        self._by_feature, self._by_row = codes.by_feature, codes.by_row
-        self._state = RowState(targets, weights, scores, team)
         self._is_mixed = n_columns < self.n_outputs
         self._outputs = self._columns = [
             self._state.of_output(k) for k in range(self.n_outputs)
@@ -82,21 +77,6 @@ class VectorRows(Rows):
                 )
                 for own in self._mixes
             ]
-        layout = codes.layout
-        every_row = np.arange(self.n_rows, dtype=np.uint32)
-        both_sides = np.empty((2, self.n_rows), np.uint32)
-        self._nodes = NodeRows(
-            layout.feature_table, layout.words, every_row, both_sides, team
-        )
-        self._counter = Counter(layout, codes.by_row.dtype, team)
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        self._state.compute_gradients(objective)
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        self._state.set_gradients(gradients, hessians)
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
         """Make columns of these mixes of the outputs, (columns, outputs)."""
@@ -145,10 +125,6 @@ class VectorRows(Rows):
         for column in every if columns is None else columns:
             self._columns[column].widen()
 
-    def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
-        self._nodes.move(self._by_feature)
-        return self._nodes.sizes(nodes)
-
     def count(
         self,
         nodes: NDArray[np.intp],
@@ -167,15 +143,6 @@ class VectorRows(Rows):
                 column.wide,
             )
 
-    def apply_splits(
-        self,
-        nodes: NDArray[np.intp],
-        splits: NDArray[Any],
-        sets: NDArray[np.uint64],
-        left: NDArray[np.intp],
-    ) -> None:
-        self._nodes.apply_splits(nodes, splits, sets, left)
-
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
@@ -187,15 +154,6 @@ class VectorRows(Rows):
         self._nodes.mark_left_out(self._by_feature, self._state.leaf_of)
         for output, own in zip(self._outputs, values.T, strict=True):
             output.add_leaf_values(np.ascontiguousarray(own))
-
-    def scores(self) -> NDArray[np.float64]:
-        return self._state.scores.copy()
-
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self._state.scores[...] = scores
-
-    def close(self) -> None:
-        return
 
 
 class VectorBackend(HistogramBackend):
