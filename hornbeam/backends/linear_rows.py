@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import FilledColumns, GradientSource
-from hornbeam.backends.memory import RowState
+from hornbeam.backends.base import FilledColumns
+from hornbeam.backends.memory import MarginRows
 from hornbeam.kernels.linear import TASK_CELLS, descend, size_steps
-from hornbeam.kernels.team import Team, give_back_team
+from hornbeam.kernels.team import Team
 
 __all__ = ["LinearRows"]
 
@@ -20,19 +18,15 @@ Floats = NDArray[np.float64]
 _CELLS_PER_VALUE = 8
 
 
-class LinearRows:
+class LinearRows(MarginRows):
     """Features of rows, with margins and gradients.
 
     Parameters
     ----------
     columns
         The features.
-    targets, weights
-        (columns, rows) and (rows,) float64; weights may be None.
-    scores
-        (outputs, rows) float64: the margins.
-    team
-        The threads that work; given back when it is closed.
+    targets, weights, scores, team
+        As for `MarginRows`.
     """
 
     def __init__(
@@ -43,29 +37,14 @@ class LinearRows:
         scores: Floats,
         team: Team,
     ) -> None:
-        self._team, self._columns = team, columns
-        self._state = RowState(targets, weights, scores, team)
-        self.n_outputs, self.n_rows = scores.shape
+        super().__init__(targets, weights, scores, team)
+        self._columns = columns
         self.n_features = columns.starts.size - 2
         longest = int(np.diff(columns.starts).max())
         self._parts = np.empty((-(-longest // TASK_CELLS), 2))
         self._members = min(
             team.members_for(_CELLS_PER_VALUE * columns.rows.size), len(self._parts)
         )
-
-    def scores(self) -> Floats:
-        """Return a copy of the margins, (outputs, rows)."""
-        return self._state.scores.copy()
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        """Take the gradients of the objective at the scores."""
-        self._state.compute_gradients(objective)
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        """Take these gradients, both of shape (outputs, rows)."""
-        self._state.set_gradients(gradients, hessians)
 
     def begin(self, output: int, rules: Floats) -> None:
         """Begin with one output, with learning rate, lambda and alpha in `rules`."""
@@ -106,7 +85,3 @@ class LinearRows:
             self._gradients,
             weights,
         )
-
-    def close(self) -> None:
-        """Give back the threads."""
-        give_back_team(self._team)

@@ -12,9 +12,16 @@ from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.partition import add_leaf_values, sum_leaves
 from hornbeam.kernels.sampling import draw_by_size, draw_rows, weigh_rows
-from hornbeam.kernels.team import Team
+from hornbeam.kernels.team import Team, give_back_team
 
-__all__ = ["CELLS_PER_ROW", "RowScratch", "RowState", "gradient_type", "run_rows"]
+__all__ = [
+    "CELLS_PER_ROW",
+    "MarginRows",
+    "RowScratch",
+    "RowState",
+    "gradient_type",
+    "run_rows",
+]
 
 #: The cost of one step of a loop over rows, in cells of a histogram.
 CELLS_PER_ROW = 8
@@ -308,3 +315,46 @@ class RowState:
             values,
             self.scores[self.output],
         )
+
+
+class MarginRows:
+    """Rows of which only margins and gradients are kept, not their codes.
+
+    Parameters
+    ----------
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
+    scores
+        (outputs, rows) float64: the margins.
+    team
+        The threads that work; given back when it is closed.
+    """
+
+    def __init__(
+        self,
+        targets: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        scores: NDArray[np.float64],
+        team: Team,
+    ) -> None:
+        self._team = team
+        self._state = RowState(targets, weights, scores, team)
+        self.n_outputs, self.n_rows = scores.shape
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return a copy of the margins, (outputs, rows)."""
+        return self._state.scores.copy()
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        """Take the gradients of the objective at the scores."""
+        self._state.compute_gradients(objective)
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        """Take these gradients, both of shape (outputs, rows)."""
+        self._state.set_gradients(gradients, hessians)
+
+    def close(self) -> None:
+        """Give back the threads."""
+        give_back_team(self._team)
