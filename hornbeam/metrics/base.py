@@ -61,14 +61,18 @@ class Metric(ABC):
         n_outputs: int = 1,
         settings: Parameters | None = None,
     ) -> None:
+        self.name: str = self.base_name
+        self.n_outputs = n_outputs
+        self.settings = Parameters() if settings is None else settings
+        self.take(parameter)
+
+    def take(self, parameter: str | None) -> None:
+        """Take what follows the ``@``, or raise an error if it is not to be had."""
         if parameter is not None:
             raise ParameterError(
                 f"the metric {self.base_name!r} takes no parameter; "
                 f"drop the '@{parameter}'"
             )
-        self.name: str = self.base_name
-        self.n_outputs = n_outputs
-        self.settings = Parameters() if settings is None else settings
 
     def of(self, predictions: Floats, info: Info) -> float:
         """Return the metric of predictions for rows that `info` goes with."""

@@ -14,7 +14,6 @@ from hornbeam.kernels import metrics as kernels
 from hornbeam.kernels.sort import sort_floats
 from hornbeam.metrics.base import Floats, Metric, number_after_at, register
 from hornbeam.metrics.regression import MeanLoss
-from hornbeam.params import Parameters
 
 __all__ = [
     "Error",
@@ -71,13 +70,7 @@ class Error(MeanLoss):
     base_name = "error"
     mean = staticmethod(kernels.mean_error)
 
-    def __init__(
-        self,
-        parameter: str | None = None,
-        n_outputs: int = 1,
-        settings: Parameters | None = None,
-    ) -> None:
-        super().__init__(None, n_outputs, settings)
+    def take(self, parameter: str | None) -> None:
         self.threshold = 0.5
         if parameter is not None:
             self.threshold = number_after_at("error", parameter, "0.7")
@@ -96,14 +89,9 @@ class Error(MeanLoss):
 class _Multiclass(Metric):
     """A metric of predictions with a column a class."""
 
-    def __init__(
-        self,
-        parameter: str | None = None,
-        n_outputs: int = 1,
-        settings: Parameters | None = None,
-    ) -> None:
-        super().__init__(parameter, n_outputs, settings)
-        if n_outputs < 2:
+    def take(self, parameter: str | None) -> None:
+        super().take(parameter)
+        if self.n_outputs < 2:
             raise ParameterError(
                 f"eval_metric {self.name!r} is for objectives with num_class of 2 or "
                 f"more; use 'error' or 'logloss' with a single output"
@@ -237,13 +225,7 @@ class MedianSignificance(Metric):
     base_name = "ams"
     maximize = True
 
-    def __init__(
-        self,
-        parameter: str | None = None,
-        n_outputs: int = 1,
-        settings: Parameters | None = None,
-    ) -> None:
-        super().__init__(None, n_outputs, settings)
+    def take(self, parameter: str | None) -> None:
         self.share = number_after_at("ams", parameter, "0.15")
         self.name = f"ams@{self.share:g}"
 

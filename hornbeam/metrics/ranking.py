@@ -21,7 +21,6 @@ from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Floats, Metric, register
-from hornbeam.params import Parameters
 
 __all__ = ["AveragePrecision", "DiscountedGain", "Precision", "RankingMetric"]
 
@@ -43,13 +42,7 @@ class RankingMetric(Metric):
     takes_minus = True
     kind: ClassVar[int]
 
-    def __init__(
-        self,
-        parameter: str | None = None,
-        n_outputs: int = 1,
-        settings: Parameters | None = None,
-    ) -> None:
-        super().__init__(None, n_outputs, settings)
+    def take(self, parameter: str | None) -> None:
         if parameter is None:
             parameter = ""
         elif not parameter:

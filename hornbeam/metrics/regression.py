@@ -11,7 +11,6 @@ import numpy as np
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels import metrics as kernels
 from hornbeam.metrics.base import Floats, Metric, number_after_at, register
-from hornbeam.params import Parameters
 
 __all__ = [
     "ExpectileLoss",
@@ -210,13 +209,7 @@ class TweedieLoss(MeanLoss):
     lowest = 0.0
     lowest_counts = True
 
-    def __init__(
-        self,
-        parameter: str | None = None,
-        n_outputs: int = 1,
-        settings: Parameters | None = None,
-    ) -> None:
-        super().__init__(None, n_outputs, settings)
+    def take(self, parameter: str | None) -> None:
         self.power = number_after_at("tweedie-nloglik", parameter, "1.5")
         if not 1.0 <= self.power < 2.0:
             raise ParameterError(
