@@ -20,8 +20,9 @@ from hornbeam.dask.sessions import ClusterMargins, ClusterTraining
 from hornbeam.dask.shard import LabelFacts
 from hornbeam.errors import ClusterError, DataError, ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import ScalarLoss
-from hornbeam.params import ParameterSource
+from hornbeam.params import Parameters, ParameterSource
 
 __all__ = ["ClusterBooster"]
 
@@ -77,15 +78,15 @@ class ClusterBooster(Booster):
 
     # Training
 
-    def _configure(self) -> None:
-        super()._configure()
-        if self.params.vector_columns(self.objective.n_outputs) > 0:
+    def _check(self, parameters: Parameters, objective: Objective) -> None:
+        super()._check(parameters, objective)
+        if parameters.vector_columns(objective.n_outputs) > 0:
             raise ParameterError(
                 "multi_strategy='multi_output_tree' learns on one machine, not on a "
                 "cluster; use hornbeam.train, or leave multi_strategy out"
             )
         for name, value in (("booster", "dart"), ("process_type", "update")):
-            if getattr(self.params, name) == value:
+            if getattr(parameters, name) == value:
                 raise ParameterError(
                     f"{name}={value!r} is not in Hornbeam yet where the rows are on a "
                     "cluster; train with hornbeam.train, from disk if need be: "
