@@ -460,6 +460,55 @@ def test_parameters_change_between_rounds():
     assert model.params.max_bin == 8
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"objective": "multi:softprob", "num_class": 3},
+        {"objective": "reg:nothing"},
+        {"num_parallel_tree": 2},
+        {"base_score": 7.0},
+        {"booster": "gblinear"},
+        {"booster": "gblinear", "process_type": "update"},
+        {"updater": "refresh"},
+        {"rate_drop": 0.5},
+        {"eval_metric": "nothing"},
+        {"feature_selector": "greedy"},
+        {"sketch_outputs": 2},
+    ],
+    ids=str,
+)
+def test_parameters_that_are_refused_leave_the_booster_as_it_was(wrong):
+    data = DMatrix(ROWS, LABELS)
+    model, twin = (Booster({"max_depth": 3}, [data]) for _ in range(2))
+    for round_ in range(3):
+        model.update(data, round_)
+        twin.update(data, round_)
+        before, line = model.save_raw(), model.eval(data)
+        with pytest.raises(ParameterError):
+            model.set_param({"learning_rate": 0.9, "max_depth": 1, **wrong})
+        assert model.params == twin.params
+        assert model.save_raw() == before
+        assert model.eval(data) == line
+    model.set_param("learning_rate", 0.2)
+    twin.set_param("learning_rate", 0.2)
+    model.update(data, 3)
+    twin.update(data, 3)
+    assert model.digest() == twin.digest()
+
+
+def test_a_model_that_is_refused_leaves_the_booster_as_it_was():
+    data = DMatrix(ROWS, LABELS)
+    linear = hornbeam.train({"booster": "gblinear"}, data, 1).save_raw()
+    model = Booster({"process_type": "update"}, model_file=train().save_raw())
+    model.update(data, 0)
+    before = model.digest()
+    with pytest.raises(ParameterError, match="has none"):
+        model.load_model(linear)
+    assert model.digest() == before
+    model.update(data, 1)
+    assert model.num_boosted_rounds() == 2
+
+
 # --- Attributes and importances -------------------------------------------------------
 
 
