@@ -143,6 +143,11 @@ class Parameters:
     scale_pos_weight: float = parameter(
         1.0, low=0, help="weight of rows with label 1, times their own"
     )
+    focal_gamma: float = parameter(
+        2.0,
+        low=0,
+        help="power of 1 - p, the probability missed, that binary:focal weighs rows by",
+    )
     huber_slope: float = parameter(
         1.0,
         low=0,

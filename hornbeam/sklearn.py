@@ -44,6 +44,8 @@ _OWN = {"n_estimators", "missing", "importance_type", "early_stopping_rounds"}
 _OWN |= {"callbacks", "objective", "eval_metric", "random_state"}
 _OWN |= {"enable_categorical", "feature_types", "feature_weights"}
 
+_OF_TWO_CLASSES = ("binary:logistic", "binary:focal", "binary:logitraw", "reg:logistic")
+
 # Objectives whose predictions are no probabilities, and those that have them instead.
 _PROBABILITIES = {
     "binary:logitraw": "binary:logistic",
@@ -90,6 +92,7 @@ class Estimator(BaseEstimator):
         reg_alpha: float | None = None,
         reg_lambda: float | None = None,
         scale_pos_weight: float | None = None,
+        focal_gamma: float | None = None,
         base_score: float | Sequence[float] | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         missing: float = math.nan,
@@ -140,6 +143,7 @@ class Estimator(BaseEstimator):
         self.reg_alpha = reg_alpha
         self.reg_lambda = reg_lambda
         self.scale_pos_weight = scale_pos_weight
+        self.focal_gamma = focal_gamma
         self.base_score = base_score
         self.random_state = random_state
         self.missing = missing
@@ -802,7 +806,7 @@ class HornbeamClassifier(ClassifierMixin, Estimator):
             name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
         if name.startswith("multi:"):
             return {"objective": name, "num_class": max(2, self.n_classes_)}
-        if name not in ("binary:logistic", "binary:logitraw", "reg:logistic"):
+        if name not in _OF_TWO_CLASSES:
             raise ParameterError(
                 f"objective {name!r} does not tell classes apart; use binary:logistic "
                 "or multi:softprob, or leave it out"

@@ -24,6 +24,7 @@ _FITS: tuple[dict[str, Any], ...] = (
         "sampling_method": "gradient_based",
     },
     {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
+    {"objective": "binary:focal"},
     {"objective": "binary:hinge", "eval_metric": "ams@0.1"},
     {"objective": "reg:squaredlogerror", "eval_metric": ["rmsle", "mape"]},
     {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},

@@ -308,6 +308,21 @@ CASES = {
         DataError,
         "label 0.5 in row 0 is not a class of binary:hinge|0 and 1",
     ),
+    "label no class of the focal loss": (
+        lambda: train({"objective": "binary:focal"}, labels=np.full(60, 0.5)),
+        DataError,
+        "label 0.5 in row 0 is not a class of binary:focal|0 and 1",
+    ),
+    "power of the focal loss below zero": (
+        lambda: train({"objective": "binary:focal", "focal_gamma": -1}),
+        ParameterError,
+        "focal_gamma must be 0 or more, not -1",
+    ),
+    "certain probability to start the focal loss from": (
+        lambda: train({"objective": "binary:focal", "base_score": 1}),
+        ParameterError,
+        "base_score=1 must be above 0 and below 1 for binary:focal",
+    ),
     "count below zero": (
         lambda: train({"objective": "count:poisson"}, labels=-np.arange(60.0)),
         DataError,

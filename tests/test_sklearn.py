@@ -106,6 +106,18 @@ def test_raw_logits_have_probabilities_too(two):
     assert list(model.predict(X)) == list(model.classes_[probabilities.argmax(axis=1)])
 
 
+def test_focal_loss_tells_two_classes_apart(two):
+    X, y = two
+    plain = HornbeamClassifier(n_estimators=9).fit(X, y).predict_proba(X)
+    for gamma, rel in ((0, 1e-4), (2, 1.0)):
+        model = HornbeamClassifier(
+            n_estimators=9, objective="binary:focal", focal_gamma=gamma
+        ).fit(X, y)
+        shares = model.predict_proba(X)
+        np.testing.assert_allclose(shares, plain, rtol=rel, atol=rel / 5)
+        assert list(model.predict(X)) == list(model.classes_[shares.argmax(axis=1)])
+
+
 def test_one_class_is_certain(two):
     X, _ = two
     model = HornbeamClassifier(n_estimators=2).fit(X, ["only"] * len(X))

@@ -29,6 +29,7 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "binary:logistic": ("reg_loss_param", ("scale_pos_weight",)),
     "binary:logitraw": ("reg_loss_param", ("scale_pos_weight",)),
     "binary:hinge": ("", ()),
+    "binary:focal": ("focal_loss_param", ("scale_pos_weight", "focal_gamma")),
     "reg:squaredlogerror": ("", ()),
     "reg:pseudohubererror": ("pseudo_huber_param", ("huber_slope",)),
     # XGBoost's Poisson loss has max_delta_step beside the trees; here the trees' it is.

@@ -23,6 +23,7 @@ __all__ = [
     "by_row",
     "expectile_error",
     "find_extent",
+    "focal",
     "gamma",
     "hinge",
     "logistic",
@@ -94,6 +95,7 @@ squared_error = by_row(maths.squared_error)
 squared_log_error = by_row(maths.squared_log_error)
 pseudo_huber = by_row(maths.pseudo_huber)
 logistic = by_row(maths.logistic)
+focal = by_row(maths.focal)
 hinge = by_row(maths.hinge)
 poisson = by_row(maths.poisson)
 gamma = by_row(maths.gamma)

@@ -17,6 +17,8 @@ __all__ = [
     "climb",
     "coordinate_step",
     "exp",
+    "focal",
+    "focal_share",
     "gain_at",
     "gamma",
     "hinge",
@@ -140,6 +142,8 @@ LEAST_HESSIAN = 1e-16
 _LEAST_FLOAT32 = 1.1754943508222875e-38
 #: Margins of a logarithm are held within it, so that gradients do not leave float32.
 _HIGHEST_LOG = 69.0
+#: Margins of the focal loss are held within it, so that exp(-margin) has an inverse.
+_HIGHEST_FOCAL = 700.0
 
 
 @inline
@@ -174,6 +178,46 @@ def logistic(margin: float, target: float, _: float) -> tuple[float, float]:
     """The negative log-likelihood of a target in [0, 1] under sigmoid(margin)."""
     p = sigmoid(margin)
     return p - target, max(p * (1.0 - p), LEAST_HESSIAN)
+
+
+@inline
+def _focal_pull(t: float, focal_gamma: float) -> tuple[float, float]:
+    """Return minus the slope of -(1 - p)**focal_gamma log(p), p = sigmoid(t), and its.
+
+    The second is that of the pull, with the sign that makes it positive near t = 0.
+    """
+    t = min(max(t, -_HIGHEST_FOCAL), _HIGHEST_FOCAL)
+    odds_against = exp(-t)
+    p = 1.0 / (1.0 + odds_against)
+    q = odds_against * p
+    log_p = -log1p(odds_against)
+    power = exp(focal_gamma * (log_p - t))  # q**focal_gamma
+    pull = power * (q - focal_gamma * p * log_p)
+    bend = (2.0 * focal_gamma + 1.0) * q + focal_gamma * (q - focal_gamma * p) * log_p
+    return pull, p * power * max(bend, q)
+
+
+@inline
+def focal(margin: float, target: float, focal_gamma: float) -> tuple[float, float]:
+    """The logistic loss times (1 - p)**focal_gamma, p being that of the true class.
+
+    Where that bends the wrong way, at rows far on the wrong side, the hessian is that
+    of the logistic loss times the same factor.
+    """
+    side = 2.0 * target - 1.0
+    pull, hessian = _focal_pull(side * margin, focal_gamma)
+    return -side * pull, max(hessian, LEAST_HESSIAN)
+
+
+@inline
+def focal_share(margin: float, focal_gamma: float) -> float:
+    """Return the share of ones among rows for which this margin has the least loss.
+
+    There what pulls it up and down is in balance (Charoenphakdee and others 2021).
+    """
+    up, _ = _focal_pull(margin, focal_gamma)
+    down, _ = _focal_pull(-margin, focal_gamma)
+    return down / (up + down)
 
 
 @inline

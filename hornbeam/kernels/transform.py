@@ -8,7 +8,14 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.jit import kernel, kernel_of
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["climb_rows", "exp_rows", "log1p_rows", "sigmoid_rows", "softmax_rows"]
+__all__ = [
+    "climb_rows",
+    "exp_rows",
+    "focal_rows",
+    "log1p_rows",
+    "sigmoid_rows",
+    "softmax_rows",
+]
 
 _TASK = 1 << 12
 
@@ -33,6 +40,19 @@ def by_cell(link):
 exp_rows = by_cell(maths.exp)
 log1p_rows = by_cell(maths.log1p)
 sigmoid_rows = by_cell(maths.sigmoid)
+
+
+@kernel
+def focal_rows(member, members, sync, values, focal_gamma):  # (rows, outputs), in, out
+    """Replace each margin by the share of ones that focal loss learns it from."""
+    rows = values.shape[0]
+    task = next_task(sync, 0)
+    while task * _TASK < rows:
+        part = values[task * _TASK : min((task + 1) * _TASK, rows)]
+        for i in range(part.shape[0]):
+            for k in range(part.shape[1]):
+                part[i, k] = maths.focal_share(np.float64(part[i, k]), focal_gamma)
+        task = next_task(sync, 0)
 
 
 @kernel

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import ParameterError
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import hinge, softmax
+from hornbeam.kernels.gradients import focal, hinge, softmax
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.transform import softmax_rows
+from hornbeam.kernels.transform import focal_rows, softmax_rows
 from hornbeam.objectives.base import Floats, Objective, register
 from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss, NewtonStart
 from hornbeam.params import Parameters
@@ -21,11 +21,17 @@ __all__ = [
     "BinaryLogistic",
     "BinaryMargin",
     "ClassProbabilities",
+    "Focal",
     "Hinge",
     "MostLikelyClass",
 ]
 
 _SMALLEST_SHARE = 1e-6
+#: Margins of the focal loss are sought within it, and found after so many halvings.
+_HIGHEST_FOCAL = 16.0
+_HALVINGS = 60
+#: The cost of a share of ones, in cells of a histogram.
+_CELLS_PER_SHARE = 24
 
 
 @register
@@ -50,13 +56,8 @@ class BinaryMargin(LogisticLoss):
         return margins
 
 
-@register
-class Hinge(NewtonStart):
-    """The class, 0 or 1, by the largest margin between them."""
-
-    name = "binary:hinge"
-    default_metric = "error"
-    kernel = staticmethod(hinge)
+class TwoClasses(NewtonStart):
+    """An objective whose labels are 0 or 1, and nothing between."""
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)
@@ -65,6 +66,51 @@ class Hinge(NewtonStart):
             (labels != 0.0) & (labels != 1.0),
             f"is not a class of {self.name}; code the two classes as 0 and 1",
         )
+
+
+@register
+class Focal(TwoClasses, BoundedBaseScore):
+    """P(label = 1), from a loss in which rows that are right already hardly count.
+
+    sigmoid(margin) is nearer to one half than the share of ones it is learned from
+    (Lin and others 2017); predictions are that share.
+    """
+
+    name = "binary:focal"
+    default_metric = "logloss"
+    kernel = staticmethod(focal)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.positive_weight, self.parameters.focal_gamma)
+
+    def to_margin(self, base_score: Floats) -> Floats:
+        return np.array([self._margin_of(float(share)) for share in base_score])
+
+    def _margin_of(self, share: float) -> float:
+        """Return the inverse of `transform`, by halving."""
+        low, high = -_HIGHEST_FOCAL, _HIGHEST_FOCAL
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            if maths.focal_share(middle, self.parameters.focal_gamma) > share:
+                high = middle
+            else:
+                low = middle
+        return low
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        members = team.members_for(_CELLS_PER_SHARE * margins.size)
+        team.run(focal_rows, members, margins, self.parameters.focal_gamma)
+        return margins
+
+
+@register
+class Hinge(TwoClasses):
+    """The class, 0 or 1, by the largest margin between them."""
+
+    name = "binary:hinge"
+    default_metric = "error"
+    kernel = staticmethod(hinge)
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         return (margins > 0.0).astype(margins.dtype)

@@ -233,6 +233,8 @@ TWO = {
     "absolute_error": "floats",
     "climb_rows": "floats",
     "expectile_error": "floats",
+    "focal": "floats",
+    "focal_rows": "floats",
     "gamma": "floats",
     "hinge": "floats",
     "logistic": "floats",

@@ -10,6 +10,7 @@ from kernel_calls import MEMBERS, call, needs_compiler
 
 from hornbeam.kernels.transform import (
     exp_rows,
+    focal_rows,
     log1p_rows,
     sigmoid_rows,
     softmax_rows,
@@ -41,6 +42,18 @@ def test_exponential_and_logarithm_of_every_cell(dtype):
     np.testing.assert_allclose(
         back, values, rtol=1e-5, atol=1e-5 if dtype is np.float64 else 0.02
     )
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_shares_that_focal_loss_learns(dtype):
+    margins = np.random.default_rng(0).normal(0, 3, (70, 2)).astype(dtype)
+    values = margins.copy()
+    call(focal_rows, values, 2.0)
+    for found, margin in zip(values.flat, margins.flat, strict=True):
+        p = 1 / (1 + math.exp(-float(margin)))
+        pulls = [(1 - p) ** 2 * (1 - p - 2 * p * math.log(p)) for p in (p, 1 - p)]
+        exact = pulls[1] / sum(pulls)
+        assert found == pytest.approx(exact, rel=max(PRECISION[dtype], 1e-11))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -57,6 +57,16 @@ def logistic(scores, labels):
     return p - labels, np.maximum(p * (1 - p), 1e-16)
 
 
+def focal(scores, labels, gamma=1.5):
+    t = (2 * labels - 1) * scores
+    p, q, log_p = _sigmoid(t), _sigmoid(-t), -np.logaddexp(0, -t)
+    pull = q**gamma * (q - gamma * p * log_p)
+    slope = gamma * ((q - gamma * p) * log_p + q) + (gamma + 1) * q
+    return (1 - 2 * labels) * pull, np.maximum(
+        p * q**gamma * np.maximum(slope, q), 1e-16
+    )
+
+
 def hinge(scores, labels):
     y = 2 * labels - 1
     is_short = scores * y < 1
@@ -110,6 +120,7 @@ def amounts(rng, n_rows):
 
 #: Of each objective whose rows stand alone its labels, gradients and parameters.
 LOSSES = {
+    "binary:focal": (two_classes, focal, {"focal_gamma": 1.5}),
     "binary:hinge": (two_classes, hinge, {}),
     "binary:logistic": (two_classes, logistic, {}),
     "binary:logitraw": (two_classes, logistic, {}),
@@ -206,6 +217,52 @@ def test_certain_base_scores_have_finite_margins(name):
     margins = objective(name).to_margin(np.array([0.0, 1e-30, 0.5, 1.0]))
     assert np.isfinite(margins).all() and margins[2] == 0.0
     np.testing.assert_allclose(margins[0], np.log(1e-6), rtol=1e-6)
+
+
+def test_focal_gradients_are_the_slopes_of_the_loss():
+    margins = np.linspace(-2, 12, 57)
+    labels, step = np.ones(57), 1e-5
+    for gamma in (0.5, 2.0, 5.0):
+
+        def loss(t, gamma=gamma):
+            return np.logaddexp(0, -t) * _sigmoid(-t) ** gamma
+
+        def first(t, gamma=gamma):
+            return focal(t, labels, gamma)[0]
+
+        # The twin's formulas first, in float64, and then ours, in float32.
+        slopes = (loss(margins + step) - loss(margins - step)) / (2 * step)
+        np.testing.assert_allclose(first(margins), slopes, atol=1e-9)
+        bends = (first(margins + step) - first(margins - step)) / (2 * step)
+        np.testing.assert_allclose(focal(margins, labels, gamma)[1], bends, atol=1e-9)
+        of = objective("binary:focal", focal_gamma=gamma)
+        g, h = gradients(of, margins[np.newaxis], labels)
+        np.testing.assert_allclose(g[0], slopes, atol=1e-6)
+        np.testing.assert_allclose(h[0], bends, atol=1e-6)
+
+
+def test_focal_loss_of_gamma_0_is_the_logistic_loss():
+    scores, labels = draw("binary:focal")
+    of = objective("binary:focal", focal_gamma=0)
+    for own, logistics in zip(
+        gradients(of, scores, labels),
+        gradients(objective("binary:logistic"), scores, labels),
+        strict=True,
+    ):
+        np.testing.assert_allclose(own, logistics, rtol=1e-6, atol=1e-12)
+    with lease(1) as team:
+        shares = of.transform(team, scores.copy())
+    np.testing.assert_allclose(shares, _sigmoid(scores), rtol=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0, 10.0])
+def test_focal_predictions_are_the_shares_that_gradients_balance_at(gamma):
+    labels = (np.random.default_rng(0).random(500) < 0.03).astype(float)
+    of = objective("binary:focal", focal_gamma=gamma)
+    start = of.estimate_base_score(labels[np.newaxis], None)
+    scores = np.full((1, 500), of.to_margin(start)[0])
+    g, _ = gradients(of, scores, labels)
+    assert abs(g.sum(dtype=float)) < 1e-5 * np.abs(g).sum(dtype=float)
 
 
 NEWTON_STARTS = {"binary:hinge", "reg:pseudohubererror"}
@@ -320,6 +377,9 @@ def test_model_files_hold_the_parameters():
         "reg_loss_param": {"scale_pos_weight": "2.5"}
     }
     assert objective("binary:hinge").config() == {}
+    assert objective("binary:focal").config() == {
+        "focal_loss_param": {"scale_pos_weight": "1", "focal_gamma": "1.5"}
+    }
     assert objective("reg:tweedie").config() == {
         "tweedie_regression_param": {"tweedie_variance_power": "1.2"}
     }
@@ -439,6 +499,7 @@ LABELS = {
     "binary:logistic": ([0, 1, 2], "label 2 in row 2 is outside [0, 1]"),
     "binary:logitraw": ([0, -1], "label -1 in row 1"),
     "reg:logistic": ([0.5, 1.5], "label 1.5 in row 1"),
+    "binary:focal": ([0, 1, 0.5], "label 0.5 in row 2 is not a class"),
     "binary:hinge": ([0, 1, 0.5], "label 0.5 in row 2 is not a class"),
     "reg:squaredlogerror": ([0, -1], "label -1 in row 1 is not above -1"),
     "count:poisson": ([0, 1, -2], "label -2 in row 2 is negative"),
@@ -463,7 +524,7 @@ def test_labels_outside_the_domain(name):
 
 MISTAKES = {
     "misspelt": ({"objective": "binary:logistc"}, "did you mean 'binary:logistic'"),
-    "unheard of": ({"objective": "x"}, "there are: binary:hinge, binary:logistic"),
+    "unheard of": ({"objective": "x"}, "there are: binary:focal, binary:hinge"),
     "no classes": ({"objective": "multi:softprob"}, "needs num_class"),
     "one class": ({"objective": "multi:softmax", "num_class": 1}, "it is 1"),
     "a certain base score": (
