@@ -151,8 +151,16 @@ custom_metric
     )
     try:
         booster = container.before_training(booster)
-        for number in range(num_boost_round):
-            if container.before_iteration(booster, number, dtrain, evals):
+        if container.first_epoch > num_boost_round:
+            raise ParameterError(
+                f"the checkpoint has {container.first_epoch} rounds, and "
+                f"num_boost_round is {num_boost_round}; raise it, or remove the later "
+                "checkpoints"
+            )
+        for number in range(container.first_epoch, num_boost_round):
+            # A checkpoint may be of the round that ended training.
+            stopped = container.stopped
+            if stopped or container.before_iteration(booster, number, dtrain, evals):
                 break
             booster.update(dtrain, iteration=number, fobj=obj)
             if container.after_iteration(booster, number, dtrain, evals):

@@ -199,7 +199,7 @@ def test_the_direction_is_told_from_the_name(metric, larger):
 
 def test_every_metric_of_ours_is_watched_in_its_own_direction():
     from hornbeam import metrics
-    from hornbeam.callbacks import _larger_is_better
+    from hornbeam.callbacks.stopping import larger_is_better
 
     for name in metrics.names():
         for n_outputs in (1, 3):
@@ -207,7 +207,7 @@ def test_every_metric_of_ours_is_watched_in_its_own_direction():
                 metric = metrics.create(name, n_outputs)
             except ParameterError:
                 continue  # some are for one output, some for several
-            assert _larger_is_better(name) == metric.maximize, name
+            assert larger_is_better(name) == metric.maximize, name
 
 
 def test_early_stopping_counts_on_when_training_goes_on():

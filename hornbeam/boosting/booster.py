@@ -21,6 +21,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.info import Info
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.merging import merge_models
+from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, encode, load
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.compiled import ScalarLoss
@@ -149,16 +150,30 @@ class Booster(Learner):
 
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Replace this model by that of a file, or of the bytes of one."""
-        if isinstance(fname, bytes | bytearray):
-            model = decode(fname)
-        elif isinstance(fname, str | os.PathLike):
-            model = load(fname)
-        else:
-            raise ParameterError(
-                "a model comes from a path, the bytes of a model file, or a Booster, "
-                f"not from {fname!r}"
-            )
+        model = _read(fname)
         self._take(model, settings_of(model, self.params), None)
+
+    def resume(
+        self, model_file: Booster | str | os.PathLike[str] | bytes | bytearray
+    ) -> None:
+        """Go on from a checkpoint of the training that this booster was made for.
+
+        The parameters stay, and so do the formulas of an objective, and the model
+        whose rounds are updated with process_type='update'.
+
+        Parameters
+        ----------
+        model_file
+            A path, the bytes of a file, or another booster.
+        """
+        if isinstance(model_file, Booster):
+            model = model_file.model.copy()
+        else:
+            model = _read(model_file)
+        parameters = self.params
+        if self.objective.many_targets:
+            parameters = parameters.updated({"num_target": model.num_target})
+        self._take(model, parameters, self._loss, self._rounds.resumed(self.model))
 
     def refit(self, data: DMatrix, decay: float = 0.9) -> Booster:
         """Return a booster of the same trees with leaf values for other data.
@@ -256,6 +271,18 @@ def merge(boosters: Sequence[Booster]) -> Booster:
     if merged.model.tree_weights is not None:
         merged.set_param("booster", "dart")
     return merged
+
+
+def _read(source: str | os.PathLike[str] | bytes | bytearray) -> Model:
+    """Return the model of a file, or of the bytes of one."""
+    if isinstance(source, bytes | bytearray):
+        return decode(source)
+    if isinstance(source, str | os.PathLike):
+        return load(source)
+    raise ParameterError(
+        "a model comes from a path, the bytes of a model file, or a Booster, not from "
+        f"{source!r}"
+    )
 
 
 def _set_gradients(backend: GradientRows, grad: Any, hess: Any) -> None:

@@ -137,11 +137,15 @@ class Learner(Predictor):
         objective.state = objective.next_state = self.model.objective_state
 
     def _take(
-        self, model: Model, parameters: Parameters, loss: ScalarLoss | None
+        self,
+        model: Model,
+        parameters: Parameters,
+        loss: ScalarLoss | None,
+        rounds: Rounds | None = None,
     ) -> None:
         """Go on with another model; an error leaves everything as it was."""
         before = self.model, self._rounds
-        self.model, self._rounds = model, TreeRounds()
+        self.model, self._rounds = model, rounds or TreeRounds()
         try:
             self._configure(parameters, loss)
         except BaseException:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from hornbeam.backends.base import GradientRows
 from hornbeam.data.dmatrix import DMatrix
 
 if TYPE_CHECKING:
     from hornbeam.boosting.learner import Learner
+    from hornbeam.forest.model import Model
 
 __all__ = ["Rounds"]
 
@@ -31,6 +32,10 @@ class Rounds(ABC):
         The gradients come from the learner's objective if there is something to
         `estimate`: if not, the labels are not looked at.
         """
+
+    def resumed(self, begun: Model) -> Self:
+        """Return rounds that go on from a checkpoint, in the place of `begun`."""
+        return type(self)()
 
     def let_go(self) -> None:
         """Let go of all data."""

@@ -42,6 +42,9 @@ class UpdateRounds(Rounds):
     ) -> None:
         self._grown, self._revision = grown, revision
 
+    def resumed(self, begun: Model) -> UpdateRounds:
+        return UpdateRounds(self._grown or begun, self._revision)
+
     @contextmanager
     def lend(
         self, learner: Learner, data: DMatrix, estimate: bool

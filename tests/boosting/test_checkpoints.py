@@ -7,6 +7,7 @@ import pytest
 from samples import few_values, ranked
 
 import hornbeam
+from hornbeam import ParameterError
 
 ROWS, LABELS = few_values(400, 5, missing=0.1)
 
@@ -38,3 +39,182 @@ def test_checkpoints_go_on_to_the_same_bits(name, as_pickle, tmp_path):
         again = hornbeam.DMatrix(ROWS, labels)
         model = hornbeam.train(params, again, rounds, xgb_model=begun)
         assert model.digest() == whole.digest()
+
+
+# --- Going on with everything that steers ---------------------------------------------
+
+RESUMED = BOOSTERS | {
+    "vectors": {
+        "objective": "multi:softprob",
+        "num_class": 3,
+        "multi_strategy": "multi_output_tree",
+        "sketch_outputs": 2,
+        "subsample": 0.6,
+    },
+    "targets": {"subsample": 0.6},
+    "thrifty weights": {
+        "booster": "gblinear",
+        "feature_selector": "thrifty",
+        "top_k": 2,
+        "tolerance": 1e-3,
+    },
+    "clicks": {"objective": "rank:ndcg", "lambdarank_unbiased": True},
+    "goss": {"sampling_method": "goss"},
+    "leaves first": {"grow_policy": "lossguide", "max_leaves": 5, "max_depth": 0},
+    "paid features": {"feature_costs": [0, 1, 2, 3, 4]},
+    "update": {"process_type": "update", "updater": "refresh,prune", "gamma": 1.0},
+}
+
+
+class BreakOff(hornbeam.TrainingCallback):
+    """Ends a training as if its process had been killed after some round."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def before_iteration(self, model, epoch, evals_log):
+        if epoch == self.epoch:
+            raise KeyboardInterrupt
+        return False
+
+
+class Count(hornbeam.TrainingCallback):
+    """Has a state of its own, and writes into the model."""
+
+    def before_training(self, model):
+        self.seen = 0
+        return model
+
+    def after_iteration(self, model, epoch, evals_log):
+        self.seen += epoch
+        model.set_attr(seen=str(self.seen))
+        return False
+
+    def state(self):
+        return {"seen": self.seen}
+
+    def resume(self, model, state):
+        self.seen = state["seen"]
+
+
+def labelled(name, rows, labels):
+    """Return data for these parameters."""
+    if name in ("classes", "vectors"):
+        return hornbeam.DMatrix(rows, ranked(labels, 3))
+    if name == "targets":
+        return hornbeam.DMatrix(rows, np.column_stack([labels, -labels, labels**2]))
+    if name == "clicks":
+        return hornbeam.DMatrix(rows, ranked(labels, 3), qid=np.arange(len(rows)) // 10)
+    return hornbeam.DMatrix(rows, labels)
+
+
+def steered(name, folder, broken=None, *, as_pickle=False, prefix="model"):
+    """Return the digest and everything else that a training leaves."""
+    params = {"max_depth": 3, "seed": 3, "learning_rate": 0.6} | RESUMED[name]
+    if params.get("booster") == "gblinear":
+        del params["max_depth"]
+    train = labelled(name, ROWS[:300], LABELS[:300])
+    start, rounds = None, 14
+    if name == "update":
+        grown = {"max_depth": 4, "subsample": 0.5}
+        start = hornbeam.train(grown, train, rounds, verbose_eval=False)
+    rates = [0.6 / (1 + epoch) for epoch in range(rounds)]
+    stop = hornbeam.EarlyStopping(rounds=6, save_best=True, min_delta=1e-3)
+    point = hornbeam.TrainingCheckPoint(
+        folder, prefix, as_pickle, interval=2, resume=True
+    )
+    callbacks = [
+        point,
+        hornbeam.LearningRateScheduler(rates),
+        stop,
+        Count(),
+    ]
+    log = {}
+    model = hornbeam.train(
+        params,
+        train,
+        rounds,
+        evals=[(labelled(name, ROWS[300:], LABELS[300:]), "valid")],
+        callbacks=[*callbacks, *([BreakOff(broken)] if broken else [])],
+        evals_result=log,
+        verbose_eval=False,
+        xgb_model=start,
+    )
+    rest = stop.best_iteration, stop.best_score, stop.current_rounds
+    return model.digest(), log, model.attributes(), rest
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_training_goes_on_as_if_it_had_not_been_broken_off(name, tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    folder.mkdir()
+    expected = steered(name, whole)
+    for broken in (3, 6):  # after the checkpoints of 2 and 4
+        with pytest.raises(KeyboardInterrupt):
+            steered(name, folder, broken)
+    assert steered(name, folder) == expected
+    # Also from the very last checkpoint, after which nothing may be left to do.
+    assert steered(name, folder) == expected
+    for path in folder.glob("*.ubj"):
+        assert path.read_bytes() == (whole / path.name).read_bytes()
+
+
+def test_pickled_checkpoints_go_on_too(tmp_path):
+    expected = steered("dropout", tmp_path, as_pickle=True, prefix="a")
+    with pytest.raises(KeyboardInterrupt):
+        steered("dropout", tmp_path, 5, as_pickle=True)
+    assert steered("dropout", tmp_path, as_pickle=True) == expected
+
+
+def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        steered("trees", tmp_path, 7)
+    (tmp_path / "model_6.ubj").unlink()  # as if killed between the two files
+    expected = steered("trees", tmp_path, prefix="a")
+    assert steered("trees", tmp_path) == expected
+
+
+def resuming(params, folder, rounds=6, data=None, start=None):
+    data = data or hornbeam.DMatrix(ROWS, LABELS)
+    point = hornbeam.TrainingCheckPoint(folder, interval=2, resume=True)
+    return hornbeam.train(params, data, rounds, callbacks=[point], xgb_model=start)
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path):
+    params = {"max_depth": 3, "nthread": 1}
+    model = resuming(params, tmp_path)
+    assert resuming(params | {"nthread": 2}, tmp_path).digest() == model.digest()
+    with pytest.raises(ParameterError, match="with max_depth=3, and this one has 4"):
+        resuming({"max_depth": 4}, tmp_path)
+    with pytest.raises(ParameterError, match="has 5 rounds, and num_boost_round is 3"):
+        resuming(params, tmp_path, 3)
+    assert resuming(params, tmp_path, 9).num_boosted_rounds() == 9
+    # Numbers of files count the rounds of the model that is continued.
+    begun = hornbeam.train(params, hornbeam.DMatrix(ROWS, LABELS), 2)
+    other = hornbeam.train(params, hornbeam.DMatrix(ROWS, -LABELS), 2)
+    folder = tmp_path / "on"
+    folder.mkdir()
+    longer = resuming(params, folder, start=begun)
+    assert resuming(params, folder, start=begun).digest() == longer.digest()
+    assert longer.num_boosted_rounds() == 8
+    with pytest.raises(ParameterError, match="of a training with xgb_model="):
+        resuming(params, folder, start=other)
+
+
+def test_states_must_be_what_json_can_hold(tmp_path):
+    class Odd(hornbeam.TrainingCallback):
+        def state(self):
+            return {1j}
+
+    point = hornbeam.TrainingCheckPoint(tmp_path, interval=1, resume=True)
+    data = hornbeam.DMatrix(ROWS, LABELS)
+    with pytest.raises(ParameterError, match="return numbers, strings, lists"):
+        hornbeam.train({}, data, 3, callbacks=[Odd(), point])
+    assert not list(tmp_path.iterdir())
+
+
+def test_checkpoints_are_of_one_model(tmp_path):
+    data = hornbeam.DMatrix(ROWS, LABELS)
+    with pytest.raises(ParameterError, match="cross-validation trains several"):
+        hornbeam.cv({}, data, 2, callbacks=[hornbeam.TrainingCheckPoint(tmp_path)])

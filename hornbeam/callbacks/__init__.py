@@ -1,0 +1,19 @@
+"""Callbacks: what may watch training, steer it and stop it, as in XGBoost."""
+
+from hornbeam.callbacks.base import CallbackContainer, EvalsLog, TrainingCallback
+from hornbeam.callbacks.checkpoints import TrainingCheckPoint
+from hornbeam.callbacks.schedule import LearningRateScheduler
+from hornbeam.callbacks.showing import EvaluationMonitor, ProgressBar
+from hornbeam.callbacks.stopping import EarlyStopping, TimeLimit
+
+__all__ = [
+    "CallbackContainer",
+    "EarlyStopping",
+    "EvalsLog",
+    "EvaluationMonitor",
+    "LearningRateScheduler",
+    "ProgressBar",
+    "TimeLimit",
+    "TrainingCallback",
+    "TrainingCheckPoint",
+]

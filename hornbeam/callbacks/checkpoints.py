@@ -1,0 +1,175 @@
+"""A callback that saves the model now and then, and goes on from what was saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hornbeam.callbacks.base import CallbackContainer, EvalsLog, TrainingCallback
+from hornbeam.errors import ParameterError
+from hornbeam.files import replace_file
+
+if TYPE_CHECKING:
+    from hornbeam.boosting.booster import Booster
+
+__all__ = ["TrainingCheckPoint"]
+
+#: Parameters that have no say in the model.
+_FREE = {"nthread", "verbosity", "max_cached_hist_node"}
+
+
+class TrainingCheckPoint(TrainingCallback):
+    """Save the model now and then.
+
+    The file of a round is ``name_round.ubj`` in `directory`.
+
+    Parameters
+    ----------
+    directory
+        Where to save; it has to be there.
+    name
+        How the files' names begin.
+    as_pickle
+        Whether to pickle the whole booster, with its parameters, to ``.pkl``.
+    interval
+        Save after every so many rounds, counted from the first.
+    resume
+        Whether training goes on from the last file, if there is one, to the model of a
+        training that was never broken off. For that a file ``name_round.run`` beside
+        each model holds what is not in it: the scores so far, and the states of all
+        callbacks. ``num_boost_round`` counts from the first round, as ever.
+    """
+
+    default_format = "ubj"
+    runs_last = True
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        name: str = "model",
+        as_pickle: bool = False,
+        interval: int = 100,
+        *,
+        resume: bool = False,
+    ) -> None:
+        if interval < 1:
+            raise ParameterError(
+                f"interval of TrainingCheckPoint must be 1 or more: {interval}"
+            )
+        self._directory = Path(directory)
+        self._name = name
+        self._as_pickle = as_pickle
+        self._interval = interval
+        self._resume = resume
+        self._start = 0
+        self._container: CallbackContainer | None = None
+        #: The file that was saved last.
+        self.latest: Path | None = None
+
+    def join(self, container: CallbackContainer) -> None:
+        self._container = container
+
+    def before_training(self, model: Booster) -> Booster:
+        if not self._directory.is_dir():
+            raise ParameterError(
+                f"checkpoints go to {str(self._directory)!r}, which is no directory; "
+                "make it first"
+            )
+        if not hasattr(model, "save_model"):
+            raise ParameterError(
+                "a checkpoint is of one model, and cross-validation trains several; "
+                "leave TrainingCheckPoint out"
+            )
+        self._start = model.num_boosted_rounds()
+        if self._resume:
+            self._given = _identity(model)
+            last = self._last()
+            if last is not None:
+                self._go_on(model, last)
+        return model
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        if epoch > 0 and epoch % self._interval == 0:
+            path = self._path(epoch)
+            if self._resume:
+                # First: a model without it is no checkpoint to go on from.
+                replace_file(path.with_suffix(".run"), [self._run(model, epoch)])
+            if self._as_pickle:
+                replace_file(path, [pickle.dumps(model)])
+            else:
+                model.save_model(path)
+            self.latest = path
+        return False
+
+    def after_training(self, model: Booster) -> Booster:
+        self._container = None
+        return model
+
+    def break_off(self) -> None:
+        self._container = None
+
+    def _path(self, epoch: int) -> Path:
+        ending = "pkl" if self._as_pickle else self.default_format
+        return self._directory / f"{self._name}_{self._start + epoch}.{ending}"
+
+    def _run(self, model: Booster, epoch: int) -> bytes:
+        """Return what has to be known of a training beside its model."""
+        assert self._container is not None
+        before, now = self._given["parameters"], model.params.to_dict()
+        run = {
+            **self._given,
+            "epoch": epoch,
+            "changed": {k: v for k, v in now.items() if v != before[k]},
+            **self._container.state(),
+        }
+        try:
+            return json.dumps(run).encode()
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                f"the state of a callback is not what JSON can hold ({error}); return "
+                "numbers, strings, lists and dicts from its state()"
+            ) from None
+
+    def _last(self) -> Path | None:
+        """Return the model file of the last checkpoint that is whole."""
+        pattern = re.compile(re.escape(self._name) + r"_(\d+)\.run")
+        found = [pattern.fullmatch(path.name) for path in self._directory.iterdir()]
+        epochs = sorted(int(match[1]) - self._start for match in found if match)
+        paths = [self._path(epoch) for epoch in epochs]
+        return next((path for path in reversed(paths) if path.exists()), None)
+
+    def _go_on(self, model: Booster, path: Path) -> None:
+        assert self._container is not None
+        run = json.loads(path.with_suffix(".run").read_text())
+        for what, before, now in _differences(run, self._given):
+            raise ParameterError(
+                f"the checkpoint {str(path)!r} is of a training with {what}={before!r},"
+                f" and this one has {now!r}; go on with what it began with, or give "
+                "another directory or name"
+            )
+        model.resume(pickle.loads(path.read_bytes()) if self._as_pickle else path)
+        model.set_param(run["changed"])
+        self._container.resume(model, run["epoch"], run)
+
+
+def _identity(model: Booster) -> dict[str, Any]:
+    """Return what must be the same where a training goes on."""
+    start = model.digest() if model.num_boosted_rounds() else None
+    return {"xgb_model": start, "parameters": model.params.to_dict()}
+
+
+def _differences(run: Any, given: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield in what two trainings differ that end in different models."""
+    if run["xgb_model"] != given["xgb_model"]:
+        yield "xgb_model", run["xgb_model"], given["xgb_model"]
+    # What JSON has made of them.
+    now = json.loads(json.dumps(given["parameters"]))
+    for name in sorted((run["parameters"].keys() | now.keys()) - _FREE):
+        before, own = run["parameters"].get(name), now.get(name)
+        if before != own:
+            yield name, before, own

@@ -1,0 +1,52 @@
+"""A callback that changes the learning rate from round to round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hornbeam.callbacks.base import EvalsLog, TrainingCallback, described
+from hornbeam.errors import ParameterError
+
+if TYPE_CHECKING:
+    from hornbeam.boosting.booster import Booster
+
+__all__ = ["LearningRateScheduler"]
+
+
+class LearningRateScheduler(TrainingCallback):
+    """Change the learning rate from round to round.
+
+    As in XGBoost the rate of `epoch` is set after that round, and so is the one that
+    the next round uses; the first round uses the parameter ``learning_rate``.
+
+    Parameters
+    ----------
+    learning_rates
+        A function of the epoch, or one rate a round.
+    """
+
+    def __init__(
+        self, learning_rates: Callable[[int], float] | Sequence[float]
+    ) -> None:
+        if not callable(learning_rates) and not isinstance(learning_rates, Sequence):
+            raise ParameterError(
+                "learning_rates must be a function of the epoch or a list of rates, "
+                f"not {described(learning_rates)}"
+            )
+        self.learning_rates = learning_rates
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        model.set_param("learning_rate", self._rate(epoch))
+        return False
+
+    def _rate(self, epoch: int) -> float:
+        rates = self.learning_rates
+        if callable(rates):
+            return rates(epoch)
+        if epoch >= len(rates):
+            raise ParameterError(
+                f"learning_rates holds {len(rates)} rates, too few for round {epoch}; "
+                "give one a round"
+            )
+        return rates[epoch]

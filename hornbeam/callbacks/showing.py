@@ -1,0 +1,177 @@
+"""Callbacks that show how training goes."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+
+from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
+from hornbeam.errors import ParameterError, require
+
+if TYPE_CHECKING:
+    from hornbeam.boosting.booster import Booster
+
+__all__ = ["EvaluationMonitor", "ProgressBar"]
+
+
+class EvaluationMonitor(TrainingCallback):
+    """Print the scores of a round on one line.
+
+    Parameters
+    ----------
+    rank
+        Which worker prints; training has one, so 0.
+    period
+        Print every so many rounds, and the last.
+    show_stdv
+        Whether to print the standard deviation over folds, where there is one.
+    logger
+        Takes the line.
+    """
+
+    def __init__(
+        self,
+        rank: int = 0,
+        period: int = 1,
+        show_stdv: bool = False,
+        logger: Callable[[str], Any] = print,
+    ) -> None:
+        if rank != 0:
+            raise ParameterError(f"rank must be 0, there is one worker: {rank}")
+        if period < 1:
+            raise ParameterError(
+                f"period of EvaluationMonitor must be 1 or more: {period}"
+            )
+        self.period = period
+        self.show_stdv = show_stdv
+        self._logger = logger
+        self._unprinted: str | None = None
+
+    def before_training(self, model: Booster) -> Booster:
+        self._unprinted = None
+        return model
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        if not evals_log:
+            return False
+        line = f"[{epoch}]\t" + "\t".join(_latest(evals_log, self.show_stdv))
+        if epoch % self.period == 0:
+            self._logger(line)
+            self._unprinted = None
+        else:
+            self._unprinted = line
+        return False
+
+    def after_training(self, model: Booster) -> Booster:
+        if self._unprinted is not None:
+            self._logger(self._unprinted)
+        return model
+
+
+class ProgressBar(TrainingCallback):
+    """Show how far training is, with the latest scores.
+
+    On a terminal it is a bar (and needs the extra ``cli``); elsewhere, such as in a
+    pipe or a log, a line every `period` rounds.
+
+    Parameters
+    ----------
+    rounds
+        How many rounds training is asked for; the bar has no end if not given.
+    period
+        Rounds from one line to the next where there is no terminal; 0 prints none.
+    stream
+        Where to show it; standard error if not given.
+    """
+
+    def __init__(
+        self,
+        rounds: int | None = None,
+        *,
+        period: int = 10,
+        stream: TextIO | None = None,
+    ) -> None:
+        if period < 0:
+            raise ParameterError(f"period of ProgressBar must be 0 or more: {period}")
+        self.rounds = rounds
+        self.period = period
+        self._stream = stream
+        self._show: Callable[[int, str], None] = self._print
+        self._stop: Callable[[], Any] = lambda: None
+        self._unprinted: tuple[int, str] | None = None
+
+    def before_training(self, model: Booster) -> Booster:
+        stream = self._stream or sys.stderr
+        self._unprinted = None
+        self._show = self._draw(stream) if stream.isatty() else self._print
+        return model
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        self._show(epoch + 1, "  ".join(_latest(evals_log)))
+        return False
+
+    def after_training(self, model: Booster) -> Booster:
+        self._stop()
+        if self._unprinted is not None and self.period:
+            self._write(*self._unprinted)
+        return model
+
+    def break_off(self) -> None:
+        # An error in training must not leave the terminal without its cursor.
+        self._stop()
+
+    def _print(self, done: int, scores: str) -> None:
+        if self.period and (done % self.period == 0 or done == self.rounds):
+            self._write(done, scores)
+            self._unprinted = None
+        else:
+            self._unprinted = (done, scores)
+
+    def _write(self, done: int, scores: str) -> None:
+        total = f"/{self.rounds}" if self.rounds else ""
+        line = f"round {done}{total}  {scores}".rstrip()
+        print(line, file=self._stream or sys.stderr, flush=True)
+
+    def _draw(self, stream: TextIO) -> Callable[[int, str], None]:
+        """Start a bar on `stream` and return what moves it."""
+        require("rich", "cli", "a progress bar")
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        progress = Progress(
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[scores]}"),
+            console=Console(file=stream),
+        )
+        task = progress.add_task("training", total=self.rounds, scores="")
+        progress.start()
+        # Also where somebody else's loop of rounds calls no more.
+        self._stop = weakref.finalize(self, progress.stop)
+
+        def show(done: int, scores: str) -> None:
+            progress.update(task, completed=done, scores=scores)
+
+        return show
+
+
+def _latest(evals_log: EvalsLog, show_stdv: bool = False) -> list[str]:
+    """Return the scores of the last round, as in ``valid-rmse:0.12345``."""
+    texts = []
+    for data, metrics in evals_log.items():
+        for metric, scores in metrics.items():
+            score = scores[-1]
+            text = f"{data}-{metric}:{mean_of(score):.5f}"
+            if show_stdv and isinstance(score, tuple):
+                text += f"+{score[1]:.5f}"
+            texts.append(text)
+    return texts

@@ -1,0 +1,227 @@
+"""Callbacks that stop training, and keep its best round."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import TYPE_CHECKING, Any
+
+from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
+from hornbeam.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from hornbeam.boosting.booster import Booster
+
+__all__ = ["EarlyStopping", "TimeLimit"]
+
+
+class _BestRound(TrainingCallback):
+    """Knows which round was the best so far, and writes it into the model."""
+
+    def __init__(
+        self,
+        metric_name: str | None,
+        data_name: str | None,
+        maximize: bool | None,
+        save_best: bool,
+        min_delta: float,
+    ) -> None:
+        self.metric_name = metric_name
+        self.data = data_name
+        self.maximize = maximize
+        self.save_best = save_best
+        self.min_delta = min_delta
+        self._start_over(0)
+
+    def _start_over(self, starting_round: int) -> None:
+        self.starting_round = starting_round
+        self.stopping_history: EvalsLog = {}
+        self.best_iteration: int | None = None
+        self.best_score: float | None = None
+        self._best: Booster | None = None
+
+    def before_training(self, model: Booster) -> Booster:
+        self._start_over(model.num_boosted_rounds())
+        return model
+
+    def _look(self, model: Booster, evals_log: EvalsLog) -> bool:
+        """Return whether this round is the best so far; then the model knows it."""
+        data = _chosen(evals_log, self.data, "data set", "evals")
+        metric = _chosen(evals_log[data], self.metric_name, "metric", "eval_metric")
+        latest = evals_log[data][metric][-1]
+        self.stopping_history.setdefault(data, {}).setdefault(metric, []).append(latest)
+
+        score = mean_of(latest)
+        if not self._improves(score, metric):
+            return False
+        self.best_score = score
+        self.best_iteration = model.num_boosted_rounds() - 1
+        model.set_attr(
+            best_score=str(self.best_score), best_iteration=str(self.best_iteration)
+        )
+        if self.save_best:
+            # Later rounds may change what is there, as DART's do; trees are shared.
+            self._best = model.copy()
+        return True
+
+    def _improves(self, score: float, metric: str) -> bool:
+        if self.best_score is None:
+            return True
+        maximize = self.maximize
+        if maximize is None:
+            maximize = larger_is_better(metric)
+        if maximize:
+            return score - self.min_delta > self.best_score
+        return self.best_score - self.min_delta > score
+
+    def after_training(self, model: Booster) -> Booster:
+        return model if self._best is None else self._best
+
+    def state(self) -> dict[str, Any]:
+        raw = None if self._best is None else self._best.save_raw()
+        return {
+            "best_iteration": self.best_iteration,
+            "best_score": self.best_score,
+            "history": self.stopping_history,
+            "best": None if raw is None else base64.b64encode(raw).decode(),
+        }
+
+    def resume(self, model: Booster, state: dict[str, Any]) -> None:
+        self.best_iteration = state["best_iteration"]
+        self.best_score = state["best_score"]
+        self.stopping_history = state["history"]
+        if self.save_best and state["best"] is not None:
+            self._best = model.copy()
+            self._best.resume(base64.b64decode(state["best"]))
+
+
+class EarlyStopping(_BestRound):
+    """Stop when a metric has not improved for a number of rounds.
+
+    The model gets the attributes ``best_iteration`` and ``best_score``.
+
+    Parameters
+    ----------
+    rounds
+        Rounds without improvement after which training stops.
+    metric_name, data_name
+        What to watch, as in the history of scores; the last of each if not given.
+    maximize
+        Whether larger is better; told from the metric's name if not given.
+    save_best
+        Whether training returns the model up to its best round instead of the last.
+    min_delta
+        A change that is not larger than this is no improvement.
+    """
+
+    def __init__(
+        self,
+        *,
+        rounds: int,
+        metric_name: str | None = None,
+        data_name: str | None = None,
+        maximize: bool | None = None,
+        save_best: bool = False,
+        min_delta: float = 0.0,
+    ) -> None:
+        if rounds < 1:
+            raise ParameterError(f"rounds of EarlyStopping must be 1 or more: {rounds}")
+        if not min_delta >= 0:
+            raise ParameterError(
+                f"min_delta of EarlyStopping must be 0 or more: {min_delta}"
+            )
+        self.rounds = rounds
+        super().__init__(metric_name, data_name, maximize, save_best, min_delta)
+
+    def _start_over(self, starting_round: int) -> None:
+        super()._start_over(starting_round)
+        self.current_rounds = 0
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        if not evals_log:
+            raise DataError(
+                "early stopping needs data to evaluate on: pass evals to train, or "
+                "eval_set to fit"
+            )
+        improved = self._look(model, evals_log)
+        self.current_rounds = 0 if improved else self.current_rounds + 1
+        return self.current_rounds >= self.rounds
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "current_rounds": self.current_rounds}
+
+    def resume(self, model: Booster, state: dict[str, Any]) -> None:
+        super().resume(model, state)
+        self.current_rounds = state["current_rounds"]
+
+
+class TimeLimit(_BestRound):
+    """Stop when training has taken as long as it may, and keep the best model so far.
+
+    The first round is always trained. Another one is not begun if it would end too
+    late, were it to take as long as the last.
+
+    Parameters
+    ----------
+    seconds
+        How long training may take, from its first round on; the time in which it
+        was not running does not count.
+    metric_name, data_name, maximize
+        What to watch, as for `EarlyStopping`; without `evals` nothing is.
+    save_best
+        Whether training returns the model up to its best round instead of the last,
+        also where it ends in time.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        metric_name: str | None = None,
+        data_name: str | None = None,
+        maximize: bool | None = None,
+        save_best: bool = True,
+    ) -> None:
+        if not seconds > 0:
+            raise ParameterError(f"seconds of TimeLimit must be above 0: {seconds}")
+        self.seconds = seconds
+        super().__init__(metric_name, data_name, maximize, save_best, 0.0)
+
+    def before_training(self, model: Booster) -> Booster:
+        self._started = self._latest = time.monotonic()
+        return super().before_training(model)
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        if evals_log:
+            self._look(model, evals_log)
+        before, self._latest = self._latest, time.monotonic()
+        next_end = self._latest + (self._latest - before)
+        return next_end - self._started > self.seconds
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "seconds": self._latest - self._started}
+
+    def resume(self, model: Booster, state: dict[str, Any]) -> None:
+        super().resume(model, state)
+        self._started -= state["seconds"]
+
+
+def _chosen(log: dict[str, Any], name: str | None, kind: str, source: str) -> str:
+    """Return `name` if the log has it, or the last name of the log."""
+    if name is None:
+        return list(log)[-1]
+    if name not in log:
+        raise ParameterError(
+            f"a callback watches the {kind} {name!r}, which is not among "
+            f"{list(log)}; see {source}"
+        )
+    return name
+
+
+def larger_is_better(metric: str) -> bool:
+    """Return XGBoost's guess, which serves custom metrics too.
+
+    That of its own interval-regression-accuracy, which is better the larger, is mended.
+    """
+    larger = ("auc", "pre", "map", "ndcg", "interval-regression-accuracy")
+    return metric.startswith(larger) and metric != "mape"
