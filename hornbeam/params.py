@@ -496,19 +496,14 @@ class Parameters:
                     "sketch_outputs out"
                 )
             return 0
-        if self.drawn_share() < 1.0 and self.sampling_method != "uniform":
-            raise ParameterError(
-                f"sampling_method={self.sampling_method!r} draws rows for one output; "
-                "use 'uniform' with multi_strategy='multi_output_tree'"
-            )
         if n_outputs == 1:
             return 0
-        for name in _OF_ONE_OUTPUT:
-            if getattr(self, name):
-                raise ParameterError(
-                    f"{name} holds the weights of one output; set "
-                    f"multi_strategy='one_output_per_tree', or leave {name} out"
-                )
+        if self.monotone_constraints and 0 < self.sketch_outputs < n_outputs:
+            raise ParameterError(
+                "monotone_constraints hold the weights of all outputs, and "
+                f"sketch_outputs={self.sketch_outputs} searches splits by mixes of "
+                "them; leave one of the two out"
+            )
         return min(self.sketch_outputs or n_outputs, n_outputs)
 
     def to_dict(self) -> dict[str, Any]:
@@ -774,14 +769,6 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "float | tuple[float, ...] | None": _intercept,
     _NUMBERS: _numbers,
 }
-
-# What limits the search for splits, which trees of all outputs do not know.
-_OF_ONE_OUTPUT = (
-    "monotone_constraints",
-    "min_samples_leaf",
-    "path_smooth",
-    "feature_costs",
-)
 
 # --- Names ----------------------------------------------------------------------------
 

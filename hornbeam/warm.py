@@ -47,6 +47,11 @@ _VECTOR: dict[str, Any] = {
     "multi_strategy": "multi_output_tree",
     "sketch_outputs": 2,
 }
+_HELD_VECTOR: dict[str, Any] = {
+    **_VECTOR,
+    "sampling_method": "goss",
+    "min_samples_leaf": 2,
+}
 _HELD: dict[str, Any] = {
     "objective": "reg:squarederror",
     "monotone_constraints": (1,),
@@ -84,6 +89,8 @@ def warmup() -> None:
     for dtype in (np.float32, np.float64):
         _fit(_VECTOR, X.astype(dtype), rng)
         _fit(_VECTOR, X.astype(dtype), rng, feature_types=types)
+    _fit(_HELD_VECTOR, X, rng)
+    _fit(_HELD_VECTOR, X, rng, feature_types=types)
 
 
 def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) -> None:
@@ -94,10 +101,11 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         y = y + 1
     if params["objective"] == "survival:aft":
         info |= {"label_lower_bound": y, "label_upper_bound": y + 1}
+    sampled = _SAMPLED if "sampling_method" not in params else {}
     for weight in (None, rng.uniform(size=rows)):
         matrix = DMatrix(X, y, weight=weight, **info)
         booster = train(
-            {**params, **(_SAMPLED if weight is not None else {})},
+            {**params, **({} if weight is None else sampled)},
             matrix,
             2,
             evals=[(matrix, "data")],
@@ -106,7 +114,7 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
-        if params not in (_HELD, _VECTOR):
+        if params not in (_HELD, _VECTOR, _HELD_VECTOR):
             booster.refit(matrix)
 
 

@@ -198,14 +198,35 @@ def best_split(
     return best[0] - own, *best[1:]
 
 
-def best_vector_split(sums, offsets, bins, steps, rules, categorical=()):
-    """Return (gain, feature, split, missing left) of the best split of all columns.
+def pair_of_weights(left, right, rules, held, direction):
+    """Return what two children weigh: what they have in common if they must.
+
+    They are (g, h, rows).
+    """
+    weights = [held_weight(*side, rules, held) for side in (left, right)]
+    if (weights[1] - weights[0]) * direction < 0:
+        g, h, rows = (a + b for a, b in zip(left, right, strict=True))
+        twice = [2 * rules[0], 2 * rules[1], *rules[2:]]
+        return [held_weight(g, h, rows, twice, held)] * 2
+    return weights
+
+
+def best_vector_split(
+    sums, offsets, bins, steps, rules, categorical=(), counts=None, held=None
+):
+    """Return (gain, feature, split, missing left, weights) of the best split.
 
     `sums` are (columns, 2, cells) and `steps` (columns, 2). As `best_split`, with gains
-    added up and mean hessians; features have few categories at most.
+    added up and mean hessians; features have few categories at most. `held` has bounds
+    and a weight for each column; the weights are those of both sides in each, if there
+    is one.
     """
     rules = [Fraction(float(rule)) for rule in rules]
     columns = range(len(sums))
+    if held is not None:
+        sums = [[*own, counts] for own in sums]
+        steps = [[*pair, 1] for pair in steps]
+    parts = range(len(sums[0]))
     total = [[int(part[: offsets[1]].sum()) for part in own] for own in sums]
 
     def scaled(pairs):
@@ -217,6 +238,22 @@ def best_vector_split(sums, offsets, bins, steps, rules, categorical=()):
     def score(pairs):
         return sum(gain(g, h, rules) for g, h in scaled(pairs))
 
+    def held_score(f, left, right):
+        if min(left[0][2], right[0][2]) < held["least_rows"]:
+            return None, None
+        both, weights = -held["costs"][f], []
+        sides = zip(scaled(left), scaled(right), scaled(total), strict=True)
+        for s, own in enumerate(sides):
+            here = {**held, "bounds": held["bounds"][s], "weight": held["weights"][s]}
+            direction = held["directions"][f]
+            weights.append(pair_of_weights(*own[:2], rules, here, direction))
+            places = (*weights[-1], held["weights"][s])
+            gains = [
+                gain_at(*own[i][:2], weight, rules) for i, weight in enumerate(places)
+            ]
+            both += gains[0] + gains[1] - gains[2]
+        return both, weights
+
     best = None
     for f in range(len(bins)):
         cells = [
@@ -224,7 +261,7 @@ def best_vector_split(sums, offsets, bins, steps, rules, categorical=()):
             for b in range(bins[f])
         ]
         missing = [
-            [total[s][p] - sum(cell[s][p] for cell in cells) for p in range(2)]
+            [total[s][p] - sum(cell[s][p] for cell in cells) for p in parts]
             for s in columns
         ]
         candidates = [(b, 0) for b in range(bins[f])]
@@ -234,25 +271,27 @@ def best_vector_split(sums, offsets, bins, steps, rules, categorical=()):
             assert bins[f] < rules[4]
             candidates = [((c,), left) for c in range(bins[f]) for left in (1, 0)]
         for chosen, missing_left in candidates:
-            parts = [
+            taken = [
                 cell
                 for b, cell in enumerate(cells)
                 if goes_left(b, chosen, bins[f], missing_left)
             ]
-            parts += [missing] if missing_left else []
-            left = [
-                [sum(own[s][p] for own in parts) for p in range(2)] for s in columns
-            ]
-            right = [[total[s][p] - left[s][p] for p in range(2)] for s in columns]
+            taken += [missing] if missing_left else []
+            left = [[sum(own[s][p] for own in taken) for p in parts] for s in columns]
+            right = [[total[s][p] - left[s][p] for p in parts] for s in columns]
             means = [
-                sum(h for _, h in scaled(side)) / len(sums) for side in (left, right)
+                sum(own[1] for own in scaled(side)) / len(sums)
+                for side in (left, right)
             ]
             if min(means) <= 0 or min(means) < rules[3]:
                 continue
-            both = score(left) + score(right)
-            if best is None or both > best[0]:
-                best = both, f, chosen, missing_left
-    return None if best is None else (best[0] - score(total), *best[1:])
+            if held is None:
+                both, weights = score(left) + score(right) - score(total), None
+            else:
+                both, weights = held_score(f, left, right)
+            if both is not None and (best is None or both > best[0]):
+                best = both, f, chosen, missing_left, weights
+    return best
 
 
 def grow(

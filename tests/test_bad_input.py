@@ -561,13 +561,13 @@ CASES = {
         ParameterError,
         "feature_costs must be 0 or more, not -1",
     ),
-    "a limit of trees of all outputs": (
+    "directions of mixed outputs": (
         lambda: train(
-            {**CLASSES, "multi_strategy": "multi_output_tree", "path_smooth": 2.0},
+            {**CLASSES, **VECTOR, "sketch_outputs": 2, "monotone_constraints": (1,)},
             labels=ranked(LABELS, 3),
         ),
         ParameterError,
-        "path_smooth holds the weights of one output|one_output_per_tree",
+        "sketch_outputs=2 searches splits by mixes|leave one of the two out",
     ),
     "rows drawn in two ways": (
         lambda: train({"sampling_method": "goss", "subsample": 0.5}),
@@ -925,14 +925,6 @@ CASES = {
         lambda: train({**VECTOR, "sketch_outputs": -1}),
         ParameterError,
         "sketch_outputs must be 0 or more, not -1",
-    ),
-    "rows of all outputs drawn by gradients": (
-        lambda: train(
-            {**VECTOR, "sampling_method": "gradient_based", "subsample": 0.5},
-            labels=TWO,
-        ),
-        ParameterError,
-        "'gradient_based' draws rows for one output|use 'uniform'",
     ),
     "trees of all outputs from filled cells": (
         lambda: train(VECTOR, rows=FILLED, labels=TWO),

@@ -393,6 +393,9 @@ class Backend(ABC):
 
     #: How many splits a grower that goes best first should ask for at once.
     lookahead: int = 1
+    #: By how many columns of gradients the splits of trees of all outputs are searched;
+    #: 0: trees have one output each.
+    vector_columns: int = 0
 
     @property
     @abstractmethod

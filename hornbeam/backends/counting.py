@@ -110,7 +110,7 @@ class Counter:
         pairs = [(packed, wide, 0)]
         if histograms.shape[1] > 2:
             # A row is the pair of 0 and 1; the zeros come where the hessians then do.
-            pairs.insert(0, (self._one_each(rows.rows.shape[1]), _NO_WIDE, 1))
+            pairs.insert(0, (*self.one_each(rows.rows.shape[1]), 1))
         for own_packed, own_wide, first in pairs:
             self._team.run(
                 build_histograms,
@@ -130,8 +130,8 @@ class Counter:
                 self._slabs,
             )
 
-    def _one_each(self, rows: int) -> NDArray[np.int64]:
+    def one_each(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return packed pairs of gradient 0 and hessian 1, made on first use."""
         if self._ones.size < rows:
             self._ones = np.ones(rows, np.int64)
-        return self._ones[:rows]
+        return self._ones[:rows], _NO_WIDE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,16 @@ from hornbeam.kernels.team import Team, give_back_team
 
 __all__ = [
     "CELLS_PER_ROW",
+    "Drawn",
     "MarginRows",
     "RowScratch",
     "RowState",
     "gradient_type",
     "run_rows",
 ]
+
+#: Whether each row is taken, and the gradients and hessians that it then has.
+Drawn = tuple[NDArray[np.uint8], tuple[NDArray[Any], NDArray[Any]]]
 
 #: The cost of one step of a loop over rows, in cells of a histogram.
 CELLS_PER_ROW = 8
@@ -35,6 +40,16 @@ def run_rows(team: Team, kernel: Any, rows: int, *arguments: Any) -> None:
 def gradient_type(weights: NDArray[np.float64] | None) -> np.dtype[Any]:
     """Return the type of gradients: float32 times a weight is not a float32."""
     return np.dtype(np.float32 if weights is None else np.float64)
+
+
+def _outputs(output: int | None) -> slice:
+    """Return where the gradients of an output are, or of all."""
+    return slice(None) if output is None else slice(output, output + 1)
+
+
+def _key(sample: RowSample) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """Return what the draws of rows depend on beside their numbers."""
+    return np.uint64(sample.tree), np.uint64(0), np.uint64(sample.seed % 2**64)
 
 
 class RowScratch:
@@ -189,34 +204,43 @@ class RowState:
         extents[:, 2] = self._least_hessians
         return extents
 
-    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
-        """Return how many rows are in each class of sizes, (SIZE_CLASSES,)."""
+    def weigh(self, output: int | None, hessian_weight: float) -> NDArray[np.int64]:
+        """Return how many rows are in each class of sizes, (SIZE_CLASSES,).
+
+        The sizes are those of an output's gradients, or of all outputs' if it is None.
+        """
+        own = _outputs(output)
         members = self._team.members_for(CELLS_PER_ROW * self.n_rows)
         counts = np.zeros((members, SIZE_CLASSES), np.int64)
         self._team.run(
             weigh_rows,
             members,
-            self.gradients[output],
-            self.hessians[output],
+            self.gradients[own],
+            self.hessians[own],
             hessian_weight,
             counts,
         )
         return counts.sum(axis=0)
 
     def take_up(
-        self, output: int, sample: RowSample | None, fine_steps: NDArray[np.float64]
+        self,
+        output: int,
+        sample: RowSample | None,
+        fine_steps: NDArray[np.float64],
+        drawn: Drawn | None = None,
     ) -> None:
         """Begin or go on with a tree for one output.
 
-        Where rows are sampled by their gradients, these are scaled.
+        Where rows are sampled by their gradients, these are scaled. That has been done
+        if the rows were `drawn` by all outputs.
         """
         self.output, self._sample, self._fine_steps = output, sample, fine_steps
         self._pair = self.gradients[output], self.hessians[output]
         if sample is not None and sample.by_gradient:
-            self._taken = np.empty(self.n_rows, np.uint8)
-            scaled = self._scratch.scaled(self.n_rows)
-            self._draw(sample, self._taken, scaled)
-            self._pair = scaled[0], scaled[1]
+            if drawn is None:
+                scaled = self._scratch.scaled(self.n_rows)[:, None]
+                drawn = self.draw_by_size(output, sample, scaled)
+            self._taken, self._pair = drawn
 
     def draw(self) -> NDArray[np.uint8] | None:
         """Return for each row whether it is in the tree's sample; None: all are."""
@@ -224,38 +248,48 @@ class RowState:
         if sample is None or sample.by_gradient:
             return None if sample is None else self._taken
         taken = np.empty(self.n_rows, np.uint8)
-        self._draw(sample, taken, None)
+        limit = int(sample.rate * 2.0**32)
+        for number, run in self._runs():
+            rows = run.stop - run.start
+            key = _key(sample)
+            run_rows(self._team, draw_rows, rows, number, limit, *key, taken[run])
         return taken
 
-    def _draw(
-        self,
-        sample: RowSample,
-        taken: NDArray[np.uint8],
-        scaled: NDArray[np.float64] | None,
-    ) -> None:
-        key = np.uint64(sample.tree), np.uint64(0), np.uint64(sample.seed % 2**64)
-        ends = np.append(self._spans[:, 0], self.n_rows)[1:].tolist()
-        for (begin, number), end in zip(self._spans.tolist(), ends, strict=True):
-            rows, run = end - begin, slice(begin, end)
-            if scaled is None:
-                limit = int(sample.rate * 2.0**32)
-                run_rows(self._team, draw_rows, rows, number, limit, *key, taken[run])
-                continue
+    def draw_by_size(
+        self, output: int | None, sample: RowSample, scaled: NDArray[np.float64]
+    ) -> Drawn:
+        """Return whether each row is taken, by an output's gradients or by all of them.
+
+        And where their gradients and hessians are, divided by the chance of the row:
+        `scaled`, (2, outputs, rows).
+        """
+        own = _outputs(output)
+        taken = np.empty(self.n_rows, np.uint8)
+        for number, run in self._runs():
             run_rows(
                 self._team,
                 draw_by_size,
-                rows,
+                run.stop - run.start,
                 number,
-                self._pair[0][run],
-                self._pair[1][run],
+                self.gradients[own, run],
+                self.hessians[own, run],
                 sample.hessian_weight,
                 sample.threshold,
                 sample.rest,
-                *key,
+                *_key(sample),
                 taken[run],
-                scaled[0, run],
-                scaled[1, run],
+                scaled[0, :, run],
+                scaled[1, :, run],
             )
+        if output is None:
+            return taken, (scaled[0], scaled[1])
+        return taken, (scaled[0, 0], scaled[1, 0])
+
+    def _runs(self) -> Iterator[tuple[int, slice]]:
+        """Yield the number of each run's first row among all, and where it is here."""
+        ends = np.append(self._spans[:, 0], self.n_rows)[1:].tolist()
+        for (begin, number), end in zip(self._spans.tolist(), ends, strict=True):
+            yield number, slice(begin, end)
 
     def quantise(self, steps: NDArray[np.float64]) -> NDArray[np.int64]:
         """Turn the gradients of the tree into coarse integers.

@@ -67,9 +67,7 @@ def begin_gradients(
     magnitudes = quantise(sample, steps)
     least = float(extents[:, 2].min())
     is_coarse = coarse_is_enough(largest, least, magnitudes, n_counted)
-    one_row = steps.coarsely(largest)[1]
-    # None is larger, so that all are as large if their sum is.
-    return steps, is_coarse, one_row if magnitudes[1] == n_rows * one_row else 0
+    return steps, is_coarse, steps.one_row(largest, int(magnitudes[1]), n_rows)
 
 
 def settle_sample(
@@ -90,7 +88,7 @@ def settle_sample(
     weigh
         Returns the rows in each class of sizes for a weight of hessians.
     largest
-        |g| and |h| of all rows, (2,).
+        |g| and |h| of all rows, (2,) or (outputs, 2).
     n_rows
         How many there are.
     """
@@ -100,9 +98,9 @@ def settle_sample(
     if sample.top_rate is not None:
         threshold, rest = find_top(weigh(0.0), sample.top_rate, sample.rate, n_rows)
         if rest > 0.0:
-            largest = np.maximum(
-                largest, np.array([_SLACK * threshold, largest[1]]) / rest
-            )
+            scaled = largest / rest
+            scaled[..., 0] = _SLACK * threshold / rest
+            largest = np.maximum(largest, scaled)
         return replace(sample, threshold=threshold, rest=rest), largest, expected
     weight = max(growth.reg_lambda, _LEAST_WEIGHT)
     threshold = find_threshold(weigh(weight), sample.rate * n_rows)

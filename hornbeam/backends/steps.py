@@ -46,9 +46,18 @@ class Steps:
         steps: NDArray[np.float64] = np.rint(pair / self.coarse)
         return [int(step) for step in np.minimum(steps, _COARSE_RANGE - 1)]
 
+    def one_row(self, largest: NDArray[np.float64], hessians: int, n_rows: int) -> int:
+        """Return what every row's hessian is in coarse steps, if it is the same.
+
+        Otherwise 0. `hessians` is their sum, in these steps.
+        """
+        # None is larger, so that all are as large if their sum is.
+        most = self.coarsely(largest)[1]
+        return most if hessians == n_rows * most else 0
+
 
 def choose_steps(largest: NDArray[np.float64], n_rows: int) -> Steps:
-    """Return the steps for this largest |g| and |h|, (2,), over so many rows."""
+    """Return the steps for this largest |g| and |h|, (..., 2), over so many rows."""
     if not np.isfinite(largest).all():
         raise DataError(
             "a gradient or hessian is not a finite float32 number: labels, "

@@ -9,6 +9,7 @@ belong together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,16 @@ from hornbeam.backends.base import (
 )
 from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.histograms import HistogramBackend
-from hornbeam.backends.memory import RowState, run_rows
-from hornbeam.backends.steps import choose_steps, coarse_is_enough
+from hornbeam.backends.memory import Drawn, RowState, run_rows
+from hornbeam.backends.sample import settle_sample
+from hornbeam.backends.steps import Steps, choose_steps, coarse_is_enough
 from hornbeam.kernels.limits import Limits
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.vectors import find_vector_splits, mix_outputs
+from hornbeam.kernels.vectors import (
+    find_vector_splits,
+    mix_outputs,
+    weigh_children,
+)
 
 __all__ = ["VectorBackend", "VectorRows"]
 
@@ -36,8 +42,9 @@ class VectorRows(DenseRows):
 
     What `DenseRows` have of one output they have here of every column: histograms are
     (columns, slots, 2, cells), coarse steps and magnitudes (columns, 2), sums of leaves
-    (outputs, leaves, 2). Where columns are mixes, the extents and the fine steps are
-    those of the outputs, followed by those of the columns.
+    (outputs, leaves, 2). Histograms of one more column have the rows as its hessians.
+    Where columns are mixes, the extents and the fine steps are those of the outputs,
+    followed by those of the columns.
 
     Parameters
     ----------
@@ -80,14 +87,17 @@ class VectorRows(DenseRows):
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
         """Make columns of these mixes of the outputs, (columns, outputs)."""
-        state = self._state
+        self._mix = mix
+        self._mix_pairs(self._state.gradients, self._state.hessians)
+
+    def _mix_pairs(self, gradients: NDArray[Any], hessians: NDArray[Any]) -> None:
         run_rows(
             self._team,
             mix_outputs,
-            mix.size * self.n_rows,
-            mix,
-            state.gradients,
-            state.hessians,
+            self._mix.size * self.n_rows,
+            self._mix,
+            gradients,
+            hessians,
             self._mixes,
             self._means[0],
         )
@@ -101,7 +111,7 @@ class VectorRows(DenseRows):
         return np.concatenate([found, of_mixes])
 
     def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
-        raise NotImplementedError  # samples by gradients are for trees of one output
+        return self._state.weigh(None, hessian_weight)
 
     def begin_tree(
         self,
@@ -112,12 +122,28 @@ class VectorRows(DenseRows):
         fine_steps: NDArray[np.float64],
     ) -> NDArray[np.int64]:
         self._counter.choose(features)
+        drawn: list[Drawn | None] = [None] * len(fine_steps)
+        if sample is not None and sample.by_gradient:
+            drawn = self._draw_by_size(sample)
         states = self._outputs + (self._columns if self._is_mixed else [])
-        for state, own in zip(states, fine_steps, strict=True):
-            state.take_up(0, sample, own)
+        for state, own, pair in zip(states, fine_steps, drawn, strict=True):
+            state.take_up(0, sample, own, pair)
         self._nodes.begin_tree(self._columns[0].draw())
         pairs = zip(self._columns, steps, strict=True)
         return np.stack([column.quantise(own) for column, own in pairs])
+
+    def _draw_by_size(self, sample: RowSample) -> list[Drawn | None]:
+        """Draw rows by the gradients of all outputs; return what they then have.
+
+        For each output, and for each mix of outputs.
+        """
+        scaled = np.empty((2, self.n_outputs, self.n_rows))
+        taken, (gradients, hessians) = self._state.draw_by_size(None, sample, scaled)
+        pairs = list(zip(gradients, hessians, strict=True))
+        if self._is_mixed:
+            self._mix_pairs(gradients, hessians)
+            pairs += [(own, self._means[0]) for own in self._mixes]
+        return [(taken, pair) for pair in pairs]
 
     def widen(self, columns: NDArray[np.intp] | None = None) -> None:
         """Use the fine steps in the histograms of these columns, or of all."""
@@ -132,16 +158,11 @@ class VectorRows(DenseRows):
         histograms: NDArray[np.int64],
     ) -> None:
         self._nodes.move(self._by_feature)
-        for column, own in zip(self._columns, histograms, strict=True):
-            self._counter.count(
-                self._nodes,
-                nodes,
-                slots,
-                own,
-                self._by_row,
-                column.packed,
-                column.wide,
-            )
+        pairs = [(column.packed, column.wide) for column in self._columns]
+        if len(histograms) > len(pairs):
+            pairs.append(self._counter.one_each(self.n_rows))
+        for pair, own in zip(pairs, histograms, strict=True):
+            self._counter.count(self._nodes, nodes, slots, own, self._by_row, *pair)
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
@@ -178,23 +199,41 @@ class VectorBackend(HistogramBackend):
         n_columns: int,
         max_histograms: int | None = None,
     ) -> None:
-        self._n_columns = n_columns
+        self._n_columns = self._n_histograms = self.vector_columns = n_columns
         super().__init__(rows, layout, rows.n_rows, team, max_histograms)
 
     def _make_scratch(self, candidates: int) -> tuple[NDArray[Any], ...]:
         members, columns = self._team.size, self._n_columns
         return (
-            np.empty((members, 6, candidates + 1)),
+            np.empty((members, 7, candidates + 1)),
             np.empty((members, columns, self._layout.most_categories + 2)),
+            np.empty((members, columns + 1)),
             np.empty((members, columns, 2), np.int64),
         )
 
-    def _beside(self, limits: Limits | None) -> tuple[Any, ...]:
-        assert limits is None  # parameters that ask for some have been refused
-        return self._split_scratch
-
     def _shape_of(self, n_slots: int, parts: int, cells: int) -> tuple[int, ...]:
-        return self._n_columns, n_slots, parts, cells
+        return self._n_histograms, n_slots, parts, cells
+
+    def _find_splits(
+        self,
+        nodes: NDArray[np.intp],
+        allowed: NDArray[np.uint8] | None,
+        limits: Limits | None,
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        splits, sets = super()._find_splits(nodes, allowed, limits)
+        if limits is not None:
+            weigh_children(
+                self._family[1][nodes],
+                self._histograms,
+                self._totals,
+                self._features,
+                self._steps,
+                self._rules,
+                limits,
+                splits,
+                sets,
+            )
+        return splits, sets
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
         self._rows.mix_outputs(mix)
@@ -207,17 +246,37 @@ class VectorBackend(HistogramBackend):
         sample: RowSample | None,
         extents: NDArray[np.float64],
     ) -> None:
-        steps = choose_steps(extents[:, :2], self._n_rows)
-        own, coarse = extents[-self._n_columns :], steps.coarse[-self._n_columns :]
+        sample, largest, n_counted = settle_sample(
+            sample,
+            growth,
+            partial(self._rows.weigh, output),
+            extents[:, :2],
+            self._n_rows,
+        )
+        columns = self._n_columns
+        if sample is not None and sample.by_gradient:
+            # A mix is larger than all its outputs' gradients together.
+            largest = largest.copy()
+            largest[-columns:, 0] *= np.sqrt(self.n_outputs / columns)
+        steps = choose_steps(largest, self._n_rows)
+        own, coarse = largest[-columns:], steps.coarse[-columns:]
         magnitudes = self._rows.begin_tree(
             output, self._chosen, sample, coarse, steps.fine
         )
+        least = extents[-columns:, 2].tolist()
         is_coarse = [
-            coarse_is_enough(largest[:2], float(largest[2]), sums, self._n_rows)
-            for largest, sums in zip(own, magnitudes, strict=True)
+            coarse_is_enough(*facts, n_counted)
+            for facts in zip(own, least, magnitudes, strict=True)
         ]
         self._rows.widen(np.flatnonzero(np.logical_not(is_coarse)))
-        fine = steps.fine[-self._n_columns :]
+        fine = steps.fine[-columns:]
         self._steps = np.where(np.array(is_coarse)[:, None], coarse, fine)
         # Of outputs, and of an axis of leaves.
         self._fine_steps = steps.fine[: self.n_outputs, None]
+        last = Steps(coarse[-1], fine[-1])
+        one_row = last.one_row(own[-1], int(magnitudes[-1, 1]), self._n_rows)
+        self._one_row = one_row if is_coarse[-1] and one_row > 0 else 1
+        counts = columns + (growth.counts_rows and self._one_row == 1)
+        if counts != self._n_histograms:
+            self._n_histograms = counts
+            self._init_histograms(2)

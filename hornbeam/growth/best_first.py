@@ -162,7 +162,7 @@ class _BestFirst:
         sapling = Sapling()
         order = np.array(self._order, np.intp)
         numbers = np.array(self._numbers, np.intp)
-        sapling.split(numbers, self._splits[order], self._sets[order])
+        sapling.split(numbers, self._splits[order], self._sets[order], order)
         return sapling
 
     def nodes_and_owners(self) -> tuple[Nodes, Nodes]:

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Growth
+from hornbeam.growth.sapling import Sapling
 from hornbeam.kernels.leaves import bound_nodes
-from hornbeam.kernels.limits import Limits
+from hornbeam.kernels.limits import NO_SIDES, Limits
 
 __all__ = ["Constraints", "Order", "Tracker"]
 
 Nodes = NDArray[np.intp]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +57,26 @@ class Tracker:
         The rules of the tree.
     n_features
         Of the data.
+    vector_columns
+        Of trees of all outputs: how many weights a node has in the search; 0: one.
     """
 
     def __init__(
-        self, constraints: Constraints, growth: Growth, n_features: int
+        self,
+        constraints: Constraints,
+        growth: Growth,
+        n_features: int,
+        vector_columns: int = 0,
     ) -> None:
+        self._constraints, self._is_vector = constraints, vector_columns > 0
+        columns = max(1, vector_columns)
         self._groups, self._costs = constraints.groups, constraints.costs
         #: The features on the way to each node.
         self._used = np.zeros((64, n_features), bool)
         if self._groups is not None:
             #: The groups that hold all of these.
             self._fitting = np.ones((64, len(self._groups)), bool)
-        self._order = Order.of(constraints)
+        self._order = Order.of(constraints, columns)
         self._rows_cost = growth.rows_cost
         self._is_limited = (
             self._order is not None or growth.counts_rows or self._costs is not None
@@ -75,8 +85,10 @@ class Tracker:
             self._directions = np.zeros(n_features, np.int8)
             if constraints.directions is not None:
                 self._directions = constraints.directions
-            #: What each node weighs; not known of the root.
-            self._weights = np.full(64, np.nan)
+            #: What each node weighs in each column; not known of the root.
+            self._weights = np.full((64, columns), np.nan)
+            #: What its children do, or are to do.
+            self._sides = np.zeros((64, columns, 2))
 
     def enter(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
         """Take note that `nodes` were split, and have these children."""
@@ -92,15 +104,25 @@ class Tracker:
             self._fitting[left] = self._fitting[left + 1] = fitting
         if self._is_limited:
             self._weights = _at_least(self._weights, last)
-            self._weights[left] = splits["left_weight"]
-            self._weights[left + 1] = splits["right_weight"]
+            self._weights[left] = self._sides[nodes, :, 0]
+            self._weights[left + 1] = self._sides[nodes, :, 1]
         if self._order is not None:
-            self._order.enter(nodes, splits, left)
+            self._order.enter(nodes, features, left, self._sides[nodes])
 
-    def found(self, nodes: Nodes, splits: NDArray[Any]) -> None:
-        """Take note of the best splits of these nodes, that they are to get."""
+    def found(self, nodes: Nodes, splits: NDArray[Any], limits: Limits | None) -> None:
+        """Take note of the best splits of these nodes, that they are to get.
+
+        They were found under these limits.
+        """
+        if limits is None:
+            return
+        sides = limits.sides
+        if not self._is_vector:
+            sides = np.stack([splits["left_weight"], splits["right_weight"]], axis=1)
+        self._sides = _at_least(self._sides, int(nodes[-1]) + 1)
+        self._sides[nodes] = sides.reshape(nodes.size, -1, 2)
         if self._order is not None:
-            self._order.found(nodes, splits)
+            self._order.found(nodes, splits, self._sides[nodes])
 
     def allowed(
         self, nodes: Nodes, drawn: NDArray[np.uint8] | None
@@ -120,15 +142,38 @@ class Tracker:
         """Return what the splits of these nodes are held to; None: nothing."""
         if not self._is_limited:
             return None
-        bounds = np.tile([-np.inf, np.inf], (nodes.size, 1))
+        weights = self._weights[nodes]
+        bounds = np.tile([-np.inf, np.inf], (*weights.shape, 1))
         if self._order is not None:
-            bounds = self._order.bounds(nodes)[nodes]
+            bounds = self._order.bounds(nodes)[:, nodes].swapaxes(0, 1).copy()
         costs = np.empty((0, 0))
         if self._costs is not None:
             costs = np.where(self._used[nodes], 0.0, self._costs)
+        if not self._is_vector:
+            bounds, weights = bounds[:, 0], weights[:, 0]
         return Limits(
-            bounds, self._weights[nodes], self._directions, costs, self._rows_cost
+            np.ascontiguousarray(bounds),
+            np.ascontiguousarray(weights),
+            self._directions,
+            costs,
+            self._rows_cost,
+            sides=np.full((*weights.shape, 2), np.nan) if self._is_vector else NO_SIDES,
         )
+
+    def bounds_in(self, sapling: Sapling) -> NDArray[np.float64] | None:
+        """Return the bounds of the nodes of the tree that has grown.
+
+        They are (columns, nodes, 2); None: there are none.
+        """
+        if self._order is None:
+            return None
+        left = sapling.left[: sapling.n_nodes].astype(np.intp)
+        inner = np.flatnonzero(left >= 0)
+        sides = self._sides[sapling.origin[inner]]
+        order = Order.of(self._constraints, self._sides.shape[1])
+        assert order is not None
+        order.enter(inner, sapling.splits["feature"][inner], left[inner], sides)
+        return order.bounds()
 
 
 class Order:
@@ -138,68 +183,78 @@ class Order:
     ----------
     directions
         Of the features, as in `Constraints`.
+    columns
+        How many weights each node has.
     follows
         Whether bounds follow the weights as the tree grows. If not, they stay in the
         middle between the weights of two children when these were made.
     """
 
-    def __init__(self, directions: NDArray[np.int8], follows: bool) -> None:
+    def __init__(
+        self, directions: NDArray[np.int8], columns: int, follows: bool
+    ) -> None:
         self._directions, self._follows = directions, follows
         self._n_nodes = 1
         self._left = np.full(64, -1, np.int32)
         #: The directions of the splits.
         self._directed = np.zeros(64, np.int8)
-        #: The weight of each node, and those of the children that it is to get.
-        self._reach = np.zeros((64, 2))
+        #: The weights of each node, and those of the children that it is to get.
+        self._reach = np.zeros((64, columns, 2))
 
     @classmethod
-    def of(cls, constraints: Constraints | None) -> Order | None:
+    def of(cls, constraints: Constraints, columns: int) -> Order | None:
         """Return the order that these constraints ask for; None: there is none."""
-        if constraints is None or constraints.directions is None:
+        if constraints.directions is None:
             return None
-        return cls(constraints.directions, constraints.bounds_follow)
+        return cls(constraints.directions, columns, constraints.bounds_follow)
 
-    def enter(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
-        """Take note that `nodes` were split, and have these children."""
+    def enter(
+        self, nodes: Nodes, features: NDArray[np.int32], left: Nodes, sides: Floats
+    ) -> None:
+        """Take note that `nodes` were split, and have these children.
+
+        `sides`, (nodes, columns, 2), are what the left ones weigh, and the right ones.
+        """
         self._n_nodes = max(self._n_nodes, int(left.max(initial=-1)) + 2)
         self._left = _at_least(self._left, self._n_nodes)
         self._directed = _at_least(self._directed, self._n_nodes)
         self._reach = _at_least(self._reach, self._n_nodes)
         self._left[left] = self._left[left + 1] = -1
         self._left[nodes] = left
-        self._directed[nodes] = self._directions[splits["feature"]]
-        self._reach[left] = splits["left_weight"][:, None]
-        self._reach[left + 1] = splits["right_weight"][:, None]
+        self._directed[nodes] = self._directions[features]
+        self._reach[left] = sides[:, :, :1]
+        self._reach[left + 1] = sides[:, :, 1:]
 
-    def found(self, nodes: Nodes, splits: NDArray[Any]) -> None:
+    def found(self, nodes: Nodes, splits: NDArray[Any], sides: Floats) -> None:
         """Take note of what the best splits of `nodes` are, when they will be split."""
         if self._follows:
             chosen = splits["gain"] > 0.0
-            for side in ("left_weight", "right_weight"):
-                weights, own = splits[side][chosen], self._reach[nodes[chosen]]
-                own[:, 0] = np.minimum(own[:, 0], weights)
-                own[:, 1] = np.maximum(own[:, 1], weights)
-                self._reach[nodes[chosen]] = own
+            own = np.concatenate([self._reach[nodes[chosen]], sides[chosen]], axis=2)
+            self._reach[nodes[chosen], :, 0] = own.min(axis=2)
+            self._reach[nodes[chosen], :, 1] = own.max(axis=2)
 
-    def bounds(self, growing: Nodes | None = None) -> NDArray[np.float64]:
-        """Return the least and the largest weight in each node's subtree, (nodes, 2).
+    def bounds(self, growing: Nodes | None = None) -> Floats:
+        """Return the least and the largest weight in each node's subtree.
 
-        `growing` are those that splits are to be found for; None: all.
+        They are (columns, nodes, 2). `growing` are the nodes that splits are to be
+        found for; None: all.
         """
         grows = np.ones(self._n_nodes, np.uint8)
         if self._follows and growing is not None:
             grows[:] = 0
             grows[growing] = 1
-        bounds = np.empty((self._n_nodes, 2))
         count = slice(self._n_nodes)
-        bound_nodes(
-            self._left[count],
-            self._directed[count],
-            self._follows,
-            self._reach[count],
-            grows,
-            bounds,
-        )
+        reach = self._reach[count].swapaxes(0, 1).copy()
+        bounds = np.empty_like(reach)
+        for own, bounded in zip(reach, bounds, strict=True):
+            bound_nodes(
+                self._left[count],
+                self._directed[count],
+                self._follows,
+                own,
+                grows.copy(),
+                bounded,
+            )
         return bounds
 
 

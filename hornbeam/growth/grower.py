@@ -12,7 +12,7 @@ from hornbeam.binning.cuts import Cuts
 from hornbeam.errors import DataError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.best_first import grow_best_first
-from hornbeam.growth.constraints import Constraints, Order
+from hornbeam.growth.constraints import Constraints
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.growth.sapling import Sapling
 from hornbeam.growth.search import Search
@@ -24,6 +24,8 @@ __all__ = ["grow_tree"]
 Values = NDArray[np.float32]
 
 _MOST = np.finfo(np.float32).max
+#: No bounds of weights.
+_FREE = np.empty((0, 2))
 
 
 def grow_tree(
@@ -61,7 +63,7 @@ def grow_tree(
         cuts,
         growth,
         learning_rate,
-        Order.of(constraints),
+        search.bounds(sapling),
     )
     values = tree.value[tree.left < 0]
     backend.add_leaf_values(values if contributions is None else contributions(values))
@@ -94,9 +96,9 @@ def _finish(
     cuts: Cuts,
     growth: Growth,
     learning_rate: float,
-    order: Order | None,
+    bounds: NDArray[np.float64] | None,
 ) -> Tree:
-    """Weigh the nodes and return the tree.
+    """Weigh the nodes, within their bounds, and return the tree.
 
     The rows of the backend's ``nodes[i]`` are in leaf ``owners[i]`` of the tree.
     """
@@ -109,15 +111,11 @@ def _finish(
     # Of a tree of all outputs everything has an axis of outputs, the first one.
     sums = np.zeros((*found.shape[:-2], n_nodes, 2))
     sums[..., leaves, :] = found
-    bounds = np.empty((0, 2))
-    if order is not None:
-        inner = np.flatnonzero(~is_leaf)
-        order.enter(inner, sapling.splits[inner], left[inner].astype(np.intp))
-        bounds = order.bounds()
     rows = sapling.rows() if growth.path_smooth > 0.0 else np.empty(0)
     weights = np.empty(sums.shape[:-1])
     for output in np.ndindex(sums.shape[:-2]):
-        own = sums[output], bounds, rows, weights[output]
+        held = _FREE if bounds is None else bounds[output or 0]
+        own = sums[output], held, rows, weights[output]
         weigh_nodes(left, growth.rules, learning_rate, *own)
     if np.abs(weights[..., leaves]).max() > _MOST:
         raise DataError(

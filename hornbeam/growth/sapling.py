@@ -19,26 +19,37 @@ class Sapling:
         self.parent = np.full(127, -1, np.int32)
         self.left = np.full(127, -1, np.int32)
         self.splits = np.zeros(127, SPLIT_DTYPE)
+        #: The number that the backend gave to the node that was split.
+        self.origin = np.full(127, -1, np.intp)
         #: The categories that go right, where a split is by category.
         self.sets = np.zeros((127, 0), np.uint64)
         self.n_nodes = 1
 
     def split(
-        self, nodes: NDArray[np.intp], splits: NDArray[Any], sets: NDArray[np.uint64]
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        origin: NDArray[np.intp] | None = None,
     ) -> NDArray[np.intp]:
-        """Give each node two children; return the left ones."""
+        """Give each node two children; return the left ones.
+
+        `origin` are the numbers of the nodes in the backend; None: the same as here.
+        """
         left = np.arange(self.n_nodes, self.n_nodes + 2 * nodes.size, 2)
         self.n_nodes += 2 * nodes.size
         while self.n_nodes > self.left.size:
             more = np.full(self.left.size, -1, np.int32)
             self.parent = np.concatenate([self.parent, more])
             self.left = np.concatenate([self.left, more])
+            self.origin = np.concatenate([self.origin, more.astype(np.intp)])
             self.splits = np.concatenate([self.splits, np.zeros_like(self.splits)])
             self.sets = np.concatenate([self.sets, np.zeros_like(self.sets)])
         self.left[nodes] = left
         self.parent[left] = nodes
         self.parent[left + 1] = nodes
         self.splits[nodes] = splits
+        self.origin[nodes] = nodes if origin is None else origin
         if self.sets.shape[1] < sets.shape[1]:
             self.sets = np.zeros((self.left.size, sets.shape[1]), np.uint64)
         self.sets[nodes] = sets

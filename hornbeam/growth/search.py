@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, Growth
 from hornbeam.growth.constraints import Constraints, Tracker
+from hornbeam.growth.sapling import Sapling
 
 __all__ = ["Search"]
 
@@ -43,7 +44,10 @@ class Search:
         self._tracker: Tracker | None = None
         if constraints is not None or growth.counts_rows:
             self._tracker = Tracker(
-                constraints or Constraints(), growth, backend.n_features
+                constraints or Constraints(),
+                growth,
+                backend.n_features,
+                backend.vector_columns,
             )
 
     def find(
@@ -58,7 +62,7 @@ class Search:
         allowed = self._tracker.allowed(nodes, drawn)
         limits = self._tracker.limits(nodes)
         splits, sets = self._backend.find_splits(nodes, allowed, limits)
-        self._tracker.found(nodes, splits)
+        self._tracker.found(nodes, splits, limits)
         return splits, sets
 
     def apply(
@@ -72,3 +76,10 @@ class Search:
         self._backend.apply_splits(nodes, splits, sets, left)
         if self._tracker is not None:
             self._tracker.enter(nodes, splits, left)
+
+    def bounds(self, sapling: Sapling) -> NDArray[np.float64] | None:
+        """Return the least and the largest weight of each node, (columns, nodes, 2).
+
+        None: there are no bounds.
+        """
+        return None if self._tracker is None else self._tracker.bounds_in(sapling)

@@ -10,14 +10,25 @@ from numpy.typing import NDArray
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline
 
-__all__ = ["Limits", "score_limited", "weigh_sides"]
+__all__ = [
+    "NO_SIDES",
+    "Limits",
+    "child_weight",
+    "own_weight",
+    "score_limited",
+    "weigh_sides",
+]
+
+#: In trees of one output.
+NO_SIDES = np.empty((0, 0, 0))
 
 
 class Limits(NamedTuple):
     """What splits of some nodes are held to, beside the rules of the tree.
 
     Rows are counted like hessians: in a histogram of their own, or where all rows have
-    the same hessian in that of the hessians.
+    the same hessian in that of the hessians. In trees of all outputs, bounds and
+    weights have an axis of columns, the second one.
 
     Attributes
     ----------
@@ -36,6 +47,9 @@ class Limits(NamedTuple):
     one_row
         What one row adds to the histogram by which rows are counted; for the backend
         to fill in.
+    sides
+        (nodes, columns, 2) float64: in trees of all outputs, what the children of the
+        best splits weigh; for the backend to write to.
     """
 
     bounds: NDArray[np.float64]
@@ -44,6 +58,7 @@ class Limits(NamedTuple):
     costs: NDArray[np.float64]
     cost_of_rows: bool = False
     one_row: float = 1.0
+    sides: NDArray[np.float64] = NO_SIDES
 
     def part(self, begin: int, end: int) -> Limits:
         """Return those of the nodes from `begin` to `end`."""
@@ -51,25 +66,26 @@ class Limits(NamedTuple):
             bounds=self.bounds[begin:end],
             weights=self.weights[begin:end],
             costs=self.costs[begin:end],
+            sides=self.sides[begin:end],
         )
 
 
 @inline
-def _own_weight(g, h, node, rules, limits):
-    """Return what a node with these sums weighs as a leaf."""
-    weight = limits.weights[node]
+def own_weight(g, h, known, bounds, rules):
+    """Return what a node with these sums weighs as a leaf; `known` may be NaN."""
+    weight = known
     if np.isnan(weight):
         weight = maths.leaf_weight(g, h, rules[0], rules[1], rules[2])
-    return min(max(weight, limits.bounds[node, 0]), limits.bounds[node, 1])
+    return min(max(weight, bounds[0]), bounds[1])
 
 
 @inline
-def _weigh(g, h, rows, above, node, rules, limits):
+def child_weight(g, h, rows, above, bounds, rules):
     """Return what a child with these sums weighs; `above` is its parent's weight."""
     weight = maths.leaf_weight(g, h, rules[0], rules[1], rules[2])
     if rules[7] > 0.0:
         weight = maths.smoothed_weight(weight, rows, above, rules[7])
-    return min(max(weight, limits.bounds[node, 0]), limits.bounds[node, 1])
+    return min(max(weight, bounds[0]), bounds[1])
 
 
 @inline
@@ -101,7 +117,8 @@ def score_limited(
     node_g = total_g * steps[0]
     node_h = total_h * steps[1]
     node_n = total_n / limits.one_row
-    above = _own_weight(node_g, node_h, node, rules, limits)
+    bounds = limits.bounds[node]
+    above = own_weight(node_g, node_h, limits.weights[node], bounds, rules)
     base = maths.gain_at(node_g, node_h, above, rules[0], rules[1])
     if limits.costs.size > 0:
         base += limits.costs[node, feature] * (node_n if limits.cost_of_rows else 1.0)
@@ -110,10 +127,10 @@ def score_limited(
         g = (sums_g[k] + extra_g) * steps[0]
         h = (sums_h[k] + extra_h) * steps[1]
         n = (sums_n[k] + extra_n) / limits.one_row
-        left = _weigh(g, h, n, above, node, rules, limits)
+        left = child_weight(g, h, n, above, bounds, rules)
         score = maths.gain_at(g, h, left, rules[0], rules[1]) - base
         g, h, n = node_g - g, node_h - h, node_n - n
-        right = _weigh(g, h, n, above, node, rules, limits)
+        right = child_weight(g, h, n, above, bounds, rules)
         score += maths.gain_at(g, h, right, rules[0], rules[1])
         valid = (
             (h >= least)
@@ -136,14 +153,15 @@ def weigh_sides(split, total_n, node, steps, rules, limits):
     one_row = np.int64(limits.one_row)
     node_g = split["total_gradient"] * steps[0]
     node_h = split["total_hessian"] * steps[1]
-    above = _own_weight(node_g, node_h, node, rules, limits)
+    bounds = limits.bounds[node]
+    above = own_weight(node_g, node_h, limits.weights[node], bounds, rules)
     g = split["left_gradient"] * steps[0]
     h = split["left_hessian"] * steps[1]
     n = split["left_rows"] // one_row
     total_n //= one_row
     split["left_rows"] = n
     split["total_rows"] = total_n
-    split["left_weight"] = _weigh(g, h, np.float64(n), above, node, rules, limits)
-    split["right_weight"] = _weigh(
-        node_g - g, node_h - h, np.float64(total_n - n), above, node, rules, limits
+    split["left_weight"] = child_weight(g, h, np.float64(n), above, bounds, rules)
+    split["right_weight"] = child_weight(
+        node_g - g, node_h - h, np.float64(total_n - n), above, bounds, rules
     )

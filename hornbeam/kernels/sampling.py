@@ -41,10 +41,13 @@ def draw_rows(
 
 
 @inline
-def _size_class(gradient, hessian, weight):
-    """Return the class of sqrt(g^2 + weight h^2)."""
-    size = np.sqrt(gradient * gradient + weight * (hessian * hessian))
-    return np.float32(size).view(np.int32) >> 15
+def _size_class(gradients, hessians, row, weight):
+    """Return the class of a row's size, sqrt(g^2 + weight h^2) over its outputs."""
+    square = 0.0
+    for k in range(gradients.shape[0]):
+        g, h = np.float64(gradients[k, row]), np.float64(hessians[k, row])
+        square += g * g + weight * (h * h)
+    return np.float32(np.sqrt(square)).view(np.int32) >> 15
 
 
 @kernel
@@ -52,19 +55,18 @@ def weigh_rows(
     member,
     members,
     sync,
-    gradients,  # (rows,) float32 or float64
-    hessians,  # (rows,) the same
+    gradients,  # (outputs, rows) float32 or float64
+    hessians,  # (outputs, rows) the same
     weight,  # float64: of a hessian beside a gradient
     counts,  # (members, SIZE_CLASSES) int64, zeros in, out
 ):
-    """Count the rows of each class of sizes, sqrt(g^2 + weight h^2)."""
-    rows = gradients.size
+    """Count the rows of each class of sizes, sqrt(g^2 + weight h^2) over outputs."""
+    rows = gradients.shape[1]
     own = counts[member]
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
         for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
-            g, h = np.float64(gradients[row]), np.float64(hessians[row])
-            own[_size_class(g, h, weight)] += 1
+            own[_size_class(gradients, hessians, row, weight)] += 1
         task = next_task(sync, 0)
 
 
@@ -74,8 +76,8 @@ def draw_by_size(
     members,
     sync,
     number,  # of the first row among all rows
-    gradients,  # (rows,) float32 or float64
-    hessians,  # (rows,) the same
+    gradients,  # (outputs, rows) float32 or float64
+    hessians,  # (outputs, rows) the same
     weight,  # float64: of a hessian beside a gradient
     threshold,  # float64: rows of this size or more are all taken
     rest,  # float64: the share of all others; 0: by their size
@@ -83,8 +85,8 @@ def draw_by_size(
     purpose,  # uint64
     key,  # uint64: the seed
     taken,  # (rows,) uint8, out
-    scaled_gradients,  # (rows,) float64, out: 0 where not taken
-    scaled_hessians,  # (rows,) float64, out
+    scaled_gradients,  # (outputs, rows) float64, out: 0 where not taken
+    scaled_hessians,  # (outputs, rows) float64, out
 ):
     """Take each row with the probability p = min(1, size / threshold).
 
@@ -103,16 +105,17 @@ def draw_by_size(
             for lane in range(4):
                 row = 4 * quarter + lane - number
                 if 0 <= row < rows:
-                    g, h = np.float64(gradients[row]), np.float64(hessians[row])
-                    lowest = np.int32(_size_class(g, h, weight) << 15).view(np.float32)
+                    size = _size_class(gradients, hessians, row, weight)
+                    lowest = np.int32(size << 15).view(np.float32)
                     share = np.float64(lowest) / threshold
                     if rest > 0.0 and share < 1.0:
                         share = rest
                     is_taken = share >= 1.0 or draw[lane] < share * 4294967296.0
                     factor = max(1.0, 1.0 / share) if is_taken else 0.0
                     taken[row] = is_taken
-                    scaled_gradients[row] = g * factor
-                    scaled_hessians[row] = h * factor
+                    for k in range(gradients.shape[0]):
+                        scaled_gradients[k, row] = gradients[k, row] * factor
+                        scaled_hessians[k, row] = hessians[k, row] * factor
         task = next_task(sync, 0)
 
 

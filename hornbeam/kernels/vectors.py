@@ -23,11 +23,18 @@ from hornbeam.kernels.categories import (
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_CELLS, TASK_ROWS
+from hornbeam.kernels.limits import child_weight, own_weight
 from hornbeam.kernels.predict import PREDICT_ROWS, any_missing, reach_leaves
 from hornbeam.kernels.split import TINY, gain_of, keep_candidate
 from hornbeam.kernels.sync import barrier, next_task
 
-__all__ = ["SHARE", "add_vector_trees", "find_vector_splits", "mix_outputs"]
+__all__ = [
+    "SHARE",
+    "add_vector_trees",
+    "find_vector_splits",
+    "mix_outputs",
+    "weigh_children",
+]
 
 #: Hessians of a split's sides are told in this part of the node's.
 SHARE = 1 << 40
@@ -36,7 +43,7 @@ _POWER_STEPS = 8
 
 
 @inline
-def _add_scores(
+def _add_free(
     sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, step, rules, scores, left
 ):
     """Add what the cuts that leave ``sums[k] + extra`` on the left gain in a column.
@@ -53,6 +60,116 @@ def _add_scores(
 
 
 @inline
+def _pair(g, h, n, node_g, node_h, node_n, above, direction, bounds, rules):
+    """Return what both children weigh in a column, the left one of these sums.
+
+    Where they would be against the direction, they have the weight in common that is
+    best for both together: each pays its penalties on it.
+    """
+    left = child_weight(g, h, n, above, bounds, rules)
+    right = child_weight(node_g - g, node_h - h, node_n - n, above, bounds, rules)
+    if direction * (right - left) < 0.0:
+        both = maths.leaf_weight(
+            node_g, node_h, 2.0 * rules[0], 2.0 * rules[1], rules[2]
+        )
+        if rules[7] > 0.0:
+            both = maths.smoothed_weight(both, node_n, above, rules[7])
+        left = right = min(max(both, bounds[0]), bounds[1])
+    return left, right
+
+
+@inline
+def _add_limited(
+    sums_g,
+    sums_h,
+    rows,
+    count,
+    extra_g,
+    extra_h,
+    total_g,
+    total_h,
+    total_n,
+    above,
+    step,
+    rules,
+    direction,
+    bounds,
+    scores,
+    left,
+):
+    """As `_add_free`, at weights that are held to bounds and in order."""
+    node_g = total_g * step[0]
+    node_h = total_h * step[1]
+    for k in range(count):
+        g = (sums_g[k] + extra_g) * step[0]
+        h = (sums_h[k] + extra_h) * step[1]
+        on_left, on_right = _pair(
+            g, h, rows[k], node_g, node_h, total_n, above, direction, bounds, rules
+        )
+        scores[k] += maths.gain_at(g, h, on_left, rules[0], rules[1])
+        scores[k] += maths.gain_at(node_g - g, node_h - h, on_right, rules[0], rules[1])
+        left[k] += h
+
+
+@kernel
+def _add_scores(
+    sums_g,
+    sums_h,
+    rows,
+    count,
+    extra_g,
+    extra_h,
+    totals,
+    column,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    above,
+    scores,
+    left,
+):
+    """Add gains in a column in the way of trees that are held to limits, or of others.
+
+    `above` are the node's own weights, and its rows.
+    """
+    if limits is None:
+        _add_free(
+            sums_g,
+            sums_h,
+            count,
+            extra_g,
+            extra_h,
+            totals[column, 0],
+            totals[column, 1],
+            steps[column],
+            rules,
+            scores,
+            left,
+        )
+    else:
+        _add_limited(
+            sums_g,
+            sums_h,
+            rows,
+            count,
+            extra_g,
+            extra_h,
+            totals[column, 0],
+            totals[column, 1],
+            above[above.size - 1],
+            above[column],
+            steps[column],
+            rules,
+            np.float64(limits.directions[feature]),
+            limits.bounds[node, column],
+            scores,
+            left,
+        )
+
+
+@inline
 def _highest(scores, left, count, node_hessian, least):
     """Return the highest score; one of too small a hessian on a side becomes 0."""
     highest = 0.0
@@ -64,9 +181,17 @@ def _highest(scores, left, count, node_hessian, least):
 
 
 @inline
-def _clear(scores, left, count):
+def _drop_small(scores, rows, count, total_n, least):
+    """Make the scores 0 of cuts that leave too few rows on a side."""
     for k in range(count):
-        scores[k] = 0.0
+        enough = (rows[k] >= least) & (total_n - rows[k] >= least)
+        scores[k] = scores[k] if enough else 0.0
+
+
+@inline
+def _clear(scores, left, count, start):
+    for k in range(count):
+        scores[k] = start
         left[k] = 0.0
 
 
@@ -76,6 +201,48 @@ def _share(left, node_hessian):
     return np.int64(left / node_hessian * SHARE)
 
 
+@kernel
+def _begin_cut(own_n, total_n, node, feature, base, limits, down, rows):
+    """Return what scores begin with, and how many rows miss the feature.
+
+    The rows below each cut go to `rows` if they are counted.
+    """
+    if limits is None:
+        return 0.0, np.int64(0)
+    missing = total_n
+    for b in range(own_n.size):
+        missing -= own_n[b]
+    below = missing * down
+    for b in range(own_n.size):
+        rows[b] = (below + own_n[b] * (1 - down)) / limits.one_row
+        below += own_n[b]
+    return -base - _cost(total_n, node, feature, limits), missing
+
+
+@inline
+def _cost(total_n, node, feature, limits):
+    """Return what a split by a feature has to gain in addition."""
+    cost = 0.0
+    if limits.costs.size > 0:
+        rows = total_n / limits.one_row if limits.cost_of_rows else 1.0
+        cost = limits.costs[node, feature] * rows
+    return cost
+
+
+@kernel
+def _keep_rows(scores, rows, count, total_n, rules, limits):
+    """Drop the cuts that leave too few rows on a side, if these are counted."""
+    if limits is not None:
+        _drop_small(scores, rows, count, total_n / limits.one_row, rules[6])
+
+
+@kernel
+def _note_rows(split, rows, limits):
+    """Enter the rows on the left, if these are counted."""
+    if limits is not None:
+        split["left_rows"] = np.int64(rows)
+
+
 @inline
 def _search_order(
     histograms,
@@ -83,10 +250,15 @@ def _search_order(
     start,
     stop,
     feature,
+    node,
     totals,
+    total_n,
     node_hessian,
+    base,
     steps,
     rules,
+    limits,
+    above,
     buffer,
     split,
 ):
@@ -96,14 +268,21 @@ def _search_order(
     sums_h = buffer[1].view(np.int64)
     scores = buffer[2]
     left = buffer[3]
-    least = max(rules[3], TINY) * histograms.shape[0]
+    rows = buffer[6]
+    own_n = histograms[histograms.shape[0] - 1, slot, 1, start:stop]
+    columns = steps.shape[0]
+    least = max(rules[3], TINY) * columns
     missing = np.int64(0)
     # Upwards the missing go right; downwards, if there are any, left.
     for down in range(2):
         if down == 1 and missing == 0:
             break
-        _clear(scores, left, count)
-        for s in range(histograms.shape[0]):
+        begin, missing_n = _begin_cut(
+            own_n, total_n, node, feature, base, limits, down, rows
+        )
+        missing |= missing_n
+        _clear(scores, left, count, begin)
+        for s in range(columns):
             own_g = histograms[s, slot, 0, start:stop]
             own_h = histograms[s, slot, 1, start:stop]
             left_g = np.int64(0)
@@ -121,16 +300,22 @@ def _search_order(
             _add_scores(
                 sums_g[1 - down :],
                 sums_h[1 - down :],
+                rows,
                 count,
                 missing_g * down,
                 missing_h * down,
-                totals[s, 0],
-                totals[s, 1],
-                steps[s],
+                totals,
+                s,
+                node,
+                feature,
+                steps,
                 rules,
+                limits,
+                above,
                 scores,
                 left,
             )
+        _keep_rows(scores, rows, count, total_n, rules, limits)
         highest = _highest(scores, left, count, node_hessian, least)
         if highest > split["gain"]:
             k = count - 1 if down else 0
@@ -140,6 +325,7 @@ def _search_order(
             keep_candidate(
                 split, highest, feature, k - down, down, 0, np.int64(0), share
             )
+            _note_rows(split, rows[k], limits)
 
 
 @inline
@@ -151,7 +337,7 @@ def _weigh_categories(histograms, slot, start, stop, steps, rules, weights, mass
     """
     for c in range(stop - start):
         masses[c] = 0.0
-    for s in range(histograms.shape[0]):
+    for s in range(steps.shape[0]):
         total = 0.0
         mass = 0.0
         for c in range(stop - start):
@@ -173,7 +359,7 @@ def _weigh_categories(histograms, slot, start, stop, steps, rules, weights, mass
     largest = 0.0
     for c in range(stop - start):
         size = 0.0
-        for s in range(histograms.shape[0]):
+        for s in range(steps.shape[0]):
             size += weights[s, c] * weights[s, c]
         if masses[c] * size > largest:
             largest = masses[c] * size
@@ -215,16 +401,56 @@ def _rank_categories(count, furthest, weights, masses, direction, following, key
 
 
 @kernel
+def _begin_sets(
+    own_n,
+    total_n,
+    node,
+    feature,
+    base,
+    limits,
+    one_hot,
+    order,
+    flip,
+    count,
+    sums,
+    rows,
+):
+    """As `_begin_cut`, for categories: the rows are those of the sets' sums."""
+    if limits is None:
+        return 0.0
+    if one_hot:
+        sum_single(own_n, total_n, sums)
+    else:
+        sum_in_order(own_n, order, flip, sums)
+    for k in range(count):
+        rows[k] = sums[k + 1] / limits.one_row
+    return -base - _cost(total_n, node, feature, limits)
+
+
+@kernel
+def _note_set_rows(split, rows, total_n, backward, limits):
+    """Enter the rows on the left, if these are counted; sums are of one side."""
+    if limits is not None:
+        left = rows if backward else total_n / limits.one_row - rows
+        split["left_rows"] = np.int64(left)
+
+
+@kernel
 def _search_categories(
     histograms,
     slot,
     start,
     stop,
     feature,
+    node,
     totals,
+    total_n,
     node_hessian,
+    base,
     steps,
     rules,
+    limits,
+    above,
     buffer,
     weights,
     split,
@@ -234,12 +460,14 @@ def _search_categories(
 
     More of them than a few are put in order by `_rank_categories`.
     """
-    columns = histograms.shape[0]
+    columns = steps.shape[0]
     bins = stop - start
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     scores = buffer[2]
     left = buffer[3]
+    rows = buffer[6]
+    own_n = histograms[histograms.shape[0] - 1, slot, 1, start:stop]
     keys = buffer[4].view(np.int64)[:bins]
     least = max(rules[3], TINY) * columns
     one_hot = bins < rules[4]
@@ -266,7 +494,21 @@ def _search_categories(
         count = 2 * bins if one_hot else groups
         if not one_hot:
             select_least(keys, flip, heap)
-        _clear(scores, left, count)
+        begin = _begin_sets(
+            own_n,
+            total_n,
+            node,
+            feature,
+            base,
+            limits,
+            one_hot,
+            heap,
+            flip,
+            count,
+            sums_g,
+            rows,
+        )
+        _clear(scores, left, count, begin)
         for s in range(columns):
             own_g = histograms[s, slot, 0, start:stop]
             own_h = histograms[s, slot, 1, start:stop]
@@ -281,16 +523,22 @@ def _search_categories(
             _add_scores(
                 sums_g[1:],
                 sums_h[1:],
+                rows,
                 count,
                 np.int64(0),
                 np.int64(0),
-                total_g,
-                total_h,
-                steps[s],
+                totals,
+                s,
+                node,
+                feature,
+                steps,
                 rules,
+                limits,
+                above,
                 scores,
                 left,
             )
+        _keep_rows(scores, rows, count, total_n, rules, limits)
         highest = _highest(scores, left, count, node_hessian, least)
         if highest > split["gain"]:
             k = 0
@@ -303,6 +551,7 @@ def _search_categories(
             keep_candidate(
                 split, highest, feature, 0, missing_left, 1, np.int64(0), share
             )
+            _note_set_rows(split, rows[k], total_n, backward, limits)
             list_rights(bins, backward, rights)
             if one_hot:
                 toggle(k >> 1, rights)
@@ -317,10 +566,15 @@ def _search_if_there_are(
     start,
     stop,
     feature,
+    node,
     totals,
+    total_n,
     node_hessian,
+    base,
     steps,
     rules,
+    limits,
+    above,
     buffer,
     weights,
     split,
@@ -333,10 +587,15 @@ def _search_if_there_are(
         start,
         stop,
         feature,
+        node,
         totals,
+        total_n,
         node_hessian,
+        base,
         steps,
         rules,
+        limits,
+        above,
         buffer,
         weights,
         split,
@@ -350,10 +609,15 @@ def _search_nothing(
     start,
     stop,
     feature,
+    node,
     totals,
+    total_n,
     node_hessian,
+    base,
     steps,
     rules,
+    limits,
+    above,
     buffer,
     weights,
     split,
@@ -369,10 +633,15 @@ def _overload_search_if_there_are(
     start,
     stop,
     feature,
+    node,
     totals,
+    total_n,
     node_hessian,
+    base,
     steps,
     rules,
+    limits,
+    above,
     buffer,
     weights,
     split,
@@ -382,12 +651,49 @@ def _overload_search_if_there_are(
 
 
 @kernel
+def _count_node(histograms, slot, whole, limits):
+    """Return the node's rows, in the histogram of the last hessians."""
+    rows = np.int64(0)
+    if limits is not None:
+        for c in range(whole[0], whole[1]):
+            rows += histograms[histograms.shape[0] - 1, slot, 1, c]
+    return rows
+
+
+@kernel
+def _weigh_node(totals, total_n, node, steps, rules, limits, above):
+    """Return what the node gains as a leaf; write its weights, and its rows."""
+    gain = 0.0
+    for s in range(steps.shape[0]):
+        g = totals[s, 0] * steps[s, 0]
+        h = totals[s, 1] * steps[s, 1]
+        if limits is None:
+            gain += gain_of(g, h, rules)
+        else:
+            bounds = limits.bounds[node, s]
+            above[s] = own_weight(g, h, limits.weights[node, s], bounds, rules)
+            gain += maths.gain_at(g, h, above[s], rules[0], rules[1])
+    if limits is not None:
+        above[above.size - 1] = total_n / limits.one_row
+    return gain
+
+
+@kernel
+def _settle(split, node_gain, total_n, limits):
+    """Take the node's own gain from the best score; under limits it is the gain."""
+    if limits is not None:
+        split["total_rows"] = np.int64(total_n / limits.one_row)
+    elif split["feature"] >= 0:
+        split["gain"] -= node_gain
+
+
+@kernel
 def find_vector_splits(
     member,
     members,
     sync,
     slots,  # (nodes,) int64: where each node's histograms are
-    histograms,  # (columns, slots, 2, cells) int64, in and out
+    histograms,  # (columns or one more, slots, 2, cells) int64, in and out
     counted,  # (some,) int64: slots that were filled
     parents,  # (some,) int64: those of the parents, or -1
     whole,  # (2,) int64: from which to which cell each row is counted once
@@ -396,8 +702,10 @@ def find_vector_splits(
     features,  # table of FEATURE_DTYPE
     steps,  # (columns, 2) float64: value of one step of gradients and of hessians
     rules,  # (8,) float64, see `backends.base.Growth.rules`
-    scratch,  # (members, 6, most candidates of a feature + 1) float64
+    limits,  # `Limits` of the nodes, or None
+    scratch,  # (members, 7, most candidates of a feature + 1) float64
     weights,  # (members, columns, most categories + 2) float64
+    above,  # (members, columns + 1) float64
     totals,  # (members, columns, 2) int64
     block,  # features of one task
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
@@ -408,13 +716,16 @@ def find_vector_splits(
 
     As `hornbeam.kernels.split.find_splits`, but that a score is a sum over columns,
     and the hessian of a side a mean over them. The sums in the splits are shares.
+    Under limits the last hessians say how many rows there are: they are those of a
+    column, or of one more that only counts.
     """
-    columns = histograms.shape[0]
+    columns = steps.shape[0]
     cells = histograms.shape[3]
     shares = (cells + JOIN_CELLS - 1) // JOIN_CELLS
     task = next_task(sync, 0)
-    while task < counted.size * columns * shares:
-        pair, s = task // (columns * shares), task // shares % columns
+    while task < counted.size * histograms.shape[0] * shares:
+        pair = task // (histograms.shape[0] * shares)
+        s = task // shares % histograms.shape[0]
         child, parent = counted[pair], parents[pair]
         begin = task % shares * JOIN_CELLS
         if parent >= 0:
@@ -423,13 +734,13 @@ def find_vector_splits(
         task = next_task(sync, 0)
     barrier(sync, members)
     own_totals = totals[member]
+    own_above = above[member]
     parts = splits.shape[1]
     task = next_task(sync, 1)
     while task < slots.size * parts:
         number, part = task // parts, task % parts
         slot = slots[number]
         node_hessian = 0.0
-        node_gain = 0.0
         for s in range(columns):
             total_g = np.int64(0)
             total_h = np.int64(0)
@@ -439,7 +750,10 @@ def find_vector_splits(
             own_totals[s, 0] = total_g
             own_totals[s, 1] = total_h
             node_hessian += total_h * steps[s, 1]
-            node_gain += gain_of(total_g * steps[s, 0], total_h * steps[s, 1], rules)
+        total_n = _count_node(histograms, slot, whole, limits)
+        node_gain = _weigh_node(
+            own_totals, total_n, number, steps, rules, limits, own_above
+        )
         split = splits[number, part]
         split["total_gradient"] = 0
         split["total_hessian"] = SHARE
@@ -457,10 +771,15 @@ def find_vector_splits(
                     start,
                     stop,
                     feature,
+                    number,
                     own_totals,
+                    total_n,
                     node_hessian,
+                    node_gain,
                     steps,
                     rules,
+                    limits,
+                    own_above,
                     scratch[member],
                     weights[member],
                     split,
@@ -473,16 +792,83 @@ def find_vector_splits(
                     start,
                     stop,
                     feature,
+                    number,
                     own_totals,
+                    total_n,
                     node_hessian,
+                    node_gain,
                     steps,
                     rules,
+                    limits,
+                    own_above,
                     scratch[member],
                     split,
                 )
-        if split["feature"] >= 0:
-            split["gain"] -= node_gain
+        _settle(split, node_gain, total_n, limits)
         task = next_task(sync, 1)
+
+
+@kernel
+def weigh_children(
+    slots,  # (nodes,) int64: where each node's histograms are
+    histograms,  # (columns or one more, slots, 2, cells) int64
+    whole,  # (2,) int64: from which to which cell each row is counted once
+    features,  # table of FEATURE_DTYPE
+    steps,  # (columns, 2) float64
+    rules,  # (8,) float64
+    limits,  # `Limits` of the nodes; `sides` are written
+    splits,  # (nodes,) SPLIT_DTYPE: the best ones
+    sets,  # (nodes, words) uint64: categories that go right
+):
+    """Write what the children of the best splits weigh in each column."""
+    for node in range(slots.size):
+        split = splits[node]
+        if split["feature"] < 0:
+            continue
+        feature = features[split["feature"]]
+        direction = np.float64(limits.directions[split["feature"]])
+        start = feature["cell"]
+        for s in range(steps.shape[0]):
+            own = histograms[s, slots[node]]
+            node_g = np.int64(0)
+            node_h = np.int64(0)
+            for c in range(whole[0], whole[1]):
+                node_g += own[0, c]
+                node_h += own[1, c]
+            # The missing are what is left of the node.
+            missing_g, missing_h = node_g, node_h
+            left_g = np.int64(0)
+            left_h = np.int64(0)
+            for b in range(feature["bins"]):
+                g, h = own[0, start + b], own[1, start + b]
+                missing_g -= g
+                missing_h -= h
+                goes_left = b <= split["bin"]
+                if split["is_categorical"]:
+                    goes_left = (sets[node, b >> 6] >> np.uint64(b & 63)) & 1 == 0
+                if goes_left:
+                    left_g += g
+                    left_h += h
+            if split["missing_left"]:
+                left_g += missing_g
+                left_h += missing_h
+            g, h = node_g * steps[s, 0], node_h * steps[s, 1]
+            bounds = limits.bounds[node, s]
+            above = own_weight(g, h, limits.weights[node, s], bounds, rules)
+            left, right = _pair(
+                left_g * steps[s, 0],
+                left_h * steps[s, 1],
+                np.float64(split["left_rows"]),
+                g,
+                h,
+                np.float64(split["total_rows"]),
+                above,
+                direction,
+                bounds,
+                rules,
+            )
+            limits.sides[node, s, 0] = left
+            limits.sides[node, s, 1] = right
 
 
 @kernel

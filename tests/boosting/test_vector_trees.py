@@ -24,6 +24,14 @@ KINDS = {
     "sketched": {"sketch_outputs": 2},
     "best first": {"grow_policy": "lossguide", "max_leaves": 9, "max_depth": 0},
     "sampled": {"subsample": 0.5, "colsample_bynode": 0.5, "num_parallel_tree": 2},
+    "by gradients": {"subsample": 0.4, "sampling_method": "gradient_based"},
+    "one side": {"sampling_method": "goss", "sketch_outputs": 3},
+    "held": {
+        "monotone_constraints": (0, 1),
+        "min_samples_leaf": 9,
+        "path_smooth": 3.0,
+        "feature_costs": (1.0, 0.0, 2.0),
+    },
     "dropout": {"booster": "dart", "rate_drop": 0.4, "one_drop": True},
     "few histograms": {"max_cached_hist_node": 1},
 }
@@ -194,3 +202,39 @@ def test_the_other_matrix_and_interaction_constraints():
                 pair = {int(root), int(tree.feature[child])}
                 assert pair <= {0, 2} or pair <= {1, 3, 4, 5}
         assert used
+
+
+@pytest.mark.parametrize("growth", ["plain", "best first"])
+@pytest.mark.parametrize("method", ["basic", "intermediate"])
+@pytest.mark.parametrize("smooth", [0.0, 9.0])
+def test_all_outputs_rise_or_fall_as_told(growth, method, smooth):
+    """Outputs that want to fall where they must rise stay level there."""
+    params = {
+        **KINDS[growth],
+        "monotone_constraints": (1, -1),
+        "monotone_constraints_method": method,
+        "path_smooth": smooth,
+        "max_depth": 5,
+    }
+    labels = np.stack([FULL[:, 0] - FULL[:, 1], -(FULL[:, 0] ** 3), FULL[:, 2]], axis=1)
+    booster = train(params, labels + 0.3 * Y[:, :3], 8)
+    grid = np.linspace(-3, 3, 49, dtype=np.float32)
+    for feature, direction in ((0, 1), (1, -1)):
+        table = X[:50].repeat(grid.size, axis=0)
+        table[:, feature] = np.tile(grid, 50)
+        margins = booster.predict(DMatrix(table)).reshape(50, grid.size, 3)
+        changes = direction * np.diff(margins, axis=1)
+        assert (changes >= 0).all() and (changes[..., 0] > 0).any()
+
+
+def test_limits_on_outputs_that_are_alike_are_those_of_one():
+    held = {"min_samples_leaf": 30, "path_smooth": 5.0, "max_delta_step": 0.4}
+    held["feature_costs"] = (1.0, 0.0, 0.5)
+    label = Y[:, 0]
+    twice = {**held, "feature_costs": (2.0, 0.0, 1.0)}
+    alone = train({**held, "multi_strategy": "one_output_per_tree"}, label, 3).model
+    together = train(twice, np.stack([label] * 2, axis=1), 3).model
+    for one, both in zip(alone.trees, together.trees, strict=True):
+        np.testing.assert_array_equal(one.feature, both.feature)
+        np.testing.assert_array_equal(one.threshold, both.threshold)
+        np.testing.assert_array_equal(np.stack([one.value] * 2, 1), both.value)

@@ -85,39 +85,46 @@ def test_sample_does_not_depend_on_the_team_and_has_the_rate():
 
 def lowest_of_classes(g, h, weight):
     """Return the class of each size, and the lowest size that is in it."""
-    sizes = np.sqrt(g.astype(float) ** 2 + weight * h.astype(float) ** 2)
+    squares = g.astype(float) ** 2 + weight * h.astype(float) ** 2
+    sizes = np.sqrt(squares.sum(axis=0))
     bits = sizes.astype(np.float32).view(np.int32)
     return bits >> 15, (bits >> 15 << 15).view(np.float32).astype(float)
 
 
-def gradients(rows, kind, seed=0):
+def gradients(rows, kind, outputs=1, seed=0):
     rng = np.random.default_rng(seed)
-    g = rng.normal(size=rows) * 10.0 ** rng.integers(-3, 3, rows)
-    h = rng.uniform(size=rows)
-    g[::7], h[::14] = 0.0, 0.0
+    shape = (outputs, rows)
+    g = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 3, shape)
+    h = rng.uniform(size=shape)
+    g[:, ::7], h[:, ::14] = 0.0, 0.0
     return g.astype(kind), h.astype(kind)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("members", MEMBERS)
-def test_rows_are_counted_by_the_class_of_their_size(members, kind):
-    g, h = gradients(90, kind)
+def test_rows_are_counted_by_the_class_of_their_size(members, outputs, kind):
+    g, h = gradients(90, kind, outputs)
     counts = np.zeros((members, SIZE_CLASSES), np.int64)
     call(weigh_rows, g, h, 0.7, counts, members=members)
     classes, lowest = lowest_of_classes(g, h, 0.7)
     exact = np.bincount(classes, minlength=SIZE_CLASSES)
     assert counts.sum(axis=0).tolist() == exact.tolist()
-    sizes = np.sqrt(g.astype(float) ** 2 + 0.7 * h.astype(float) ** 2)
+    squares = g.astype(float) ** 2 + 0.7 * h.astype(float) ** 2
+    sizes = np.sqrt(squares.sum(axis=0))
     assert (lowest <= sizes * (1 + 1e-7)).all() and (sizes <= lowest * 1.0079).all()
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("number", [0, 3, 2**33 + 6])
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("threshold", [1e-30, 0.5, 40.0])
-def test_larger_gradients_are_drawn_more_often_and_scaled_less(threshold, number, kind):
-    g, h = gradients(60, kind)
+def test_larger_gradients_are_drawn_more_often_and_scaled_less(
+    threshold, outputs, number, kind
+):
+    g, h = gradients(60, kind, outputs)
     taken = np.full(60, 9, np.uint8)
-    scaled = np.full((2, 60), np.nan)
+    scaled = np.full((2, outputs, 60), np.nan)
     call(
         draw_by_size, number, g, h, 0.7, threshold, 0.0, np.uint64(3), np.uint64(0),
         np.uint64(7), taken, *scaled,
@@ -129,7 +136,8 @@ def test_larger_gradients_are_drawn_more_often_and_scaled_less(threshold, number
         exact = share >= 1 or bits < share * 2.0**32
         assert taken[row] == exact
         factor = max(1.0, 1.0 / share) if exact else 0.0
-        assert scaled[:, row].tolist() == [float(g[row]) * factor, h[row] * factor]
+        assert scaled[0, :, row].tolist() == (g[:, row].astype(float) * factor).tolist()
+        assert scaled[1, :, row].tolist() == (h[:, row].astype(float) * factor).tolist()
     assert 0 < taken.sum() < 60
 
 
@@ -139,12 +147,12 @@ def test_a_sample_by_size_does_not_depend_on_the_team_or_the_parts():
     g, h = gradients(rows, np.float32)
 
     def draw(begin, members):
-        taken, scaled = np.empty(rows - begin, np.uint8), np.empty((2, rows - begin))
+        taken, scaled = np.empty(rows - begin, np.uint8), np.empty((2, 1, rows - begin))
         call(
-            draw_by_size, begin, g[begin:], h[begin:], 1.0, 0.8, 0.0, np.uint64(3),
-            np.uint64(0), np.uint64(7), taken, *scaled, members=members,
+            draw_by_size, begin, g[:, begin:], h[:, begin:], 1.0, 0.8, 0.0,
+            np.uint64(3), np.uint64(0), np.uint64(7), taken, *scaled, members=members,
         )  # fmt: skip
-        return np.array([taken, *scaled])
+        return np.array([taken, *scaled[:, 0]])
 
     alone = draw(0, 1)
     for members in MEMBERS[1:]:
@@ -154,14 +162,14 @@ def test_a_sample_by_size_does_not_depend_on_the_team_or_the_parts():
 
 def test_sums_of_what_is_drawn_by_size_are_on_average_those_of_all():
     rng = np.random.default_rng(0)
-    g, h = rng.normal(1.0, 1.0, 60), rng.uniform(size=60)
+    g, h = rng.normal(1.0, 1.0, (1, 60)), rng.uniform(size=(1, 60))
     sums = np.zeros((200, 2))
     for seed in range(200):
-        taken, scaled = np.empty(60, np.uint8), np.empty((2, 60))
+        taken, scaled = np.empty(60, np.uint8), np.empty((2, 1, 60))
         call(
             draw_by_size, 0, g, h, 1.0, 5.0, 0.0, np.uint64(3), np.uint64(0),
             np.uint64(seed), taken, *scaled,
         )  # fmt: skip
-        sums[seed] = scaled.sum(axis=1)
+        sums[seed] = scaled.sum(axis=2)[:, 0]
     error = np.abs(sums.mean(axis=0) - [g.sum(), h.sum()])
     assert (error < 4 * sums.std(axis=0) / 200**0.5).all()

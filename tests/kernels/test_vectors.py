@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import naive
 import numpy as np
@@ -13,6 +14,7 @@ from test_split import RULES, random_codes
 
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
+from hornbeam.kernels.limits import Limits
 from hornbeam.kernels.predict import PREDICT_ROWS
 from hornbeam.kernels.split import find_splits
 from hornbeam.kernels.vectors import (
@@ -20,6 +22,7 @@ from hornbeam.kernels.vectors import (
     add_vector_trees,
     find_vector_splits,
     mix_outputs,
+    weigh_children,
 )
 
 STEPS = 2.0 ** -np.array([[10, 12], [8, 11], [12, 10], [9, 9]])
@@ -47,12 +50,12 @@ class Data:
                 sums = naive.histogram(codes, self.offsets, every, own, pairs)
                 self.histograms[s, node] = sums
 
-    def find(self, rules, block=None, members=1, allowed=None):
+    def find(self, rules, block=None, members=1, allowed=None, limits=None):
         """Return the splits of all nodes, (nodes, tasks a node)."""
-        columns, nodes = self.histograms.shape[:2]
+        columns, nodes = len(self.steps), self.histograms.shape[1]
         block = self.bins.size if block is None else block
         splits = np.zeros((nodes, -(-self.bins.size // block)), SPLIT_DTYPE)
-        features = np.zeros(self.bins.size, FEATURE_DTYPE)
+        features = self.features = np.zeros(self.bins.size, FEATURE_DTYPE)
         features["bins"], features["cell"] = self.bins, self.offsets[:-1]
         features["is_categorical"][list(self.categorical)] = 1
         most = int(self.bins[list(self.categorical)].max(initial=0))
@@ -68,9 +71,11 @@ class Data:
             np.empty((0, 0), np.uint8) if allowed is None else allowed,
             features,
             self.steps,
-            np.array([*rules, 4, 64][:6], np.float64),
-            np.full((members, 6, 2 * self.bins.max() + 2), np.nan),
+            np.array([*rules, *[0, 0, 0, 0, 4, 64, 0, 0][len(rules) :]], np.float64),
+            limits,
+            np.full((members, 7, 2 * self.bins.max() + 2), np.nan),
             np.full((members, columns, most + 2), np.nan),
+            np.full((members, columns + 1), np.nan),
             np.empty((members, columns, 2), np.int64),
             block,
             splits,
@@ -92,7 +97,7 @@ class Data:
         if exact is None or exact[0] <= 0:
             assert split["gain"] <= 1e-12
             return
-        gain, feature, chosen, missing_left = exact
+        gain, feature, chosen, missing_left, _ = exact
         if feature in self.categorical:
             assert self.rights_of(node) == chosen
             chosen = 0
@@ -136,6 +141,103 @@ def test_a_side_needs_a_hessian_in_the_mean():
     data.histograms[:, 0, 1] = [[2, 50], [10, 50]]
     for least, found in ((6.0, 0), (6.001, -1)):
         assert data.find([1, 0, 0, least])["feature"].item() == found
+
+
+#: What holds a node of three columns and four features, the last one of categories.
+FREE = {
+    "directions": [0, 0, 0, 0],
+    "bounds": [(-np.inf, np.inf)] * 3,
+    "weights": None,
+    "costs": None,
+    "cost_of_rows": False,
+    "least_rows": 0,
+    "smooth": 0.0,
+}
+HELD = {
+    "nothing": {},
+    "rising": {"directions": [1, 1, 1, 0]},
+    "falling": {"directions": [-1, -1, 0, 0]},
+    "bounds": {"bounds": [(-0.25, 0.125), (0.25, np.inf), (-np.inf, np.inf)]},
+    "rows": {"least_rows": 17},
+    "smooth": {"smooth": 12.0},
+    "smooth, towards weights": {"smooth": 30.0, "weights": [0.75, 0.0, -2.0]},
+    "costs": {"costs": [40.0, 1.0, 0.0, 15.0]},
+    "costs of rows": {"costs": [0.5, 0.0, 0.25, 0.125], "cost_of_rows": True},
+    "step": {"rules": [1.0, 2.0, 0.25, 8.0], "directions": [1, -1, 0, 0]},
+    "one-hot": {"rules": [1.0, 0.0, 0.0, 1.0, 9, 64], "least_rows": 7},
+    "all": {
+        "rules": [0.5, 3.0, 0.75, 8.0],
+        "directions": [1, -1, 1, 0],
+        "bounds": [(-0.5, 0.5), (-1.0, 0.25), (-np.inf, 0.0)],
+        "costs": [1.0, 0.5, 3.0, 0.0],
+        "least_rows": 6,
+        "smooth": 5.0,
+    },
+}
+
+
+@pytest.mark.parametrize("case", HELD)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_split_under_limits(case, seed):
+    held = {**FREE, **HELD[case]}
+    rules = [*held.pop("rules", [1.0, 0.0, 0.0, 1.0]), 4, 64][:6]
+    bins = [7, 5, 9, 3]
+    codes = random_codes(90, bins, [1, 2, 3], seed)
+    data = Data(codes, bins, 3, 1, seed, categorical=(3,))
+    every = np.ones((90, 2), np.int64)
+    rows = naive.histogram(codes, data.offsets, range(4), range(90), every)
+    counts = rows[1].copy()
+    rows[0] = 0
+    steps = data.steps
+    totals = [
+        [int(part[: data.offsets[1]].sum()) * Fraction(step) for part, step in pairs]
+        for pairs in (
+            zip(own, pair, strict=True)
+            for own, pair in zip(data.histograms[:, 0], steps.tolist(), strict=True)
+        )
+    ]
+    exact_rules = [Fraction(float(rule)) for rule in rules]
+    weights = held["weights"] or [
+        naive.leaf_weight(*pair, *exact_rules[:3]) for pair in totals
+    ]
+    held["weights"] = [
+        Fraction(max(low, min(high, weight)))
+        for (low, high), weight in zip(held["bounds"], weights, strict=True)
+    ]
+    data.histograms = np.concatenate([data.histograms, rows[None, None]])
+    given = HELD[case].get("weights") or [np.nan] * 3
+    limits = Limits(
+        np.array([held["bounds"]]),
+        np.array([given]),
+        np.array(held["directions"], np.int8),
+        np.array([held["costs"]] if held["costs"] else np.empty((0, 0)), np.float64),
+        held["cost_of_rows"],
+        sides=np.full((1, 3, 2), np.nan),
+    )
+    ours = [*rules, held["least_rows"], held["smooth"]]
+    split = data.find(ours, limits=limits)[0]
+    times = 90 if held["cost_of_rows"] else 1
+    held["costs"] = [times * Fraction(cost) for cost in held["costs"] or [0.0] * 4]
+    held["smooth"] = Fraction(held["smooth"])
+    best = naive.best_vector_split(
+        data.histograms[:3, 0], data.offsets, bins, steps, rules, (3,), counts, held
+    )
+    if best is None or best[0] <= 0:
+        assert split["gain"] <= 1e-9
+        return
+    gain, feature, chosen, missing_left, sides = best
+    if feature == 3:
+        assert data.rights_of(0) == chosen
+        chosen = 0
+    found = split[["feature", "bin", "missing_left"]][0].item()
+    assert found == (feature, chosen, missing_left)
+    assert split["gain"][0] == pytest.approx(float(gain), rel=1e-9, abs=1e-9)
+    assert split["total_rows"] == 90
+    weigh_children(
+        np.zeros(1, np.int64), data.histograms, data.offsets[:2], data.features,
+        steps, np.array(ours), limits, split, data.sets[:, 0].view(np.uint64),
+    )  # fmt: skip
+    np.testing.assert_allclose(limits.sides[0], np.array(sides, float), rtol=1e-12)
 
 
 @pytest.mark.parametrize("members", MEMBERS)

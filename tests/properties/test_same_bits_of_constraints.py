@@ -23,6 +23,7 @@ CONFIGURATIONS = {
         "feature_costs": [0, 90, 2, 1, 5],
         "max_cached_hist_node": 6,
     },
+    "sample by gradients": {"sampling_method": "gradient_based", "subsample": 0.3},
     "one-side sample": {"sampling_method": "goss", "min_samples_leaf": 9},
 }
 
@@ -62,6 +63,18 @@ def test_any_number_of_threads_and_on_disk(params, tmp_path, monkeypatch):
     digests.append(digest(params, paged))
     assert len(set(digests)) == 1
     assert digests[0] != digest({}, QuantileDMatrix(rows, labels))
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_trees_of_all_outputs(name):
+    rows, label = made(9000, 40, 0.9)
+    labels = np.stack([label, 1 - label, rows[:, 2] > 0], axis=1)
+    params = {**CONFIGURATIONS[name], "multi_strategy": "multi_output_tree"}
+    digests = {
+        digest({**params, "nthread": threads}, QuantileDMatrix(rows, labels))
+        for threads in (1, 2, 3, 7)
+    }
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("params", CASES)
