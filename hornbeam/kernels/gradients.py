@@ -68,7 +68,7 @@ def by_row(loss):
         numbers,
         gradients,  # (outputs, rows) float32 or float64, out
         hessians,  # (outputs, rows) the same, out
-        scratch,  # (members, 2, lane) float64: not used
+        scratch,  # (members, 3, lane) float64: not used
     ):
         outputs, rows = scores.shape
         task = next_task(sync, 0)
@@ -113,7 +113,7 @@ def expectile_error(
     numbers,  # (1 + levels,) float64: what is not used, and the levels
     gradients,  # (levels, rows) float32 or float64, out
     hessians,  # (levels, rows) the same, out
-    scratch,  # (members, 2, lane) float64: sums of a few rows over levels
+    scratch,  # (members, 3, lane) float64: sums of a few rows over levels
 ):
     """Write g and h of the errors of all expectiles that a margin moves.
 
@@ -169,7 +169,7 @@ def softmax(
     numbers,  # (1,) float64: not used, one class is not more positive than another
     gradients,  # (classes, rows) float32 or float64, out
     hessians,  # (classes, rows) the same, out
-    scratch,  # (members, 2, lane) float64: highest margin and sum of a few rows
+    scratch,  # (members, 3, lane) float64: highest margin and sum of a few rows
 ):
     """Write g = p - [target = class] and h = 2 p (1 - p), times the row's weight."""
     classes, rows = scores.shape

@@ -29,6 +29,7 @@ __all__ = [
     "log_gamma",
     "logistic",
     "mills_ratio",
+    "mills_ratio_above",
     "philox",
     "poisson",
     "pseudo_huber",
@@ -321,13 +322,12 @@ def climb(below: float, margin: float) -> float:
 
 
 @inline
-def mills_ratio(x: float) -> float:
-    """Return the normal distribution's share above x, over its density at x.
+def mills_ratio_above(x: float) -> float:
+    """Return the normal distribution's share above x >= 0, over its density at x.
 
-    For x >= 0 to 3e-14 of it, a polynomial in 4 / (4 + x) fitted at Chebyshev's points;
-    below 0 by symmetry, down to -37.
+    To 3e-14 of it, a polynomial in 4 / (4 + x) fitted at Chebyshev's points.
     """
-    t = 1.0 / (1.0 + 0.25 * abs(x))
+    t = 1.0 / (1.0 + 0.25 * x)
     s = 2.0 * t - 1.0
     p = 4.208083446956714e-09
     p = p * s - 8.098182770209586e-09
@@ -350,7 +350,13 @@ def mills_ratio(x: float) -> float:
     p = p * s + 0.2426023887170272
     p = p * s + 0.3809427277049808
     p = p * s + 0.47330476582712067
-    ratio = t * p
+    return t * p
+
+
+@inline
+def mills_ratio(x: float) -> float:
+    """Return the same of any x down to -37: below 0 by symmetry."""
+    ratio = mills_ratio_above(abs(x))
     return ratio if x >= 0.0 else _ROOT_TWO_PI * exp(0.5 * x * x) - ratio
 
 

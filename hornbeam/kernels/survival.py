@@ -58,24 +58,49 @@ _MOST_HAZARD = 300.0
 
 
 @inline
+def _is_one(low, high):
+    return high - low < _NARROW
+
+
+@inline
+def _normal_density(low, high):
+    z = 0.5 * (low + high)
+    return -0.5 * z * z - _LOG_ROOT_TWO_PI, -z, 1.0
+
+
+@inline
+def _normal_slopes(low, high, fall, share):
+    """The slopes of a share in densities at `low`, where that at `high` is `fall`."""
+    slope = (fall - 1.0) / share
+    return slope, slope * slope - (low - high * fall) / share
+
+
+@inline
+def _normal_tail(low, high):
+    """The slopes of `normal` if one bound is endless: no density is left there."""
+    mirrored = high < math.inf
+    low = min(max(-high if mirrored else low, _LOWEST), _HIGHEST)
+    slope, curvature = _normal_slopes(low, 0.0, 0.0, maths.mills_ratio(low))
+    return -slope if mirrored else slope, curvature
+
+
+@inline
 def normal(low, high):
     """The share of the normal distribution.
 
     Divided by the density at the lower end, or at the upper one seen from above, it
     is a difference of Mills ratios, which keeps its digits in both tails.
     """
-    if high - low < _NARROW:
-        z = 0.5 * (low + high)
-        return -0.5 * z * z - _LOG_ROOT_TWO_PI, -z, 1.0
+    if _is_one(low, high):
+        return _normal_density(low, high)
     mirrored = low + high < 0.0
     if mirrored:
         low, high = -high, -low
     low = min(max(low, _LOWEST), _HIGHEST)
     high = min(high, low + 2.0 * (1.0 - _LOWEST))
     fall = maths.exp(-0.5 * (high - low) * (high + low))  # of the density
-    share = maths.mills_ratio(low) - fall * maths.mills_ratio(high)
-    slope = (fall - 1.0) / share
-    curvature = slope * slope - (low - high * fall) / share
+    share = maths.mills_ratio(low) - fall * maths.mills_ratio_above(high)
+    slope, curvature = _normal_slopes(low, high, fall, share)
     log_share = maths.log(share) - 0.5 * low * low - _LOG_ROOT_TWO_PI
     return log_share, -slope if mirrored else slope, curvature
 
@@ -89,10 +114,24 @@ def logistic(low, high):
     below = maths.sigmoid(high)
     above = maths.sigmoid(-low)
     log_share = maths.log(below) + maths.log(above)
-    if high - low >= _NARROW:
+    if not _is_one(low, high):
         log_share += maths.log(1.0 - maths.exp(low - high))
     curvature = below * (1.0 - below) + above * (1.0 - above)
     return log_share, above - below, curvature
+
+
+@inline
+def _extreme_slopes(w, width, ratio):
+    return ratio - w, w + ratio * (ratio + width - 1.0)
+
+
+@inline
+def _extreme_end(low, high):
+    """The slopes of `extreme` if bounds are equal, or the upper one is endless."""
+    endless = high == math.inf
+    width = _FAR if endless else 0.0
+    ratio = _FAR / (maths.exp(_FAR) - 1.0) if endless else 1.0
+    return _extreme_slopes(maths.exp(low), width, ratio)
 
 
 @inline
@@ -104,13 +143,14 @@ def extreme(low, high):
     series = 1.0 - 0.5 * width + square / 12.0 - square * square / 720.0
     quotient = width / (maths.exp(width) - 1.0)
     ratio = series if width < 0.05 else quotient  # of width to e**width - 1
-    if high - low < _NARROW:
+    slope, curvature = _extreme_slopes(w, width, ratio)
+    if _is_one(low, high):
         log_share = low - w
     elif width < 0.05:
         log_share = maths.log(max(width, _TINY)) - width - maths.log(ratio) - w
     else:
         log_share = maths.log(1.0 - maths.exp(-width)) - w
-    return log_share, ratio - w, w + ratio * (ratio + width - 1.0)
+    return log_share, slope, curvature
 
 
 @inline
@@ -149,6 +189,46 @@ def _held(gradient, hessian):
     return np.float32(gradient), np.float32(hessian)
 
 
+# Most rows need less than the whole formula. The others of a few rows are gathered, so
+# that the processor does several at once.
+
+
+@inline
+def _find_others(distribution, low, high, found):
+    """Write which rows are tails, in front, and spans, behind; return how many."""
+    tails = spans = 0
+    last = found.size - 1
+    for i in range(low.size):
+        found[np.uint64(tails)] = i
+        found[np.uint64(last - spans)] = i
+        is_one = np.int64(low[i] == high[i])
+        is_right = np.int64(high[i] == math.inf)
+        if distribution == _NORMAL:
+            is_tail = is_right ^ np.int64(low[i] == -math.inf)
+            tails += is_tail
+            spans += 1 - (is_one | is_tail)
+        else:
+            spans += 1 - (is_one | is_right)
+    return tails, spans
+
+
+@inline
+def _gather(found, low, high, margins, rate, lows, highs):
+    """Write the scaled bounds of the rows that were found."""
+    for j in range(found.size):
+        i = np.uint64(found[j])
+        lows[j] = (low[i] - margins[i]) * rate
+        highs[j] = (high[i] - margins[i]) * rate
+
+
+@inline
+def _scatter(found, slopes, curvatures, rate, g, h):
+    """Write the gradients and hessians of the rows that were found."""
+    for j in range(found.size):
+        i = np.uint64(found[j])
+        g[i], h[i] = _held(slopes[j] * rate, curvatures[j] * rate * rate)
+
+
 @kernel
 def accelerated_failure(
     member,
@@ -160,43 +240,67 @@ def accelerated_failure(
     numbers,  # (2,) float64: the distribution, and its scale
     gradients,  # (1, rows) float32 or float64, out
     hessians,  # (1, rows) the same, out
-    scratch,  # (members, 2, lane) float64: not used
+    scratch,  # (members, 3, lane) float64: bounds, then slopes of a few rows; which
 ):
     """Write g and h of minus the log-likelihood of bounds, times the row's weight."""
     rows = scores.shape[1]
     distribution = numbers[0]
     rate = 1.0 / numbers[1]
+    lane = scratch.shape[2]
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
-        begin = task * TASK_ROWS
-        end = min(begin + TASK_ROWS, rows)
-        margins = scores[0, begin:end]
-        low = targets[0, begin:end]
-        high = targets[1, begin:end]
-        g = gradients[0, begin:end]
-        h = hessians[0, begin:end]
-        # A loop for each, so that the compiler can do several rows at once.
-        if distribution == _NORMAL:
-            for i in range(margins.size):
-                _, slope, curvature = normal(
-                    (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
-                )
-                g[i], h[i] = _held(slope * rate, curvature * rate * rate)
-        elif distribution == _LOGISTIC:
-            for i in range(margins.size):
-                _, slope, curvature = logistic(
-                    (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
-                )
-                g[i], h[i] = _held(slope * rate, curvature * rate * rate)
-        else:
-            for i in range(margins.size):
-                _, slope, curvature = extreme(
-                    (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
-                )
-                g[i], h[i] = _held(slope * rate, curvature * rate * rate)
-        for i in range(weights[begin:end].size):
-            g[i] *= weights[begin + i]
-            h[i] *= weights[begin + i]
+        for begin in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows), lane):
+            end = min(begin + lane, (task + 1) * TASK_ROWS, rows)
+            margins = scores[0, begin:end]
+            low = targets[0, begin:end]
+            high = targets[1, begin:end]
+            g = gradients[0, begin:end]
+            h = hessians[0, begin:end]
+            # A loop for each, so that the compiler can do several rows at once.
+            if distribution == _NORMAL:
+                for i in range(margins.size):
+                    _, slope, curvature = _normal_density(
+                        (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+                    )
+                    g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+            elif distribution == _LOGISTIC:
+                for i in range(margins.size):
+                    _, slope, curvature = logistic(
+                        (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+                    )
+                    g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+            else:
+                for i in range(margins.size):
+                    slope, curvature = _extreme_end(
+                        (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+                    )
+                    g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+            if distribution != _LOGISTIC:
+                found = scratch[member, 2].view(np.int64)
+                tails, spans = _find_others(distribution, low, high, found)
+                own = found[:tails]
+                lows, highs = scratch[member, 0, :tails], scratch[member, 1, :tails]
+                _gather(own, low, high, margins, rate, lows, highs)
+                for j in range(lows.size):
+                    lows[j], highs[j] = _normal_tail(lows[j], highs[j])
+                _scatter(own, lows, highs, rate, g, h)
+                own = found[lane - spans :]
+                lows, highs = scratch[member, 0, :spans], scratch[member, 1, :spans]
+                _gather(own, low, high, margins, rate, lows, highs)
+                if distribution == _NORMAL:
+                    for j in range(lows.size):
+                        _, slope, curvature = normal(lows[j], highs[j])
+                        lows[j] = slope
+                        highs[j] = curvature
+                else:
+                    for j in range(lows.size):
+                        _, slope, curvature = extreme(lows[j], highs[j])
+                        lows[j] = slope
+                        highs[j] = curvature
+                _scatter(own, lows, highs, rate, g, h)
+            for i in range(weights[begin:end].size):
+                g[i] *= weights[begin + i]
+                h[i] *= weights[begin + i]
         task = next_task(sync, 0)
 
 
@@ -224,19 +328,20 @@ def events_of(
 
 
 @inline
-def _sum_of(values):
+def _sum_of(values, begin, end):
     """Return a sum that is the same in any order: in whole steps of the largest."""
-    if values.size == 1:
-        return values[0]
+    if end - begin == 1:
+        return values[np.uint64(begin)]
+    own = values[begin:end]
     largest = 0.0
-    for i in range(values.size):
-        largest = max(largest, values[i])
-    places = 62 - math.frexp(np.float64(values.size))[1]
+    for i in range(own.size):
+        largest = max(largest, own[i])
+    places = 62 - math.frexp(np.float64(own.size))[1]
     places -= max(math.frexp(largest)[1], -900)
     steps = math.ldexp(1.0, places)
     total = np.int64(0)
-    for i in range(values.size):
-        total += np.int64(np.rint(values[i] * steps))
+    for i in range(own.size):
+        total += np.int64(np.rint(own[i] * steps))
     return total / steps
 
 
@@ -248,7 +353,7 @@ def sum_moments(
 ):
     """Write the sum of the values of each moment, the same in any order of them."""
     for m in range(sums.size):
-        sums[m] = _sum_of(values[begins[m] : begins[m + 1]])
+        sums[m] = _sum_of(values, begins[m], begins[m + 1])
 
 
 @kernel
@@ -257,15 +362,14 @@ def proportional_hazards(
     members,
     sync,
     scores,  # (rows,) float64: logarithms of hazards
-    # All of these but `begins` and `seen` are by rising time.
-    order,  # (rows,) int64: the rows
     weights,  # (rows,) float64, or empty for all ones
     events,  # (rows,) float64: the weight of a row whose event was seen, or 0
-    moment_of,  # (rows,) int64
-    begins,  # (moments + 1,) int64: where rows of the same time begin
+    moment_of,  # (rows,) uint32: which of all times, that rise, is the row's
+    order,  # (rows,) uint32: the rows by rising time
+    begins,  # (moments + 1,) int64: where rows of the same time begin in it
     seen,  # (moments,) float64: the sum of the events
-    hazards,  # (2, rows) float64, scratch
-    sums,  # (moments, 2) float64, scratch
+    hazards,  # (3, rows) float64, scratch: of one row, times its weight, by time
+    sums,  # (moments, 2) float64, scratch: two of a moment lie together
     gradients,  # (rows,) float32 or float64, out
     hessians,  # (rows,) the same, out
 ):
@@ -278,42 +382,61 @@ def proportional_hazards(
     they weigh.
     """
     rows = order.size
+    hazard, weighted, by_time = hazards[0], hazards[1], hazards[2]
+    if weights.size == 0:
+        weighted = hazard
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
         begin = task * TASK_ROWS
-        end = min(begin + TASK_ROWS, rows)
-        for p in range(begin, end):
-            margin = min(max(scores[order[p]], -_MOST_HAZARD), _MOST_HAZARD)
-            hazards[0, p] = maths.exp(margin)
-            hazards[1, p] = hazards[0, p]
-        for p in range(begin, min(end, weights.size)):
-            hazards[1, p] *= weights[p]
+        margins = scores[begin : min(begin + TASK_ROWS, rows)]
+        own = hazard[begin : begin + margins.size]
+        for i in range(margins.size):
+            own[i] = maths.exp(min(max(margins[i], -_MOST_HAZARD), _MOST_HAZARD))
+        for i in range(begin, min(begin + TASK_ROWS, weights.size)):
+            weighted[i] = hazard[i] * weights[i]
         task = next_task(sync, 0)
+    barrier(sync, members)
+    task = next_task(sync, 1)
+    while task * TASK_ROWS < rows:
+        begin = task * TASK_ROWS
+        row_at = order[begin : min(begin + TASK_ROWS, rows)]
+        own = by_time[begin : begin + row_at.size]
+        for p in range(row_at.size):
+            own[p] = weighted[row_at[p]]
+        task = next_task(sync, 1)
     barrier(sync, members)
     if member == 0:
         at_risk = 0.0
         for m in range(seen.size - 1, -1, -1):
-            at_risk += _sum_of(hazards[1, begins[m] : begins[m + 1]])
-            sums[m, 0] = at_risk
+            at_risk += _sum_of(by_time, begins[m], begins[m + 1])
+            sums[m, 0] = 1.0 / at_risk
         total = squares = 0.0
         for m in range(seen.size):
-            share = 1.0 / sums[m, 0] if seen[m] > 0.0 else 0.0
+            share = sums[m, 0]
+            share = share if seen[m] > 0.0 else 0.0
             total += seen[m] * share
             squares += seen[m] * share * share
             sums[m, 0] = total
             sums[m, 1] = squares
     barrier(sync, members)
-    task = next_task(sync, 1)
+    task = next_task(sync, 2)
     while task * TASK_ROWS < rows:
         begin = task * TASK_ROWS
-        for p in range(begin, min(begin + TASK_ROWS, rows)):
-            expected = hazards[0, p] * sums[moment_of[p], 0]
-            spread = hazards[0, p] * hazards[0, p] * sums[moment_of[p], 1]
-            happened = 1.0 if events[p] > 0.0 else 0.0
-            weight = weights[p] if weights.size else 1.0
-            gradients[order[p]] = np.float32(expected - happened) * weight
-            hessians[order[p]] = np.float32(max(expected - spread, 0.0)) * weight
-        task = next_task(sync, 1)
+        event = events[begin : min(begin + TASK_ROWS, rows)]
+        moment = moment_of[begin : begin + event.size]
+        own = hazard[begin : begin + event.size]
+        g = gradients[begin : begin + event.size]
+        h = hessians[begin : begin + event.size]
+        for i in range(event.size):
+            m = moment[i]
+            expected = own[i] * sums[m, 0]
+            spread = own[i] * own[i] * sums[m, 1]
+            g[i] = np.float32(expected - (1.0 if event[i] > 0.0 else 0.0))
+            h[i] = np.float32(max(expected - spread, 0.0))
+        for i in range(weights[begin : begin + event.size].size):
+            g[i] *= weights[begin + i]
+            h[i] *= weights[begin + i]
+        task = next_task(sync, 2)
 
 
 @kernel

@@ -213,7 +213,7 @@ class Objective(ABC):
             np.array(self.numbers, np.float64),
             gradients,
             hessians,
-            np.empty((members, 2, _LANE)),
+            np.empty((members, 3, _LANE)),
         )
 
 

@@ -25,19 +25,18 @@ _CELLS_PER_ROW = 32
 
 @dataclass(frozen=True, slots=True)
 class _Timeline:
-    """Rows by rising time, for `hornbeam.kernels.survival.proportional_hazards`.
+    """When events were, for `hornbeam.kernels.survival.proportional_hazards`.
 
     Attributes
     ----------
     made_of
         Labels and weights.
     arrays
-        What the kernel takes of them.
+        What the kernel takes of them, and where it works.
     """
 
     made_of: tuple[Floats, Floats | None]
     arrays: tuple[NDArray[Any], ...]
-    n_moments: int
 
 
 @register
@@ -80,8 +79,6 @@ class ProportionalHazards(LogLink):
             team.members_for(_CELLS_PER_ROW * rows),
             scores[0],
             *line.arrays,
-            np.empty((2, rows)),
-            np.empty((line.n_moments, 2)),
             gradients[0],
             hessians[0],
         )
@@ -98,9 +95,9 @@ class ProportionalHazards(LogLink):
             and line.made_of[1] is weights
         ):
             return line
+        own = np.empty(0) if weights is None else weights
         order, begins = survival.by_time(labels)
-        by_time = np.empty(0) if weights is None else weights[order]
-        events = survival.events_of(labels[order], by_time)
+        events = survival.events_of(labels, own)
         if not events.any():
             raise DataError(
                 f"{self.name} learns from events, and there are none in {labels.size} "
@@ -108,10 +105,13 @@ class ProportionalHazards(LogLink):
             )
         n_moments = begins.size - 1
         seen = np.empty(n_moments)
-        survival.sum_moments(events, begins, seen)
-        moment_of = np.repeat(np.arange(n_moments), np.diff(begins))
-        arrays = order, by_time, events, moment_of, begins, seen
-        self._timeline = _Timeline((labels, weights), arrays, n_moments)
+        survival.sum_moments(events[order], begins, seen)
+        moment_of = np.empty(labels.size, np.uint32)
+        moment_of[order] = np.repeat(np.arange(n_moments), np.diff(begins))
+        # New memory every round would take longer than the work in it.
+        scratch = np.empty((3, labels.size)), np.empty((n_moments, 2))
+        arrays = (own, events, moment_of, order.astype(np.uint32), begins, seen)
+        self._timeline = _Timeline((labels, weights), arrays + scratch)
         return self._timeline
 
 

@@ -21,14 +21,15 @@ def hazard_gradients(scores, labels, weights=UNWEIGHTED, members=1):
     rows = scores.size
     g, h = np.full((2, rows), np.nan, np.float64 if weights.size else np.float32)
     order, begins = survival.by_time(labels)
-    weights = weights[order] if weights.size else weights
-    events = survival.events_of(labels[order], weights)
+    events = survival.events_of(labels, weights)
     seen = np.empty(begins.size - 1)
-    survival.sum_moments(events, begins, seen)
-    moment_of = np.repeat(np.arange(seen.size), np.diff(begins))
+    survival.sum_moments(events[order], begins, seen)
+    moment_of = np.empty(rows, np.uint32)
+    moment_of[order] = np.repeat(np.arange(seen.size), np.diff(begins))
     call(
-        survival.proportional_hazards, scores, order, weights, events, moment_of,
-        begins, seen, np.empty((2, rows)), np.empty((seen.size, 2)), g, h,
+        survival.proportional_hazards, scores, weights, events, moment_of,
+        order.astype(np.uint32), begins, seen, np.empty((3, rows)),
+        np.empty((seen.size, 2)), g, h,
         members=members,
     )  # fmt: skip
     return g, h
@@ -133,6 +134,7 @@ def test_no_events_have_no_likelihood():
 
 # --- Bounds ---------------------------------------------------------------------------
 
+LANE = 5
 CENSORING = {
     "seen": lambda z: (z, z),
     "later": lambda z: (z, INF),
@@ -152,7 +154,7 @@ def bound_gradients(
     g, h = np.full((2, *scores.shape), np.nan, weights.dtype if weights.size else "f4")
     call(
         survival.accelerated_failure, scores, targets, weights,
-        np.array([number, scale]), g, h, np.empty((members, 2, 1)),
+        np.array([number, scale]), g, h, np.empty((members, 3, LANE)),
         members=members,
     )  # fmt: skip
     return g[0], h[0]
@@ -211,6 +213,21 @@ def test_narrow_bounds_are_as_one_time(distribution):
     for width in (1e-12, 1e-7, 0.9e-5, 1.1e-5, 1e-4):
         near = bound_gradients(distribution, z - width / 2, z + width / 2)
         np.testing.assert_allclose(near, exact, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("distribution", survival.DISTRIBUTIONS)
+def test_the_shorter_formulas_of_tails_and_times_are_the_whole_one(distribution):
+    rng = np.random.default_rng(0)
+    low = rng.normal(0, 1, 400) * rng.choice([0.1, 1.0, 10.0, 100.0], 400)
+    high = low + rng.choice([0.0, 1e-7, 0.5, INF], 400)
+    low[rng.random(400) < 0.3] = -INF
+    g, h = bound_gradients(distribution, low, high)
+    for row in range(400):
+        number = survival.DISTRIBUTIONS[distribution]
+        with np.errstate(divide="ignore", invalid="ignore"):  # as in a kernel
+            _, slope, curvature = survival.log_share_of(number, low[row], high[row])
+        assert g[row] == np.float32(min(max(slope, -15), 15))
+        assert h[row] == np.float32(min(max(curvature, 1e-16), 15))
 
 
 @needs_compiler
