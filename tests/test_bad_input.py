@@ -175,11 +175,6 @@ CASES = {
         ParameterError,
         "the models differ in feature_names|the same columns",
     ),
-    "trees of all outputs refitted": (
-        lambda: vector_leaves().refit(DMatrix(ROWS, ranked(LABELS, 3))),
-        ParameterError,
-        "trees of all outputs|not updated yet",
-    ),
     "trees of all outputs beside others": (
         lambda: SOFTMAX + vector_leaves(),
         ParameterError,

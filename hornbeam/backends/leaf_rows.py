@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,15 +17,18 @@ class LeafRows(MarginRows):
     """Rows that no tree grows on, but that trees are revised by."""
 
     def sums(
-        self, output: int, nodes: NDArray[np.uint32], n_nodes: int
+        self, outputs: Sequence[int], nodes: NDArray[np.uint32], n_nodes: int
     ) -> NDArray[np.float64]:
-        """Return the sums of gradients and hessians over nodes, (nodes, 2).
+        """Return the sums of gradients and hessians over nodes, (outputs, nodes, 2).
 
         `nodes`, (rows,), says in which of them each row is. The steps are those in
         which the leaves of a tree that grows on these rows are summed.
         """
         state = self._state
-        steps = choose_steps(state.extents()[output, :2], self.n_rows).fine
-        state.take_up(output, None, steps)
+        steps = choose_steps(state.extents()[:, :2], self.n_rows).fine
         state.leaf_of[:] = nodes
-        return state.sum_leaves(n_nodes) * steps
+        sums = np.empty((len(outputs), n_nodes, 2))
+        for own, output in zip(sums, outputs, strict=True):
+            state.take_up(output, None, steps[output])
+            own[:] = state.sum_leaves(n_nodes) * steps[output]
+        return sums

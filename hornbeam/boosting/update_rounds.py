@@ -17,6 +17,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease
 
 if TYPE_CHECKING:
@@ -58,11 +59,6 @@ class UpdateRounds(Rounds):
                 f"all {number} rounds of the model have been updated; lower "
                 "num_boost_round"
             )
-        if any(tree.value.ndim > 1 for tree in grown.trees):
-            raise ParameterError(
-                "trees of all outputs (multi_strategy='multi_output_tree') are not "
-                "updated yet; train anew, or with one tree for each output"
-            )
         aligned, session = learner._aligned(data), learner._session(data)
         targets = np.empty((1, 0))
         if estimate:
@@ -89,8 +85,8 @@ class UpdateRounds(Rounds):
             with lease(learner.params.nthread) as team:
                 leaves = leaves_of(team, aligned, layout).astype(np.uint32)
             revised = [
-                revision.of(tree, rows.sums(output, nodes, tree.n_nodes))
-                for tree, output, nodes in zip(trees, outputs, leaves.T, strict=True)
+                revision.of(tree, rows.sums(_outputs(tree, first), nodes, tree.n_nodes))
+                for tree, first, nodes in zip(trees, outputs, leaves.T, strict=True)
             ]
         model.add_round(revised, outputs, grown.weights[begin:end])
         learner._layouts.clear()
@@ -106,3 +102,8 @@ class UpdateRounds(Rounds):
         learner.model = grown.beginning()
         learner.reset()
         return grown
+
+
+def _outputs(tree: Tree, first: int) -> range:
+    """Return the outputs that a tree has values for."""
+    return range(first, first + tree.leaf_size)

@@ -106,7 +106,8 @@ class Revision:
     def of(self, tree: Tree, sums: Floats) -> Tree:
         """Return the revised tree.
 
-        `sums`, (nodes, 2), are the gradients and hessians of the rows in each leaf.
+        `sums`, (outputs, nodes, 2), are the gradients and hessians of the rows in each
+        leaf, for each of its values.
         """
         sums = _with_inner(tree, sums)
         for step in self.steps:
@@ -120,31 +121,35 @@ class Revision:
         place = np.empty_like(order)
         place[order] = np.arange(order.size)
         left = np.where(tree.left < 0, -1, place[tree.left])[order].astype(np.int32)
-        ordered, rules = sums[order], self.growth.rules
-        weights, gains = np.empty(order.size), np.empty(order.size)
-        weigh_nodes(left, rules, 1.0, ordered, *_FREE, weights)
-        rate_splits(left, rules, ordered, gains)
-        weight = weights[place].astype(np.float32)
+        ordered, rules = sums[:, order], self.growth.rules
+        weights, gains = np.empty((2, *ordered.shape[:2]))
+        for own, weighed, rated in zip(ordered, weights, gains, strict=True):
+            weigh_nodes(left, rules, 1.0, own, *_FREE, weighed)
+            rate_splits(left, rules, own, rated)
+        weight = weights[:, place].T.reshape(tree.weight.shape)
         value = tree.value
         if self.refresh_leaf:
-            value = self._values(tree, weights[place], sums[:, 1])
+            value = self._values(tree, weight, sums[..., 1].sum(axis=0))
         return replace(
             tree,
             value=value,
-            gain=gains[place].astype(np.float32),
-            cover=ordered[place, 1].astype(np.float32),
-            weight=weight,
+            gain=gains.sum(axis=0)[place].astype(np.float32),
+            cover=ordered[..., 1].sum(axis=0)[place].astype(np.float32),
+            weight=weight.astype(np.float32, order="C"),
         )
 
     def _values(
         self, tree: Tree, weights: Floats, hessians: Floats
     ) -> NDArray[np.float32]:
-        values = np.where(tree.leaf_mask, weights * self.learning_rate, 0.0)
+        # Of trees of all outputs values have an axis of outputs, the last one.
+        shape = (-1, *[1] * (tree.value.ndim - 1))
+        is_leaf = tree.leaf_mask.reshape(shape)
+        values = np.where(is_leaf, weights * self.learning_rate, 0.0)
         if self.decay is not None:
             old = tree.value.astype(np.float64)
             mixed = self.decay * old + (1.0 - self.decay) * values
-            values = np.where(hessians > 0.0, mixed, old)
-        return values.astype(np.float32)
+            values = np.where(hessians.reshape(shape) > 0.0, mixed, old)
+        return values.astype(np.float32, order="C")
 
     def _cut(self, tree: Tree) -> Tree:
         """Return the tree without splits above leaves that are not worth it."""
@@ -186,5 +191,6 @@ def _with_inner(tree: Tree, sums: Floats) -> Floats:
     _, depth = climb(tree.parent)
     for level in range(tree.depth(), 0, -1):
         nodes = np.flatnonzero(depth == level)
-        np.add.at(sums, tree.parent[nodes], sums[nodes])
+        for own in sums:
+            np.add.at(own, tree.parent[nodes], own[nodes])
     return sums

@@ -181,3 +181,52 @@ def test_a_refitted_booster_goes_on_growing(booster):
     assert longer.num_boosted_rounds() == 8
     fitted.update(DATA, 6)
     assert fitted.num_boosted_rounds() == 7
+
+
+TOGETHER = {**PARAMS, "multi_strategy": "multi_output_tree"}
+TWO = np.stack([LABELS, np.nan_to_num(ROWS[:, 1]) - LABELS], axis=1)
+
+
+@pytest.mark.parametrize("kind", [{}, {"booster": "dart", "rate_drop": 0.3}])
+def test_trees_of_all_outputs_are_refreshed(kind):
+    params = {**TOGETHER, **kind}
+    weight = np.random.default_rng(0).random(600)
+    data = DMatrix(ROWS, TWO, weight=weight)
+    booster = hornbeam.train(params, data, 4)
+    update = {**params, "process_type": "update"}
+    if not kind:  # the weights of dropped trees have changed since
+        again = hornbeam.train(update, data, 4, xgb_model=booster)
+        assert values(again) == values(booster)
+        for tree, other in zip(again.model.trees, booster.model.trees, strict=True):
+            np.testing.assert_array_equal(tree.cover, other.cover)
+            np.testing.assert_allclose(tree.gain, other.gain, rtol=1e-3, atol=1e-2)
+    half = DMatrix(ROWS[:300], TWO[:300])
+    fresh = [
+        hornbeam.train({**update, "nthread": threads}, half, 4, xgb_model=booster)
+        for threads in (1, 2, 3, 7)
+    ]
+    assert len({one.digest() for one in fresh}) == 1
+    assert fresh[0].model.trees[0].cover[0] == 2 * 300
+
+
+def test_trees_of_all_outputs_that_are_alike_are_revised_like_one():
+    twice = np.stack([LABELS, LABELS], axis=1)
+    one = hornbeam.train(PARAMS, DATA, 3)
+    both = hornbeam.train(TOGETHER, DMatrix(ROWS, twice), 3)
+    half, halves = DMatrix(ROWS[:300], LABELS[:300]), DMatrix(ROWS[:300], twice[:300])
+    update = {"process_type": "update", "updater": "refresh,prune"}
+    pairs = [
+        (
+            hornbeam.train({**PARAMS, **update, "gamma": 9}, half, 3, xgb_model=one),
+            hornbeam.train(
+                {**TOGETHER, **update, "gamma": 18}, halves, 3, xgb_model=both
+            ),
+        ),
+        (one.refit(half, decay=0.3), both.refit(halves, decay=0.3)),
+    ]
+    for alone, together in pairs:
+        for tree, other in zip(alone.model.trees, together.model.trees, strict=True):
+            np.testing.assert_array_equal(tree.left, other.left)
+            np.testing.assert_array_equal(np.stack([tree.value] * 2, 1), other.value)
+        read = Booster(model_file=together.save_raw())
+        np.testing.assert_array_equal(read.predict(halves), together.predict(halves))
