@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import hornbeam
 from hornbeam import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
 from hornbeam.errors import DataError, HornbeamError, ModelFileError, ParameterError
+from hornbeam.params import parameter_table
 
 ESTIMATORS = [HornbeamRegressor, HornbeamClassifier]
 
@@ -543,3 +544,45 @@ def test_what_is_missing_for_a_ranking(lists):
         rank(lists).score(X, y)
     with pytest.raises(DataError, match="qid is not sorted"):
         HornbeamRanker().fit(X, y, qid=qid[::-1])
+
+
+# --- Every parameter ------------------------------------------------------------------
+
+# What an estimator counts itself, or has no data for.
+NOT_ITS_OWN = {
+    "num_class",
+    "num_target",
+    "disable_default_eval_metric",
+    "aft_loss_distribution",
+    "aft_loss_distribution_scale",
+}
+
+
+def test_the_estimators_take_what_the_learner_takes():
+    taken = set(HornbeamRanker._get_param_names())
+    rows = parameter_table()
+    missing = {row.name for row in rows if not {row.name, *row.aliases} & taken}
+    assert missing == NOT_ITS_OWN
+    of_pairs = {name for name in taken if name.startswith(("lambdarank", "ndcg"))}
+    for kind in ESTIMATORS:
+        assert set(kind._get_param_names()) == taken - of_pairs
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"objective": "reg:quantileerror", "quantile_alpha": [0.1, 0.5]},
+        {"objective": "reg:expectileerror", "expectile_alpha": 0.3},
+        {"objective": "reg:pseudohubererror", "huber_slope": 2.0},
+        {"objective": "reg:tweedie", "tweedie_variance_power": 1.2},
+        {"booster": "dart", "rate_drop": 0.5, "sample_type": "weighted"},
+        {"booster": "gblinear", "feature_selector": "greedy", "top_k": 2},
+        {"max_cached_hist_node": 3},
+    ],
+    ids=str,
+)
+def test_parameters_of_every_kind_reach_the_learner(params, diabetes):
+    X, y = diabetes
+    model = clone(HornbeamRegressor(n_estimators=3, **params)).fit(X, y)
+    plain = hornbeam.train(params, hornbeam.DMatrix(X, y), 3, verbose_eval=False)
+    assert model.get_booster().digest() == plain.digest()
