@@ -110,6 +110,9 @@ def cv(
     parts = _parts(dtrain, nfold, stratified, folds, seed, shuffle)
     if return_predictions:
         _check_tested_once(parts, dtrain.n_rows)
+    if obj is None and fpreproc is None:
+        # A fold would name its own row, not that of the data.
+        Booster(given).check_labels(dtrain)
     models = FoldModels([_fold(dtrain, *rows, given, fpreproc) for rows in parts])
     if custom_metric is None and (obj is None or isinstance(obj, ScalarLoss)):
         models.part_threads(chosen.nthread)

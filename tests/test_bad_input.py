@@ -935,6 +935,22 @@ CASES = {
         ParameterError,
         "multi_strategy='one_output_per_tree' differs from the model's|leave it out",
     ),
+    # Rounds of linear models, and of DART, to predict with
+    "a part of a linear model": (
+        lambda: linear().predict(DATA, iteration_range=(0, 1)),
+        ParameterError,
+        "changes as a whole|iteration_range=(0, 1)|leave it out",
+    ),
+    "a slice of a linear model": (
+        lambda: linear()[:1],
+        ParameterError,
+        "changes as a whole|copy() takes all of it",
+    ),
+    "a round of dart that is not there": (
+        lambda: hornbeam.train(DART, DATA, 2).predict(DATA, iteration_range=(1, 3)),
+        ParameterError,
+        "iteration_range=(1, 3)|2 rounds",
+    ),
     # Model files
     "garbage": (
         lambda: Booster(model_file=b"garbage"),
@@ -979,6 +995,156 @@ def test_bad_input(case):
         assert words in message, message
     assert len(message) < 400 and "\n" not in message
     assert isinstance(caught.value, hornbeam.HornbeamError)
+
+
+# --- From outside ---------------------------------------------------------------------
+
+ORDER = np.arange(60.0)
+NAMED = pd.DataFrame(ROWS, columns=NAMES)
+CATEGORIES = pd.DataFrame({"a": LABELS, "b": pd.Categorical(["x", "y"] * 30)})
+
+# What an objective, a booster or a constraint cannot learn from:
+# (parameters, rows, what a matrix takes beside them, words of the message).
+UNLEARNABLE = {
+    "a negative count": (
+        {"objective": "count:poisson"},
+        ROWS,
+        {"label": changed(ORDER, 7, -1)},
+        "label -1 in row 7 is negative|choose",
+    ),
+    "1.5 for a probability": (
+        {"objective": "reg:logistic"},
+        ROWS,
+        {"label": changed(ORDER % 2, 7, 1.5)},
+        "label 1.5 in row 7 is outside [0, 1]|code the two classes as 0 and 1",
+    ),
+    "1.5 for one of two classes": (
+        {"objective": "binary:logistic"},
+        ROWS,
+        {"label": changed(ORDER % 2, 7, 1.5)},
+        "label 1.5 in row 7 is outside [0, 1]|code the two classes as 0 and 1",
+    ),
+    "1.5 for a class and its raw margin": (
+        {"objective": "binary:logitraw"},
+        ROWS,
+        {"label": changed(ORDER % 2, 7, 1.5)},
+        "label 1.5 in row 7 is outside [0, 1]|code the two classes as 0 and 1",
+    ),
+    "a class beyond num_class": (
+        {"objective": "multi:softmax", "num_class": 3},
+        ROWS,
+        {"label": changed(ORDER % 3, 7, 3)},
+        "label 3 in row 7|num_class=3|from 0 to 2",
+    ),
+    "a zero time": (
+        {"objective": "survival:cox"},
+        ROWS,
+        {"label": changed(ORDER + 1, 7, 0)},
+        "label 0 in row 7 is no time for survival:cox|give the time of an event",
+    ),
+    "a quantile at 1": (
+        {"objective": "reg:quantileerror", "quantile_alpha": [0.5, 1.0]},
+        ROWS,
+        {"label": ORDER},
+        "quantile_alpha must be above 0 and below 1, not 1",
+    ),
+    "an expectile at 0": (
+        {"objective": "reg:expectileerror", "expectile_alpha": 0},
+        ROWS,
+        {"label": ORDER},
+        "expectile_alpha must be above 0 and below 1, not 0",
+    ),
+    "a bound above the other": (
+        {"objective": "survival:aft"},
+        ROWS,
+        {
+            "label_lower_bound": changed(np.full(60, 2.0), 7, 3),
+            "label_upper_bound": np.full(60, 2.0),
+        },
+        "label_lower_bound is 3.0 in row 7, above label_upper_bound 2.0",
+    ),
+    "no group with a pair": (
+        {"objective": "rank:pairwise"},
+        ROWS,
+        {"label": ORDER // 10, "group": [10] * 6},
+        "no group has rows of different labels|qid or group",
+    ),
+    "a direction of a category": (
+        {"monotone_constraints": {"b": 1}},
+        CATEGORIES,
+        {"label": LABELS},
+        "a direction for column 'b'|categories|make it 0",
+    ),
+    "directions of four for three features": (
+        {"monotone_constraints": (0, 1, 1, 1)},
+        ROWS,
+        {"label": LABELS},
+        "monotone_constraints has 4 numbers|3 features|by name",
+    ),
+    "a direction of a name that is not there": (
+        {"monotone_constraints": {"x": 1}},
+        NAMED,
+        {"label": LABELS},
+        "monotone_constraints names 'x'|there are: 'a', 'b', 'c'",
+    ),
+    "interactions of a name that is not there": (
+        {"interaction_constraints": [["a", "x"]]},
+        NAMED,
+        {"label": LABELS},
+        "interaction_constraints names 'x'|there are: 'a', 'b', 'c'",
+    ),
+    "gradients of the wrong shape": (
+        {"obj": lambda margins, data: (margins[:5], np.ones(5))},
+        ROWS,
+        {"label": LABELS},
+        "gradients have the shape (5,)|rows|give the shape",
+    ),
+    "a gradient that is no number": (
+        {"obj": lambda m, data: (changed(m, 9, NAN), np.ones(len(m)))},
+        ROWS,
+        {"label": LABELS},
+        "gradients hold nan in row 9|must be finite",
+    ),
+}
+
+
+def by_train(params, obj, rows, info):
+    hornbeam.train(params, DMatrix(rows, **info), 1, obj=obj)
+
+
+def by_quantile_matrix(params, obj, rows, info):
+    hornbeam.train(params, QuantileDMatrix(rows, **info), 1, obj=obj)
+
+
+def by_cv(params, obj, rows, info):
+    hornbeam.cv(params, DMatrix(rows, **info), 1, nfold=3, obj=obj)
+
+
+def by_estimator(params, obj, rows, info):
+    objective = str(params.get("objective", ""))
+    if objective.startswith(("survival:aft", "multi:")):
+        pytest.skip("it has no bounds to fit, and counts classes itself")
+    ranks = objective.startswith("rank:")
+    kind = hornbeam.HornbeamRanker if ranks else hornbeam.HornbeamRegressor
+    if obj is not None:
+        params = {**params, "objective": lambda y, margins: obj(margins, None)}
+    groups = {name: values for name, values in info.items() if name != "label"}
+    kind(n_estimators=1, **params).fit(rows, info["label"], **groups)
+
+
+@pytest.mark.parametrize("way", [by_train, by_quantile_matrix, by_cv, by_estimator])
+@pytest.mark.parametrize("case", UNLEARNABLE)
+def test_what_cannot_be_learned_is_refused_by_each_way_in(case, way):
+    params, rows, info, needed = UNLEARNABLE[case]
+    own = {**params}
+    obj = own.pop("obj", None)
+    with pytest.raises(hornbeam.HornbeamError) as caught:
+        way(own, obj, rows, info)
+    for words in needed.split("|"):
+        assert words in str(caught.value)
+
+
+# --- After an error -------------------------------------------------------------------
 
 
 def test_errors_leave_the_model_as_it_was():

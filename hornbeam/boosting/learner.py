@@ -162,6 +162,10 @@ class Learner(Predictor):
 
     # The beginning of a model
 
+    def check_labels(self, data: DMatrix) -> None:
+        """Raise a `DataError` unless the objective can learn from these labels."""
+        self._targets_of(data)
+
     def _targets_of(self, data: DMatrix) -> NDArray[np.float64]:
         """Return the checked targets, for which the model has outputs."""
         self._take_targets(data.n_targets)

@@ -48,6 +48,17 @@ def test_trees_of_pairs(objective, case, weighted):
     np.testing.assert_allclose(bias_of(ours), bias_of(theirs), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_groups_without_a_pair_teach_nothing(objective):
+    """Real data has such groups, and some of a single row."""
+    rows, labels = drawn(objective)
+    groups = np.where(GROUPS < 5, np.arange(len(GROUPS)), GROUPS + len(GROUPS))
+    labels[(GROUPS >= 5) & (GROUPS < 20)] = 1
+    params = {"objective": objective, "max_depth": 4}
+    ours, theirs, *_ = both(params, rows, labels, info={"qid": groups})
+    assert_same_model(ours, theirs)
+
+
 @pytest.mark.parametrize("case", ["defaults", "unbiased"])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_files_are_exchanged(objective, case):
