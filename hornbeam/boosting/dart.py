@@ -13,22 +13,25 @@ the way there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ParameterError
+from hornbeam.forest.layout import contributions
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.params import Parameters
 
-__all__ = ["Dropout", "Scale", "check_booster"]
+__all__ = ["Dropout", "Scale", "check_booster", "contributions_in", "rounded"]
 
 Weights = NDArray[np.float32]
+Values = NDArray[np.float32]
 
 # The purposes of draws, beside those of rows and columns.
 _OF_TREES = 9 << 28
@@ -166,4 +169,18 @@ class Scale:
 
     def rounded(self, margins: NDArray[Any]) -> NDArray[Any]:
         """Return margins in whole steps."""
-        return np.asarray(np.rint(margins / self.step) * self.step)
+        return rounded(margins, self.step)
+
+
+def rounded(margins: NDArray[Any], step: float) -> NDArray[Any]:
+    """Return margins in whole steps."""
+    return np.asarray(np.rint(margins / step) * step)
+
+
+def contributions_in(
+    dropout: Dropout | None, scale: Scale | None
+) -> Callable[[Values], Values] | None:
+    """Return what makes of new leaf values what is added to margins of this scale."""
+    if dropout is None or scale is None:
+        return None
+    return partial(contributions, weights=dropout.weight, step=scale.step)

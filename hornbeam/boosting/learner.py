@@ -31,6 +31,7 @@ from hornbeam.boosting.updating import check_update
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.forest.layout import Layout
 from hornbeam.forest.linear import Linear
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -303,18 +304,33 @@ class Learner(Predictor):
     ) -> None:
         """Bring the margins of a session to the present trees under these weights."""
         self._rescale(session, data, self.model.trees[session.weights.size :])
-        before = np.zeros_like(weights)
-        before[: session.weights.size] = session.weights
-        changed = np.flatnonzero(before != weights)
-        numbers = np.concatenate([changed, changed])
-        weight = np.concatenate([-before[changed], weights[changed]])
-        counts = weight != 0
-        if counts.any():
-            step = 0.0 if session.scale is None else session.scale.step
-            layout = self._layout_of(numbers[counts], weight[counts], data.dtype, step)
+        step = 0.0 if session.scale is None else session.scale.step
+        layout = self._changes(session.weights, weights, data.dtype, step)
+        if layout is not None:
             with lease(self.params.nthread) as team:
                 session.add(team, data, layout)
         session.weights = weights
+
+    def _changes(
+        self,
+        before: NDArray[np.float32],
+        weights: NDArray[np.float32],
+        dtype: Any,
+        step: float,
+    ) -> Layout | None:
+        """Return trees that bring margins from these weights to those; None: none do.
+
+        A tree whose weight is another is subtracted and added again.
+        """
+        known = np.zeros_like(weights)
+        known[: before.size] = before
+        changed = np.flatnonzero(known != weights)
+        numbers = np.concatenate([changed, changed])
+        weight = np.concatenate([-known[changed], weights[changed]])
+        counts = weight != 0
+        if not counts.any():
+            return None
+        return self._layout_of(numbers[counts], weight[counts], dtype, step)
 
     def _rescale(self, session: Session, data: DMatrix, trees: Sequence[Tree]) -> None:
         """Have a session round by the scale of these trees, too."""

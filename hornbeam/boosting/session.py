@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.open import open_backend
-from hornbeam.boosting.dart import Dropout, Scale
+from hornbeam.boosting.dart import Scale
 from hornbeam.boosting.prediction import Rows, add_layout
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.forest.layout import Layout, contributions
+from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team
 from hornbeam.params import Parameters
 
@@ -39,14 +37,6 @@ class Session(ABC):
     def begins_at(self, base_margin: NDArray[np.float64] | None) -> bool:
         """Whether this is the very array that the margins started from."""
         return self._base_margin is base_margin
-
-    def contributions(
-        self, dropout: Dropout | None
-    ) -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
-        """Return what makes of new leaf values what is added to the margins."""
-        if dropout is None or self.scale is None:
-            return None
-        return partial(contributions, weights=dropout.weight, step=self.scale.step)
 
     @abstractmethod
     def margins(self) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hornbeam.backends.base import GradientRows
+from hornbeam.boosting.dart import contributions_in
 from hornbeam.boosting.gbtree import boost_round
 from hornbeam.boosting.rounds import Rounds
 from hornbeam.boosting.session import TrainingSession
@@ -41,7 +42,7 @@ class TreeRounds(Rounds):
                 learner.params,
                 model,
                 aligned.feature_weights,
-                session.contributions(dropout),
+                contributions_in(dropout, session.scale),
             )
         except BaseException:
             # Some trees of the round may be in the margins, and none in the model.

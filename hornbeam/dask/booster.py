@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.cluster import MemberLostError
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import ObjectiveFunction
+from hornbeam.boosting.dart import Scale, contributions_in
 from hornbeam.boosting.gbtree import boost_round
 from hornbeam.dask.binning import Coded
 from hornbeam.dask.cluster import DaskCluster
@@ -54,7 +55,7 @@ class ClusterBooster(Booster):
     ) -> None:
         self._cluster = cluster
         self._training: ClusterTraining | None = None
-        self._made_for: tuple[int, int] | None = None
+        self._made_for: tuple[int, int, str] | None = None
         self._measured_rows: dict[int, ClusterMargins] = {}
         super().__init__(params, None, model_file)
 
@@ -85,13 +86,12 @@ class ClusterBooster(Booster):
                 "multi_strategy='multi_output_tree' learns on one machine, not on a "
                 "cluster; use hornbeam.train, or leave multi_strategy out"
             )
-        for name, value in (("booster", "dart"), ("process_type", "update")):
-            if getattr(parameters, name) == value:
-                raise ParameterError(
-                    f"{name}={value!r} is not in Hornbeam yet where the rows are on a "
-                    "cluster; train with hornbeam.train, from disk if need be: "
-                    "ExtMemQuantileDMatrix"
-                )
+        if parameters.process_type == "update":
+            raise ParameterError(
+                "process_type='update' is not in Hornbeam yet where the rows are on a "
+                "cluster; train with hornbeam.train, from disk if need be: "
+                "ExtMemQuantileDMatrix"
+            )
 
     def update(
         self,
@@ -122,6 +122,10 @@ class ClusterBooster(Booster):
 
     def _boost(self, training: ClusterTraining, fobj: ObjectiveFunction | None) -> None:
         training.welcome()
+        dropout, model = self._next_dropout(), self.model
+        weights, known = model.weights, len(model.trees)
+        if dropout is not None:
+            training.follow(dropout.during(weights))
         if fobj is not None:
             training.backend.compute_gradients(CallersObjective.of(fobj))
         else:
@@ -132,9 +136,16 @@ class ClusterBooster(Booster):
             training.backend,
             training.coded.cuts,
             self.params,
-            self.model,
+            model,
             training.matrix.feature_weights,
+            contributions_in(dropout, training.scale),
         )
+        if dropout is not None:
+            model.tree_weights = dropout.after(weights, len(model.trees) - known)
+            training.weights = np.concatenate(
+                [training.weights, model.tree_weights[known:]]
+            )
+            training.rescale(model.trees[known:])
 
     def _training_on(self, data: DaskDMatrix, estimate: bool) -> ClusterTraining:
         """Return the rows of `data` ready for another round of this model."""
@@ -144,7 +155,7 @@ class ClusterBooster(Booster):
                 "machine with hornbeam.train"
             )
         training = self._training
-        made_for = (self.params.max_bin, self.params.nthread)
+        made_for = self.params.max_bin, self.params.nthread, self.params.booster
         if training is not None:
             if training.matrix is data and self._made_for == made_for:
                 return training
@@ -170,16 +181,38 @@ class ClusterBooster(Booster):
         expected = self._expected(True)
         return self._cluster, data, expected, self.params.unseen, "training"
 
-    def start_now(self, learns: bool = False) -> Start:
-        """Return the trees so far; with the objective, if gradients come from it."""
-        n_trees = len(self.model.trees)
-        layout = self._layout(0, n_trees, np.float64) if n_trees > 0 else None
-        a_round = self.model.n_outputs * self.params.num_parallel_tree
-        p = self.params
-        objective = self.objective if learns and self.objective.by_row else None
+    def base(self) -> Floats:
+        return self._base()
+
+    def start_now(
+        self,
+        weights: NDArray[np.float32],
+        scale: Scale | None,
+        learns: bool = False,
+    ) -> Start:
+        p, n_trees = self.params, len(self.model.trees)
+        step, layout = 0.0 if scale is None else scale.step, None
+        if n_trees > 0:
+            layout = self._layout_of(np.arange(n_trees), weights, np.float64, step)
         return Start(
-            self._base(), layout, n_trees, a_round, p.nthread, p.held_share(), objective
+            self._base(),
+            layout,
+            n_trees,
+            self.model.n_outputs * p.num_parallel_tree,
+            p.nthread,
+            p.held_share(),
+            self.objective if learns and self.objective.by_row else None,
+            step,
         )
+
+    def changes(
+        self,
+        before: NDArray[np.float32],
+        weights: NDArray[np.float32],
+        scale: Scale | None,
+    ) -> Layout | None:
+        step = 0.0 if scale is None else scale.step
+        return self._changes(before, weights, np.float64, step)
 
     def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
         """Begin the model, if it has no trees, from what the training data says."""
@@ -199,13 +232,10 @@ class ClusterBooster(Booster):
             return training.margins(), training.beside()
         rows = self._measured_rows.get(id(data))
         if rows is None:
-            rows = ClusterMargins(self, self._laid_out, *self._held(data))
+            rows = ClusterMargins(self, *self._held(data))
             rows.hold()
             self._measured_rows[id(data)] = rows
-        return rows.margins(len(self.model.trees)), rows.beside()
-
-    def _laid_out(self, begin: int, end: int) -> Layout:
-        return self._layout(begin, end, np.float64)
+        return rows.margins(), rows.beside()
 
 
 def _plain(booster: Booster) -> Booster:

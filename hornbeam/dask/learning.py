@@ -47,6 +47,9 @@ class Start:
         Of rows on disk, for `hornbeam.backends.open.open_rows`.
     objective
         That gradients are computed by where the rows are; None: by nothing there.
+    step
+        Of which margins are multiples, as the trees' values are; 0: they are not
+        rounded.
     """
 
     base: Floats
@@ -56,6 +59,7 @@ class Start:
     n_threads: int
     held_share: float = 0.0
     objective: Objective | None = None
+    step: float = 0.0
 
 
 class StaleError(Exception):
@@ -134,6 +138,8 @@ class LearningRows(LocalRows):
         Messages of earlier terms are refused.
     start
         The trees that are in their scores.
+    add_trees
+        Adds trees that did not grow here to margins, (rows, outputs).
     """
 
     def __init__(
@@ -144,12 +150,16 @@ class LearningRows(LocalRows):
         view: View,
         term: int,
         start: Start,
+        add_trees: Callable[[Layout, Floats], None],
     ) -> None:
         super().__init__(rows, layout)
         self._view, self._term = view, term
         #: In the scores.
         self.n_trees = start.n_trees
-        self._keeps = start.trees_a_round > 1
+        #: Whether trees are only ever added, so that a round can be taken back.
+        self._only_grows = start.step == 0.0
+        self._keeps = self._only_grows and start.trees_a_round > 1
+        self._add_to = add_trees
         #: The scores when so many trees were in them.
         self._kept: tuple[int, Floats] | None = None
         lengths = np.diff(np.append(spans[:, 0], rows.n_rows))
@@ -161,6 +171,7 @@ class LearningRows(LocalRows):
             "take_gradients": self._take_gradients,
             "take_scores": self._take_scores,
             "add_leaf_values": self._add_leaf_values,
+            "add_trees": self.add_trees,
         }
 
     def run(self, term: int, calls: Sequence[Call]) -> Answers:
@@ -179,6 +190,8 @@ class LearningRows(LocalRows):
         What is still on the way from before is not listened to any more.
         """
         self._term = term
+        if not self._only_grows:
+            return False
         if self.n_trees == n_trees:
             return True
         if self._kept is None or self._kept[0] != n_trees:
@@ -190,6 +203,12 @@ class LearningRows(LocalRows):
         """Take other scores, with so many trees in them."""
         self.n_trees = n_trees
         self.rows.set_scores(scores)
+
+    def add_trees(self, layout: Layout) -> None:
+        """Add trees that did not grow here, or are taken away."""
+        margins = np.ascontiguousarray(self.rows.scores().T)
+        self._add_to(layout, margins)
+        self.rows.set_scores(np.ascontiguousarray(margins.T))
 
     def _compute_gradients(self, objective: GradientSource) -> None:
         self._keep()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from hornbeam.backends.base import Backend
 from hornbeam.backends.cluster import Call, Member, MemberLostError
 from hornbeam.backends.cluster_rows import ClusterRows, Spread, joined
 from hornbeam.backends.open import open_histograms
+from hornbeam.boosting.dart import Scale
 from hornbeam.dask.binning import Coded, bin_parts, calls_for_codes
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.holding import Holding
@@ -22,6 +23,7 @@ from hornbeam.data.info import Info
 from hornbeam.data.schema import Schema
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.totals import as_totals
 from hornbeam.params import Parameters
@@ -29,6 +31,7 @@ from hornbeam.params import Parameters
 __all__ = ["ClusterMargins", "ClusterTraining", "Trainee"]
 
 Floats = NDArray[np.float64]
+Weights = NDArray[np.float32]
 
 
 class Trainee(Protocol):
@@ -38,17 +41,55 @@ class Trainee(Protocol):
     params: Parameters
     objective: Objective
 
-    def start_now(self, learns: bool = False) -> Start:
-        """Return the trees so far; with the objective, if gradients come from it."""
+    def base(self) -> Floats:
+        """Return the margins before the first tree, (outputs,)."""
+
+    def start_now(
+        self, weights: Weights, scale: Scale | None, learns: bool = False
+    ) -> Start:
+        """Return the trees so far, under these weights, rounded by the scale.
+
+        With the objective, if gradients come from it.
+        """
+
+    def changes(
+        self, before: Weights, weights: Weights, scale: Scale | None
+    ) -> Layout | None:
+        """Return trees that bring margins from these weights to those, or None."""
 
     def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
         """Begin the model, if it has no trees, from what the training data says."""
 
 
 class _Measured(Holding):
-    """Rows whose labels can be compared with their margins."""
+    """Rows whose labels can be compared with their margins.
 
+    Attributes
+    ----------
+    weights
+        Those under which the first trees of the model are in the margins.
+    scale
+        By which margins are rounded; None: they are not.
+    """
+
+    weights: Weights
+    scale: Scale | None = None
+    _trainee: Trainee
     _view: View | None = None
+
+    def _ready(self, members: Sequence[Member]) -> None:
+        self._take_scale(members)
+        super()._ready(members)
+
+    def _take_scale(self, members: Sequence[Member]) -> None:
+        """Ask how large the margins are, if it matters; `members` have all rows."""
+        model = self._trainee.model
+        if self.scale is None:
+            self.weights = model.weights
+            if model.tree_weights is not None:
+                base = self._trainee.base()
+                found = self.cluster.call(members, "largest_margin", base)
+                self.scale = Scale(max(found)).with_trees(model.trees)
 
     def beside(self) -> View:
         """Return what goes with all rows, which is asked for once."""
@@ -136,6 +177,7 @@ class ClusterTraining(_Measured):
     def _ready(self, members: Sequence[Member]) -> None:
         if self._coded is None:
             self._coded = self._begin_model(members)
+            self._take_scale(members)
             self._begin(members)
         else:
             super()._ready(members)
@@ -191,11 +233,16 @@ class ClusterTraining(_Measured):
         self.cluster.call(members, verb, *args)
 
     def _begin_call(self) -> Call:
-        start = self._trainee.start_now(self._estimate)
+        start = self._trainee.start_now(self._weights_now(), self.scale, self._estimate)
         return "begin", (self._term, start, self.coded.layout)
+
+    def _weights_now(self) -> Weights:
+        """Return the weights of the trees that are to be in the margins."""
+        return self._trainee.model.weights if self.scale is None else self.weights
 
     def _rewind(self) -> None:
         self._term += 1
+        self.weights = self._trainee.model.weights
         n_trees = len(self._trainee.model.trees)
         able = self.cluster.call(self.members, "rewind", self._term, n_trees)
         self._begin(
@@ -214,12 +261,37 @@ class ClusterTraining(_Measured):
         self.rows.send()
 
     def _catch_up(self, members: Sequence[Member]) -> None:
-        self.cluster.call(members, "catch_up", self._trainee.start_now())
+        start = self._trainee.start_now(self._weights_now(), self.scale)
+        self.cluster.call(members, "catch_up", start)
+
+    def follow(self, weights: Weights) -> None:
+        """Have the margins be those of the trees under these weights."""
+        if self.scale is None:
+            return
+        layout = self._trainee.changes(self.weights, weights, self.scale)
+        if layout is not None:
+            self.rows.tell("add_trees", layout)
+        self.weights = weights
+
+    def rescale(self, trees: Sequence[Tree]) -> None:
+        """Round by the scale of these trees, too."""
+        if self.scale is None:
+            return
+        step = self.scale.step
+        self.scale = self.scale.with_trees(trees)
+        if self.scale.step != step:
+            self.weights = self._trainee.model.weights
+            try:
+                self._begin(self.members)
+                self._settle()
+            except MemberLostError as lost:
+                self.mend(lost)
 
     def margins(self) -> Floats:
         """Return the margins under all trees, (rows, outputs)."""
         while True:
             try:
+                self.follow(self._trainee.model.weights)
                 return np.array(self.rows.scores().T, order="C")
             except MemberLostError as lost:
                 self.mend(lost)
@@ -237,8 +309,6 @@ class ClusterMargins(_Measured):
     ----------
     trainee
         Whose trees.
-    layout_of
-        Returns trees `begin` to `end`, laid out for prediction.
     cluster, matrix, schema, unseen, of
         As for `Holding`.
     """
@@ -246,7 +316,6 @@ class ClusterMargins(_Measured):
     def __init__(
         self,
         trainee: Trainee,
-        layout_of: Callable[[int, int], Layout],
         cluster: DaskCluster,
         matrix: DaskDMatrix,
         schema: Schema,
@@ -254,20 +323,31 @@ class ClusterMargins(_Measured):
         of: str,
     ) -> None:
         super().__init__(cluster, matrix, schema, unseen, of)
-        self._trainee, self._layout_of = trainee, layout_of
-        self._n_trees = 0
+        self._trainee = trainee
 
     def _beginning(self) -> list[Call]:
-        return [("begin_margins", (self._trainee.start_now(),))]
+        weights = self._trainee.model.weights
+        return [("begin_margins", (self._trainee.start_now(weights, self.scale),))]
 
-    def hold(self) -> None:
-        super().hold()
-        self._n_trees = len(self._trainee.model.trees)
+    def _rescale(self, trees: Sequence[Tree]) -> None:
+        """Round by the scale of these trees, too."""
+        if self.scale is None:
+            return
+        step = self.scale.step
+        self.scale = self.scale.with_trees(trees)
+        if self.scale.step != step:
+            self.weights = self._trainee.model.weights
+            try:
+                super()._ready(self.members)
+            except MemberLostError as lost:
+                self.mend(lost)
 
-    def margins(self, n_trees: int) -> Floats:
-        """Return the margins under so many trees, (rows, outputs)."""
-        begin = self._n_trees
-        layout = self._layout_of(begin, n_trees) if begin < n_trees else None
+    def margins(self) -> Floats:
+        """Return the margins under all trees, (rows, outputs)."""
+        model = self._trainee.model
+        self._rescale(model.trees[self.weights.size :])
+        begin, n_trees = self.weights.size, len(model.trees)
+        layout = self._trainee.changes(self.weights, model.weights, self.scale)
         threads = self._trainee.params.nthread
         while True:
             try:
@@ -277,6 +357,6 @@ class ClusterMargins(_Measured):
                 break
             except MemberLostError as lost:
                 self.mend(lost)
-        self._n_trees = n_trees
+        self.weights = model.weights
         outputs = len(found[0][1])
         return np.ascontiguousarray(joined(found, (outputs, self.matrix.n_rows)).T)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hornbeam.backends.base import HistogramLayout
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, Spread
 from hornbeam.backends.open import open_rows
+from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.prediction import add_layout, start_margins
 from hornbeam.dask.branches import Adder
 from hornbeam.dask.learning import LearningRows, Start, View
@@ -146,18 +148,27 @@ class Shard(Adder, Rowset):
             held_share=start.held_share,
         )
         view = View(self.info, self._schema)
-        self._learning = LearningRows(rows, layout, self.spans, view, term, start)
+        self._learning = LearningRows(
+            rows,
+            layout,
+            self.spans,
+            view,
+            term,
+            start,
+            partial(add_layout, self._team, self),
+        )
 
     def catch_up(self, start: Start) -> None:
         """Add the trees that have grown since the rows began."""
         learning = self._learning
-        if learning.n_trees == start.n_trees:
-            return
-        assert self._team is not None and start.layout is not None
-        margins = np.ascontiguousarray(learning.rows.scores().T)
-        newer = start.layout.after(learning.n_trees)
-        add_layout(self._team, self, newer, margins)
-        learning.set_scores(start.n_trees, np.ascontiguousarray(margins.T))
+        if start.step > 0.0:
+            assert self._team is not None
+            margins = self._margins_under(start, self._team)
+            learning.set_scores(start.n_trees, np.ascontiguousarray(margins.T))
+        elif learning.n_trees < start.n_trees:
+            assert start.layout is not None
+            learning.add_trees(start.layout.after(learning.n_trees))
+            learning.n_trees = start.n_trees
 
     def run(self, term: int, calls: Sequence[Call]) -> Answers:
         """Do what is asked of the rows in turn; return all answers."""
@@ -178,6 +189,13 @@ class Shard(Adder, Rowset):
             self._learning.rows.close()
             give_back_team(self._team)
             self._team = None
+
+    # Margins
+
+    def largest_margin(self, base: Floats) -> float:
+        """Return how large the margins are at most before the first tree."""
+        margins = start_margins(self.base_margin, base, self.n_rows, np.float64)
+        return float(np.abs(margins).max())
 
     # Margins of rows that are only looked at
 
@@ -218,6 +236,8 @@ class Shard(Adder, Rowset):
 
     def _margins_under(self, start: Start, team: Team) -> Floats:
         margins = start_margins(self.base_margin, start.base, self.n_rows, np.float64)
+        if start.step > 0.0:
+            margins = rounded(margins, start.step)
         if start.layout is not None:
             add_layout(team, self, start.layout, margins)
         return margins

@@ -78,6 +78,7 @@ PARAMETERS = [
     {"interaction_constraints": [[0, 1], [2, 3, 4]]},
     {"monotone_constraints": [1, -1], "sampling_method": "goss"},
     {"objective": "binary:logistic", "min_samples_leaf": 20, "path_smooth": 2},
+    {"booster": "dart", "rate_drop": 0.4, "one_drop": True, "num_parallel_tree": 2},
 ]
 
 
@@ -87,6 +88,35 @@ def test_the_model_is_that_of_one_machine(client, params, weights):
     one, other, _, _ = both(client, params, weights=weights)
     assert one.digest() == other.digest()
     assert type(other) is hb.Booster
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "reg:absoluteerror"])
+def test_dropout_with_base_margins_evals_and_in_two_goes(client, objective):
+    """Leaf values that outgrow the first steps of the margins have all made anew."""
+    X, y, w = draw()
+    y = np.where(w > 0.98, 1e5 * y, y)
+    params = {
+        "booster": "dart",
+        "rate_drop": 0.5,
+        "sample_type": "weighted",
+        "normalize_type": "forest",
+        "objective": objective,
+        "max_depth": 3,
+    }
+    here, margin = {}, w * 7.0
+    data, valid = hb.DMatrix(X, y, base_margin=margin), hb.DMatrix(X[:300], y[:300])
+    one = hb.train(
+        params, data, 8, evals=[(data, "a"), (valid, "b")], evals_result=here,
+        verbose_eval=False,
+    )  # fmt: skip
+    matrix = spread(client, X, y, base_margin=margin)
+    evals = [(matrix, "a"), (spread(client, X[:300], y[:300]), "b")]
+    result = train(client, params, matrix, 8, evals=evals, verbose_eval=False)
+    assert result["booster"].digest() == one.digest()
+    assert result["history"] == here
+    half = train(client, params, matrix, 4, verbose_eval=False)["booster"]
+    whole = train(client, params, matrix, 4, xgb_model=half, verbose_eval=False)
+    assert whole["booster"].digest() == one.digest()
 
 
 @pytest.mark.parametrize("rows", [N_ROWS, (1, 3, 1500, 496), 97])

@@ -21,6 +21,7 @@ from hornbeam.dask.training import train
 
 ROUNDS = 4
 PARAMS = {"objective": "binary:logistic", "subsample": 0.8, "max_depth": 3}
+DART = {**PARAMS, "booster": "dart", "rate_drop": 0.5}
 CLASSES = {"objective": "multi:softprob", "num_class": 3, "max_depth": 3}
 
 
@@ -178,6 +179,18 @@ def test_a_round_of_several_trees_is_rewound(own_cluster, strike, expected):
 
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
+@pytest.mark.parametrize("kind", ["begin", "gradients", "level", "scores_after"])
+def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind):
+    client = own_cluster(2)
+    number = 2 if kind == "begin" else 5
+    struck = strike(processes_of(client), signal.SIGKILL, kind, number)
+    result = trained(client, DART)
+    assert len(struck) == 1
+    assert (result["booster"].digest(), result["history"]) == expected(DART)
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
 @pytest.mark.parametrize(("kind", "how"), AT)
 def test_at_every_kind_of_message(own_cluster, strike, expected, kind, how):
     client = own_cluster(3)
@@ -273,15 +286,15 @@ class UntilTwoHold(hb.TrainingCallback):
         return epoch > 2 and len({member.place for member in self.members[epoch]}) == 2
 
 
-def trained_until(client, callback):
+def trained_until(client, callback, params=PARAMS):
     """Train, and return what the callback saw of the members at first and at last."""
     data = spread(client)
     booster = train(
-        client, PARAMS, data, 2_000, callbacks=[callback], verbose_eval=False
+        client, params, data, 2_000, callbacks=[callback], verbose_eval=False
     )["booster"]
     rounds = booster.num_boosted_rounds()
     assert rounds < 2_000
-    same = hb.train(PARAMS, gathered(), rounds, verbose_eval=False)
+    same = hb.train(params, gathered(), rounds, verbose_eval=False)
     assert booster.digest() == same.digest()
     return callback.members[1], callback.members[rounds - 1]
 
@@ -292,10 +305,11 @@ def numbers_of(members):
 
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
-def test_workers_that_join_are_used(own_cluster):
+@pytest.mark.parametrize("params", [PARAMS, {**DART, "rate_drop": 0.05}])
+def test_workers_that_join_are_used(own_cluster, params):
     client = own_cluster(1)
     before, after = trained_until(
-        client, UntilTwoHold(lambda _: client.cluster.scale(2))
+        client, UntilTwoHold(lambda _: client.cluster.scale(2)), params
     )
     assert len(before) == 1
     assert [len(member.parts) for member in after] == [3, 3]
