@@ -32,7 +32,7 @@ KIND, AT_RANDOM, COUNT, NORMALISED, BY_DISTANCE = range(5)
 
 #: Arrays of floats and of integers that a member needs, each as long as a list.
 LISTS = 9
-PLACES = 3
+PLACES = 4
 _SCORES, _LABELS, _GAINS, _HITS, _PRECISIONS, _PULLS, _HESSIANS, _STEPS, _CURVES = (
     range(LISTS)
 )
@@ -230,23 +230,29 @@ def _begin_list(
             lists[_PRECISIONS, place] = precisions
 
 
-@kernel
-def _add_pair(i, j, rules, by_distance, scale, lists, order, discounts, bias, costs):
-    """Let the rows at places i < j pull at each other; return how much they do."""
-    labels = lists[_LABELS]
-    better, worse = (i, j) if labels[i] > labels[j] else (j, i)
-    distance = lists[_SCORES, better] - lists[_SCORES, worse]
-    change = 1.0
-    if rules[KIND] == GAIN:
-        change = _change_of_gain(
+@inline
+def _change_of_swap(i, j, kind, lists, discounts):
+    """Return how much it changes when the rows at places i < j swap."""
+    if kind == GAIN:
+        return _change_of_gain(
             lists[_GAINS, i], lists[_GAINS, j], discounts[i], discounts[j]
         )
-    elif rules[KIND] == AVERAGE_PRECISION:
-        change = _change_of_precision(
-            i, j, labels[i], labels[j], lists[_HITS, i], lists[_HITS, j],
-            lists[_PRECISIONS, j - 1] - lists[_PRECISIONS, i],
+    if kind == AVERAGE_PRECISION:
+        return _change_of_precision(
+            i, j, lists[_LABELS, i], lists[_LABELS, j], lists[_HITS, i],
+            lists[_HITS, j], lists[_PRECISIONS, j - 1] - lists[_PRECISIONS, i],
         )  # fmt: skip
-    change *= scale
+    return 1.0
+
+
+@kernel
+def _add_pair(
+    better, worse, rules, by_distance, scale, lists, order, discounts, bias, costs
+):
+    """Let the rows at two places pull at each other; return how much they do."""
+    i, j = min(better, worse), max(better, worse)
+    distance = lists[_SCORES, better] - lists[_SCORES, worse]
+    change = _change_of_swap(i, j, rules[KIND], lists, discounts) * scale
     if by_distance:
         change /= abs(distance) + 0.01
     pull, hessian = _pair(distance, change)
@@ -314,10 +320,12 @@ def _add_top_pairs(
         score, label = lists[_SCORES, i], lists[_LABELS, i]
         if bias.shape[1] > 0:
             for j in range(i + 1, n):
-                if label != lists[_LABELS, j]:
+                other = lists[_LABELS, j]
+                if label != other:
+                    better, worse = (i, j) if label > other else (j, i)
                     total += _add_pair(
-                        i, j, rules, by_distance, scale, lists, order, discounts, bias,
-                        costs,
+                        better, worse, rules, by_distance, scale, lists, order,
+                        discounts, bias, costs,
                     )  # fmt: skip
             continue
         steps, curves = lists[_STEPS, i + 1 : n], lists[_CURVES, i + 1 : n]
@@ -348,6 +356,40 @@ def _add_top_pairs(
 
 
 @kernel
+def _add_pairs(count, rules, by_distance, scale, lists, places, discounts, bias, costs):
+    """Add so many pairs, whose places are at hand, in their order.
+
+    It says what `_add_pair` says. What needs neither tables nor the order is a loop of
+    its own, which the compiler turns into vectors.
+    """
+    order = places[0]
+    better, worse = places[2, :count], places[3, :count]
+    if bias.shape[1] > 0:
+        for k in range(count):
+            _add_pair(
+                better[k], worse[k], rules, by_distance, scale, lists, order,
+                discounts, bias, costs,
+            )  # fmt: skip
+        return
+    spread, offset = (1.0, 0.01) if by_distance else (0.0, 1.0)
+    scores = lists[_SCORES]
+    steps, curves = lists[_STEPS, :count], lists[_CURVES, :count]
+    for k in range(better.size):
+        i, j = min(better[k], worse[k]), max(better[k], worse[k])
+        steps[k] = scores[better[k]] - scores[worse[k]]
+        curves[k] = _change_of_swap(i, j, rules[KIND], lists, discounts)
+    for k in range(steps.size):
+        change = curves[k] * scale / (abs(steps[k]) * spread + offset)
+        steps[k], curves[k] = _pair(steps[k], change)
+    pulls, hessians = lists[_PULLS], lists[_HESSIANS]
+    for k in range(better.size):
+        pulls[better[k]] += steps[k]
+        pulls[worse[k]] -= steps[k]
+        hessians[better[k]] += curves[k]
+        hessians[worse[k]] += curves[k]
+
+
+@kernel
 def _add_random_pairs(
     n,
     first,
@@ -366,7 +408,7 @@ def _add_random_pairs(
     labels = lists[_LABELS, :n]
     sort_falling(labels, by_label, places[2])
     draws_of_row = -(-rules[COUNT] // _LANES_OF_DRAW)
-    begin = 0
+    count = begin = 0
     while begin < n:
         end = begin + 1
         while end < n and labels[by_label[end]] == labels[by_label[begin]]:
@@ -374,19 +416,26 @@ def _add_random_pairs(
         others = n - (end - begin)
         for place in by_label[begin:end] if others > 0 else by_label[:0]:
             row = first + order[place]
-            for number in range(rules[COUNT]):
-                counter = row * draws_of_row + number // _LANES_OF_DRAW
+            for draw in range(draws_of_row):
+                counter = row * draws_of_row + draw
                 drawn = maths.philox(np.uint64(counter), draws[0], draws[1], draws[2])
-                lane = drawn[number % _LANES_OF_DRAW]
-                other = np.int64((lane * np.uint64(others)) >> np.uint64(32))
-                if other >= begin:
-                    other += end - begin
-                mate = by_label[other]
-                _add_pair(
-                    min(place, mate), max(place, mate), rules, by_distance, scale,
-                    lists, order, discounts, bias, costs,
-                )  # fmt: skip
+                rest = rules[COUNT] - draw * _LANES_OF_DRAW
+                for number in range(min(rest, _LANES_OF_DRAW)):
+                    lane = drawn[number]
+                    other = np.int64((lane * np.uint64(others)) >> np.uint64(32))
+                    is_better = other < begin
+                    mate = by_label[other if is_better else other + end - begin]
+                    places[2, count] = mate if is_better else place
+                    places[3, count] = place if is_better else mate
+                    count += 1
+                    if count == places.shape[1]:
+                        _add_pairs(
+                            count, rules, by_distance, scale, lists, places, discounts,
+                            bias, costs,
+                        )  # fmt: skip
+                        count = 0
         begin = end
+    _add_pairs(count, rules, by_distance, scale, lists, places, discounts, bias, costs)
 
 
 @kernel
