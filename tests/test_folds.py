@@ -76,6 +76,11 @@ def test_each_fold_is_a_training_of_its_own():
     assert np.isnan(predictions[50:200]).all()
 
 
+def test_codes_of_some_rows_lie_column_after_column_too():
+    part = QuantileDMatrix.of_rows(DMatrix(ROWS, LABELS), np.arange(0, 300, 2), 256)
+    assert part.binned(256).by_feature.flags.c_contiguous
+
+
 def test_stratified_folds_have_their_share_of_every_label():
     labels = ranked(LABELS, 3)
     labels[:280] = 0

@@ -6,7 +6,7 @@ import numpy as np
 
 from hornbeam.kernels.jit import kernel
 
-__all__ = ["bin_column", "interleave"]
+__all__ = ["bin_column", "decode_rows", "interleave"]
 
 #: Values searched for at once: the step of the binary search is the outer loop, so
 #: that the inner one becomes vector gathers (measured: eight times one by one).
@@ -62,3 +62,24 @@ def interleave(
             for i in range(column.size):
                 by_row[cell] = column[i]
                 cell += width
+
+
+@kernel
+def decode_rows(
+    by_feature,  # (all features, all rows) codes
+    begin,  # first row
+    features,  # (some,) int64: the columns to write
+    ends,  # float32 or float64: what the codes stand for, feature after feature
+    starts,  # (all features,) int64: where those of a feature begin
+    values,  # (rows, some) of the same type, out
+):
+    """Write the values that codes stand for, row after row."""
+    for block in range(0, values.shape[0], _BLOCK):
+        stop = min(block + _BLOCK, values.shape[0])
+        for place in range(features.size):
+            f = np.uint64(features[place])
+            column = by_feature[f, begin + block : begin + stop]
+            start = np.uint64(starts[f])
+            out = values[block:stop, place]
+            for i in range(column.size):
+                out[i] = ends[start + np.uint64(column[i])]

@@ -28,10 +28,9 @@ def by_cell(link):
         rows = values.shape[0]
         task = next_task(sync, 0)
         while task * _TASK < rows:
-            part = values[task * _TASK : min((task + 1) * _TASK, rows)]
-            for i in range(part.shape[0]):
-                for k in range(part.shape[1]):
-                    part[i, k] = link(np.float64(part[i, k]))
+            cells = values[task * _TASK : min((task + 1) * _TASK, rows)].reshape(-1)
+            for i in range(cells.size):
+                cells[i] = link(np.float64(cells[i]))
             task = next_task(sync, 0)
 
     return replace

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernel_calls import needs_compiler
 
-from hornbeam.kernels.binning import bin_column, interleave
+from hornbeam.kernels.binning import bin_column, decode_rows, interleave
 
 FLOATS = [np.float32, np.float64]
 CODES = [np.uint8, np.uint16]
@@ -65,3 +65,20 @@ def test_rows_of_columns(begin, end, code_type):
     exact = np.zeros((600, 3), code_type)
     exact[begin:end] = columns.T[begin:end]
     np.testing.assert_array_equal(by_row, exact.ravel())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("code_type", CODES)
+def test_decode_rows(code_type, dtype):
+    rng = np.random.default_rng(0)
+    sizes = [3, 300 if code_type == np.uint16 else 200, 1]
+    starts = np.cumsum([0, *sizes[:-1]])
+    ends = rng.normal(size=sum(sizes)).astype(dtype)
+    ends[-1] = np.nan
+    codes = np.array([rng.integers(0, size, 1100) for size in sizes]).astype(code_type)
+    features = np.array([2, 1])
+    values = np.empty((1030, 2), dtype)
+    decode_rows(codes, 40, features, ends, starts, values)
+    for place, f in enumerate(features):
+        expected = ends[starts[f] + codes[f, 40:1070]]
+        np.testing.assert_array_equal(values[:, place], expected)

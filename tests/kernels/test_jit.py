@@ -270,6 +270,7 @@ FOUR = {
     "find_splits": "with or without categories, with or without limits",
     "find_vector_splits": "with or without categories, with or without limits",
     "bin_column": "codes and floats",
+    "decode_rows": "codes and floats",
     "write_bundles": "codes of cells and of columns",
 }
 
