@@ -21,6 +21,7 @@ SCRIPTS = {
     "paged": ["--rows", "3000", "--rounds", "2", "--batch", "700", "--threads", "1"],
     "scale": ["--rows", "3000", "--repeats", "1"],
     "start": ["--repeats", "1", "--rounds", "2"],
+    "tasks": ["--rows", "3000", "--repeats", "1", "--rounds", "3"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
 }
