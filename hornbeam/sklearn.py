@@ -439,19 +439,21 @@ class Estimator(BaseEstimator):
         self, X: Any, iteration_range: IterationRange | None = None
     ) -> npt.NDArray[np.float32]:
         """Return the leaf of each row in each tree."""
-        booster = self.get_booster()
-        matrix = DMatrix(
+        return self.get_booster().predict(
+            self._rows(X),
+            pred_leaf=True,
+            validate_features=False,
+            iteration_range=self._rounds(iteration_range),
+        )
+
+    def _rows(self, X: Any) -> DMatrix:
+        """Return features as a matrix, to predict from."""
+        return DMatrix(
             self._checked(X, reset=False),
             missing=self.missing,
             nthread=self.n_jobs,
             feature_types=self.feature_types,
             enable_categorical=self.enable_categorical,
-        )
-        return booster.predict(
-            matrix,
-            pred_leaf=True,
-            validate_features=False,
-            iteration_range=self._rounds(iteration_range),
         )
 
     # What training found
@@ -606,6 +608,37 @@ class HornbeamRegressor(RegressorMixin, _OneNumber):
         What `feature_importances_` shows: gain (the default), weight, cover,
         total_gain or total_cover.
     """
+
+    def predict_interval(
+        self,
+        X: Any,
+        level: float = 0.9,
+        *,
+        iteration_range: IterationRange | None = None,
+    ) -> npt.NDArray[Any]:
+        """Return intervals that hold the targets with this probability, (rows, 2).
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training.
+        level
+            The probability, above 0 and below 1.
+        iteration_range
+            The rounds to use, from the first up to but not including the second.
+
+        Raises
+        ------
+        ParameterError
+            If `level` is no such probability, or `objective` is not one of
+            ``dist:normal``, ``dist:lognormal`` and ``dist:negbinomial``.
+        """
+        return self.get_booster().predict_interval(
+            self._rows(X),
+            level,
+            validate_features=False,
+            iteration_range=self._rounds(iteration_range),
+        )
 
 
 class HornbeamRanker(_OneNumber):

@@ -35,6 +35,9 @@ _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:gamma", "eval_metric": ["gamma-deviance", "gamma-nloglik"]},
     {"objective": "reg:tweedie", "eval_metric": "tweedie-nloglik@1.5"},
     {"objective": "multi:softmax", "num_class": 3, "eval_metric": "mlogloss"},
+    {"objective": "dist:normal"},
+    {"objective": "dist:lognormal"},
+    {"objective": "dist:negbinomial"},
     {"objective": "survival:cox"},
     {
         "objective": "survival:aft",
@@ -97,7 +100,7 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
     """Train and predict, with weights and without."""
     rows = X.shape[0]
     y = rng.integers(max(2, params.get("num_class", 0)), size=rows)
-    if params["objective"].startswith(("survival:", "reg:gamma")):
+    if params["objective"].startswith(("survival:", "reg:gamma", "dist:lognormal")):
         y = y + 1
     if params["objective"] == "survival:aft":
         info |= {"label_lower_bound": y, "label_upper_bound": y + 1}

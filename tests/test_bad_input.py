@@ -318,6 +318,65 @@ CASES = {
         ParameterError,
         "base_score=1 must be above 0 and below 1 for binary:focal",
     ),
+    "amount without a logarithm": (
+        lambda: train({"objective": "dist:lognormal"}, labels=np.arange(60.0)),
+        DataError,
+        "label 0 in row 0 is not above 0|dist:lognormal|dist:normal",
+    ),
+    "negative count of a distribution": (
+        lambda: train({"objective": "dist:negbinomial"}, labels=-np.arange(60.0)),
+        DataError,
+        "label -1 in row 1 is not a count, as dist:negbinomial needs",
+    ),
+    "broken count of a distribution": (
+        lambda: train({"objective": "dist:negbinomial"}, labels=np.full(60, 1.5)),
+        DataError,
+        "label 1.5 in row 0 is not a count",
+    ),
+    "distributions of several targets": (
+        lambda: train({"objective": "dist:normal"}, labels=TWO),
+        DataError,
+        "the labels have 2 columns, and dist:normal learns one target",
+    ),
+    "deviation of zero to start from": (
+        lambda: train({"objective": "dist:normal", "base_score": [1, 0]}),
+        ParameterError,
+        "base_score=0 must be above 0 for the standard deviation of dist:normal",
+    ),
+    "interval of no distribution": (
+        lambda: MODEL.predict_interval(DATA),
+        ParameterError,
+        "objective='reg:squarederror' predicts no distribution|dist:normal",
+    ),
+    "interval that holds all": (
+        lambda: train({"objective": "dist:normal"}).predict_interval(DMatrix(ROWS), 1),
+        ParameterError,
+        "level must be above 0 and below 1|not 1",
+    ),
+    "likelihood of a single prediction": (
+        lambda: train(
+            {"eval_metric": "normal-nll"}, evals=[(DMatrix(ROWS, LABELS), "a")]
+        ),
+        DataError,
+        "normal-nll measures two parameters of a distribution|objective='dist:normal'",
+    ),
+    "likelihood under another distribution": (
+        lambda: train(
+            {"objective": "dist:normal", "eval_metric": "negbinomial-nll"},
+            labels=-np.arange(1.0, 61.0),
+            evals=[(DMatrix(ROWS, np.arange(60.0)), "a")],
+        ),
+        DataError,
+        "negbinomial-nll needs parameters above 0|row 0|objective='dist:negbinomial'",
+    ),
+    "likelihood of a label that cannot be": (
+        lambda: train(
+            {"objective": "dist:normal", "eval_metric": "lognormal-nll"},
+            evals=[(DMatrix(ROWS, -np.ones(60)), "a")],
+        ),
+        DataError,
+        "lognormal-nll needs labels that are above 0|row 0 is -1",
+    ),
     "count below zero": (
         lambda: train({"objective": "count:poisson"}, labels=-np.arange(60.0)),
         DataError,

@@ -34,6 +34,8 @@ FITS = [
         "multi_strategy": "multi_output_tree",
         "sketch_outputs": 1,
     },
+    {"objective": "dist:normal"},
+    {"objective": "dist:negbinomial"},
     {"objective": "survival:cox"},
     {"objective": "survival:aft", "aft_loss_distribution": "extreme"},
 ]

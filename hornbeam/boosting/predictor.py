@@ -28,6 +28,7 @@ from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import OWNER, ScalarLoss
+from hornbeam.objectives.distributions import Distribution
 from hornbeam.params import Parameters
 
 __all__ = ["Predictor"]
@@ -206,6 +207,57 @@ class Predictor(ModelHolder):
                 self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else squeezed(margins)
+
+    def predict_interval(
+        self,
+        data: DMatrix,
+        level: float = 0.9,
+        *,
+        validate_features: bool = True,
+        iteration_range: tuple[int, int] = (0, 0),
+    ) -> NDArray[Any]:
+        """Return intervals that hold the labels with this probability, (rows, 2).
+
+        They are central: from the lower to the upper quantile of the distribution that
+        is predicted for each row, with the same probability outside on either side. An
+        interval of counts includes its ends, and may hold more.
+
+        Parameters
+        ----------
+        data
+            Columns as in training.
+        level
+            The probability, above 0 and below 1.
+        validate_features
+            Whether names of columns must be those of training.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+
+        Raises
+        ------
+        ParameterError
+            If `level` is no such probability, or the model predicts no distribution:
+            that is what the objectives ``dist:*`` do.
+        """
+        if not 0.0 < level < 1.0:
+            raise ParameterError(
+                f"level must be above 0 and below 1, the probability of the interval, "
+                f"not {level!r}"
+            )
+        objective = self.objective
+        if not isinstance(objective, Distribution):
+            raise ParameterError(
+                f"objective={objective.name!r} predicts no distribution, and so no "
+                "interval; train with 'dist:normal', 'dist:lognormal' or "
+                "'dist:negbinomial'"
+            )
+        predictions = self.predict(
+            data, validate_features=validate_features, iteration_range=iteration_range
+        )
+        outside = (1.0 - level) / 2.0
+        return objective.quantiles(predictions, (outside, 1.0 - outside)).astype(
+            predictions.dtype
+        )
 
     def _predicted(
         self,

@@ -273,6 +273,32 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
 
     _of_partition = HornbeamRegressor
 
+    def predict_interval(
+        self,
+        X: Any,
+        level: float = 0.9,
+        *,
+        iteration_range: IterationRange | None = None,
+    ) -> Any:
+        """Return a lazy collection of intervals that hold the targets, (rows, 2).
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training.
+        level
+            The probability with which they do, above 0 and below 1.
+        iteration_range
+            The rounds to use, from the first up to but not including the second.
+        """
+        return self._lazily(
+            "predict_interval",
+            X,
+            self._outcome(iteration_range),
+            level=level,
+            iteration_range=iteration_range,
+        )
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination, R², of the predictions."""
         return float(

@@ -50,6 +50,9 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("aft_loss_distribution", "aft_loss_distribution_scale"),
     ),
     "survival:cox": ("", ()),
+    "dist:normal": ("", ()),
+    "dist:lognormal": ("", ()),
+    "dist:negbinomial": ("", ()),
 }
 
 #: The arrays that objectives of a group keep beside its parameters, if they keep any.

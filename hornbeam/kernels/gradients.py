@@ -20,6 +20,7 @@ from hornbeam.kernels.layout import (
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
+    "by_pair",
     "by_row",
     "expectile_error",
     "find_extent",
@@ -27,6 +28,9 @@ __all__ = [
     "gamma",
     "hinge",
     "logistic",
+    "lognormal",
+    "negative_binomial",
+    "normal",
     "poisson",
     "pseudo_huber",
     "quantise",
@@ -100,6 +104,48 @@ hinge = by_row(maths.hinge)
 poisson = by_row(maths.poisson)
 gamma = by_row(maths.gamma)
 tweedie = by_row(maths.tweedie)
+
+
+def by_pair(loss):
+    """Return the kernel that writes g and h of a loss of two margins of a row."""
+
+    @kernel_of(loss)
+    def write(
+        member,
+        members,
+        sync,
+        scores,  # (2, rows) float64
+        targets,  # (1, rows) float64
+        weights,  # (rows,) float64, or empty for all ones
+        numbers,  # (2,) float64: what is not used, and the loss's number
+        gradients,  # (2, rows) float32 or float64, out
+        hessians,  # (2, rows) the same, out
+        scratch,  # (members, 2, lane) float64: not used
+    ):
+        rows = scores.shape[1]
+        task = next_task(sync, 0)
+        while task * TASK_ROWS < rows:
+            begin = task * TASK_ROWS
+            end = min(begin + TASK_ROWS, rows)
+            first, second = scores[0, begin:end], scores[1, begin:end]
+            label = targets[0, begin:end]
+            g, h = gradients[:, begin:end], hessians[:, begin:end]
+            for i in range(label.size):
+                pairs = loss(first[i], second[i], label[i], numbers[1])
+                g[0, i] = np.float32(pairs[0])
+                h[0, i] = np.float32(pairs[1])
+                g[1, i] = np.float32(pairs[2])
+                h[1, i] = np.float32(pairs[3])
+            for k in range(2):
+                weigh(label, weights[begin:end], 1.0, g[k], h[k])
+            task = next_task(sync, 0)
+
+    return write
+
+
+normal = by_pair(maths.normal)
+lognormal = by_pair(maths.lognormal)
+negative_binomial = by_pair(maths.negative_binomial)
 
 
 @kernel

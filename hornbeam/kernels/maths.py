@@ -28,18 +28,25 @@ __all__ = [
     "log1p",
     "log_gamma",
     "logistic",
+    "lognormal",
     "mills_ratio",
     "mills_ratio_above",
+    "negative_binomial",
+    "normal",
     "philox",
     "poisson",
+    "positive",
     "pseudo_huber",
     "quantile_error",
+    "rising_log",
     "side_weight",
     "sigmoid",
     "smoothed_weight",
     "soft_threshold",
     "squared_error",
     "squared_log_error",
+    "stirling",
+    "sum_of_shares",
     "tweedie",
 ]
 
@@ -108,8 +115,12 @@ def log(x: float) -> float:
 
 @inline
 def log1p(x: float) -> float:
-    """Return ln(1 + x) for x above -1, to 2 ulp of ln(1 + x) or of 1."""
-    return log(1.0 + x)
+    """Return ln(1 + x) for x above -1, to 4 ulp.
+
+    What is lost when 1 + x is rounded counts by the slope of the logarithm there.
+    """
+    above = 1.0 + x
+    return log(above) + (x - (above - 1.0)) / above
 
 
 @inline
@@ -119,15 +130,20 @@ def log_gamma(x: float) -> float:
     while x < 8.0:
         product *= x
         x += 1.0
-    z = 1.0 / (x * x)
+    tail = stirling(1.0 / (x * x)) / x
+    return (x - 0.5) * log(x) - x + _HALF_LOG_2_PI + tail - log(product)
+
+
+@inline
+def stirling(z: float) -> float:
+    """Return what Stirling's series adds to ln(gamma(x)), times x, of z = 1 / x**2."""
     p = 1.0 / 156.0
     p = p * z - 691.0 / 360360.0
     p = p * z + 1.0 / 1188.0
     p = p * z - 1.0 / 1680.0
     p = p * z + 1.0 / 1260.0
     p = p * z - 1.0 / 360.0
-    p = p * z + 1.0 / 12.0
-    return (x - 0.5) * log(x) - x + _HALF_LOG_2_PI + p / x - log(product)
+    return p * z + 1.0 / 12.0
 
 
 @inline
@@ -316,6 +332,132 @@ def side_weight(residual: float, level: float) -> float:
 def climb(below: float, margin: float) -> float:
     """Return the expectile above another one: softplus(margin) and a little higher."""
     return below + _LEAST_STEP + (max(margin, 0.0) + log1p(exp(-abs(margin))))
+
+
+# --- Distributions: gradients and hessians of a row's two margins ---------------------
+# Each hessian has the mean of the Fisher information, so that steps are those of
+# natural gradients, and holds back the steps of rows that are far from what is expected
+# (docs/decisions/0019).
+
+#: Residuals, squared and in units of the scale, count as this at most: in float32.
+_HIGHEST_SQUARE = 1e30
+#: No row weighs more than exp(twice this) typical ones, or less.
+_FURTHEST_SCALE = 6.0
+#: The longest step of a logarithm of the dispersion.
+_LONGEST_STEP = 4.0
+#: Sums of so many terms are taken one by one, those of more by series.
+_FEW_TERMS = 16.0
+
+
+@inline
+def positive(margin: float) -> float:
+    """Return the parameter of a distribution whose logarithm is the margin."""
+    return exp(_log_mean(margin))
+
+
+@inline
+def normal(
+    mean: float, log_scale: float, label: float, log_typical: float
+) -> tuple[float, float, float, float]:
+    """The negative log-likelihood of a label of this mean and scale.
+
+    Both of the mean's are times the square of a typical scale.
+    """
+    log_scale = _log_mean(log_scale)
+    z = (label - mean) * exp(-log_scale)
+    square = min(z * z, _HIGHEST_SQUARE)
+    below = min(max(log_typical - log_scale, -_FURTHEST_SCALE), _FURTHEST_SCALE)
+    precision = exp(2.0 * below)
+    gradient = (mean - label) * precision
+    return gradient, precision, 0.5 * (1.0 - square), 0.5 * (1.0 + square)
+
+
+@inline
+def lognormal(
+    mean: float, log_scale: float, label: float, log_typical: float
+) -> tuple[float, float, float, float]:
+    """That of a label whose logarithm has this mean and scale."""
+    return normal(mean, log_scale, log(label), log_typical)
+
+
+@inline
+def negative_binomial(
+    log_mean: float, log_dispersion: float, count: float, _: float
+) -> tuple[float, float, float, float]:
+    """That of a count of variance mean + dispersion * mean**2.
+
+    In these two parameters the Fisher information is diagonal.
+    """
+    mean = positive(log_mean)
+    dispersion = positive(log_dispersion)
+    excess = dispersion * mean
+    share = 1.0 / (1.0 + excess)
+    gradient = (
+        sum_of_shares(count, dispersion)
+        - log1p(excess) / dispersion
+        + (mean - count) * share
+    )
+    # Nearly the Fisher information, to which there is no short formula: exact where
+    # mean or dispersion are small, and too large where both are large.
+    spread = 1.0 + excess
+    fisher = 0.5 * excess * excess / (spread * spread + dispersion)
+    hessian = max(fisher, abs(gradient) / _LONGEST_STEP, LEAST_HESSIAN)
+    own = max(0.5 * (mean + count) * share, LEAST_HESSIAN)
+    return (mean - count) * share, own, gradient, hessian
+
+
+@inline
+def sum_of_shares(count: float, dispersion: float) -> float:
+    """Return the sum of 1 / (1 + dispersion * j) for j from 0 to count - 1.
+
+    Beyond a few terms it is digamma(count + size) - digamma(few + size) over the
+    dispersion, size being its inverse, by their series.
+    """
+    total = 0.0
+    few = min(count, _FEW_TERMS)
+    for j in range(int(few)):
+        total += 1.0 / (1.0 + dispersion * j)
+    if count > few:
+        size = 1.0 / dispersion
+        a = 1.0 / (few + size)
+        b = 1.0 / (count + size)
+        series = log1p((count - few) * a) + 0.5 * (a - b)
+        series += _digamma_tail(a * a) - _digamma_tail(b * b)
+        total += size * series
+    return total
+
+
+@inline
+def _digamma_tail(z: float) -> float:
+    """Return ln(x) - 1 / (2 x) - digamma(x) of z = 1 / x**2, for x from 16 on."""
+    p = -1.0 / 132.0
+    p = p * z + 1.0 / 240.0
+    p = p * z - 1.0 / 252.0
+    p = p * z + 1.0 / 120.0
+    p = p * z - 1.0 / 12.0
+    return -p * z
+
+
+@inline
+def rising_log(count: float, dispersion: float) -> float:
+    """Return the sum of log(1 + dispersion * j) for j from 0 to count - 1.
+
+    With size, the inverse of the dispersion, it is log_gamma(count + size) less
+    log_gamma(size) and count * log(size), and keeps its digits where size is large.
+    """
+    total = 0.0
+    few = min(count, _FEW_TERMS)
+    for j in range(int(few)):
+        total += log1p(dispersion * j)
+    if count > few:
+        size = 1.0 / dispersion
+        rest = count - few
+        a = 1.0 / (few + size)
+        b = 1.0 / (count + size)
+        total += (few + size - 0.5) * log1p(rest * a)
+        total += rest * (log1p(dispersion * count) - 1.0)
+        total += b * stirling(b * b) - a * stirling(a * a)
+    return total
 
 
 # --- Trees ----------------------------------------------------------------------------

@@ -24,6 +24,9 @@ __all__ = [
     "mean_gamma_deviance",
     "mean_gamma_loss",
     "mean_log_loss",
+    "mean_lognormal_loss",
+    "mean_negative_binomial_loss",
+    "mean_normal_loss",
     "mean_poisson_loss",
     "mean_pseudo_huber_loss",
     "mean_quantile_loss",
@@ -173,6 +176,56 @@ mean_quantile_loss = mean_of(quantile_loss)
 mean_squared_error = mean_of(squared_error)
 mean_squared_log_error = mean_of(squared_log_error)
 mean_tweedie_loss = mean_of(tweedie_loss)
+
+# --- Distributions: the loss of one label and the two parameters of its distribution --
+
+_HALF_LOG_2_PI = 0.9189385332046727
+
+
+@inline
+def normal_loss(label, mean, scale):
+    z = (label - mean) / scale
+    return 0.5 * z * z + maths.log(scale) + _HALF_LOG_2_PI
+
+
+@inline
+def lognormal_loss(label, mean, scale):
+    logarithm = maths.log(label)
+    return normal_loss(logarithm, mean, scale) + logarithm
+
+
+@inline
+def negative_binomial_loss(count, mean, dispersion):
+    excess = dispersion * mean
+    ways = maths.rising_log(count, dispersion) - maths.log_gamma(count + 1.0)
+    none = maths.log1p(excess) / dispersion
+    return none + count * (maths.log1p(excess) - maths.log(mean)) - ways
+
+
+def mean_of_pairs(loss):
+    """Return the kernel of the mean of a loss of two parameters."""
+
+    @kernel_of(loss)
+    def mean(
+        predictions,  # (rows, 2) float64, the second above 0
+        labels,  # (rows,) float64
+        weights,  # (rows,) float64, or empty: every row counts once
+    ) -> float:
+        """Return the weighted mean over all rows, 0 where none weighs."""
+        total = 0.0
+        weight_total = 0.0
+        for i in range(predictions.shape[0]):
+            weight = weights[i] if weights.size else 1.0
+            total += weight * loss(labels[i], predictions[i, 0], predictions[i, 1])
+            weight_total += weight
+        return total / weight_total if weight_total > 0.0 else 0.0
+
+    return mean
+
+
+mean_lognormal_loss = mean_of_pairs(lognormal_loss)
+mean_negative_binomial_loss = mean_of_pairs(negative_binomial_loss)
+mean_normal_loss = mean_of_pairs(normal_loss)
 
 # --- Classes --------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ __all__ = [
     "exp_rows",
     "focal_rows",
     "log1p_rows",
+    "log_rows",
+    "positive_columns",
     "sigmoid_rows",
     "softmax_rows",
 ]
@@ -38,6 +40,7 @@ def by_cell(link):
 
 exp_rows = by_cell(maths.exp)
 log1p_rows = by_cell(maths.log1p)
+log_rows = by_cell(maths.log)
 sigmoid_rows = by_cell(maths.sigmoid)
 
 
@@ -66,6 +69,19 @@ def climb_rows(member, members, sync, values):  # (rows, levels), in and out
             for k in range(1, part.shape[1]):
                 expectile = maths.climb(expectile, np.float64(part[i, k]))
                 part[i, k] = expectile
+        task = next_task(sync, 0)
+
+
+@kernel
+def positive_columns(member, members, sync, values, first):  # (rows, outputs), in, out
+    """Replace the margins from the column `first` on by what they are logarithms of."""
+    rows = values.shape[0]
+    task = next_task(sync, 0)
+    while task * _TASK < rows:
+        part = values[task * _TASK : min((task + 1) * _TASK, rows)]
+        for i in range(part.shape[0]):
+            for k in range(first, part.shape[1]):
+                part[i, k] = maths.positive(np.float64(part[i, k]))
         task = next_task(sync, 0)
 
 

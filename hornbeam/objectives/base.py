@@ -249,6 +249,7 @@ def _load_all() -> None:
     """Import the modules whose classes register themselves."""
     import hornbeam.objectives.classification
     import hornbeam.objectives.counts
+    import hornbeam.objectives.distributions
     import hornbeam.objectives.quantiles
     import hornbeam.objectives.ranking
     import hornbeam.objectives.regression

@@ -172,6 +172,21 @@ def test_objectives_and_metrics_of_ones_own(client, frame, target):
     np.testing.assert_array_equal(many.predict(X), one.predict(x))
 
 
+def test_intervals_of_a_regressor(client, frame, target):
+    rows = frame[["a", "b", "c"]].to_numpy()
+    params = {**SMALL, "objective": "dist:normal"}
+    alone = HornbeamRegressor(**params).fit(rows, target.to_numpy())
+    model = DaskHornbeamRegressor(**params).fit(in_chunks(rows), in_chunks(target))
+    assert model.get_booster().digest() == alone.get_booster().digest()
+    found = model.predict_interval(in_chunks(rows), 0.5)
+    assert found.shape == (ROWS, 2)
+    np.testing.assert_array_equal(
+        found.compute(), alone.predict_interval(rows, level=0.5)
+    )
+    predicted = model.predict(in_chunks(rows)).compute()
+    np.testing.assert_array_equal(predicted, alone.predict(rows))
+
+
 def test_a_ranker_sees_whole_groups(client):
     rng = np.random.default_rng(3)
     qid = np.sort(rng.integers(0, 12, ROWS))

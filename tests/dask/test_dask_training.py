@@ -172,6 +172,21 @@ def test_times_that_were_not_all_seen(client, objective):
     assert here == result["history"]
 
 
+@pytest.mark.parametrize("objective", ["dist:normal", "dist:negbinomial"])
+def test_distributions(client, objective):
+    X, y, w = draw()
+    labels = np.floor(np.exp(y)) if objective == "dist:negbinomial" else y
+    params, here = {"objective": objective}, {}
+    data = hb.DMatrix(X, labels, weight=w)
+    one = hb.train(
+        params, data, 4, evals=[(data, "a")], evals_result=here, verbose_eval=False
+    )
+    matrix = spread(client, X, labels, weight=w)
+    result = train(client, params, matrix, 4, evals=[(matrix, "a")], verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+    assert here == result["history"]
+
+
 def test_base_margins_and_feature_weights(client):
     X, y, w = draw()
     params = {"colsample_bytree": 0.5}

@@ -99,6 +99,22 @@ def test_log_gamma():
         assert maths.log_gamma(x) == pytest.approx(exact, rel=1e-14, abs=2e-14), x
 
 
+@pytest.mark.parametrize("x", [-0.999, -1e-3, -1e-17, 1e-300, 3e-9, 1e-4, 0.7, 1e9])
+def test_log1p_keeps_its_digits_near_zero(x):
+    assert maths.log1p(x) == pytest.approx(math.log1p(x), rel=1e-15)
+
+
+@pytest.mark.parametrize("dispersion", [1e-12, 1e-6, 1e-3, 0.1, 1.0, 7.0, 1e3, 1e8])
+def test_sums_over_counts(dispersion):
+    for count in (0, 1, 2, 15, 16, 17, 18, 100, 5000):
+        logs = [math.log1p(dispersion * j) for j in range(count)]
+        found = maths.rising_log(float(count), dispersion)
+        assert found == pytest.approx(math.fsum(logs), rel=1e-12, abs=1e-15 * count)
+        shares = [1 / (1 + dispersion * j) for j in range(count)]
+        found = maths.sum_of_shares(float(count), dispersion)
+        assert found == pytest.approx(math.fsum(shares), rel=1e-14)
+
+
 def test_sigmoid():
     for x in map(float, np.random.default_rng(0).uniform(-700, 40, 200)):
         exact = 1 / (1 + (-Decimal(x)).exp())

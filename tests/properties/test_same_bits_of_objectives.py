@@ -30,6 +30,8 @@ LABELS = {
     "reg:gamma": AMOUNTS,
     "reg:tweedie": AMOUNTS * (NUMBERS > -1),
     "reg:squaredlogerror": AMOUNTS,
+    "dist:lognormal": AMOUNTS,
+    "dist:negbinomial": np.floor(AMOUNTS),
     "survival:cox": np.where(SEEN, AMOUNTS, -AMOUNTS),
     "": NUMBERS,
 }

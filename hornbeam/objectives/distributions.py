@@ -1,0 +1,218 @@
+"""The whole distribution of a label: two parameters of it for each row."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.data.info import Info
+from hornbeam.errors import ParameterError, require
+from hornbeam.kernels import maths
+from hornbeam.kernels.gradients import lognormal, negative_binomial, normal
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.transform import log_rows, positive_columns
+from hornbeam.objectives.base import Floats, Objective, register
+from hornbeam.objectives.totals import totals_of
+from hornbeam.params import Parameters
+
+__all__ = ["Distribution", "LogNormal", "NegativeBinomial", "Normal"]
+
+_UNWEIGHTED: Floats = np.empty(0)
+_CELLS_PER_ROW = 24
+#: Least scale to start from, as a share of the mean, and by itself.
+_LEAST_SHARE = 1e-6
+_LEAST_SCALE = 1e-12
+#: Least mean of counts to start from, and least variance, as a multiple of it.
+_LEAST_MEAN = 1e-16
+_LEAST_EXCESS = 1.05
+
+
+class Distribution(Objective):
+    """The negative log-likelihood of labels under a distribution of two parameters.
+
+    Those that must be above 0 have their logarithms as margins. The gradients are
+    natural ones: each margin steps by the inverse of its Fisher information.
+    """
+
+    #: The first parameter that must be above 0; the next one must, too.
+    first_positive: ClassVar[int]
+    #: What the parameters are, for messages.
+    parameter_names: ClassVar[tuple[str, str]]
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        given = parameters.base_score
+        if given is None:
+            return
+        values = np.broadcast_to(given, 2) if np.size(given) in (1, 2) else np.ones(2)
+        for k in range(self.first_positive, 2):
+            if not values[k] > 0.0:
+                raise ParameterError(
+                    f"base_score={values[k]:g} must be above 0 for the "
+                    f"{self.parameter_names[k]} of {self.name}; give both parameters, "
+                    f"the {' and the '.join(self.parameter_names)}"
+                )
+
+    @property
+    def n_outputs(self) -> int:
+        return 2
+
+    def start_columns(
+        self, targets: Floats, weights: Floats | None
+    ) -> Iterator[Floats]:
+        values = self.values(targets)[0]
+        for column in (values, values * values, np.ones(values.size)):
+            yield column if weights is None else column * weights
+
+    def start_from(self, totals: Floats) -> Floats:
+        mean, square = (totals[:2] / totals[2]).tolist()
+        return np.array(self.from_moments(mean, max(square - mean * mean, 0.0)))
+
+    def values(self, targets: Floats) -> Floats:
+        """Return what the moments to start from are of, of the same shape."""
+        return targets
+
+    @abstractmethod
+    def from_moments(self, mean: float, variance: float) -> tuple[float, float]:
+        """Return the parameters of the distribution that has these moments."""
+
+    def to_margin(self, base_score: Floats) -> Floats:
+        margins = base_score.copy()
+        for k in range(self.first_positive, 2):
+            margins[k] = maths.log(float(base_score[k]))
+        return margins
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        members = team.members_for(8 * margins.size)
+        team.run(positive_columns, members, margins, self.first_positive)
+        return margins
+
+    @abstractmethod
+    def quantiles(
+        self, predictions: NDArray[Any], shares: Sequence[float]
+    ) -> NDArray[Any]:
+        """Return the quantiles of predicted distributions at `shares` below them.
+
+        (rows, shares), of (rows, 2) predictions.
+        """
+
+
+@register
+class Normal(Distribution):
+    """The mean and the standard deviation of a label.
+
+    A row weighs as its variance is smaller than the geometric mean over all rows.
+    """
+
+    name = "dist:normal"
+    default_metric = "normal-nll"
+    kernel = staticmethod(normal)
+    by_row = False
+    first_positive = 1
+    parameter_names = ("mean", "standard deviation")
+
+    def from_moments(self, mean: float, variance: float) -> tuple[float, float]:
+        least = max(_LEAST_SHARE * abs(mean), _LEAST_SCALE)
+        return mean, max(float(np.sqrt(variance)), least)
+
+    def gradients(
+        self, team: Team, scores: Floats, info: Info, iteration: int
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+        weights = info.row_weights
+        dtype = np.float32 if weights is None else np.float64
+        gradients, hessians = np.empty((2, *scores.shape), dtype)
+        team.run(
+            type(self).kernel,
+            team.members_for(_CELLS_PER_ROW * scores.size),
+            scores,
+            self.targets_of(info),
+            _UNWEIGHTED if weights is None else weights,
+            np.array([1.0, _mean_of(scores[1], weights)]),
+            gradients,
+            hessians,
+            np.empty((1, 2, 1)),
+        )
+        return gradients, hessians
+
+    def quantiles(
+        self, predictions: NDArray[Any], shares: Sequence[float]
+    ) -> NDArray[Any]:
+        scores = np.array([NormalDist().inv_cdf(share) for share in shares])
+        return predictions[:, :1] + predictions[:, 1:] * scores
+
+
+@register
+class LogNormal(Normal):
+    """The mean and the standard deviation of the logarithm of a label."""
+
+    name = "dist:lognormal"
+    default_metric = "lognormal-nll"
+    kernel = staticmethod(lognormal)
+    parameter_names = ("mean", "standard deviation of the logarithm")
+
+    def check_labels(self, labels: Floats) -> None:
+        super().check_labels(labels)
+        self.refuse(
+            labels,
+            labels <= 0.0,
+            f"is not above 0, and {self.name} learns the distribution of its "
+            "logarithm; correct the label, or choose 'dist:normal'",
+        )
+
+    def values(self, targets: Floats) -> Floats:
+        logarithms = targets.copy()
+        Team(1).run(log_rows, 1, logarithms)
+        return logarithms
+
+    def quantiles(
+        self, predictions: NDArray[Any], shares: Sequence[float]
+    ) -> NDArray[Any]:
+        return np.exp(super().quantiles(predictions, shares))
+
+
+@register
+class NegativeBinomial(Distribution):
+    """The mean and the dispersion of a count, of variance mean + dispersion mean**2."""
+
+    name = "dist:negbinomial"
+    default_metric = "negbinomial-nll"
+    kernel = staticmethod(negative_binomial)
+    first_positive = 0
+    parameter_names = ("mean", "dispersion")
+
+    def check_labels(self, labels: Floats) -> None:
+        super().check_labels(labels)
+        self.refuse(
+            labels,
+            (labels < 0.0) | (labels != np.floor(labels)),
+            f"is not a count, as {self.name} needs; correct the label, or choose "
+            "'dist:lognormal' or 'dist:normal' for amounts",
+        )
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (1.0, 0.0)
+
+    def from_moments(self, mean: float, variance: float) -> tuple[float, float]:
+        mean = max(mean, _LEAST_MEAN)
+        return mean, (max(variance, _LEAST_EXCESS * mean) - mean) / (mean * mean)
+
+    def quantiles(
+        self, predictions: NDArray[Any], shares: Sequence[float]
+    ) -> NDArray[Any]:
+        stats = require("scipy.stats", "frames", f"an interval of {self.name}")
+        mean, dispersion = predictions.astype(np.float64).T[:, :, np.newaxis]
+        of = stats.nbinom(1.0 / dispersion, 1.0 / (1.0 + dispersion * mean))
+        return np.asarray(of.ppf(np.array(shares)))
+
+
+def _mean_of(column: Floats, weights: Floats | None) -> float:
+    """Return the mean, which does not depend on the order of the rows."""
+    columns = [column] if weights is None else [column * weights, weights]
+    totals = totals_of(columns, column.size)
+    return float(totals[0] / (column.size if weights is None else totals[1]))
