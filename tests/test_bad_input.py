@@ -983,7 +983,7 @@ CASES = {
     "trees of all outputs from filled cells": (
         lambda: train(VECTOR, rows=FILLED, labels=TWO),
         DataError,
-        "dense codes in memory|are sparse|leave multi_strategy out",
+        "codes of all cells|so sparse|leave multi_strategy out",
     ),
     "trees of one output after those of all": (
         lambda: train(

@@ -27,6 +27,8 @@ _ROW_AT_WORK = 8 + 16 + 4 + 8 + 4 + 1 + 16 + 8
 _SCRATCH_BYTES = 8 << 16
 #: Bytes of a row's place in the list of rows, on both sides.
 _PLACE = 8
+#: Bytes of an output's gradient and hessian as a sample scales them.
+_SCALED = 16
 #: Bytes of a row's gradients as coarse integers.
 _PACKED = 8
 #: Bytes of a row of a sample that is held in memory, beside its codes: its number in
@@ -72,6 +74,7 @@ def plan_memory(
     threads: int,
     max_histograms: int | None,
     held_share: float = 0.0,
+    vector_columns: int = 0,
 ) -> Budget:
     """Return what fits.
 
@@ -93,20 +96,27 @@ def plan_memory(
     held_share
         The share of the rows that is to be held in memory, when it has been drawn for
         a tree; 0: none.
+    vector_columns
+        That trees of all outputs are searched by; 0: trees have one output.
     """
     limit = codes.memory_limit
-    pages, slot = codes.pages, 16 * codes.layout.n_cells
+    pages, slab = codes.pages, 16 * codes.layout.n_cells
     rows = pages.n_rows
+    # One more column counts rows.
+    slot = slab * (vector_columns + 1)
+    keeps = vector_columns == 0
     if limit is None:
         held_rows = rows if held_share > 0.0 else 0
-        return Budget(max_histograms, None, 0, frozenset(), True, held_rows)
+        return Budget(max_histograms, None, 0, frozenset(), keeps, held_rows)
     held_rows = _most_drawn(rows, held_share)
     held = held_rows * (2 * codes.layout.n_columns * pages.dtype.itemsize + _HELD)
     block = min(pages.block_rows, rows)
     at_work = _ROW_AT_WORK + n_outputs * (8 + 2 * gradient_bytes) + _PLACE
+    if vector_columns > 0:
+        at_work += _SCALED * n_outputs + 8 * (vector_columns + 1)
     ring = pages.ring_bytes(2, columns=True, by_row=True)
     needed = _ALLOWANCE + block * at_work + ring + _LEAST_SLOTS * slot
-    needed += threads * (5 * slot + _SCRATCH_BYTES) + held
+    needed += threads * (5 * slab + _SCRATCH_BYTES) + held
     give_back_freed()
     taken = resident_bytes()
     scores = 8 * n_outputs * rows  # in memory now, and free when they are on disk
@@ -144,7 +154,7 @@ def plan_memory(
     more = pages.ring_bytes(3, columns=True, by_row=True) - ring
     if left >= more:
         ring, left = ring + more, left - more
-    keeps_packed = not on_disk and left >= _PACKED * rows
+    keeps_packed = keeps and not on_disk and left >= _PACKED * rows
     if keeps_packed:
         left -= _PACKED * rows
     # Scores are copied when a round is looked at.

@@ -31,6 +31,10 @@ Spans = NDArray[np.int64]
 #: A member's spans, and an array with a value of each of its rows in the last axis.
 Spread = tuple[Spans, NDArray[Any]]
 
+#: Of histograms: how many columns they are for, none where trees have one output; and
+#: their parts.
+Kind = tuple[tuple[int, ...], int]
+
 _ROOT = np.zeros(1, np.intp)
 _MOST = np.iinfo(np.int32).max
 
@@ -117,11 +121,13 @@ class LocalRows:
         """Return what the rows answer."""
         return getattr(self.rows, verb)(*args)
 
-    def _count(self, nodes: NDArray[np.intp], parts: int) -> NDArray[np.int64]:
-        """Return the histograms of the nodes, (nodes, parts, cells of the tree)."""
-        histograms = np.zeros((nodes.size, parts, self._layout.n_cells), np.int64)
+    def _count(self, nodes: NDArray[np.intp], kind: Kind) -> NDArray[np.int64]:
+        """Return the histograms of the nodes, with the cells of the tree alone."""
+        columns, parts = kind
+        shape = (*columns, nodes.size, parts, self._layout.n_cells)
+        histograms = np.zeros(shape, np.int64)
         self.rows.count(nodes, np.arange(nodes.size), histograms)
-        return histograms[:, :, self._cells]
+        return histograms[..., self._cells]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +139,14 @@ class _Beginning:
     sample: RowSample | None
     steps: NDArray[np.float64]
     fine_steps: NDArray[np.float64]
-    is_wide: bool
+    wide: Sequence[int]
     magnitudes: NDArray[Any]
     root: NDArray[Any]
+
+    @property
+    def kind(self) -> Kind:
+        """Of which kind the root's histogram is."""
+        return self.root.shape[:-3], self.root.shape[-2]
 
     def fits(self, *asked: Any) -> bool:
         """Whether these are the arguments of `Rows.begin_tree` that it was for."""
@@ -160,6 +171,8 @@ class ClusterRows(Rows):
         Of histograms.
     n_rows, n_outputs
         Rows of all members together, and margins of each.
+    vector_columns
+        As for `open_backend`.
 
     Attributes
     ----------
@@ -172,7 +185,12 @@ class ClusterRows(Rows):
     lookahead = 16
 
     def __init__(
-        self, cluster: Cluster, layout: HistogramLayout, n_rows: int, n_outputs: int
+        self,
+        cluster: Cluster,
+        layout: HistogramLayout,
+        n_rows: int,
+        n_outputs: int,
+        vector_columns: int = 0,
     ) -> None:
         self.n_rows, self.n_outputs = n_rows, n_outputs
         self.members: list[Member] = []
@@ -180,12 +198,13 @@ class ClusterRows(Rows):
         self._term = 0
         self._waiting: list[Call] = []
         self._expected: tuple[int, NDArray[np.uint64], RowSample | None] | None = None
-        #: By output: the steps of its last tree, and whether histograms needed fine.
-        self._last: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], bool]]
-        self._last = {}
+        #: By output: the steps of its last tree, and the columns that needed fine.
+        self._last: dict[
+            int, tuple[NDArray[np.float64], NDArray[np.float64], Sequence[int]]
+        ] = {}
         self._begun: _Beginning | None = None
-        #: Of a histogram, when the last one was asked for.
-        self._parts = 2
+        #: Of the histograms that were asked for last.
+        self._kind: Kind = (vector_columns,) if vector_columns > 0 else (), 2
 
     def begin_term(self, term: int, members: Sequence[Member]) -> None:
         """Ask these members from now on; what waited to be sent is dropped."""
@@ -235,6 +254,9 @@ class ClusterRows(Rows):
         assert answers.extents is not None
         return answers.extents
 
+    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+        self.tell("mix_outputs", mix)
+
     def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
         (counts,) = self._ask(("weigh", (output, hessian_weight))).sums
         return counts.astype(np.int64)
@@ -250,18 +272,18 @@ class ClusterRows(Rows):
         asked = (output, features, sample, steps, fine_steps)
         begun = self._begun
         if begun is None or not begun.fits(*asked):
-            was_wide = self._last[output][2] if output in self._last else False
-            answers = self._ask(*self._beginning_calls((*asked, was_wide)))
-            begun = _Beginning(*asked, was_wide, *answers.sums)
+            wide = self._last[output][2] if output in self._last else ()
+            answers = self._ask(*self._beginning_calls((*asked, wide)))
+            begun = _Beginning(*asked, wide, *answers.sums)
         self._begun = begun
         self._cells = _used_cells(self._layout, features)
-        self._last[output] = (steps, fine_steps, False)
+        self._last[output] = (steps, fine_steps, ())
         return begun.magnitudes.astype(np.int64)
 
-    def widen(self) -> None:
+    def widen(self, columns: Sequence[int] = (0,)) -> None:
         assert self._begun is not None
         output = self._begun.output
-        self._last[output] = (*self._last[output][:2], True)
+        self._last[output] = (*self._last[output][:2], tuple(columns))
 
     def sizes(self, nodes: NDArray[np.intp]) -> None:
         return None
@@ -273,19 +295,19 @@ class ClusterRows(Rows):
         histograms: NDArray[np.int64],
     ) -> None:
         begun, self._begun = self._begun, None
-        self._parts = histograms.shape[1]
+        self._kind = histograms.shape[:-3], histograms.shape[-2]
         if begun is None:
-            (sums,) = self._ask(("count", (nodes, self._parts))).sums
+            (sums,) = self._ask(("count", (nodes, self._kind))).sums
         else:
             sums = self._root_of(begun, nodes)
-        for slot, counted in zip(slots, sums, strict=True):
-            histograms[slot][:, self._cells] = counted
+        for i, slot in enumerate(slots.tolist()):
+            histograms[..., slot, :, :][..., self._cells] = sums[..., i, :, :]
 
     def _root_of(self, begun: _Beginning, nodes: NDArray[np.intp]) -> NDArray[Any]:
         """Return the root's histogram, counted anew if it is not as it has to be."""
         assert np.array_equal(nodes, _ROOT)
-        is_wide = self._last[begun.output][2]
-        if is_wide == begun.is_wide and begun.root.shape[1] == self._parts:
+        wide = self._last[begun.output][2]
+        if wide == begun.wide and self._kind == begun.kind:
             return begun.root
         return self._ask(
             *self._beginning_calls(
@@ -295,16 +317,16 @@ class ClusterRows(Rows):
                     begun.sample,
                     begun.steps,
                     begun.fine_steps,
-                    is_wide,
+                    wide,
                 )
             )
         ).sums[1]
 
     def _beginning_calls(self, beginning: tuple[Any, ...]) -> list[Call]:
         """Return the calls that begin a tree and count its root."""
-        *asked, is_wide = beginning
-        widen: list[Call] = [("widen", ())] if is_wide else []
-        count = "count", (_ROOT, self._parts)
+        *asked, wide = beginning
+        widen: list[Call] = [("widen", (wide,))] if wide else []
+        count = "count", (_ROOT, self._kind)
         return [("begin_tree", tuple(asked)), *widen, count]
 
     def apply_splits(

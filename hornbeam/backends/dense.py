@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ class DenseRows(Rows):
         self._nodes.begin_tree(self._state.draw())
         return self._state.quantise(steps)
 
-    def widen(self) -> None:
+    def widen(self, columns: Sequence[int] = (0,)) -> None:
         self._state.widen()
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -25,8 +25,9 @@ __all__ = [
     "run_rows",
 ]
 
-#: Whether each row is taken, and the gradients and hessians that it then has.
-Drawn = tuple[NDArray[np.uint8], tuple[NDArray[Any], NDArray[Any]]]
+#: Whether each row is taken (None: not known here), and the gradients and hessians that
+#: it then has.
+Drawn = tuple[NDArray[np.uint8] | None, tuple[NDArray[Any], NDArray[Any]]]
 
 #: The cost of one step of a loop over rows, in cells of a histogram.
 CELLS_PER_ROW = 8
@@ -231,15 +232,15 @@ class RowState:
     ) -> None:
         """Begin or go on with a tree for one output.
 
-        Where rows are sampled by their gradients, these are scaled. That has been done
-        if the rows were `drawn` by all outputs.
+        Where rows are sampled by their gradients, these are scaled. In trees of all
+        outputs that has been done, and what was `drawn` is used as it is.
         """
         self.output, self._sample, self._fine_steps = output, sample, fine_steps
         self._pair = self.gradients[output], self.hessians[output]
-        if sample is not None and sample.by_gradient:
-            if drawn is None:
-                scaled = self._scratch.scaled(self.n_rows)[:, None]
-                drawn = self.draw_by_size(output, sample, scaled)
+        if drawn is None and sample is not None and sample.by_gradient:
+            scaled = self._scratch.scaled(self.n_rows)[:, None]
+            drawn = self.draw_by_size(output, sample, scaled)
+        if drawn is not None:
             self._taken, self._pair = drawn
 
     def draw(self) -> NDArray[np.uint8] | None:

@@ -16,7 +16,7 @@ from hornbeam.backends.base import (
     PagedCodes,
 )
 from hornbeam.backends.rows import Rows
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.team import Team, take_team
 
 if TYPE_CHECKING:
@@ -68,38 +68,46 @@ def open_backend(
         searched; 0: trees have one output each.
     """
     assert device == "cpu", device
-    if vector_columns > 0:
-        dense = _dense(codes)
-        from hornbeam.backends.vectors import VectorBackend, VectorRows
-
-        team = take_team(threads)
-        vectors = VectorRows(dense, targets, weights, scores, team, vector_columns)
-        return VectorBackend(
-            vectors, dense.layout, team, vector_columns, max_histograms
+    if vector_columns > 0 and isinstance(codes, FilledCodes):
+        raise DataError(
+            "multi_strategy='multi_output_tree' learns from codes of all cells, and "
+            "this matrix is so sparse that it has those of filled cells alone; make a "
+            "DMatrix of a dense table, or leave multi_strategy out"
         )
     team = take_team(threads)
     if isinstance(codes, FilledCodes):
         from hornbeam.backends.filled import FilledBackend
 
         return FilledBackend(codes, targets, weights, scores, team)
+    rows, most = open_rows(
+        codes,
+        targets,
+        weights,
+        scores,
+        team,
+        max_histograms,
+        held_share=held_share,
+        vector_columns=vector_columns,
+    )
+    return _searched(rows, codes.layout, rows.n_rows, team, most, vector_columns)
+
+
+def _searched(
+    rows: Rows,
+    layout: HistogramLayout,
+    n_rows: int,
+    team: Team,
+    most: int | None,
+    vector_columns: int,
+) -> Backend:
+    """Return the backend that searches histograms of rows."""
+    if vector_columns > 0:
+        from hornbeam.backends.vectors import VectorBackend
+
+        return VectorBackend(rows, layout, n_rows, team, vector_columns, most)
     from hornbeam.backends.histograms import HistogramBackend
 
-    rows, most = open_rows(
-        codes, targets, weights, scores, team, max_histograms, held_share=held_share
-    )
-    return HistogramBackend(rows, codes.layout, rows.n_rows, team, most)
-
-
-def _dense(codes: DenseCodes | FilledCodes | PagedCodes) -> DenseCodes:
-    """Return the codes, if trees of all outputs can grow on such."""
-    if isinstance(codes, DenseCodes):
-        return codes
-    where = "on disk" if isinstance(codes, PagedCodes) else "sparse"
-    raise DataError(
-        "multi_strategy='multi_output_tree' learns from dense codes in memory, and "
-        f"those of this matrix are {where}; make a DMatrix or QuantileDMatrix of a "
-        "dense table, or leave multi_strategy out"
-    )
+    return HistogramBackend(rows, layout, n_rows, team, most)
 
 
 def open_rows(
@@ -111,6 +119,7 @@ def open_rows(
     most: int | None = None,
     spans: NDArray[np.int64] | None = None,
     held_share: float = 0.0,
+    vector_columns: int = 0,
 ) -> tuple[Rows, int | None]:
     """Return the rows, and the most histograms that memory is for.
 
@@ -124,20 +133,39 @@ def open_rows(
         The most histograms kept at once; None: what fits in one GiB.
     spans
         Which of all rows they are: see `hornbeam.backends.dense.DenseRows`.
-    held_share
+    held_share, vector_columns
         As for `open_backend`.
     """
+    given = targets, weights, scores, team
     if isinstance(codes, DenseCodes):
+        if vector_columns > 0:
+            from hornbeam.backends.vectors import VectorRows
+
+            return VectorRows(codes, *given, vector_columns, spans), most
         from hornbeam.backends.dense import DenseRows
 
-        return DenseRows(codes, targets, weights, scores, team, spans), most
+        return DenseRows(codes, *given, spans), most
     from hornbeam.backends.budget import plan_memory
     from hornbeam.backends.memory import gradient_type
-    from hornbeam.backends.paged import PagedRows
 
+    if vector_columns > 0 and held_share > 0.0:
+        raise ParameterError(
+            "extmem_single_page holds the samples of trees of one output; leave it out "
+            "with multi_strategy='multi_output_tree'"
+        )
     size = gradient_type(weights).itemsize
-    budget = plan_memory(codes, len(scores), size, team.size, most, held_share)
-    rows = PagedRows(codes, targets, weights, scores, team, budget, spans)
+    budget = plan_memory(
+        codes, len(scores), size, team.size, most, held_share, vector_columns
+    )
+    rows: Rows
+    if vector_columns > 0:
+        from hornbeam.backends.paged_vectors import PagedVectorRows
+
+        rows = PagedVectorRows(codes, *given, budget, vector_columns, spans)
+    else:
+        from hornbeam.backends.paged import PagedRows
+
+        rows = PagedRows(codes, *given, budget, spans)
     return rows, budget.max_histograms
 
 
@@ -148,6 +176,7 @@ def open_histograms(
     *,
     threads: int = 0,
     max_histograms: int | None = None,
+    vector_columns: int = 0,
 ) -> Backend:
     """Return the backend that searches histograms of rows, wherever they are.
 
@@ -157,12 +186,11 @@ def open_histograms(
         See `hornbeam.backends.histograms.HistogramBackend`.
     threads
         Threads that search; 0 or less means all processors.
-    max_histograms
+    max_histograms, vector_columns
         As for `open_backend`.
     """
-    from hornbeam.backends.histograms import HistogramBackend
-
-    return HistogramBackend(rows, layout, n_rows, take_team(threads), max_histograms)
+    team = take_team(threads)
+    return _searched(rows, layout, n_rows, team, max_histograms, vector_columns)
 
 
 def open_linear_rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -246,6 +246,19 @@ class PagedRows(Rows):
             counts += self._state(block, pairs=True).weigh(output, hessian_weight)
         return counts
 
+    def _put_in_root(
+        self,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+        steps: NDArray[np.float64],
+    ) -> None:
+        self._sample, self._steps, self._is_wide = sample, steps, False
+        self._counter.choose(features)
+        self._is_fresh = np.ones(len(self._bounds), bool)
+        self._waiting: list[Splits] = []
+        self._split_columns: set[int] = set()
+        self._held: SampledRows | None = None
+
     def begin_tree(
         self,
         output: int,
@@ -254,13 +267,8 @@ class PagedRows(Rows):
         steps: NDArray[np.float64],
         fine_steps: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        self._tree, self._steps = (output, sample, fine_steps), steps
-        self._sample, self._is_wide = sample, False
-        self._counter.choose(features)
-        self._is_fresh = np.ones(len(self._bounds), bool)
-        self._waiting: list[Splits] = []
-        self._split_columns: set[int] = set()
-        self._held: SampledRows | None = None
+        self._tree = output, sample, fine_steps
+        self._put_in_root(features, sample, steps)
         taken: list[NDArray[np.uint32]] = []
         magnitudes = np.zeros(2, np.int64)
         for block in range(len(self._bounds)):
@@ -278,7 +286,7 @@ class PagedRows(Rows):
             self._held = SampledRows(taken, self._layout, self._pages.dtype, self._team)
         return magnitudes
 
-    def widen(self) -> None:
+    def widen(self, columns: Sequence[int] = (0,)) -> None:
         self._is_wide = True
 
     def sizes(self, nodes: NDArray[np.intp]) -> None:
@@ -309,19 +317,26 @@ class PagedRows(Rows):
         add = False
         for rows, block in self._sweep(by_row=True):
             moved = rows.move(_two_dimensional(block.by_feature))
-            self._counter.count(
-                rows,
-                nodes,
-                slots,
-                histograms,
-                block.by_row,
-                *self._integers(block.number),
-                add=add,
-            )
+            self._count_block(rows, block, nodes, slots, histograms, add)
             add = True
             if self._places is not None and moved.size > 0:
                 rows.bring_home(moved)
                 self._set_aside(block.number, rows.rows[0])
+
+    def _count_block(
+        self,
+        rows: NodeRows,
+        block: CodeBlock,
+        nodes: NDArray[np.intp],
+        slots: NDArray[np.intp],
+        histograms: NDArray[np.int64],
+        add: bool,
+    ) -> None:
+        """Sum a block's rows into histograms, cleared first unless told to `add`."""
+        integers = self._integers(block.number)
+        self._counter.count(
+            rows, nodes, slots, histograms, block.by_row, *integers, add=add
+        )
 
     def _fill(self, held: SampledRows) -> None:
         """Gather the sample, unless that has been done."""
@@ -349,20 +364,25 @@ class PagedRows(Rows):
     ) -> NDArray[np.int64]:
         if self._held is not None:
             return self._sum_from_root(self._held, nodes, leaves, n_leaves)
-        sums = np.zeros((n_leaves, 2), np.int64)
+        sums: Any = 0
         for rows, block in self._sweep(by_row=False):
             by_feature = _two_dimensional(block.by_feature)
-            state = self._state(block.number, pairs=True)
-            state.take_up(*self._tree)
-            rows.mark_leaves(nodes, leaves, n_leaves, by_feature, state.leaf_of)
-            sums += state.sum_leaves(n_leaves)
-            rows.mark_left_out(by_feature, state.leaf_of)
+            leaf_of = self._scratch.leaf_of(rows.every_row.size)
+            rows.mark_leaves(nodes, leaves, n_leaves, by_feature, leaf_of)
+            sums = sums + self._sum_block(block.number, n_leaves)
+            rows.mark_left_out(by_feature, leaf_of)
             # The list of rows is of no more use in this tree.
             if self._places is None:
-                rows.rows[0] = state.leaf_of
+                rows.rows[0] = leaf_of
             else:
-                self._set_aside(block.number, state.leaf_of)
-        return sums
+                self._set_aside(block.number, leaf_of)
+        return np.asarray(sums)
+
+    def _sum_block(self, block: int, n_leaves: int) -> NDArray[np.int64]:
+        """Return the sums of a block's rows over their leaves, which are marked."""
+        state = self._state(block, pairs=True)
+        state.take_up(*self._tree)
+        return state.sum_leaves(n_leaves)
 
     def _sum_from_root(
         self,
@@ -416,12 +436,16 @@ class PagedRows(Rows):
     def _put_in_nodes(self, block: int, rows: NodeRows) -> None:
         """Put the rows of a block in their nodes: in a new tree all into the root."""
         if self._is_fresh[block]:
-            state = self._state(block, pairs=self._by_gradient())
-            state.take_up(*self._tree)
-            rows.begin_tree(state.draw())
+            rows.begin_tree(self._drawn(block))
             self._set_aside(block, rows.rows[0])
         elif self._places is not None:
             rows.rows[0] = self._places.read(block)
+
+    def _drawn(self, block: int) -> NDArray[np.uint8] | None:
+        """Return which of a block's rows are in the sample; None: all are."""
+        state = self._state(block, pairs=self._by_gradient())
+        state.take_up(*self._tree)
+        return state.draw()
 
     def _by_gradient(self) -> bool:
         return self._sample is not None and self._sample.by_gradient
@@ -434,13 +458,16 @@ class PagedRows(Rows):
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         for block in range(len(self._bounds)):
             state = self._state(block, scores=self._scores.read(block))
-            state.output = self._tree[0]
             places = self._places
             state.leaf_of = (
                 self._nodes[block].rows[0] if places is None else places.read(block)
             )
-            state.add_leaf_values(values)
+            self._add_values(state, values)
             self._scores.write(block, state.scores)
+
+    def _add_values(self, state: RowState, values: NDArray[np.float32]) -> None:
+        state.output = self._tree[0]
+        state.add_leaf_values(values)
 
     def scores(self) -> NDArray[np.float64]:
         scores = np.empty((self.n_outputs, self.n_rows))

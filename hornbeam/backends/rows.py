@@ -8,6 +8,7 @@ sums of integers and extremes, which do not depend on the parts they came from.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,10 @@ class Rows(ABC):
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
 
+    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+        """Make columns of these mixes of the outputs, (columns, outputs)."""
+        raise NotImplementedError  # only rows for trees of all outputs are asked
+
     def expect(  # noqa: B027
         self, output: int, features: NDArray[np.uint64], sample: RowSample | None
     ) -> None:
@@ -89,8 +94,11 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def widen(self) -> None:
-        """Use the fine steps in the histograms of this tree, too."""
+    def widen(self, columns: Sequence[int] = (0,)) -> None:
+        """Use the fine steps in the histograms of this tree, too.
+
+        In trees of all outputs in those of these columns.
+        """
 
     @abstractmethod
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64] | None:

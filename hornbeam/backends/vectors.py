@@ -8,7 +8,7 @@ belong together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from hornbeam.backends.base import (
 from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.histograms import HistogramBackend
 from hornbeam.backends.memory import Drawn, RowState, run_rows
+from hornbeam.backends.rows import Rows
 from hornbeam.backends.sample import settle_sample
 from hornbeam.backends.steps import Steps, choose_steps, coarse_is_enough
 from hornbeam.kernels.limits import Limits
@@ -52,6 +53,8 @@ class VectorRows(DenseRows):
         As for `DenseRows`.
     n_columns
         By which splits are searched: as many as outputs, or fewer, which are mixes.
+    spans
+        As for `DenseRows`.
     """
 
     def __init__(
@@ -62,8 +65,9 @@ class VectorRows(DenseRows):
         scores: NDArray[np.float64],
         team: Team,
         n_columns: int,
+        spans: NDArray[np.int64] | None = None,
     ) -> None:
-        super().__init__(codes, targets, weights, scores, team)
+        super().__init__(codes, targets, weights, scores, team, spans)
         self._team = team
         self._is_mixed = n_columns < self.n_outputs
         self._outputs = self._columns = [
@@ -86,7 +90,6 @@ class VectorRows(DenseRows):
             ]
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
-        """Make columns of these mixes of the outputs, (columns, outputs)."""
         self._mix = mix
         self._mix_pairs(self._state.gradients, self._state.hessians)
 
@@ -128,7 +131,7 @@ class VectorRows(DenseRows):
         states = self._outputs + (self._columns if self._is_mixed else [])
         for state, own, pair in zip(states, fine_steps, drawn, strict=True):
             state.take_up(0, sample, own, pair)
-        self._nodes.begin_tree(self._columns[0].draw())
+        self._nodes.begin_tree(self._outputs[0].draw())
         pairs = zip(self._columns, steps, strict=True)
         return np.stack([column.quantise(own) for column, own in pairs])
 
@@ -145,10 +148,8 @@ class VectorRows(DenseRows):
             pairs += [(own, self._means[0]) for own in self._mixes]
         return [(taken, pair) for pair in pairs]
 
-    def widen(self, columns: NDArray[np.intp] | None = None) -> None:
-        """Use the fine steps in the histograms of these columns, or of all."""
-        every = range(len(self._columns))
-        for column in every if columns is None else columns:
+    def widen(self, columns: Sequence[int] = (0,)) -> None:
+        for column in columns:
             self._columns[column].widen()
 
     def count(
@@ -182,25 +183,25 @@ class VectorBackend(HistogramBackend):
 
     Parameters
     ----------
-    rows, layout, team, max_histograms
-        As for `HistogramBackend`.
+    rows, layout, n_rows, team, max_histograms
+        As for `HistogramBackend`; the rows answer as `VectorRows` do.
     n_columns
         That the rows have.
     """
 
     _search: Callable[..., None] = staticmethod(find_vector_splits)
-    _rows: VectorRows
 
     def __init__(
         self,
-        rows: VectorRows,
+        rows: Rows,
         layout: HistogramLayout,
+        n_rows: int,
         team: Team,
         n_columns: int,
         max_histograms: int | None = None,
     ) -> None:
         self._n_columns = self._n_histograms = self.vector_columns = n_columns
-        super().__init__(rows, layout, rows.n_rows, team, max_histograms)
+        super().__init__(rows, layout, n_rows, team, max_histograms)
 
     def _make_scratch(self, candidates: int) -> tuple[NDArray[Any], ...]:
         members, columns = self._team.size, self._n_columns
@@ -268,7 +269,9 @@ class VectorBackend(HistogramBackend):
             coarse_is_enough(*facts, n_counted)
             for facts in zip(own, least, magnitudes, strict=True)
         ]
-        self._rows.widen(np.flatnonzero(np.logical_not(is_coarse)))
+        wide = [column for column in range(columns) if not is_coarse[column]]
+        if wide:
+            self._rows.widen(wide)
         fine = steps.fine[-columns:]
         self._steps = np.where(np.array(is_coarse)[:, None], coarse, fine)
         # Of outputs, and of an axis of leaves.

@@ -55,7 +55,7 @@ class ClusterBooster(Booster):
     ) -> None:
         self._cluster = cluster
         self._training: ClusterTraining | None = None
-        self._made_for: tuple[int, int, str] | None = None
+        self._made_for: tuple[Any, ...] | None = None
         self._measured_rows: dict[int, ClusterMargins] = {}
         super().__init__(params, None, model_file)
 
@@ -81,11 +81,6 @@ class ClusterBooster(Booster):
 
     def _check(self, parameters: Parameters, objective: Objective) -> None:
         super()._check(parameters, objective)
-        if parameters.vector_columns(objective.n_outputs) > 0:
-            raise ParameterError(
-                "multi_strategy='multi_output_tree' learns on one machine, not on a "
-                "cluster; use hornbeam.train, or leave multi_strategy out"
-            )
         if parameters.process_type == "update":
             raise ParameterError(
                 "process_type='update' is not in Hornbeam yet where the rows are on a "
@@ -155,7 +150,8 @@ class ClusterBooster(Booster):
                 "machine with hornbeam.train"
             )
         training = self._training
-        made_for = self.params.max_bin, self.params.nthread, self.params.booster
+        p = self.params
+        made_for = p.max_bin, p.nthread, p.booster, p.multi_strategy, p.sketch_outputs
         if training is not None:
             if training.matrix is data and self._made_for == made_for:
                 return training
@@ -191,6 +187,7 @@ class ClusterBooster(Booster):
         learns: bool = False,
     ) -> Start:
         p, n_trees = self.params, len(self.model.trees)
+        columns = p.vector_columns(self.model.n_outputs)
         step, layout = 0.0 if scale is None else scale.step, None
         if n_trees > 0:
             layout = self._layout_of(np.arange(n_trees), weights, np.float64, step)
@@ -198,10 +195,11 @@ class ClusterBooster(Booster):
             self._base(),
             layout,
             n_trees,
-            self.model.n_outputs * p.num_parallel_tree,
+            p.num_parallel_tree * (1 if columns > 0 else self.model.n_outputs),
             p.nthread,
             p.held_share(),
             self.objective if learns and self.objective.by_row else None,
+            columns,
             step,
         )
 

@@ -47,6 +47,8 @@ class Start:
         Of rows on disk, for `hornbeam.backends.open.open_rows`.
     objective
         That gradients are computed by where the rows are; None: by nothing there.
+    vector_columns
+        As for `hornbeam.backends.open.open_rows`.
     step
         Of which margins are multiples, as the trees' values are; 0: they are not
         rounded.
@@ -59,6 +61,7 @@ class Start:
     n_threads: int
     held_share: float = 0.0
     objective: Objective | None = None
+    vector_columns: int = 0
     step: float = 0.0
 
 

@@ -168,10 +168,11 @@ class ClusterTraining(_Measured):
 
     def hold(self) -> None:
         super().hold()
-        p = self._trainee.params
+        p, outputs = self._trainee.params, self._trainee.objective.n_outputs
         self._backend = open_histograms(
             self.rows, self.coded.layout, self.matrix.n_rows,
             threads=p.nthread, max_histograms=p.max_cached_hist_node,
+            vector_columns=p.vector_columns(outputs),
         )  # fmt: skip
 
     def _ready(self, members: Sequence[Member]) -> None:
@@ -251,9 +252,13 @@ class ClusterTraining(_Measured):
 
     def _settle(self) -> None:
         if self._rows is None:
-            n_outputs = self._trainee.objective.n_outputs
+            outputs = self._trainee.objective.n_outputs
             self._rows = ClusterRows(
-                self.cluster, self.coded.layout, self.matrix.n_rows, n_outputs
+                self.cluster,
+                self.coded.layout,
+                self.matrix.n_rows,
+                outputs,
+                self._trainee.params.vector_columns(outputs),
             )
         self._rows.begin_term(self._term, self.members)
 

@@ -146,6 +146,7 @@ class Shard(Adder, Rowset):
             self._team,
             spans=self.spans,
             held_share=start.held_share,
+            vector_columns=start.vector_columns,
         )
         view = View(self.info, self._schema)
         self._learning = LearningRows(

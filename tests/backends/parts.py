@@ -99,7 +99,7 @@ class PartedRows(Rows):
     def begin_tree(self, *args):
         return sum(part.begin_tree(*args) for part in self._parts)
 
-    def widen(self):
+    def widen(self, columns=(0,)):
         for part in self._parts:
             part.widen()
 

@@ -102,8 +102,14 @@ def test_no_more_histograms_than_anyone_wants():
         {},
         {"subsample": 0.5, "grow_policy": "lossguide", "max_leaves": 20},
         {"objective": "multi:softprob", "num_class": 3, "colsample_bynode": 0.7},
+        {
+            "objective": "multi:softprob",
+            "num_class": 3,
+            "multi_strategy": "multi_output_tree",
+            "sampling_method": "goss",
+        },
     ],
-    ids=["depthwise", "lossguide", "classes"],
+    ids=["depthwise", "lossguide", "classes", "classes together"],
 )
 def test_the_model_within_any_limit_is_that_in_memory(tmp_path, params):
     rng = np.random.default_rng(0)

@@ -372,12 +372,34 @@ def test_an_objective_that_workers_cannot_load_is_an_error(client):
         train(client, {}, spread(client, X, y), obj=Unloadable(), verbose_eval=False)
 
 
-def test_trees_of_all_outputs_are_for_one_machine(client):
-    X, y, _ = draw()
-    params = {"multi_strategy": "multi_output_tree"}
-    data = spread(client, X, np.stack([y, -y], axis=1))
-    with pytest.raises(ParameterError, match="not on a cluster; use hornbeam"):
-        train(client, params, data, 1, verbose_eval=False)
+TOGETHER = {"multi_strategy": "multi_output_tree", "max_depth": 4}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"sketch_outputs": 2, "subsample": 0.6},
+        {"booster": "dart", "rate_drop": 0.5, "num_parallel_tree": 2},
+        {"monotone_constraints": [1, -1], "min_samples_leaf": 20},
+        {"sampling_method": "goss", "grow_policy": "lossguide", "max_leaves": 12},
+        {"objective": "multi:softprob", "num_class": 3, "colsample_bytree": 0.6},
+    ],
+    ids=lambda p: "-".join(p) or "default",
+)
+def test_trees_of_all_outputs(client, params):
+    X, y, w = draw(params.get("objective", "reg:squarederror"))
+    params, here = {**TOGETHER, **params}, {}
+    if "num_class" not in params:
+        y = np.stack([y, np.where(w > 0.99, 1e5, -y), w], axis=1)
+    data = hb.DMatrix(X, y, weight=w)
+    one = hb.train(
+        params, data, 4, evals=[(data, "a")], evals_result=here, verbose_eval=False
+    )
+    matrix = spread(client, X, y, weight=w)
+    result = train(client, params, matrix, 4, evals=[(matrix, "a")], verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+    assert here == result["history"]
 
 
 def logistic_of(steepness):

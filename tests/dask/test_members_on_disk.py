@@ -109,6 +109,17 @@ def test_a_killed_worker_does_not_matter(own_cluster, tmp_path):
     assert result["booster"].digest() == hb.train({}, hb.DMatrix(x, y), 4).digest()
 
 
+def test_trees_of_all_outputs_on_disk(client, tmp_path):
+    x = np.random.default_rng(0).normal(size=(900, 4))
+    y = np.stack([x[:, 0] * x[:, 1], x[:, 2]], axis=1)
+    parts = [da.from_array(part, chunks=(300, part.shape[1])) for part in (x, y)]
+    params = {"multi_strategy": "multi_output_tree", "subsample": 0.7}
+    matrix = DaskDMatrix(client, *parts, cache=tmp_path)
+    result = train(client, params, matrix, 4, verbose_eval=False)
+    alone = hb.train(params, hb.DMatrix(x, y), 4)
+    assert result["booster"].digest() == alone.digest()
+
+
 def test_too_little_memory_on_a_worker_is_said(client, tmp_path):
     matrix = spread(client, cache=tmp_path, memory_limit="10MB")
     with pytest.raises((DataError, ParameterError), match=r"give at least [\d,]+ MB"):

@@ -178,6 +178,16 @@ def test_a_round_of_several_trees_is_rewound(own_cluster, strike, expected):
 
 
 @pytest.mark.slow
+def test_a_round_of_trees_of_all_outputs_is_rewound(own_cluster, strike, expected):
+    client = own_cluster(2)
+    params = {**CLASSES, "multi_strategy": "multi_output_tree", "num_parallel_tree": 2}
+    struck = strike(processes_of(client), signal.SIGKILL, "sum_leaves", 7)
+    result = trained(client, params)
+    assert len(struck) == 1
+    assert (result["booster"].digest(), result["history"]) == expected(params)
+
+
+@pytest.mark.slow
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize("kind", ["begin", "gradients", "level", "scores_after"])
 def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind):

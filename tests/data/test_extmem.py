@@ -328,8 +328,11 @@ def test_sizes(size, count):
         hornbeam.memory.as_bytes(size, "memory_limit")
 
 
-def test_trees_of_all_outputs_learn_in_memory(tmp_path):
+def test_trees_of_all_outputs_hold_no_samples(tmp_path):
     rows = np.random.default_rng(0).normal(size=(600, 3))
+    params = {"multi_strategy": "multi_output_tree", "subsample": 0.5}
     data = DMatrix(rows, rows[:, :2], cache=tmp_path)
-    with pytest.raises(DataError, match="are on disk; make a DMatrix or"):
-        train({"multi_strategy": "multi_output_tree"}, data, 1)
+    paged = train(params, data, 2)
+    assert paged.digest() == train(params, DMatrix(rows, rows[:, :2]), 2).digest()
+    with pytest.raises(ParameterError, match="extmem_single_page holds the samples"):
+        train({**params, "extmem_single_page": True}, data, 1)

@@ -66,14 +66,17 @@ def test_any_number_of_threads_and_on_disk(params, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_trees_of_all_outputs(name):
+def test_trees_of_all_outputs(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "BLOCK_ROWS", 1 << 12)
     rows, label = made(9000, 40, 0.9)
+    rows[rows > 1.5] = np.nan
     labels = np.stack([label, 1 - label, rows[:, 2] > 0], axis=1)
     params = {**CONFIGURATIONS[name], "multi_strategy": "multi_output_tree"}
     digests = {
         digest({**params, "nthread": threads}, QuantileDMatrix(rows, labels))
         for threads in (1, 2, 3, 7)
     }
+    digests.add(digest(params, ExtMemQuantileDMatrix(rows, labels, cache=tmp_path)))
     assert len(digests) == 1
 
 

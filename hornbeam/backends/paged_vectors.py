@@ -1,0 +1,181 @@
+"""Rows on disk for trees of all outputs: a block is counted for each column in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import CodeBlock, PagedCodes, RowSample
+from hornbeam.backends.budget import Budget
+from hornbeam.backends.memory import Drawn, RowState, run_rows
+from hornbeam.backends.nodes import NodeRows
+from hornbeam.backends.paged import PagedRows
+from hornbeam.kernels.layout import SIZE_CLASSES
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.vectors import mix_outputs
+
+__all__ = ["PagedVectorRows"]
+
+
+class PagedVectorRows(PagedRows):
+    """Codes on disk, for trees of all outputs.
+
+    Answers are those of `hornbeam.backends.vectors.VectorRows`. Mixes of gradients,
+    samples by their size and integers are made anew for each block at every sweep, one
+    column after the other.
+
+    Parameters
+    ----------
+    codes, targets, weights, scores, team, budget, spans
+        As for `PagedRows`; the budget keeps no integers and holds no rows.
+    n_columns
+        As for `VectorRows`.
+    """
+
+    def __init__(
+        self,
+        codes: PagedCodes,
+        targets: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        scores: NDArray[np.float64],
+        team: Team,
+        budget: Budget,
+        n_columns: int,
+        spans: NDArray[np.int64] | None = None,
+    ) -> None:
+        super().__init__(codes, targets, weights, scores, team, budget, spans)
+        self._n_columns = n_columns
+        self._mix: NDArray[np.float64] | None = None
+
+    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+        self._mix = mix
+
+    def extents(self) -> NDArray[np.float64]:
+        found = super().extents()
+        if self._mix is None:
+            return found
+        of_mixes = np.zeros((self._n_columns, 3))
+        for block in range(len(self._bounds)):
+            state = self._state(block, pairs=True)
+            gradients, hessians = self._mixed(state.gradients, state.hessians)
+            mixes = RowState(
+                self._targets,
+                None,
+                np.empty(gradients.shape),
+                self._team,
+                gradients=gradients,
+                hessians=hessians,
+                scratch=self._scratch,
+            )
+            of_mixes = np.maximum(of_mixes, mixes.extents())
+        of_mixes[:, 2] = found[:, 2].min()  # no mean is below
+        return np.concatenate([found, of_mixes])
+
+    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+        counts = np.zeros(SIZE_CLASSES, np.int64)
+        for block in range(len(self._bounds)):
+            counts += self._state(block, pairs=True).weigh(None, hessian_weight)
+        return counts
+
+    def begin_tree(
+        self,
+        output: int,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+        steps: NDArray[np.float64],
+        fine_steps: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        self._put_in_root(features, sample, steps)
+        self._fine_steps, self._wide = fine_steps, frozenset[int]()
+        magnitudes = np.zeros((self._n_columns, 2), np.int64)
+        for block in range(len(self._bounds)):
+            for column, state in enumerate(self._columns_of(block)):
+                magnitudes[column] += state.quantise(steps[column])
+        return magnitudes
+
+    def widen(self, columns: Sequence[int] = (0,)) -> None:
+        self._wide = frozenset(columns)
+
+    def _columns_of(self, block: int) -> Iterator[RowState]:
+        """Yield the state of a block's rows for each column, one at a time."""
+        state, taken, pairs = self._sampled(block)
+        if self._mix is not None:
+            pairs = self._mixed(*pairs)
+        fine_steps = self._fine_steps[-self._n_columns :]
+        yield from self._taken_up(state, taken, pairs, fine_steps)
+
+    def _outputs_of(self, block: int) -> Iterator[RowState]:
+        """Yield the state of a block's rows for each output, one at a time."""
+        fine_steps = self._fine_steps[: self.n_outputs]
+        yield from self._taken_up(*self._sampled(block), fine_steps)
+
+    def _taken_up(
+        self,
+        state: RowState,
+        taken: NDArray[np.uint8] | None,
+        pairs: tuple[NDArray[Any], NDArray[Any]],
+        fine_steps: NDArray[np.float64],
+    ) -> Iterator[RowState]:
+        for gradients, hessians, steps in zip(*pairs, fine_steps, strict=True):
+            drawn: Drawn = taken, (gradients, hessians)
+            state.take_up(0, self._sample, steps, drawn)
+            yield state
+
+    def _sampled(
+        self, block: int
+    ) -> tuple[RowState, NDArray[np.uint8] | None, tuple[NDArray[Any], NDArray[Any]]]:
+        """Return a block's rows, and what a sample by gradients makes of these."""
+        state = self._state(block, pairs=True)
+        sample = self._sample
+        if sample is None or not sample.by_gradient:
+            return state, None, (state.gradients, state.hessians)
+        scaled = np.empty((2, *state.gradients.shape))
+        return state, *state.draw_by_size(None, sample, scaled)
+
+    def _mixed(
+        self, gradients: NDArray[Any], hessians: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return mixes of gradients, and mean hessians for each."""
+        assert self._mix is not None
+        shape = self._n_columns, gradients.shape[1]
+        mixes, means = np.empty(shape), np.empty(shape[1])
+        rows = self._mix.size * shape[1]
+        run_rows(
+            self._team, mix_outputs, rows, self._mix, gradients, hessians, mixes, means
+        )
+        return mixes, np.broadcast_to(means, shape)
+
+    def _count_block(
+        self,
+        rows: NodeRows,
+        block: CodeBlock,
+        nodes: NDArray[np.intp],
+        slots: NDArray[np.intp],
+        histograms: NDArray[np.int64],
+        add: bool,
+    ) -> None:
+        asked = rows, nodes, slots
+        for column, state in enumerate(self._columns_of(block.number)):
+            if column in self._wide:
+                state.widen()
+            else:
+                state.quantise(self._steps[column])
+            pair, own = (state.packed, state.wide), histograms[column]
+            self._counter.count(*asked, own, block.by_row, *pair, add=add)
+        if len(histograms) > self._n_columns:
+            pair = self._counter.one_each(rows.every_row.size)
+            self._counter.count(*asked, histograms[-1], block.by_row, *pair, add=add)
+
+    def _sum_block(self, block: int, n_leaves: int) -> NDArray[np.int64]:
+        return np.stack([own.sum_leaves(n_leaves) for own in self._outputs_of(block)])
+
+    def _drawn(self, block: int) -> NDArray[np.uint8] | None:
+        return next(self._outputs_of(block)).draw()
+
+    def _add_values(self, state: RowState, values: NDArray[np.float32]) -> None:
+        for output, own in enumerate(values.T):
+            state.output = output
+            state.add_leaf_values(np.ascontiguousarray(own))
