@@ -202,6 +202,11 @@ CASES = {
         ParameterError,
         "a list of boosters, one at least",
     ),
+    "a direction in a linear model": (
+        lambda: train({"booster": "gblinear", "monotone_constraints": (1,)}),
+        ParameterError,
+        "monotone_constraints=(1,) is of no use with booster='gblinear'|leave it out",
+    ),
     # Trees that are dropped
     "dropout without dart": (
         lambda: train({"rate_drop": 0.3}),

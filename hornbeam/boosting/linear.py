@@ -37,24 +37,26 @@ _OF_FEATURES = 12 << 28
 _CELLS_AT_ONCE = 1 << 20
 
 
-#: What gblinear alone has, and what it has to be without it.
-_OWN = {"feature_selector": "cyclic", "top_k": 0, "tolerance": 0.0}
+#: What gblinear alone has, and what it has no use for.
+_OWN = ("feature_selector", "top_k", "tolerance")
 _UPDATERS = ("shotgun", "coord_descent")
-#: What it has no use for.
-_OF_TREES = {
-    "multi_strategy": "one_output_per_tree",
-    "num_parallel_tree": 1,
-}
+_OF_TREES = """
+    multi_strategy num_parallel_tree sketch_outputs
+    grow_policy max_depth max_leaves gamma min_child_weight min_samples_leaf path_smooth
+    subsample sampling_method colsample_bytree colsample_bylevel colsample_bynode
+    monotone_constraints interaction_constraints feature_costs
+""".split()
 
 
 def check_linear(parameters: Parameters) -> None:
     """Raise an error if weights get what is for trees, or trees what is not."""
     p = parameters
     linear = p.booster == "gblinear"
-    for name, needed in (_OF_TREES if linear else _OWN).items():
-        if (value := getattr(p, name)) != needed:
+    changed = p.changed()
+    for name in _OF_TREES if linear else _OWN:
+        if name in changed:
             raise ParameterError(
-                f"{name}={value!r} is of no use with booster={p.booster!r}; "
+                f"{name}={getattr(p, name)!r} is of no use with booster={p.booster!r}; "
                 "leave it out"
             )
     if p.updater != "auto" and linear != (p.updater in _UPDATERS):
