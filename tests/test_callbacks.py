@@ -7,6 +7,7 @@ import os
 import pickle
 import pty
 import time
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from terminals import read_all
 import hornbeam
 from hornbeam.callbacks import CallbackContainer, EvalsLog
 from hornbeam.errors import DataError, HornbeamError, ParameterError
+from hornbeam.params import Parameters
 
 ROUNDS = 12
 
@@ -201,13 +203,17 @@ def test_every_metric_of_ours_is_watched_in_its_own_direction():
     from hornbeam import metrics
     from hornbeam.callbacks.stopping import larger_is_better
 
-    for name in metrics.names():
-        for n_outputs in (1, 3):
+    alphas = {"quantile_alpha": 0.5, "expectile_alpha": 0.5}
+    seen = set()
+    for name, n_outputs in product(metrics.names(), (1, 3)):
+        for spelt in (name, f"{name}@1.5", f"{name}@2", f"{name}@2-"):
             try:
-                metric = metrics.create(name, n_outputs)
+                metric = metrics.create(spelt, n_outputs, Parameters.resolve(alphas))
             except ParameterError:
-                continue  # some are for one output, some for several
-            assert larger_is_better(name) == metric.maximize, name
+                continue  # of one output, or of several; with a number, or without
+            seen.add(name)
+            assert larger_is_better(metric.name) == metric.maximize, metric.name
+    assert seen == set(metrics.names())
 
 
 def test_early_stopping_counts_on_when_training_goes_on():

@@ -11,6 +11,7 @@ import xgboost
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hornbeam import Booster
 from hornbeam.errors import ParameterError
 from hornbeam.params import Parameters, parameter_table
 
@@ -191,3 +192,184 @@ def test_parameters_of_xgboost_are_known_or_announced():
     for name in names - known - arguments_of_other_calls:
         with pytest.raises(ParameterError, match="XGBoost is not in Hornbeam yet"):
             Parameters.resolve({name: 1})
+
+
+# --- XGBoost's table, row by row ------------------------------------------------------
+
+#: Name: (aliases, default, other values that are taken, values that are refused).
+ROWS = {
+    "booster": ((), "gbtree", ["dart", "gblinear"], ["tree", ""]),
+    "device": ((), "cpu", [], ["tpu"]),
+    "nthread": (("n_jobs",), 0, [1, -1, 64], [1.5, "many"]),
+    "seed": (("random_state",), 0, [-3, 2**62], [0.5, "x"]),
+    "validate_parameters": ((), True, [], [False]),
+    "verbosity": ((), 1, [0, 2, 3], [-1, 4]),
+    "disable_default_eval_metric": ((), False, [True, 1], [2]),
+    "multi_strategy": ((), "one_output_per_tree", ["multi_output_tree"], ["vector"]),
+    "num_class": ((), 0, [3], [-1, 2.5]),
+    "num_target": ((), 1, [4], [0]),
+    "base_score": ((), None, [0.5, [0.2, 0.3]], ["half", math.nan]),
+    "learning_rate": (("eta",), 0.3, [0, 7], [-0.1, math.inf]),
+    "gamma": (("min_split_loss",), 0.0, [1e9], [-1]),
+    "max_depth": ((), 6, [0, 99], [-1]),
+    "max_leaves": ((), 0, [31], [-1]),
+    "max_bin": ((), 256, [2, 65535], [1, 65536]),
+    "grow_policy": ((), "depthwise", ["lossguide"], ["widest"]),
+    "min_child_weight": ((), 1.0, [0, 1e9], [-1]),
+    "reg_lambda": (("lambda",), 1.0, [0], [-1]),
+    "reg_alpha": (("alpha",), 0.0, [2], [-1]),
+    "max_delta_step": ((), 0.0, [0.7], [-1]),
+    "subsample": ((), 1.0, [0.1], [0, 1.1]),
+    "sampling_method": ((), "uniform", ["gradient_based"], ["mvs"]),
+    "colsample_bytree": ((), 1.0, [0.1], [0, 1.1]),
+    "colsample_bylevel": ((), 1.0, [0.1], [0, 1.1]),
+    "colsample_bynode": ((), 1.0, [0.1], [0, 1.1]),
+    "tree_method": ((), "auto", ["hist"], ["best"]),
+    "updater": (
+        ("updater_seq",),
+        "auto",
+        ["grow_quantile_histmaker", "refresh", "prune", "refresh,prune", "shotgun"],
+        ["sync", "grow"],
+    ),
+    "process_type": ((), "default", ["update"], ["refresh"]),
+    "refresh_leaf": ((), True, [False, 0], ["often"]),
+    "num_parallel_tree": ((), 1, [9], [0]),
+    "monotone_constraints": ((), (), ["(1,0,-1)", {"a": 1}, [1]], [[2], "up"]),
+    "interaction_constraints": ((), (), ["[[0,1],[2]]", [["a", "b"]]], [[1], "ab"]),
+    "max_cat_to_onehot": ((), 4, [1], [0]),
+    "max_cat_threshold": ((), 64, [1], [0]),
+    "scale_pos_weight": ((), 1.0, [0, 9], [-1]),
+    "max_cached_hist_node": ((), None, [1], [0]),
+    "sample_type": ((), "uniform", ["weighted"], ["all"]),
+    "normalize_type": ((), "tree", ["forest"], ["wood"]),
+    "rate_drop": ((), 0.0, [1], [-0.1, 1.1]),
+    "one_drop": ((), False, [True], [2]),
+    "skip_drop": ((), 0.0, [1], [-0.1, 1.1]),
+    "feature_selector": (
+        (),
+        "cyclic",
+        ["shuffle", "random", "greedy", "thrifty"],
+        ["best"],
+    ),
+    "top_k": ((), 0, [5], [-1]),
+    "tolerance": ((), 0.0, [0.1], [-0.1]),
+    "huber_slope": ((), 1.0, [0.1], [0]),
+    "quantile_alpha": ((), None, [0.5, [0.1, 0.9]], [0, 1, [0.5, 1.5]]),
+    "expectile_alpha": ((), None, [0.5, [0.1, 0.9]], [0, 1, [0.5, 1.5]]),
+    "tweedie_variance_power": ((), 1.5, [1, 1.9], [0.9, 2]),
+    "aft_loss_distribution": ((), "normal", ["logistic", "extreme"], ["weibull"]),
+    "aft_loss_distribution_scale": ((), 1.0, [0.1], [0]),
+    "lambdarank_pair_method": ((), "topk", ["mean"], ["all"]),
+    "lambdarank_num_pair_per_sample": ((), None, [1, 32], [0]),
+    "lambdarank_normalization": ((), True, [False], ["no way"]),
+    "lambdarank_score_normalization": ((), True, [False], ["no way"]),
+    "lambdarank_unbiased": ((), False, [True], [3]),
+    "lambdarank_bias_norm": ((), 1.0, [0, 2], [-1]),
+    "ndcg_exp_gain": ((), True, [False], ["no way"]),
+}
+
+#: Rows, and values of rows, that are announced and not there yet.
+LATER_NAMES = """
+    seed_per_iteration fail_on_invalid_gpu_id boost_from_average debug_synchronize
+    sparse_threshold opt_dense_col default_direction max_row_perbatch
+""".split()
+LATER_VALUES = {
+    "device": ["cuda", "cuda:1", "gpu", "gpu:0", "sycl:gpu"],
+    "tree_method": ["exact", "approx"],
+    "updater": ["grow_colmaker", "grow_histmaker"],
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_of_xgboosts_table(name):
+    aliases, default, taken, refused = ROWS[name]
+    (row,) = (row for row in parameter_table() if row.name == name)
+    assert row.aliases == aliases
+    assert getattr(Parameters(), name) == default
+    for spelling in (name, *aliases):
+        assert Parameters.resolve({spelling: default}) == Parameters()
+        for value in taken:
+            changed = Parameters.resolve({spelling: value})
+            assert changed == Parameters.resolve({name: value}) != Parameters()
+        for value in refused:
+            with pytest.raises(ParameterError, match=spelling):
+                Parameters.resolve({spelling: value})
+
+
+def test_what_is_announced_says_so():
+    given = [{name: 1} for name in LATER_NAMES]
+    given += [{name: v} for name, values in LATER_VALUES.items() for v in values]
+    for params in given:
+        with pytest.raises(ParameterError, match="of XGBoost is not in Hornbeam yet"):
+            Parameters.resolve(params)
+
+
+def test_defaults_of_linear_models_are_their_own():
+    linear = Parameters.resolve({"booster": "gblinear"})
+    assert (linear.learning_rate, linear.reg_lambda, linear.reg_alpha) == (0.5, 0, 0)
+
+
+#: Hornbeam's own.
+OURS = """
+    objective eval_metric top_rate other_rate extmem_single_page min_samples_leaf
+    path_smooth feature_costs feature_costs_for monotone_constraints_method
+    sketch_outputs unseen focal_gamma
+""".split()
+
+
+def test_the_table_has_no_row_that_no_list_here_has():
+    assert {row.name for row in parameter_table()} == {*ROWS, *OURS}
+
+
+# Objective: (default metric, what it is with, if it needs something).
+OBJECTIVES = {
+    "reg:squarederror": ("rmse", {}),
+    "reg:squaredlogerror": ("rmsle", {}),
+    "reg:logistic": ("rmse", {}),
+    "binary:logistic": ("logloss", {}),
+    "binary:logitraw": ("logloss", {}),
+    "binary:hinge": ("error", {}),
+    "reg:pseudohubererror": ("mphe", {}),
+    "reg:absoluteerror": ("mae", {}),
+    "reg:quantileerror": ("quantile", {"quantile_alpha": 0.5}),
+    "reg:expectileerror": ("expectile", {"expectile_alpha": 0.5}),
+    "count:poisson": ("poisson-nloglik", {}),
+    "reg:gamma": ("gamma-deviance", {}),
+    "reg:tweedie": ("tweedie-nloglik@1.5", {}),
+    "survival:cox": ("cox-nloglik", {}),
+    "survival:aft": ("aft-nloglik", {}),
+    "multi:softmax": ("mlogloss", {"num_class": 3}),
+    "multi:softprob": ("mlogloss", {"num_class": 3}),
+    "rank:ndcg": ("ndcg@32", {}),
+    "rank:map": ("map@32", {}),
+    "rank:pairwise": ("ndcg@32", {}),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objective_of_xgboost_and_its_metric(name):
+    metric, params = OBJECTIVES[name]
+    booster = Booster({"objective": name, **params})
+    assert [own.name for own in booster.metrics] == [metric]
+    assert booster.params.objective == name
+
+
+def test_a_name_that_xgboost_has_given_up():
+    assert Booster({"objective": "reg:linear"}).model.objective == "reg:squarederror"
+
+
+METRICS = """
+    rmse rmsle mae mape mphe logloss error error@0.3 poisson-nloglik gamma-deviance
+    gamma-nloglik tweedie-nloglik@1.3 quantile expectile merror mlogloss auc aucpr ndcg
+    ndcg- ndcg@3 ndcg@3- map map- map@3 map@3- pre pre@3 ams@0.15 cox-nloglik
+    aft-nloglik interval-regression-accuracy
+""".split()
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_of_xgboost(name):
+    params = {"quantile_alpha": 0.5, "expectile_alpha": 0.5, "eval_metric": name}
+    if name in ("merror", "mlogloss"):
+        params |= {"objective": "multi:softprob", "num_class": 3}
+    (metric,) = Booster(params).metrics
+    assert metric.name == name

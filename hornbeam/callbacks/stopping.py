@@ -221,7 +221,8 @@ def _chosen(log: dict[str, Any], name: str | None, kind: str, source: str) -> st
 def larger_is_better(metric: str) -> bool:
     """Return XGBoost's guess, which serves custom metrics too.
 
-    That of its own interval-regression-accuracy, which is better the larger, is mended.
+    That of its own interval-regression-accuracy and ams, which are better the larger,
+    is mended.
     """
-    larger = ("auc", "pre", "map", "ndcg", "interval-regression-accuracy")
+    larger = ("auc", "pre", "map", "ndcg", "ams@", "interval-regression-accuracy")
     return metric.startswith(larger) and metric != "mape"

@@ -234,10 +234,14 @@ def names() -> list[str]:
     return sorted(_OBJECTIVES)
 
 
+#: Names that XGBoost has given up and still takes.
+_FORMER = {"reg:linear": "reg:squarederror"}
+
+
 def create(parameters: Parameters) -> Objective:
     """Return the objective that `parameters` name."""
     _load_all()
-    name = parameters.objective
+    name = _FORMER.get(parameters.objective, parameters.objective)
     if name in _OBJECTIVES:
         return _OBJECTIVES[name](parameters)
     near = difflib.get_close_matches(name, names(), 1)
