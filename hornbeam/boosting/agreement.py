@@ -101,14 +101,17 @@ def _given_base_score(p: Parameters, outputs: int) -> NDArray[np.float64]:
 
 def settings_of(model: Model, parameters: Parameters) -> Parameters:
     """Return parameters changed to those that the model was made by."""
-    vectors = model.leaf_size > 1
+    strategy = parameters.multi_strategy
+    if model.n_outputs > 1:  # with one, both are the same
+        vectors = model.leaf_size > 1
+        strategy = "multi_output_tree" if vectors else "one_output_per_tree"
     changed = parameters.updated(
         {
             "booster": booster_of(model),
             "objective": model.objective,
             "num_class": model.num_class,
             "num_parallel_tree": model.num_parallel_tree,
-            "multi_strategy": "multi_output_tree" if vectors else "one_output_per_tree",
+            "multi_strategy": strategy,
             "unseen": "missing" if model.unseen_missing else "error",
         }
     )

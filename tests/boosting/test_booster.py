@@ -509,6 +509,14 @@ def test_a_model_that_is_refused_leaves_the_booster_as_it_was():
     assert model.num_boosted_rounds() == 2
 
 
+def test_a_sketch_of_one_output_goes_on_from_a_file():
+    params = {"multi_strategy": "multi_output_tree", "sketch_outputs": 2}
+    half = train(params, rounds=3).save_raw()
+    whole = train(params, rounds=6)
+    again = hornbeam.train(params, DMatrix(ROWS, LABELS), 3, xgb_model=half)
+    assert again.digest() == whole.digest()
+
+
 # --- Attributes and importances -------------------------------------------------------
 
 
