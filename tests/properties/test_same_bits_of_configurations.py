@@ -154,7 +154,7 @@ ELSEWHERE = {
 
 
 def goes_together(configuration):
-    return REFUSED.isdisjoint(combinations(configuration.values(), 2))
+    return REFUSED.isdisjoint(combinations(in_order(configuration).values(), 2))
 
 
 def settings_of(configuration, turns):
