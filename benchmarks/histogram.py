@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
+from hornbeam.backends.base import RowColumns
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import (
     BYTE_CELLS,
@@ -27,7 +28,9 @@ def main() -> None:
     arguments = parse_arguments("Time the histograms of nodes of many sizes.")
     report = Report("histogram", "cells", arguments)
     matrix = binned(arguments.rows, arguments.columns)
-    codes, offsets = matrix.by_row(), matrix.offsets
+    dense = matrix.as_codes()
+    codes, offsets = dense.by_row, matrix.offsets
+    stored = RowColumns.of(dense.layout)
     n_rows, n_features = matrix.n_rows, matrix.n_features
     rng = np.random.default_rng(0)
     gradients = rng.integers(
@@ -53,7 +56,8 @@ def main() -> None:
             tasks[:, 2:4] = shares(0, node.size, threads)
             tasks[:, 5] = n_features
             joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
-            inputs = (tasks, joins, codes, columns, offsets, rows, packed, wide)
+            inputs = (tasks, joins, codes, columns, stored.table)
+            inputs += (stored.spread, rows, packed, wide)
             inputs += (scratch, starts, 0, slabs[:1], slabs[1:])
             with lease(threads) as team:
                 seconds = seconds_of(

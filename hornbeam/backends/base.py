@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.layout import FEATURE_DTYPE
+from hornbeam.kernels.layout import COLUMN_DTYPE, FEATURE_DTYPE
 from hornbeam.kernels.limits import Limits
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Growth",
     "HistogramLayout",
     "PagedCodes",
+    "RowColumns",
     "RowSample",
     "RowSpill",
     "WeightRows",
@@ -116,6 +117,33 @@ class HistogramLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The columns of row-major codes, of which one may hold several of a layout.
+
+    Attributes
+    ----------
+    table
+        (columns,) `COLUMN_DTYPE`.
+    spread
+        (some,) uint32: the cells of each code of columns that hold several.
+    holding
+        (columns of the layout,) int64: which column holds each.
+    """
+
+    table: NDArray[Any]
+    spread: NDArray[np.uint32]
+    holding: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, layout: HistogramLayout) -> RowColumns:
+        """Return the very columns of the layout."""
+        table = np.zeros(layout.n_columns, COLUMN_DTYPE)
+        table["codes"], table["width"] = np.diff(layout.offsets), 1
+        table["cell"] = layout.offsets[:-1]
+        return cls(table, np.empty(0, np.uint32), np.arange(table.size))
+
+
+@dataclass(frozen=True, slots=True)
 class DenseCodes:
     """Codes of all cells, in columns that may each hold several features.
 
@@ -125,11 +153,14 @@ class DenseCodes:
         Codes of the same cells, (columns, rows) and (rows * columns,), uint8 or uint16.
     layout
         What is in the columns.
+    row_columns
+        Which columns `by_row` has; None: the same.
     """
 
     by_feature: NDArray[Any]
     by_row: NDArray[Any]
     layout: HistogramLayout
+    row_columns: RowColumns | None = None
 
 
 class CodeBlock(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import HistogramLayout
+from hornbeam.backends.base import HistogramLayout, RowColumns
 from hornbeam.backends.nodes import NodeRows
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import BYTE_CELLS, JOIN_CELLS
@@ -27,25 +27,32 @@ class Counter:
     Parameters
     ----------
     layout
-        What is in the columns of the codes.
+        What is in a histogram.
     code_type
         uint8 or uint16.
     team
         The threads that work.
+    row_columns
+        Which columns the codes have; None: those of the layout.
     """
 
     def __init__(
-        self, layout: HistogramLayout, code_type: np.dtype[Any], team: Team
+        self,
+        layout: HistogramLayout,
+        code_type: np.dtype[Any],
+        team: Team,
+        row_columns: RowColumns | None = None,
     ) -> None:
         self._team = team
-        self._features = layout.feature_table
-        self._offsets = layout.offsets
+        stored = RowColumns.of(layout) if row_columns is None else row_columns
+        self._table, self._spread = stored.table, stored.spread
+        self._column_of = stored.holding[layout.column_of]
         self._cells = layout.n_cells
         # Pages of memory are only taken when sums are written to them. Zeros, because
         # joins also go over the cells of columns that a tree does not use.
         self._slabs = np.zeros((5 * team.size, 2, self._cells), np.int64)
         # Bytes have as many cells each, so that kernels know where one is.
-        self._packed_cells = np.diff(layout.offsets)
+        self._packed_cells = stored.table["codes"].copy()
         if code_type.itemsize == 1:
             self._packed_cells[:] = BYTE_CELLS
         most_packed = max(_SCRATCH_CELLS, int(self._packed_cells.max()))
@@ -61,7 +68,7 @@ class Counter:
         if features is self._chosen or np.array_equal(features, self._chosen):
             return
         self._chosen = features
-        columns = np.unique(self._features["column"][features])
+        columns = np.unique(self._column_of[features])
         self._columns = columns.astype(np.uint64)
         cells = self._packed_cells[columns]
         ends = np.cumsum(cells)
@@ -119,7 +126,8 @@ class Counter:
                 joins[: self._lengths[1]],
                 by_row,
                 self._columns,
-                self._offsets,
+                self._table,
+                self._spread,
                 rows.rows,
                 own_packed,
                 own_wide,

@@ -54,7 +54,8 @@ class DenseRows(Rows):
         self._nodes = NodeRows(
             layout.feature_table, layout.words, every_row, both_sides, team
         )
-        self._counter = Counter(layout, codes.by_row.dtype, team)
+        kind = codes.by_row.dtype
+        self._counter = Counter(layout, kind, team, codes.row_columns)
 
     def compute_gradients(self, objective: GradientSource) -> None:
         self._state.compute_gradients(objective)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.backends.base import DenseCodes, HistogramLayout
+from hornbeam.backends.base import DenseCodes, HistogramLayout, RowColumns
 from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import Cuts
+from hornbeam.binning.joint import join_columns
 from hornbeam.kernels.binning import decode_rows
 
 __all__ = ["BinnedMatrix"]
@@ -43,6 +44,7 @@ class BinnedMatrix:
     is_float32: bool
     is_categorical: npt.NDArray[np.bool_]
     _by_row: Codes | None = field(default=None, repr=False)
+    _row_columns: RowColumns | None = field(default=None, repr=False)
     #: What the codes stand for, feature after feature, and where those of each begin.
     _ends: tuple[npt.NDArray[Any], npt.NDArray[np.int64]] | None = field(
         default=None, repr=False
@@ -73,9 +75,13 @@ class BinnedMatrix:
         return np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
 
     def by_row(self, n_threads: int = 1) -> Codes:
-        """Return the codes row after row, (rows * features,), made on first use."""
+        """Return the codes row after row, (rows * columns,), made on first use.
+
+        Features of few codes share columns, as `as_codes` says.
+        """
         if self._by_row is None:
-            self._by_row = turn_columns(self.by_feature, n_threads)
+            columns, self._row_columns = join_columns(self.by_feature, self.offsets)
+            self._by_row = turn_columns(columns, n_threads)
         return self._by_row
 
     def as_codes(self, n_threads: int = 1) -> DenseCodes:
@@ -83,13 +89,14 @@ class BinnedMatrix:
         layout = HistogramLayout.of_own_columns(
             self.cuts.bins, self.offsets, self.is_categorical
         )
-        return DenseCodes(self.by_feature, self.by_row(n_threads), layout)
+        by_row = self.by_row(n_threads)
+        return DenseCodes(self.by_feature, by_row, layout, self._row_columns)
 
     def take(self, rows: npt.NDArray[Any]) -> BinnedMatrix:
         """Return the codes of these rows, in this order."""
         # Indexing would leave the codes in the order of rows.
         codes = self.by_feature.take(rows, axis=1)
-        return replace(self, by_feature=codes, _by_row=None)
+        return replace(self, by_feature=codes, _by_row=None, _row_columns=None)
 
     def decode(
         self, start: int, stop: int, features: npt.NDArray[Any] | None = None

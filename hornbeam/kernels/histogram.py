@@ -4,6 +4,9 @@ A histogram is two rows of int64, gradients and hessians, over the cells of all
 columns, one column after the other: a cell for each of its codes, the last one for
 the missing if it has any. Integers make the sums exact in any order. Where rows are
 counted it has a third row, their number.
+
+Rows may hold the codes of several features in one column, as one number. Its sums are
+then added up for each code of each of these features.
 """
 
 from __future__ import annotations
@@ -100,27 +103,54 @@ def _add_packed(codes, columns, all_columns, rows, begin, end, packed, starts, s
 
 
 @inline
-def _flush(columns, offsets, starts, sums, gradients, hessians):
+def _flush(columns, table, spread, starts, sums, gradients, hessians):
     """Move the packed sums into the wide ones and leave zeros."""
     for j in range(columns.size):
-        f = columns[j]
-        begin, end = offsets[f], offsets[f + np.uint64(1)]
+        column = table[columns[j]]
         start = np.int64(starts[j])
-        own = sums[start : start + end - begin]
-        own_gradients = gradients[begin:end]
-        own_hessians = hessians[begin:end]
-        for b in range(own.size):
-            own_gradients[b] += own[b] >> 32
-            own_hessians[b] += own[b] & _LOW_HALF
-            own[b] = 0
+        own = sums[start : start + column["codes"]]
+        if column["width"] == 1:
+            own_gradients = gradients[column["cell"] :]
+            own_hessians = hessians[column["cell"] :]
+            for b in range(own.size):
+                own_gradients[b] += own[b] >> 32
+                own_hessians[b] += own[b] & _LOW_HALF
+                own[b] = 0
+        else:
+            i = np.uint64(column["spread"])
+            for b in range(own.size):
+                g = own[b] >> 32
+                h = own[b] & _LOW_HALF
+                own[b] = 0
+                for _ in range(column["width"]):
+                    cell = np.uint64(spread[i])
+                    gradients[cell] += g
+                    hessians[cell] += h
+                    i += np.uint64(1)
+
+
+@inline
+def _clear(columns, table, spread, gradients, hessians):
+    """Make zeros of all cells in which these columns are counted."""
+    for j in range(columns.size):
+        column = table[columns[j]]
+        if column["width"] == 1:
+            begin, end = column["cell"], column["cell"] + column["codes"]
+            gradients[begin:end] = 0
+            hessians[begin:end] = 0
+        else:
+            begin = column["spread"]
+            for i in range(begin, begin + column["codes"] * column["width"]):
+                gradients[np.int64(spread[i])] = 0
+                hessians[np.int64(spread[i])] = 0
 
 
 @inline
 def _add_pairs(
     codes,
     columns,
-    offsets,
-    all_columns,
+    table,
+    spread,
     rows,
     begin,
     end,
@@ -133,7 +163,7 @@ def _add_pairs(
 
     That is less to do for few rows, and the way of fine pairs, which do not pack.
     """
-    width = np.uint64(all_columns)
+    width = np.uint64(table.size)
     for i in range(begin, end):
         row = np.uint64(rows[i])
         prefetch(codes, np.uint64(rows[min(i + _AHEAD, end - 1)]) * width)
@@ -144,10 +174,19 @@ def _add_pairs(
             g = wide[0, row]
             h = wide[1, row]
         for j in range(columns.size):
-            f = columns[j]
-            cell = np.uint64(offsets[f]) + np.uint64(codes[row * width + f])
-            gradients[cell] += g
-            hessians[cell] += h
+            column = table[columns[j]]
+            code = np.uint64(codes[row * width + columns[j]])
+            if column["width"] == 1:
+                cell = np.uint64(column["cell"]) + code
+                gradients[cell] += g
+                hessians[cell] += h
+            else:
+                cells = np.uint64(column["width"])
+                first = np.uint64(column["spread"]) + code * cells
+                for k in range(cells):
+                    cell = np.uint64(spread[first + k])
+                    gradients[cell] += g
+                    hessians[cell] += h
 
 
 @kernel
@@ -159,7 +198,8 @@ def build_histograms(
     joins,  # (joins, 5) int64: slot, first and last slab, cells
     codes,  # (rows * columns,) uint8 or uint16, row-major
     columns,  # (chosen,) uint64: the columns to count, ascending
-    offsets,  # (columns + 1,) int64: first cell of each column
+    table,  # (columns,) COLUMN_DTYPE
+    spread,  # (some,) uint32: cells of the codes of columns that have several features
     rows,  # (2, rows) uint32: the rows of each node lie together, on one of two sides
     packed,  # (rows,) int64: coarse pairs; empty where the wide ones are used
     wide,  # (2, rows) int64: fine pairs; (2, 0) where the packed ones are used
@@ -174,7 +214,6 @@ def build_histograms(
     A node of many rows is shared out: the first task sums into the node's own slot,
     the others into slabs of their own, which a join adds to the node.
     """
-    all_columns = offsets.size - 1
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
         slot, side, begin, end = (
@@ -189,19 +228,16 @@ def build_histograms(
         place = slot - histograms.shape[0]
         gradients = slabs[place, 0] if place >= 0 else histograms[slot, first]
         hessians = slabs[place, 1] if place >= 0 else histograms[slot, first + 1]
-        low = high = np.int64(0)
-        for j in range(chosen.size):
-            low, high = offsets[chosen[j]], offsets[chosen[j] + np.uint64(1)]
-            if not tasks[task, 6]:
-                gradients[low:high] = 0
-                hessians[low:high] = 0
-        cells = np.int64(own_starts[chosen.size - 1]) + high - low
+        if not tasks[task, 6]:
+            _clear(chosen, table, spread, gradients, hessians)
+        last = chosen.size - 1
+        cells = np.int64(own_starts[last]) + table[chosen[last]]["codes"]
         if packed.size == 0 or (end - begin) * chosen.size < cells:
             _add_pairs(
                 codes,
                 chosen,
-                offsets,
-                all_columns,
+                table,
+                spread,
                 own_rows,
                 begin,
                 end,
@@ -217,7 +253,7 @@ def build_histograms(
                 _add_packed(
                     codes,
                     chosen,
-                    all_columns,
+                    table.size,
                     own_rows,
                     block,
                     stop,
@@ -225,7 +261,7 @@ def build_histograms(
                     own_starts,
                     sums,
                 )
-                _flush(chosen, offsets, own_starts, sums, gradients, hessians)
+                _flush(chosen, table, spread, own_starts, sums, gradients, hessians)
         task = next_task(sync, 0)
     barrier(sync, members)
     task = next_task(sync, 1)

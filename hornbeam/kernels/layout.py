@@ -10,6 +10,7 @@ __all__ = [
     "BYTE_CELLS",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
+    "COLUMN_DTYPE",
     "FEATURE_DTYPE",
     "GAIN",
     "JOIN_CELLS",
@@ -58,6 +59,16 @@ FEATURE_DTYPE = np.dtype(
         ("bins", np.int64),
         ("cell", np.int64),  # of its first bin in a histogram
         ("is_categorical", np.int64),
+    ]
+)
+
+#: A column of codes as rows hold it: a feature's, or those of several features in one.
+COLUMN_DTYPE = np.dtype(
+    [
+        ("codes", np.int64),  # how many
+        ("width", np.int64),  # in so many cells of a histogram each code is counted
+        ("cell", np.int64),  # where that is one: the cell of the first code
+        ("spread", np.int64),  # else where the list of the cells of its codes begins
     ]
 )
 

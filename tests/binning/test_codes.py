@@ -8,6 +8,7 @@ import pytest
 
 from hornbeam.binning.binned import BinnedTable
 from hornbeam.binning.codes import bin_table, bin_with_cuts
+from hornbeam.binning.joint import join_columns
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.errors import DataError
@@ -53,7 +54,8 @@ def test_codes(dtype, max_bin, missing):
     assert (binned.cuts.bins <= max_bin).all()
     cells = binned.cuts.bins + binned.has_missing
     np.testing.assert_array_equal(np.diff(binned.offsets), cells)
-    np.testing.assert_array_equal(binned.by_row(), binned.by_feature.T.ravel())
+    columns, _ = join_columns(binned.by_feature, binned.offsets)
+    np.testing.assert_array_equal(binned.by_row(), columns.T.ravel())
     assert binned.by_row() is binned.by_row()
 
 
@@ -114,7 +116,8 @@ def test_threads_do_not_matter(n_threads):
 def test_rows_of_many_blocks():
     data = np.random.default_rng(0).normal(size=(150_000, 3)).astype(np.float32)
     binned = bin_table(as_table(data), 64, None, 2)
-    np.testing.assert_array_equal(binned.by_row(2), binned.by_feature.T.ravel())
+    columns, _ = join_columns(binned.by_feature, binned.offsets)
+    np.testing.assert_array_equal(binned.by_row(2), columns.T.ravel())
 
 
 @pytest.mark.parametrize("max_bin", [3, 256])

@@ -13,6 +13,7 @@ from hornbeam.kernels.layout import (
     BYTE_CELLS,
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
+    COLUMN_DTYPE,
 )
 
 CODES = [np.uint8, np.uint16]
@@ -47,6 +48,10 @@ class Data:
         is_byte = code_type is np.uint8
         self.packed_cells = np.full(len(cells), BYTE_CELLS) if is_byte else cells
         self.histograms = np.full((8, 2, self.offsets[-1]), POISON)
+        self.table = np.zeros(len(cells), COLUMN_DTYPE)
+        self.table["codes"], self.table["width"] = cells, 1
+        self.table["cell"] = self.offsets[:-1]
+        self.spread = np.empty(0, np.uint32)
 
     def build(self, tasks, joins=(), columns=None):
         """Run the kernel; return the histograms of all slots."""
@@ -66,7 +71,8 @@ class Data:
             np.array(joins, np.int64).reshape(-1, 5),
             np.ascontiguousarray(self.codes.T).reshape(-1),
             columns.astype(np.uint64),
-            self.offsets,
+            self.table,
+            self.spread,
             self.rows,
             packed,
             wide,
@@ -98,6 +104,35 @@ def test_sums_are_exact(begin, end, code_type, kind):
     data = Data(300, [5, 16, 1, 9], code_type, kind)
     sums = data.build([[2, 1, begin, end, 0, 4]])
     np.testing.assert_array_equal(sums[2], data.exact(begin, end))
+    assert (np.delete(sums, 2, axis=0) == POISON).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 5, 90, 400])
+@pytest.mark.parametrize("columns", [None, [0, 1], [1, 2], [1]])
+def test_several_features_in_one_column(columns, rows, kind):
+    """Columns of 3 x 2 and of 2 x 2 x 5 codes, and one of 9, are counted apart."""
+    apart = Data(400, [3, 2, 9, 2, 2, 5], np.uint8, kind)
+    a, b, c, d, e, f = apart.codes
+    data = Data(400, [6, 9, 20], np.uint8, kind)
+    data.codes = np.array([a + 3 * b, c, d + 2 * e + 4 * f])
+    data.pairs, data.rows = apart.pairs, apart.rows
+    data.histograms = apart.histograms
+    low = apart.offsets
+    cells = [[low[0] + i % 3, low[1] + i // 3] for i in range(6)]
+    cells += [[low[3] + i % 2, low[4] + i // 2 % 2, low[5] + i // 4] for i in range(20)]
+    data.spread = np.concatenate(cells).astype(np.uint32)
+    data.table["width"] = [2, 1, 3]
+    data.table["cell"] = [0, low[2], 0]
+    data.table["spread"] = [0, 0, 12]
+    chosen = [0, 1, 2] if columns is None else columns
+    sums = data.build([[2, 1, 0, rows, 0, len(chosen)]], columns=chosen)
+    features = [[0, 1], [2], [3, 4, 5]]
+    counted = [feature for column in chosen for feature in features[column]]
+    expected = apart.exact(0, rows, counted)
+    here = np.concatenate([np.arange(low[i], low[i + 1]) for i in counted])
+    np.testing.assert_array_equal(sums[2][:, here], expected[:, here])
+    assert (np.delete(sums[2], here, axis=1) == POISON).all()
     assert (np.delete(sums, 2, axis=0) == POISON).all()
 
 
