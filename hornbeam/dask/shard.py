@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -149,14 +150,11 @@ class Shard(Adder, Rowset):
             vector_columns=start.vector_columns,
         )
         view = View(self.info, self._schema)
+        # By a proxy: files on disk go when the shard does, and not when a cycle of
+        # references is found.
+        add_trees = partial(add_layout, self._team, weakref.proxy(self))
         self._learning = LearningRows(
-            rows,
-            layout,
-            self.spans,
-            view,
-            term,
-            start,
-            partial(add_layout, self._team, self),
+            rows, layout, self.spans, view, term, start, add_trees
         )
 
     def catch_up(self, start: Start) -> None:
