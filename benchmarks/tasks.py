@@ -139,6 +139,8 @@ CASES: dict[str, Case] = {
     "shotgun": Case(
         binary, 200_000, 28, 50, _LINEAR | {"updater": "shotgun"}, "DMatrix"
     ),
+    "exact": Case(binary, 100_000, 28, 30, {"tree_method": "exact"}, "DMatrix"),
+    "approx": Case(binary, 1_000_000, 28, 10, {"tree_method": "approx"}, "DMatrix"),
     "cv": CrossValidation(binary, 100_000, 28, 50),
 }
 

@@ -92,6 +92,15 @@ def parameter(
     return field(default=default, metadata={"rule": rule})
 
 
+#: How the trees of an updater find splits.
+_GROWERS = {
+    "grow_quantile_histmaker": "hist",
+    "grow_histmaker": "approx",
+    "grow_colmaker": "exact",
+    "grow_colmaker,prune": "exact",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """Every parameter of training, checked, under its one canonical name.
@@ -219,9 +228,14 @@ class Parameters:
     )
     tree_method: str = parameter(
         "auto",
-        choices=("auto", "hist"),
-        later=("approx", "exact", "gpu_hist"),
+        choices=("auto", "hist", "exact", "approx"),
+        later=("gpu_hist",),
         help="how splits are found; auto is hist",
+    )
+    sketch_scope: str = parameter(
+        "global",
+        choices=("global", "local"),
+        help="approx: candidates are proposed once a tree, or anew for each node",
     )
     grow_policy: str = parameter(
         "depthwise",
@@ -236,6 +250,12 @@ class Parameters:
     )
     gamma: float = parameter(
         0.0, aliases=("min_split_loss",), low=0, help="least gain of a split"
+    )
+    pruning: str = parameter(
+        "auto",
+        choices=("auto", "before", "after"),
+        help="a split that gains less than gamma is never made (before), or cut off "
+        "once nothing below it gains enough (after); auto is after for exact",
     )
     max_depth: int = parameter(6, low=0, help="deepest leaf; 0 is no limit")
     max_leaves: int = parameter(0, low=0, help="most leaves of a tree; 0 is no limit")
@@ -378,7 +398,7 @@ class Parameters:
         aliases=("updater_seq",),
         choices=(
             "auto",
-            "grow_quantile_histmaker",
+            *_GROWERS,
             "refresh",
             "prune",
             "refresh,prune",
@@ -386,7 +406,6 @@ class Parameters:
             "shotgun",
             "coord_descent",
         ),
-        later=("grow_colmaker", "grow_histmaker"),
         help="what grows trees, or updates them; auto grows, or refreshes; shotgun and "
         "coord_descent are the same, and for gblinear",
     )
@@ -445,6 +464,36 @@ class Parameters:
             if getattr(self, name) == _default(name, self.booster)
         }
         return dataclasses.replace(self, **{**moved, **values})
+
+    @property
+    def grows(self) -> bool:
+        """Whether the updater, if one is named, grows trees."""
+        return self.updater in _GROWERS
+
+    def method(self) -> str:
+        """Return how splits are found: ``"hist"``, ``"approx"`` or ``"exact"``.
+
+        Raises ParameterError where what is said of it contradicts itself.
+        """
+        named = "hist" if self.tree_method == "auto" else self.tree_method
+        method = _GROWERS.get(self.updater, named)
+        if method != named and self.tree_method != "auto":
+            raise ParameterError(
+                f"updater={self.updater!r} is tree_method={method!r}, and tree_method "
+                f"is {self.tree_method!r}; leave updater out"
+            )
+        if self.sketch_scope == "local" and method != "approx":
+            raise ParameterError(
+                "sketch_scope='local' is a way of tree_method='approx', and trees grow "
+                f"by {method!r}; set tree_method='approx', or leave sketch_scope out"
+            )
+        return method
+
+    def prunes(self) -> bool:
+        """Return whether what gains less than gamma is cut off a grown tree."""
+        if self.pruning == "auto":
+            return self.method() == "exact"
+        return self.pruning == "after"
 
     def drawn_share(self) -> float:
         """Return the share of rows that grow a tree.

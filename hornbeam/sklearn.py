@@ -68,6 +68,8 @@ class Estimator(BaseEstimator):
         max_depth: int | None = None,
         max_leaves: int | None = None,
         max_bin: int | None = None,
+        sketch_scope: str | None = None,
+        pruning: str | None = None,
         grow_policy: str | None = None,
         learning_rate: float | None = None,
         n_estimators: int = 100,
@@ -136,6 +138,8 @@ class Estimator(BaseEstimator):
         self.max_depth = max_depth
         self.max_leaves = max_leaves
         self.max_bin = max_bin
+        self.sketch_scope = sketch_scope
+        self.pruning = pruning
         self.grow_policy = grow_policy
         self.learning_rate = learning_rate
         self.n_estimators = n_estimators

@@ -25,6 +25,8 @@ _FITS: tuple[dict[str, Any], ...] = (
     },
     {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
     {"objective": "binary:focal"},
+    {"objective": "reg:squarederror", "tree_method": "approx"},
+    {"objective": "reg:squarederror", "tree_method": "exact"},
     {"objective": "binary:hinge", "eval_metric": "ams@0.1"},
     {"objective": "reg:squaredlogerror", "eval_metric": ["rmsle", "mape"]},
     {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},
@@ -60,6 +62,7 @@ _HELD: dict[str, Any] = {
     "monotone_constraints": (1,),
     "min_samples_leaf": 2,
 }
+_HELD_EXACT: dict[str, Any] = {**_HELD, "tree_method": "exact"}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
 
@@ -75,7 +78,7 @@ def warmup() -> None:
     for dtype in (np.float32, np.float64):
         X = rng.normal(size=(600, 4)).astype(dtype)
         X[::7, 1] = np.nan
-        for params in (*_FITS, _HELD):
+        for params in (*_FITS, _HELD, _HELD_EXACT):
             _fit(params, X, rng)
         _fit_linear(X, rng)
     X[:, 3] = rng.integers(9, size=len(X))
@@ -117,7 +120,7 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
-        if params not in (_HELD, _VECTOR, _HELD_VECTOR):
+        if params not in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR):
             booster.refit(matrix)
 
 

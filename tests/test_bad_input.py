@@ -105,6 +105,54 @@ def linear():
 
 # name: (what is done, the error, words that its message must hold)
 CASES = {
+    # Tree methods
+    "exact trees of all outputs": (
+        lambda: hornbeam.train(
+            {**CLASSES, **VECTOR, "tree_method": "exact"},
+            DMatrix(ROWS, ranked(LABELS, 3)),
+            1,
+        ),
+        ParameterError,
+        "'exact' grows trees of one output each|tree_method='hist'|multi_strategy",
+    ),
+    "exact cuts of categories": (
+        lambda: train(
+            {"tree_method": "exact"},
+            pd.DataFrame({"a": LABELS, "b": pd.Categorical(["x", "y"] * 30)}),
+        ),
+        DataError,
+        "column 'b' is categorical|'exact' cuts between numbers|tree_method='hist'",
+    ),
+    "local candidates of categories": (
+        lambda: train(
+            {"tree_method": "approx", "sketch_scope": "local"},
+            pd.DataFrame({"a": LABELS, "b": pd.Categorical(["x", "y"] * 30)}),
+        ),
+        DataError,
+        "column 'b' is categorical|sketch_scope='local' cuts between numbers|'hist'",
+    ),
+    "exact cuts of bins": (
+        lambda: hornbeam.train(
+            {"tree_method": "exact"}, QuantileDMatrix(ROWS, LABELS), 1
+        ),
+        DataError,
+        "need the values themselves|QuantileDMatrix has only the bins|make a DMatrix",
+    ),
+    "local candidates of histograms": (
+        lambda: train({"sketch_scope": "local"}),
+        ParameterError,
+        "sketch_scope='local' is a way of tree_method='approx'|by 'hist'|leave",
+    ),
+    "an updater of another method": (
+        lambda: train({"tree_method": "hist", "updater": "grow_colmaker"}),
+        ParameterError,
+        "'grow_colmaker' is tree_method='exact'|is 'hist'|leave updater out",
+    ),
+    "exact trees of no rows": (
+        lambda: train({"tree_method": "exact"}, np.empty((0, 2)), []),
+        DataError,
+        "no rows to learn from|pass at least one row",
+    ),
     # Trees that are updated, or put together
     "update of nothing": (
         lambda: train({"process_type": "update"}),

@@ -81,13 +81,12 @@ def test_spellings(given, name, value):
         ({3: 1}, "name must be a string, not 3"),
         (7, "not int"),
         ([("eta",)], "list of (name, value) pairs"),
-        ({"tree_method": "exact"}, "'exact' of XGBoost is not in Hornbeam yet"),
+        ({"tree_method": "gpu_hist"}, "'gpu_hist' of XGBoost is not in Hornbeam yet"),
         ({"rate_drop": 1.5}, "rate_drop must be from 0 to 1, not 1.5"),
         ({"sample_type": "trees"}, "'uniform' or 'weighted', not 'trees'"),
         ({"normalize_type": "trees"}, "'tree' or 'forest', not 'trees'"),
         ({"device": "cuda:1"}, "device='cuda:1' of XGBoost is not in Hornbeam yet"),
-        ({"tree_method": "exact"}, "must be 'auto' or 'hist'"),
-        ({"tree_method": "fast"}, "must be 'auto' or 'hist', not 'fast'"),
+        ({"tree_method": "fast"}, "'hist' or 'exact' or 'approx', not 'fast'"),
         ({"validate_parameters": False}, "an unknown parameter is always an error"),
         ({"eta": math.nan}, "eta must be a finite number, not nan"),
         ({"eta": "nan"}, "eta must be a finite number, not 'nan'"),
@@ -224,11 +223,14 @@ ROWS = {
     "colsample_bytree": ((), 1.0, [0.1], [0, 1.1]),
     "colsample_bylevel": ((), 1.0, [0.1], [0, 1.1]),
     "colsample_bynode": ((), 1.0, [0.1], [0, 1.1]),
-    "tree_method": ((), "auto", ["hist"], ["best"]),
+    "tree_method": ((), "auto", ["hist", "exact", "approx"], ["best"]),
     "updater": (
         ("updater_seq",),
         "auto",
-        ["grow_quantile_histmaker", "refresh", "prune", "refresh,prune", "shotgun"],
+        [
+            *("grow_quantile_histmaker", "grow_colmaker", "grow_histmaker"),
+            *("refresh", "prune", "refresh,prune", "shotgun"),
+        ],
         ["sync", "grow"],
     ),
     "process_type": ((), "default", ["update"], ["refresh"]),
@@ -275,8 +277,7 @@ LATER_NAMES = """
 """.split()
 LATER_VALUES = {
     "device": ["cuda", "cuda:1", "gpu", "gpu:0", "sycl:gpu"],
-    "tree_method": ["exact", "approx"],
-    "updater": ["grow_colmaker", "grow_histmaker"],
+    "tree_method": ["gpu_hist"],
 }
 
 
@@ -313,7 +314,7 @@ def test_defaults_of_linear_models_are_their_own():
 OURS = """
     objective eval_metric top_rate other_rate extmem_single_page min_samples_leaf
     path_smooth feature_costs feature_costs_for monotone_constraints_method
-    sketch_outputs unseen focal_gamma
+    sketch_outputs unseen focal_gamma sketch_scope pruning
 """.split()
 
 

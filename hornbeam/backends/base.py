@@ -29,7 +29,9 @@ __all__ = [
     "GradientSource",
     "Growth",
     "HistogramLayout",
+    "OrderedCells",
     "PagedCodes",
+    "RecutCodes",
     "RowColumns",
     "RowSample",
     "RowSpill",
@@ -289,6 +291,46 @@ class FilledColumns:
     starts: NDArray[np.int64]
     rows: NDArray[np.uint32]
     values: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedCells:
+    """The filled cells of each column, in ascending order of values, then of rows.
+
+    Attributes
+    ----------
+    starts
+        (features + 1,) int64: the first cell of each column.
+    cells
+        (cells,) uint64: the number of the value among the column's << 32 | the row.
+    last_below
+        Takes splits and returns the number of the last value that is below each
+        threshold, which lies between two values of the rows that were looked at.
+    most_candidates
+        Cuts of a node and feature that are looked at: about so many weighted quantiles
+        of the node; 0: all.
+    """
+
+    starts: NDArray[np.int64]
+    cells: NDArray[np.uint64]
+    last_below: Callable[[NDArray[Any]], NDArray[np.int64]]
+    most_candidates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecutCodes:
+    """Codes that are made anew for each tree.
+
+    Attributes
+    ----------
+    cut
+        Takes the hessians of the tree, (rows,) float64, and returns the codes.
+    n_features
+        Of the data.
+    """
+
+    cut: Callable[[NDArray[np.float64]], DenseCodes | FilledCodes]
+    n_features: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from hornbeam.backends.base import (
     FilledCodes,
     FilledColumns,
     HistogramLayout,
+    OrderedCells,
     PagedCodes,
+    RecutCodes,
 )
 from hornbeam.backends.rows import Rows
 from hornbeam.errors import DataError, ParameterError
@@ -34,7 +36,7 @@ __all__ = [
 
 def open_backend(
     device: str,
-    codes: DenseCodes | FilledCodes | PagedCodes,
+    codes: DenseCodes | FilledCodes | PagedCodes | OrderedCells | RecutCodes,
     targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
@@ -68,6 +70,29 @@ def open_backend(
         searched; 0: trees have one output each.
     """
     assert device == "cpu", device
+    if isinstance(codes, OrderedCells):
+        from hornbeam.backends.exact import ExactBackend
+
+        return ExactBackend(codes, targets, weights, scores, take_team(threads))
+    if isinstance(codes, RecutCodes):
+        from hornbeam.backends.approx import ApproxBackend
+
+        def open_histograms(own: DenseCodes | FilledCodes, scores: Any) -> Backend:
+            return open_backend(
+                device,
+                own,
+                targets,
+                weights,
+                scores,
+                threads=threads,
+                max_histograms=max_histograms,
+                vector_columns=vector_columns,
+            )
+
+        team = take_team(threads)
+        return ApproxBackend(
+            codes, open_histograms, targets, weights, scores, team, vector_columns
+        )
     if vector_columns > 0 and isinstance(codes, FilledCodes):
         raise DataError(
             "multi_strategy='multi_output_tree' learns from codes of all cells, and "

@@ -26,7 +26,7 @@ from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
 from hornbeam.errors import ParameterError
 
-__all__ = ["bin_table", "bin_with_cuts", "code_table"]
+__all__ = ["bin_table", "bin_with_cuts", "code_table", "cut_between_categories"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -74,7 +74,8 @@ def bin_table(
 
     def cut(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
         if is_categorical[feature]:
-            return _cut_between_categories(table, feature, values)
+            has_missing = bool(np.isnan(values).any())
+            return cut_between_categories(table, feature, values, has_missing)
         return cut_numbers(values, max_bin, fixed, scratch)
 
     indicators: dict[tuple[float, bool], ColumnCuts] = {}
@@ -123,11 +124,10 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
     return _bin(table, known, max_bin, n_threads)
 
 
-def _cut_between_categories(
-    table: Table, feature: int, values: npt.NDArray[Any]
+def cut_between_categories(
+    table: Table, feature: int, values: npt.NDArray[Any], has_missing: bool
 ) -> ColumnCuts:
     """Return a bin for each category: those with a name, else up to the last code."""
-    has_missing = bool(np.isnan(values).any())
     names = table.categories.of(feature)
     if names is not None:
         levels = len(names)

@@ -111,6 +111,12 @@ class Cuts:
         """Return the cuts of one feature."""
         return self.values[self.pointers[feature] : self.pointers[feature + 1]]
 
+    def thresholds(self, splits: npt.NDArray[Any]) -> Float64s:
+        """Return what values that go left are below, for (splits,) `SPLIT_DTYPE`."""
+        feature, last_bin = splits["feature"], splits["bin"]
+        ends = self.values[self.pointers[feature] + np.maximum(last_bin, 0)]
+        return np.where(last_bin < 0, self.minimums[feature], ends)
+
     def lower_ends(self, feature: int) -> Float64s:
         """Return the lower end of each bin of a feature, and NaN for missing."""
         return np.concatenate(
@@ -303,6 +309,7 @@ class _Grids:
             at = np.minimum(points, self._low.size - 1)
         else:
             at = np.searchsorted(self._ranks, points, side="right")
+            at = np.minimum(at, self._low.size - 1)  # where nothing has a weight
         cuts = self._low[at]
         new = np.empty(cuts.size, bool)
         new[:1] = cuts[:1] != self._low[0]

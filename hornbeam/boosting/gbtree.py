@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, Growth, RowSample
-from hornbeam.binning.cuts import Cuts
 from hornbeam.boosting.constraints import constraints_of
 from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.constraints import Constraints
-from hornbeam.growth.grower import grow_tree
+from hornbeam.growth.grower import Thresholds, grow_tree
 from hornbeam.growth.sampling import ColumnSampler, draw_mix
 from hornbeam.growth.shape import Shape
 from hornbeam.params import Parameters
@@ -26,7 +25,7 @@ Values = NDArray[np.float32]
 
 def boost_round(
     backend: Backend,
-    cuts: Cuts,
+    cuts: Thresholds,
     parameters: Parameters,
     model: Model,
     feature_weights: NDArray[np.float64] | None = None,
@@ -73,7 +72,7 @@ def boost_round(
 
 def _grow(
     backend: Backend,
-    cuts: Cuts,
+    cuts: Thresholds,
     parameters: Parameters,
     output: int,
     number: int,
@@ -83,6 +82,7 @@ def _grow(
 ) -> Tree:
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
+    best_first = p.grow_policy == "lossguide"
     share = p.drawn_share()
     sample = None
     if share < 1.0:
@@ -94,7 +94,7 @@ def _grow(
         output,
         cuts,
         growth_of(p),
-        Shape(p.grow_policy == "lossguide", p.max_depth, p.max_leaves, p.gamma),
+        Shape(best_first, p.max_depth, p.max_leaves, p.gamma, p.prunes()),
         ColumnSampler(
             backend.n_features,
             p.colsample_bytree,

@@ -21,6 +21,7 @@ from hornbeam.boosting.custom import MetricFunction, metric_pairs
 from hornbeam.boosting.dart import check_booster
 from hornbeam.boosting.linear import check_features, check_linear
 from hornbeam.boosting.linear_rounds import LinearRounds
+from hornbeam.boosting.methods import check_method
 from hornbeam.boosting.prediction import squeezed
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.rounds import Rounds
@@ -159,6 +160,7 @@ class Learner(Predictor):
         check_booster(parameters)
         check_linear(parameters)
         check_update(parameters)
+        check_method(parameters)
         check_agreement(self.model, parameters, objective)
 
     # The beginning of a model

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import FilledColumns, WeightRows
-from hornbeam.binning.filled import has_only_filled
+from hornbeam.data.cells import column_cells
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.table import Table
@@ -33,15 +33,13 @@ __all__ = [
 # The purposes of draws, beside those of rows, columns and trees.
 _OF_ORDER = 11 << 28
 _OF_FEATURES = 12 << 28
-#: Cells read from a sparse table at once.
-_CELLS_AT_ONCE = 1 << 20
 
 
 #: What gblinear alone has, and what it has no use for.
 _OWN = ("feature_selector", "top_k", "tolerance")
 _UPDATERS = ("shotgun", "coord_descent")
 _OF_TREES = """
-    multi_strategy num_parallel_tree sketch_outputs
+    multi_strategy num_parallel_tree sketch_outputs sketch_scope pruning
     grow_policy max_depth max_leaves gamma min_child_weight min_samples_leaf path_smooth
     subsample sampling_method colsample_bytree colsample_bylevel colsample_bynode
     monotone_constraints interaction_constraints feature_costs
@@ -53,7 +51,10 @@ def check_linear(parameters: Parameters) -> None:
     p = parameters
     linear = p.booster == "gblinear"
     changed = p.changed()
-    for name in _OF_TREES if linear else _OWN:
+    useless = [*_OF_TREES] if linear else [*_OWN]
+    if linear and p.tree_method not in ("auto", "hist"):
+        useless.append("tree_method")
+    for name in useless:
         if name in changed:
             raise ParameterError(
                 f"{name}={getattr(p, name)!r} is of no use with booster={p.booster!r}; "
@@ -82,36 +83,19 @@ def check_features(data: DMatrix) -> None:
 
 def fill_columns(table: Table) -> FilledColumns:
     """Return the features of a table as a linear model learns from them."""
-    rows: list[list[NDArray[np.uint32]]] = [[] for _ in range(table.n_features)]
-    values: list[list[NDArray[np.floating]]] = [[] for _ in range(table.n_features)]
-
-    def put(feature: int, own: NDArray[np.intp], cells: NDArray[np.floating]) -> None:
+    rows, values = [], []
+    for own, cells in column_cells(table):
         here = cells != 0
-        rows[feature].append(own[here].astype(np.uint32))
-        values[feature].append(cells[here])
-
-    if has_only_filled(table):
-        for first, pointers, own, cells in table.filled(_CELLS_AT_ONCE):
-            for k in range(len(pointers) - 1):
-                part = slice(pointers[k], pointers[k + 1])
-                put(first + k, own[part], cells[part])
-    else:
-        begin = 0
-        for batch in table.batches():
-            for feature in range(table.n_features):
-                column = batch.column(feature)
-                there = np.flatnonzero(~np.isnan(column))
-                put(feature, begin + there, column[there])
-            begin += batch.n_rows
+        rows.append(own[here])
+        values.append(cells[here])
     every = np.arange(table.n_rows, dtype=np.uint32)
-    of_column = [*(np.concatenate(own) for own in rows), every]
+    of_column = [*rows, every]
     starts = np.cumsum([0, *map(len, of_column)])
-    flat = [cells for own in values for cells in own]
     ones = np.ones(table.n_rows, table.dtype)
     return FilledColumns(
         starts.astype(np.int64),
         np.concatenate(of_column),
-        np.concatenate([*flat, ones]).astype(table.dtype),
+        np.concatenate([*values, ones]).astype(table.dtype),
     )
 
 

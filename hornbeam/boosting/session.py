@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.open import open_backend
 from hornbeam.boosting.dart import Scale
+from hornbeam.boosting.methods import prepare
 from hornbeam.boosting.prediction import Rows, add_layout
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.forest.layout import Layout
@@ -105,8 +106,7 @@ class TrainingSession(Session):
         weights: NDArray[np.float32],
         scale: Scale | None,
     ) -> None:
-        binned = data.binned(parameters.max_bin, parameters.nthread)
-        self.cuts = binned.cuts
+        self.cuts, codes, _ = prepare(data, parameters)
         self.weights, self.scale = weights, scale
         self._base_margin = data.base_margin
         self._fields, self._weights = data.info.fields(), data.row_weights
@@ -114,7 +114,7 @@ class TrainingSession(Session):
         self._made_for = _preparation(parameters)
         self.backend = open_backend(
             parameters.device,
-            binned.as_codes(parameters.nthread),
+            codes,
             np.empty((1, 0)) if targets is None else targets,
             data.row_weights,
             np.ascontiguousarray(margins.T),
@@ -159,4 +159,5 @@ def _preparation(parameters: Parameters) -> tuple[Any, ...]:
     p = parameters
     kept = p.max_cached_hist_node, p.held_share()
     shared = p.multi_strategy, p.sketch_outputs
-    return (p.max_bin, p.nthread, p.device, *kept, *shared)
+    method = p.method(), p.sketch_scope
+    return (p.max_bin, p.nthread, p.device, *method, *kept, *shared)

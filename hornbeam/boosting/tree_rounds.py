@@ -11,6 +11,7 @@ import numpy as np
 from hornbeam.backends.base import GradientRows
 from hornbeam.boosting.dart import contributions_in
 from hornbeam.boosting.gbtree import boost_round
+from hornbeam.boosting.methods import prepare
 from hornbeam.boosting.rounds import Rounds
 from hornbeam.boosting.session import TrainingSession
 from hornbeam.data.dmatrix import DMatrix
@@ -75,10 +76,10 @@ def _training_session(
         return session
     targets = learner._targets_of(data) if estimate else None
     # Rows that cannot be binned are found before they have changed the model.
-    binned = aligned.binned(learner.params.max_bin, learner.params.nthread)
+    _, _, is_float32 = prepare(aligned, learner.params)
     if not learner.model.trees:
         learner._begin_model(data, targets)
-        learner.model.exact_features = not binned.is_float32
+        learner.model.exact_features = not is_float32
     session = TrainingSession(
         aligned,
         targets if by_row else None,

@@ -29,9 +29,12 @@ Floats = NDArray[np.float64]
 def check_update(parameters: Parameters) -> None:
     """Raise a `ParameterError` if trees are to be grown by what does not grow any."""
     p = parameters
-    grows = p.updater == "grow_quantile_histmaker"
     of_trees = p.booster != "gblinear"
-    if p.process_type == "default" and of_trees and not (grows or p.updater == "auto"):
+    if (
+        p.process_type == "default"
+        and of_trees
+        and not (p.grows or p.updater == "auto")
+    ):
         raise ParameterError(
             f"updater={p.updater!r} updates the trees of a model; set "
             "process_type='update' and pass the model as xgb_model, or leave it out"
@@ -46,7 +49,7 @@ def check_update(parameters: Parameters) -> None:
             "process_type='update' updates trees, and booster='gblinear' has none; "
             "leave it out, and training goes on from the model"
         )
-    if p.process_type == "update" and grows:
+    if p.process_type == "update" and p.grows:
         raise ParameterError(
             f"updater={p.updater!r} grows trees; with process_type='update' it must be "
             "'refresh', 'prune' or both"

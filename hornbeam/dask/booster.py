@@ -87,6 +87,11 @@ class ClusterBooster(Booster):
                 "cluster; train with hornbeam.train, from disk if need be: "
                 "ExtMemQuantileDMatrix"
             )
+        if (method := parameters.method()) != "hist":
+            raise ParameterError(
+                f"tree_method={method!r} learns on one machine, not on a cluster; use "
+                "hornbeam.train, or tree_method='hist'"
+            )
 
     def update(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.table import Table
 from hornbeam.errors import require
 
-__all__ = ["as_csr", "count_filled", "row_blocks"]
+__all__ = ["as_csr", "column_cells", "count_filled", "row_blocks"]
 
 # Cells read in one step where a whole table is walked through.
 CELLS = 1 << 20
@@ -22,6 +23,28 @@ def row_blocks(table: Table) -> Iterator[np.ndarray]:
     step = max(1, CELLS // table.n_features)
     for start in range(0, table.n_rows, step):
         yield table.rows(start, min(start + step, table.n_rows))
+
+
+def column_cells(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield of each column the rows of its filled cells, uint32, and their values."""
+    if isinstance(table, SparseTable):
+        for _, pointers, rows, values in table.filled(CELLS):
+            for begin, end in pairwise(pointers.tolist()):
+                yield rows[begin:end].astype(np.uint32), values[begin:end]
+        return
+    parts: list[list[tuple[np.ndarray, np.ndarray]]]
+    parts = [[] for _ in range(table.n_features)]
+    begin = 0
+    for batch in table.batches():
+        for feature, own in enumerate(parts):
+            column = batch.column(feature)
+            here = np.flatnonzero(~np.isnan(column))
+            own.append(((begin + here).astype(np.uint32), column[here]))
+        begin += batch.n_rows
+    for own in parts:
+        rows, values = zip(*own, strict=True)
+        yield np.concatenate(rows), np.concatenate(values)
+        own.clear()
 
 
 def count_filled(table: Table) -> int:

@@ -25,6 +25,7 @@ from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
     from hornbeam.binning.binned import Binned
+    from hornbeam.binning.blocks import ColumnBlocks
 
 __all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
 
@@ -188,6 +189,7 @@ class DMatrix(Beside):
         self._aligned: tuple[Any, DMatrix] | None = None
         # With the weights that the cuts follow.
         self._binned: dict[int, tuple[Floats | None, Binned]] = {}
+        self._ordered: ColumnBlocks | None = None
 
     # For the learner
 
@@ -243,15 +245,26 @@ class DMatrix(Beside):
             self._binned[max_bin] = self.row_weights, codes
         return codes
 
+    def ordered(self, nthread: int = 0) -> ColumnBlocks:
+        """Return the columns in order, made on the first call and kept."""
+        from hornbeam.binning.blocks import order_columns
+
+        if self._caching is not None:
+            raise DataError(
+                "tree_method 'exact' and 'approx' hold the values in memory, and this "
+                "matrix has a cache for bins on disk; leave the cache out, or use "
+                "tree_method='hist'"
+            )
+        self._check_not_empty()
+        if self._ordered is None:
+            self._ordered = order_columns(self.table, nthread)
+        return self._ordered
+
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         # Here, because Numba comes with it: a matrix for prediction needs none of it.
         from hornbeam.binning.codes import bin_table
 
-        if self.n_rows == 0:
-            raise DataError(
-                f"there are no rows to learn from (shape (0, {self.n_features})); "
-                "pass at least one row"
-            )
+        self._check_not_empty()
         if self._caching is not None:
             return self._page(self._caching, max_bin, nthread)
         return bin_table(
@@ -261,6 +274,13 @@ class DMatrix(Beside):
             n_threads=nthread,
             sketch=self.sketch,
         )
+
+    def _check_not_empty(self) -> None:
+        if self.n_rows == 0:
+            raise DataError(
+                f"there are no rows to learn from (shape (0, {self.n_features})); "
+                "pass at least one row"
+            )
 
     def _page(self, caching: Caching, max_bin: int, nthread: int) -> Binned:
         """Return the codes on disk; there is room for those of one `max_bin`."""
@@ -318,6 +338,7 @@ class DMatrix(Beside):
         self.table.retype(types)
         if categorical(before) != categorical(self.table.types):
             self._binned.clear()
+            self._ordered = None
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
         """Return the names of the categories of each column.

@@ -169,6 +169,14 @@ enable_categorical, data_split_mode, sketch
             )
         return self._codes
 
+    def ordered(self, nthread: int = 0) -> NoReturn:
+        """Raise an error: the values are not there any more."""
+        raise DataError(
+            "tree_method 'exact' and 'approx' need the values themselves, and a "
+            f"{type(self).__name__} has only the bins they are in; make a DMatrix, or "
+            "use tree_method='hist'"
+        )
+
     @property
     def feature_types(self) -> list[str] | None:
         """Types of the columns; None if they are not known."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, Growth, RowSample
-from hornbeam.binning.cuts import Cuts
 from hornbeam.errors import DataError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.best_first import grow_best_first
 from hornbeam.growth.constraints import Constraints
+from hornbeam.growth.pruning import prune
 from hornbeam.growth.sampling import ColumnSampler
 from hornbeam.growth.sapling import Sapling
 from hornbeam.growth.search import Search
 from hornbeam.growth.shape import Shape
 from hornbeam.kernels.leaves import weigh_nodes
 
-__all__ = ["grow_tree"]
+__all__ = ["Thresholds", "grow_tree"]
 
 Values = NDArray[np.float32]
 
@@ -28,10 +29,17 @@ _MOST = np.finfo(np.float32).max
 _FREE = np.empty((0, 2))
 
 
+class Thresholds(Protocol):
+    """What knows the values that bins stand for."""
+
+    def thresholds(self, splits: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what values that go left are below, for (splits,) `SPLIT_DTYPE`."""
+
+
 def grow_tree(
     backend: Backend,
     output: int,
-    cuts: Cuts,
+    cuts: Thresholds,
     growth: Growth,
     shape: Shape,
     columns: ColumnSampler,
@@ -55,6 +63,9 @@ def grow_tree(
     else:
         sapling = _grow_by_level(search, shape, columns)
         nodes = owners = sapling.leaves()
+    if shape.prunes:
+        sapling, kept = prune(sapling, shape.gamma)
+        owners = kept[owners]
     tree = _finish(
         sapling,
         nodes,
@@ -93,7 +104,7 @@ def _finish(
     nodes: NDArray[np.intp],
     owners: NDArray[np.intp],
     backend: Backend,
-    cuts: Cuts,
+    cuts: Thresholds,
     growth: Growth,
     learning_rate: float,
     bounds: NDArray[np.float64] | None,
@@ -124,17 +135,14 @@ def _finish(
             "learning_rate"
         )
     splits = sapling.splits[:n_nodes]
-    feature, last_bin = splits["feature"], splits["bin"]
-    threshold = cuts.values[cuts.pointers[feature] + np.maximum(last_bin, 0)]
-    threshold = np.where(last_bin < 0, cuts.minimums[feature], threshold)
     by_category = splits["is_categorical"] != 0
     category_counts, categories = sapling.categories()
     return Tree(
         left=left.copy(),
         right=np.where(is_leaf, -1, left + 1).astype(np.int32),
         parent=sapling.parent[:n_nodes].copy(),
-        feature=feature.copy(),
-        threshold=np.where(is_leaf | by_category, np.nan, threshold),
+        feature=splits["feature"].copy(),
+        threshold=np.where(is_leaf | by_category, np.nan, cuts.thresholds(splits)),
         default_left=splits["missing_left"].astype(np.uint8),
         split_type=by_category.astype(np.uint8),
         category_counts=category_counts,

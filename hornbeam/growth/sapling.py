@@ -55,6 +55,19 @@ class Sapling:
         self.sets[nodes] = sets
         return left
 
+    def keep(self, nodes: NDArray[np.intp], is_leaf: NDArray[np.bool_]) -> Sapling:
+        """Return the tree of these nodes, ascending, some of which become leaves."""
+        kept = Sapling()
+        kept.n_nodes = nodes.size
+        left, parent = self.left[nodes], self.parent[nodes]
+        left = np.where(is_leaf, -1, np.searchsorted(nodes, left))
+        parent = np.where(parent < 0, -1, np.searchsorted(nodes, parent))
+        kept.left, kept.parent = left.astype(np.int32), parent.astype(np.int32)
+        kept.splits, kept.sets = self.splits[nodes].copy(), self.sets[nodes].copy()
+        kept.origin = self.origin[nodes]
+        kept.splits[is_leaf] = np.zeros(1, SPLIT_DTYPE)
+        return kept
+
     def leaves(self) -> NDArray[np.intp]:
         """Return the nodes without children, ascending."""
         return np.flatnonzero(self.left[: self.n_nodes] < 0)

@@ -27,12 +27,16 @@ class Shape:
         0 means no limit.
     gamma
         The least gain of a split.
+    prunes
+        Whether what gains less is cut off when the tree has grown: a split may then
+        stay for what is gained below it. Otherwise it is never made.
     """
 
     best_first: bool
     max_depth: int
     max_leaves: int
     gamma: float
+    prunes: bool = False
 
     def deep_enough(self, depth: int) -> bool:
         """Whether nodes at this depth stay leaves."""
@@ -45,4 +49,4 @@ class Shape:
     def worthwhile(self, splits: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which splits gain enough."""
         gains = splits["gain"]
-        return (gains > _LEAST_GAIN) & (gains >= self.gamma)
+        return (gains > _LEAST_GAIN) & (self.prunes | (gains >= self.gamma))

@@ -84,6 +84,9 @@ SPLIT_DTYPE = np.dtype(
         # The last bin that goes left; -1: only the missing do. Of categories a set
         # beside the split says which go right.
         ("bin", np.int32),
+        # Only from an exact search, where bins are values: the first of the node's
+        # that goes right; -1: only the missing do.
+        ("next_bin", np.int32),
         ("missing_left", np.int32),
         ("is_categorical", np.int32),
         # Only where the search was limited: what the children weigh, and the rows.

@@ -27,6 +27,7 @@ __all__ = [
     "gain_of",
     "keep_candidate",
     "search_cuts",
+    "search_one_way",
     "settle_split",
 ]
 
@@ -129,6 +130,7 @@ def keep_candidate(
     split["gain"] = score
     split["feature"] = feature
     split["bin"] = last_bin
+    split["next_bin"] = 0
     split["missing_left"] = missing_left
     split["is_categorical"] = is_categorical
     split["left_gradient"] = left_g
@@ -154,6 +156,61 @@ def settle_split(split, total_n, node, steps, rules, limits):
 
 
 @kernel
+def search_one_way(
+    down,
+    sums_g,
+    sums_h,
+    sums_n,
+    count,
+    total_g,
+    total_h,
+    total_n,
+    node,
+    feature,
+    steps,
+    rules,
+    limits,
+    scores,
+    split,
+):
+    """Look at the cuts between `count` bins with the missing on one side.
+
+    Upwards, bin k and those below go left. Downwards, it and those above go right, and
+    the missing go left with the rest.
+    """
+    missing_g = (total_g - sums_g[count]) * down
+    missing_h = (total_h - sums_h[count]) * down
+    missing_n = (total_n - sums_n[count]) * down if limits is not None else np.int64(0)
+    highest = _score(
+        sums_g[1 - down :],
+        sums_h[1 - down :],
+        sums_n[1 - down :],
+        count,
+        missing_g,
+        missing_h,
+        missing_n,
+        total_g,
+        total_h,
+        total_n,
+        node,
+        feature,
+        steps,
+        rules,
+        limits,
+        scores,
+    )
+    if highest > split["gain"]:
+        k = count - 1 if down else 0
+        while scores[k] != highest:
+            k += 1 - 2 * down
+        best_g = sums_g[k + 1 - down] + missing_g
+        best_h = sums_h[k + 1 - down] + missing_h
+        keep_candidate(split, highest, feature, k - down, down, 0, best_g, best_h)
+        if limits is not None:
+            split["left_rows"] = sums_n[k + 1 - down] + missing_n
+
+
+@kernel
 def search_cuts(
     sums_g,
     sums_h,
@@ -176,20 +233,14 @@ def search_cuts(
     """
     missing_g = total_g - sums_g[count]
     missing_h = total_h - sums_h[count]
-    missing_n = np.int64(0)
-    if limits is not None:
-        missing_n = total_n - sums_n[count]
-    # Upwards, bin k and those below go left. Downwards, it and those above go
-    # right, and the missing go left with the rest.
+    missing_n = total_n - sums_n[count] if limits is not None else np.int64(0)
     for down in range(2 if (missing_g | missing_h | missing_n) != 0 else 1):
-        highest = _score(
-            sums_g[1 - down :],
-            sums_h[1 - down :],
-            sums_n[1 - down :],
+        search_one_way(
+            down,
+            sums_g,
+            sums_h,
+            sums_n,
             count,
-            missing_g * down,
-            missing_h * down,
-            missing_n * down,
             total_g,
             total_h,
             total_n,
@@ -199,16 +250,8 @@ def search_cuts(
             rules,
             limits,
             scores,
+            split,
         )
-        if highest > split["gain"]:
-            k = count - 1 if down else 0
-            while scores[k] != highest:
-                k += 1 - 2 * down
-            best_g = sums_g[k + 1 - down] + missing_g * down
-            best_h = sums_h[k + 1 - down] + missing_h * down
-            keep_candidate(split, highest, feature, k - down, down, 0, best_g, best_h)
-            if limits is not None:
-                split["left_rows"] = sums_n[k + 1 - down] + missing_n * down
 
 
 @kernel

@@ -102,6 +102,10 @@ RULES = {
     "step": {"max_delta_step": 0.4},
     "all": {"lambda": 3.0, "alpha": 2.0, "max_delta_step": 0.5},
     "least": {"min_child_weight": 60.0},
+    "exact": {"tree_method": "exact", "lambda": 3.0, "min_child_weight": 10.0},
+    "exact, alpha": {"tree_method": "exact", "alpha": 2.0, "max_delta_step": 0.5},
+    "approx": {"tree_method": "approx", "lambda": 0.5},
+    "local": {"tree_method": "approx", "sketch_scope": "local", "alpha": 4.0},
 }
 
 
@@ -168,15 +172,18 @@ def test_nodes_are_numbered_as_they_were_made():
 
 @settings(max_examples=40)
 @given(
+    method=st.sampled_from(["hist", "approx", "exact"]),
     policy=st.sampled_from(["depthwise", "lossguide"]),
     max_depth=st.integers(0, 6),
     max_leaves=st.integers(0, 20),
     gamma=st.sampled_from([0.0, 3.0, 30.0]),
     least=st.sampled_from([0.0, 1.0, 25.0]),
 )
-def test_limits_are_kept(policy, max_depth, max_leaves, gamma, least):
+def test_limits_are_kept(method, policy, max_depth, max_leaves, gamma, least):
     tree = grow(
         {
+            "tree_method": method,
+            "pruning": "before",
             "grow_policy": policy,
             "max_depth": max_depth,
             "max_leaves": max_leaves,

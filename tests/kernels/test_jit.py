@@ -207,6 +207,8 @@ TWO = {
     "_search_categories": "with or without limits",
     "_search_order": "with or without limits",
     "search_cuts": "with or without limits",
+    "search_one_way": "with or without limits",
+    "find_exact_splits": "with or without limits",
     "settle_split": "with or without limits",
     "_add_scores": "with or without limits",
     "_begin_cut": "with or without limits",

@@ -56,6 +56,14 @@ CONFIGURATIONS = {
     },
     "best first": {"grow_policy": "lossguide", "max_leaves": 40, "max_depth": 0},
     "deep": {"max_depth": 10, "min_child_weight": 5},
+    "exact": {"tree_method": "exact", "subsample": 0.5, "gamma": 1.0},
+    "approximate": {"tree_method": "approx", "objective": "binary:logistic"},
+    "approximate at each node": {
+        "tree_method": "approx",
+        "sketch_scope": "local",
+        "max_bin": 20,
+        "colsample_bynode": 0.5,
+    },
     "binary": {"objective": "binary:logistic", "scale_pos_weight": 2},
     "classes": {"objective": "multi:softprob", "num_class": 3, "max_depth": 4},
     "classes in one tree": {

@@ -51,7 +51,7 @@ TREES = {"booster": "gbtree"}
 LINEAR = {"booster": "gblinear", "updater": "shotgun"}
 VECTORS = {"multi_strategy": "multi_output_tree"}
 BOOSTERS = {
-    "trees": [TREES, {**TREES, "updater": "grow_quantile_histmaker"}],
+    "trees": [TREES],
     "dropout": [
         {"booster": "dart", "rate_drop": 0.5, "sample_type": "weighted"},
         {"booster": "dart", "skip_drop": 0.3, "one_drop": True},
@@ -113,6 +113,25 @@ GROWTH = {
         {"grow_policy": "lossguide", "max_leaves": 12, "max_depth": 0},
         {"grow_policy": "lossguide", "reg_lambda": 0.1, "reg_alpha": 0.5},
     ],
+    "approximate": [
+        {"tree_method": "approx", "sketch_scope": "global", "max_bin": 20},
+        {"tree_method": "approx", "pruning": "after", "gamma": 1.0},
+    ],
+    "at nodes": [
+        {"tree_method": "approx", "sketch_scope": "local", "max_bin": 20},
+        {"tree_method": "approx", "sketch_scope": "local", "pruning": "before"},
+    ],
+    "exact": [
+        {"tree_method": "exact", "gamma": 0.1},
+        {"tree_method": "exact", "grow_policy": "lossguide", "max_leaves": 9},
+    ],
+    "by updater": [
+        {"updater": updater}
+        for updater in (
+            *("grow_colmaker", "grow_colmaker,prune", "grow_histmaker"),
+            "grow_quantile_histmaker",
+        )
+    ],
 }
 CELLS = {
     "filled": [{}],
@@ -139,11 +158,15 @@ OF_TREES = (
     *[*GROWTH][1:],
     "categories",
 )
+BY_CELLS = ("at nodes", "exact", "by updater")
 REFUSED = {
     *(("weights", name) for name in OF_TREES),
     ("updates", "directions"),
     ("updates", "smooth paths"),
     ("sketched", "directions"),
+    *product(("vectors", "sketched"), BY_CELLS),
+    *((name, "categories") for name in BY_CELLS),
+    ("updates", "by updater"),
 }
 
 # Parameters that have no part in the model, and those that others here stand for.

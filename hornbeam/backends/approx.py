@@ -1,0 +1,162 @@
+"""Rows whose codes are made anew for each tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.base import (
+    Backend,
+    DenseCodes,
+    FilledCodes,
+    GradientSource,
+    Growth,
+    RecutCodes,
+    RowSample,
+)
+from hornbeam.backends.memory import RowState
+from hornbeam.kernels.limits import Limits
+from hornbeam.kernels.team import Team, give_back_team
+
+__all__ = ["ApproxBackend"]
+
+Codes = DenseCodes | FilledCodes
+
+
+class ApproxBackend(Backend):
+    """A backend of histograms for each tree, on codes that its hessians decide.
+
+    Trees whose hessians are the same one after the other share one.
+
+    Parameters
+    ----------
+    codes
+        What makes the codes.
+    open_histograms
+        Takes codes and scores, and returns a backend that changes these scores.
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
+    scores
+        (outputs, rows) float64: the margins to begin with; kept and changed.
+    team
+        The threads that take gradients; given back when the backend is closed.
+    vector_columns
+        See `Backend.vector_columns`.
+    """
+
+    def __init__(
+        self,
+        codes: RecutCodes,
+        open_histograms: Callable[[Codes, NDArray[np.float64]], Backend],
+        targets: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        scores: NDArray[np.float64],
+        team: Team,
+        vector_columns: int = 0,
+    ) -> None:
+        self.vector_columns = vector_columns
+        self._mix: NDArray[np.float64] | None = None
+        self._codes, self._open = codes, open_histograms
+        self._team, self._closed = team, False
+        self._state = RowState(targets, weights, scores, team)
+        self._inner: Backend | None = None
+        self._hessians = np.empty(0)
+
+    @property
+    def n_rows(self) -> int:
+        return self._state.n_rows
+
+    @property
+    def n_outputs(self) -> int:
+        return self._state.n_outputs
+
+    @property
+    def n_features(self) -> int:
+        return self._codes.n_features
+
+    def scores(self) -> NDArray[np.float64]:
+        return self._state.scores.copy()
+
+    def set_scores(self, scores: NDArray[np.float64]) -> None:
+        self._state.scores[...] = scores
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        self._state.compute_gradients(objective)
+        self._has_new_gradients = True
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self._state.set_gradients(gradients, hessians)
+        self._has_new_gradients = True
+
+    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+        self._mix = mix
+
+    def begin_tree(
+        self,
+        output: int,
+        growth: Growth,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+    ) -> None:
+        # A caller's hessian may be negative, and weighs nothing then. What is not
+        # finite is an error when the tree begins.
+        own = slice(output, output + 1) if self.vector_columns == 0 else slice(None)
+        hessians = self._state.hessians[own].sum(axis=0, dtype=np.float64)
+        hessians[~(np.isfinite(hessians) & (hessians > 0.0))] = 0.0
+        if self._inner is None or not np.array_equal(hessians, self._hessians):
+            self._let_go()
+            self._hessians = hessians
+            self._inner = self._open(self._codes.cut(hessians), self._state.scores)
+            self._has_new_gradients = True
+        if self._has_new_gradients:
+            self._inner.set_gradients(self._state.gradients, self._state.hessians)
+            self._has_new_gradients = False
+        if self._mix is not None:
+            self._inner.mix_outputs(self._mix)
+        self.lookahead = self._inner.lookahead
+        self._inner.begin_tree(output, growth, features, sample)
+
+    def find_splits(
+        self,
+        nodes: NDArray[np.intp],
+        allowed: NDArray[np.uint8] | None,
+        limits: Limits | None = None,
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        assert self._inner is not None
+        return self._inner.find_splits(nodes, allowed, limits)
+
+    def apply_splits(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
+    ) -> None:
+        assert self._inner is not None
+        self._inner.apply_splits(nodes, splits, sets, left)
+
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.float64]:
+        assert self._inner is not None
+        return self._inner.sum_leaves(nodes, leaves, n_leaves)
+
+    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
+        assert self._inner is not None
+        self._inner.add_leaf_values(values)
+
+    def _let_go(self) -> None:
+        if self._inner is not None:
+            self._inner.close()
+            self._inner = None
+
+    def close(self) -> None:
+        self._let_go()
+        if not self._closed:
+            self._closed = True
+            give_back_team(self._team)
