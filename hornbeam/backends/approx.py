@@ -17,16 +17,16 @@ from hornbeam.backends.base import (
     RecutCodes,
     RowSample,
 )
-from hornbeam.backends.memory import RowState
+from hornbeam.backends.memory import MarginRows
 from hornbeam.kernels.limits import Limits
-from hornbeam.kernels.team import Team, give_back_team
+from hornbeam.kernels.team import Team
 
 __all__ = ["ApproxBackend"]
 
 Codes = DenseCodes | FilledCodes
 
 
-class ApproxBackend(Backend):
+class ApproxBackend(MarginRows, Backend):
     """A backend of histograms for each tree, on codes that its hessians decide.
 
     Trees whose hessians are the same one after the other share one.
@@ -60,37 +60,22 @@ class ApproxBackend(Backend):
         self.vector_columns = vector_columns
         self._mix: NDArray[np.float64] | None = None
         self._codes, self._open = codes, open_histograms
-        self._team, self._closed = team, False
-        self._state = RowState(targets, weights, scores, team)
+        super().__init__(targets, weights, scores, team)
         self._inner: Backend | None = None
         self._hessians = np.empty(0)
-
-    @property
-    def n_rows(self) -> int:
-        return self._state.n_rows
-
-    @property
-    def n_outputs(self) -> int:
-        return self._state.n_outputs
 
     @property
     def n_features(self) -> int:
         return self._codes.n_features
 
-    def scores(self) -> NDArray[np.float64]:
-        return self._state.scores.copy()
-
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self._state.scores[...] = scores
-
     def compute_gradients(self, objective: GradientSource) -> None:
-        self._state.compute_gradients(objective)
+        super().compute_gradients(objective)
         self._has_new_gradients = True
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        self._state.set_gradients(gradients, hessians)
+        super().set_gradients(gradients, hessians)
         self._has_new_gradients = True
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
@@ -157,6 +142,4 @@ class ApproxBackend(Backend):
 
     def close(self) -> None:
         self._let_go()
-        if not self._closed:
-            self._closed = True
-            give_back_team(self._team)
+        super().close()

@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.base import (
     Backend,
-    GradientSource,
     Growth,
     OrderedCells,
     RowSample,
 )
-from hornbeam.backends.memory import CELLS_PER_ROW, RowState
+from hornbeam.backends.memory import CELLS_PER_ROW, MarginRows
 from hornbeam.backends.sample import begin_gradients
 from hornbeam.backends.steps import Steps
 from hornbeam.kernels.exact import (
@@ -25,7 +24,7 @@ from hornbeam.kernels.exact import (
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE, TASK_ROWS
 from hornbeam.kernels.limits import Limits
-from hornbeam.kernels.team import Team, give_back_team
+from hornbeam.kernels.team import Team
 
 __all__ = ["ExactBackend"]
 
@@ -37,7 +36,7 @@ _NOWHERE = np.iinfo(np.uint32).max
 Nodes = NDArray[np.intp]
 
 
-class ExactBackend(Backend):
+class ExactBackend(MarginRows, Backend):
     """Cells in order, of which those of a node lie together in each column.
 
     Each level of a tree goes once through all cells that are filled, and parts them
@@ -64,8 +63,7 @@ class ExactBackend(Backend):
         scores: NDArray[np.float64],
         team: Team,
     ) -> None:
-        self._team, self._closed = team, False
-        self._state = RowState(targets, weights, scores, team)
+        super().__init__(targets, weights, scores, team)
         self._starts, self._every_cell = ordered.starts, ordered.cells
         sizes = np.diff(ordered.starts)
         self._last_below = ordered.last_below
@@ -78,30 +76,8 @@ class ExactBackend(Backend):
         self._totals = np.zeros((64, 3), np.int64)
 
     @property
-    def n_rows(self) -> int:
-        return self._state.n_rows
-
-    @property
-    def n_outputs(self) -> int:
-        return self._state.n_outputs
-
-    @property
     def n_features(self) -> int:
         return self._starts.size - 1
-
-    def scores(self) -> NDArray[np.float64]:
-        return self._state.scores.copy()
-
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self._state.scores[...] = scores
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        self._state.compute_gradients(objective)
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        self._state.set_gradients(gradients, hessians)
 
     def begin_tree(
         self,
@@ -121,7 +97,7 @@ class ExactBackend(Backend):
             output,
             growth,
             sample,
-            state.extents(),
+            self.extents(),
             self.n_rows,
             state.weigh,
             quantise,
@@ -308,8 +284,3 @@ class ExactBackend(Backend):
             segments = np.stack([self._starts[features], self._starts[features + 1]], 1)
             every_cell = self._every_cell
             self._send(nodes, splits, left, every_cell, nodes[first], segments)
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            give_back_team(self._team)

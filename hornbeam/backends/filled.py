@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from hornbeam.backends.base import (
     Backend,
     FilledCodes,
-    GradientSource,
     Growth,
     RowSample,
 )
-from hornbeam.backends.memory import RowState, run_rows
+from hornbeam.backends.memory import MarginRows, run_rows
 from hornbeam.backends.sample import begin_gradients
 from hornbeam.backends.steps import Steps
 from hornbeam.kernels.filled import (
@@ -28,7 +27,7 @@ from hornbeam.kernels.filled import (
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.limits import Limits
-from hornbeam.kernels.team import Team, give_back_team
+from hornbeam.kernels.team import Team
 
 __all__ = ["FilledBackend"]
 
@@ -43,7 +42,7 @@ _NO_MASK = np.empty((0, 0), np.uint8)
 _EVERY_ROW = np.empty(0, np.uint8)
 
 
-class FilledBackend(Backend):
+class FilledBackend(MarginRows, Backend):
     """Cells of the features one after the other, and the node of each row.
 
     Parameters
@@ -66,47 +65,20 @@ class FilledBackend(Backend):
         scores: NDArray[np.float64],
         team: Team,
     ) -> None:
-        self._team, self._closed = team, False
-        self._state = RowState(targets, weights, scores, team)
-        self._extents: NDArray[np.float64] | None = None
-        self._n_rows = self._state.n_rows
+        super().__init__(targets, weights, scores, team)
         self._codes = codes
         self._most_cells = int(np.diff(codes.starts).max())
         self._most_bins = int(codes.bins.max())
-        self._node_of = np.empty(self._n_rows, np.uint32)
-        self._words = np.empty(self._n_rows, np.int64)
+        self._node_of = np.empty(self.n_rows, np.uint32)
+        self._words = np.empty(self.n_rows, np.int64)
         members = team.size
         self._cell_scratch = np.empty((members, 2, self._most_cells), np.int64)
         self._wide_scratch = np.empty((members, 2, 0), np.int64)
         self._bin_scratch = np.empty((members, 5, self._most_bins + 1))
 
     @property
-    def n_rows(self) -> int:
-        return self._n_rows
-
-    @property
-    def n_outputs(self) -> int:
-        return self._state.n_outputs
-
-    @property
     def n_features(self) -> int:
         return self._codes.bins.size
-
-    def scores(self) -> NDArray[np.float64]:
-        return self._state.scores.copy()
-
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self._state.scores[...] = scores
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        self._state.compute_gradients(objective)
-        self._extents = None
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        self._state.set_gradients(gradients, hessians)
-        self._extents = None
 
     def begin_tree(
         self,
@@ -126,15 +98,13 @@ class FilledBackend(Backend):
     def _quantise(self, output: int, growth: Growth, sample: RowSample | None) -> None:
         """Turn the output's gradients into integers, coarse where that is enough."""
         state = self._state
-        if self._extents is None:
-            self._extents = state.extents()
 
         def quantise(settled: RowSample | None, steps: Steps) -> NDArray[np.int64]:
             state.take_up(output, settled, steps.fine)
             return state.quantise(steps.coarse)
 
         steps, self._coarse, _ = begin_gradients(
-            output, growth, sample, self._extents, self._n_rows, state.weigh, quantise
+            output, growth, sample, self.extents(), self.n_rows, state.weigh, quantise
         )
         self._steps = steps.coarse if self._coarse else steps.fine
         self._fine_steps = steps.fine
@@ -195,7 +165,7 @@ class FilledBackend(Backend):
         """Note each row's node; return the nodes' sums and rows, (nodes, 3)."""
         place = np.full(self._n_nodes, nodes.size, np.uint32)
         place[nodes] = np.arange(nodes.size)
-        members = self._team.members_for(8 * self._n_rows)
+        members = self._team.members_for(8 * self.n_rows)
         sums = np.zeros((members, nodes.size + 1, 3), np.int64)
         self._team.run(
             mark_rows,
@@ -214,7 +184,7 @@ class FilledBackend(Backend):
     def _cells_of(self, n_nodes: int, n_rows: int) -> tuple[Any, Any, Any]:
         """Return all cells, or of few rows only those of these rows."""
         own = self._codes
-        if _GATHER_ONE_IN * n_rows > self._n_rows:
+        if _GATHER_ONE_IN * n_rows > self.n_rows:
             return own.starts, own.rows, own.codes
         pointers, row_features, row_codes = own.by_row()
         listed = np.empty(n_rows, np.uint32)
@@ -248,7 +218,7 @@ class FilledBackend(Backend):
         run_rows(
             self._team,
             send_rows,
-            self._n_rows,
+            self.n_rows,
             self._codes.starts,
             self._codes.rows,
             self._codes.codes,
@@ -273,7 +243,7 @@ class FilledBackend(Backend):
         run_rows(
             self._team,
             look_up,
-            self._n_rows,
+            self.n_rows,
             self._leaf_of_node,
             self._node_of,
             self._state.leaf_of,
@@ -283,10 +253,3 @@ class FilledBackend(Backend):
         if self._taken.size > 0:
             self._find_leaves()
         self._state.add_leaf_values(values)
-
-    def close(self) -> None:
-        # A backend that is never closed lets go of its team. A lease would give the
-        # team back from the garbage collector, when its pool has lost its threads.
-        if not self._closed:
-            self._closed = True
-            give_back_team(self._team)

@@ -353,7 +353,7 @@ class RowState:
 
 
 class MarginRows:
-    """Rows of which only margins and gradients are kept, not their codes.
+    """Rows with margins and gradients in memory, however their features are held.
 
     Parameters
     ----------
@@ -372,24 +372,52 @@ class MarginRows:
         scores: NDArray[np.float64],
         team: Team,
     ) -> None:
-        self._team = team
+        self._team, self._closed = team, False
         self._state = RowState(targets, weights, scores, team)
-        self.n_outputs, self.n_rows = scores.shape
+        self._extents: NDArray[np.float64] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the data."""
+        return self._state.n_rows
+
+    @property
+    def n_outputs(self) -> int:
+        """Margins of a row."""
+        return self._state.n_outputs
 
     def scores(self) -> NDArray[np.float64]:
         """Return a copy of the margins, (outputs, rows)."""
         return self._state.scores.copy()
 
+    def set_scores(self, scores: NDArray[np.float64]) -> None:
+        """Take these margins, (outputs, rows)."""
+        self._state.scores[...] = scores
+
     def compute_gradients(self, objective: GradientSource) -> None:
         """Take the gradients of the objective at the scores."""
         self._state.compute_gradients(objective)
+        self._extents = None
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
         self._state.set_gradients(gradients, hessians)
+        self._extents = None
+
+    def extents(self) -> NDArray[np.float64]:
+        """Return what `RowState.extents` does, looked up once for all outputs."""
+        if self._extents is None:
+            self._extents = self._state.extents()
+        return self._extents
 
     def close(self) -> None:
-        """Give back the threads."""
-        give_back_team(self._team)
+        """Give back the threads.
+
+        Who is never closed lets go of them: a lease would give them back from the
+        garbage collector, when their pool has lost them.
+        """
+        if not self._closed:
+            self._closed = True
+            give_back_team(self._team)
