@@ -91,6 +91,23 @@ class _Measured(Holding):
                 found = self.cluster.call(members, "largest_margin", base)
                 self.scale = Scale(max(found)).with_trees(model.trees)
 
+    def rescale(self, trees: Sequence[Tree]) -> None:
+        """Round by the scale of these trees, too."""
+        if self.scale is None:
+            return
+        step = self.scale.step
+        self.scale = self.scale.with_trees(trees)
+        if self.scale.step != step:
+            self.weights = self._trainee.model.weights
+            try:
+                self._begin_anew()
+            except MemberLostError as lost:
+                self.mend(lost)
+
+    def _begin_anew(self) -> None:
+        """Make the margins of the members anew."""
+        super()._ready(self.members)
+
     def beside(self) -> View:
         """Return what goes with all rows, which is asked for once."""
         while self._view is None:
@@ -278,19 +295,9 @@ class ClusterTraining(_Measured):
             self.rows.tell("add_trees", layout)
         self.weights = weights
 
-    def rescale(self, trees: Sequence[Tree]) -> None:
-        """Round by the scale of these trees, too."""
-        if self.scale is None:
-            return
-        step = self.scale.step
-        self.scale = self.scale.with_trees(trees)
-        if self.scale.step != step:
-            self.weights = self._trainee.model.weights
-            try:
-                self._begin(self.members)
-                self._settle()
-            except MemberLostError as lost:
-                self.mend(lost)
+    def _begin_anew(self) -> None:
+        self._begin(self.members)
+        self._settle()
 
     def margins(self) -> Floats:
         """Return the margins under all trees, (rows, outputs)."""
@@ -334,23 +341,10 @@ class ClusterMargins(_Measured):
         weights = self._trainee.model.weights
         return [("begin_margins", (self._trainee.start_now(weights, self.scale),))]
 
-    def _rescale(self, trees: Sequence[Tree]) -> None:
-        """Round by the scale of these trees, too."""
-        if self.scale is None:
-            return
-        step = self.scale.step
-        self.scale = self.scale.with_trees(trees)
-        if self.scale.step != step:
-            self.weights = self._trainee.model.weights
-            try:
-                super()._ready(self.members)
-            except MemberLostError as lost:
-                self.mend(lost)
-
     def margins(self) -> Floats:
         """Return the margins under all trees, (rows, outputs)."""
         model = self._trainee.model
-        self._rescale(model.trees[self.weights.size :])
+        self.rescale(model.trees[self.weights.size :])
         begin, n_trees = self.weights.size, len(model.trees)
         layout = self._trainee.changes(self.weights, model.weights, self.scale)
         threads = self._trainee.params.nthread
