@@ -104,6 +104,8 @@ class ExactBackend(MarginRows, Backend):
         )
         state.widen()
         self._steps = steps.fine
+        # A row's two are on one line of the cache.
+        self._pairs = state.wide.T.reshape(-1)
         self._taken = state.draw()
         self._put_into_root()
         #: Splits that have been applied, and those whose cells are still at the parent.
@@ -146,7 +148,7 @@ class ExactBackend(MarginRows, Backend):
             self._cells,
             segments,
             self._totals[nodes],
-            *self._state.wide,
+            self._pairs,
             self._chosen,
             _NO_MASK if allowed is None else allowed,
             self._is_full,

@@ -11,16 +11,20 @@ import numpy as np
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.split import keep_candidate, search_one_way, settle_split
-from hornbeam.kernels.sync import next_task
+from hornbeam.kernels.sync import next_task, prefetch
 
 __all__ = ["find_exact_splits", "part_cells", "send_left_out", "send_rows"]
 
 _ROW = np.uint64(0xFFFFFFFF)
 _RANK_SHIFT = np.uint64(32)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+#: How many cells ahead gradients are asked for.
+_AHEAD = 24
 
 
 @inline
-def _sum_up(cells, gradients, hessians, limits, sums_g, sums_h, sums_n, ranks):
+def _sum_up(cells, pairs, limits, sums_g, sums_h, sums_n, ranks):
     """Sum the gradients up to each value; return how many values there are."""
     count = 0
     g = np.int64(0)
@@ -29,8 +33,9 @@ def _sum_up(cells, gradients, hessians, limits, sums_g, sums_h, sums_n, ranks):
     for i in range(cells.size):
         cell = cells[i]
         row = cell & _ROW
-        g += gradients[row]
-        h += hessians[row]
+        prefetch(pairs, (cells[min(i + _AHEAD, last)] & _ROW) * _TWO)
+        g += pairs[row * _TWO]
+        h += pairs[row * _TWO + _ONE]
         sums_g[count + 1] = g
         sums_h[count + 1] = h
         if limits is not None:
@@ -87,8 +92,7 @@ def find_exact_splits(
     cells,  # (cells,) uint64: number of the value << 32 | row
     segments,  # (nodes, features, 2) int64: where a node's cells begin and end
     totals,  # (nodes, 3) int64: sums of g, h and rows
-    gradients,  # (rows,) int64
-    hessians,  # (rows,) int64
+    pairs,  # (2 * rows,) int64: g and h of each row
     chosen,  # (chosen,) uint64: the features to look at, ascending
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     is_full,  # (features,) int64: 1 where no row misses the feature
@@ -132,9 +136,7 @@ def find_exact_splits(
         if allowed.size == 0 or allowed[node, feature] != 0:
             begin, end = segments[node, feature, 0], segments[node, feature, 1]
             own = cells[begin:end]
-            count = _sum_up(
-                own, gradients, hessians, limits, sums_g, sums_h, sums_n, lasts
-            )
+            count = _sum_up(own, pairs, limits, sums_g, sums_h, sums_n, lasts)
         firsts = lasts
         if 0 < most < count:
             firsts = buffer[5].view(np.int64)
