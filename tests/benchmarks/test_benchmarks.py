@@ -22,7 +22,8 @@ SCRIPTS = {
     "scale": ["--rows", "3000", "--repeats", "1"],
     "objectives": [
         *("--rows", "300", "--rounds", "2", "--seeds", "2", "--repeats", "1"),
-        *("--measure", "losses", "times", "--objectives", "survival:aft", "survival:cox"),
+        *("--measure", "losses", "times"),
+        *("--objectives", "survival:aft", "survival:cox"),
     ],
     "start": ["--repeats", "1", "--rounds", "2"],
     "tasks": ["--rows", "3000", "--repeats", "1", "--rounds", "3"],
