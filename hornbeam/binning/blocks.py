@@ -71,6 +71,8 @@ class ColumnBlocks:
         It lies in the middle between two values of the node, as a number of the
         values' type; beyond its values if all that are there go one way.
         """
+        if self.values.size == 0:  # no cell is filled, and so nothing is split
+            return np.full(splits.size, np.nan)
         begin = self.pointers[splits["feature"]]
         last, following = splits["bin"], splits["next_bin"]
         low = self.values[begin + np.maximum(last, 0)]

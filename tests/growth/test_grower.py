@@ -265,6 +265,14 @@ def test_what_gains_nothing_stays_a_leaf():
     assert grow(hessians=np.zeros(800)).n_nodes == 1
 
 
+@pytest.mark.parametrize("method", ["hist", "approx", "exact"])
+def test_rows_of_which_nothing_is_known_share_a_leaf(method):
+    rows = np.full((60, 2), np.nan)
+    tree = grow({"tree_method": method}, rows, -np.ones(60))
+    assert tree.n_nodes == 1
+    assert tree.value[0] == pytest.approx(60 / 61)
+
+
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
 def test_without_limits_every_row_has_its_leaf(policy):
     rng = np.random.default_rng(0)
