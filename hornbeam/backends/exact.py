@@ -14,8 +14,6 @@ from hornbeam.backends.base import (
     RowSample,
 )
 from hornbeam.backends.memory import CELLS_PER_ROW, MarginRows
-from hornbeam.backends.sample import begin_gradients
-from hornbeam.backends.steps import Steps
 from hornbeam.kernels.exact import (
     find_exact_splits,
     part_cells,
@@ -88,20 +86,7 @@ class ExactBackend(MarginRows, Backend):
     ) -> None:
         self._rules, self._chosen = growth.rules, features
         state = self._state
-
-        def quantise(settled: RowSample | None, steps: Steps) -> NDArray[np.int64]:
-            state.take_up(output, settled, steps.fine)
-            return state.quantise(steps.coarse)
-
-        steps, _, _ = begin_gradients(
-            output,
-            growth,
-            sample,
-            self.extents(),
-            self.n_rows,
-            state.weigh,
-            quantise,
-        )
+        steps, _ = self._quantise(output, growth, sample)
         state.widen()
         self._steps = steps.fine
         # A row's two are on one line of the cache.

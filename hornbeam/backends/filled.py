@@ -14,8 +14,6 @@ from hornbeam.backends.base import (
     RowSample,
 )
 from hornbeam.backends.memory import MarginRows, run_rows
-from hornbeam.backends.sample import begin_gradients
-from hornbeam.backends.steps import Steps
 from hornbeam.kernels.filled import (
     MOST_NODES,
     find_filled_splits,
@@ -89,29 +87,17 @@ class FilledBackend(MarginRows, Backend):
     ) -> None:
         self._rules = growth.rules
         self._chosen = features
-        self._quantise(output, growth, sample)
+        steps, self._coarse = self._quantise(output, growth, sample)
+        self._steps = steps.coarse if self._coarse else steps.fine
+        self._fine_steps = steps.fine
+        if not self._coarse:
+            self._state.widen()
+            if self._wide_scratch.shape[2] < self._most_cells:
+                self._wide_scratch = np.empty_like(self._cell_scratch)
         taken = self._state.draw()
         self._taken = _EVERY_ROW if taken is None else taken
         self._node_of[:] = 0
         self._n_nodes = 1
-
-    def _quantise(self, output: int, growth: Growth, sample: RowSample | None) -> None:
-        """Turn the output's gradients into integers, coarse where that is enough."""
-        state = self._state
-
-        def quantise(settled: RowSample | None, steps: Steps) -> NDArray[np.int64]:
-            state.take_up(output, settled, steps.fine)
-            return state.quantise(steps.coarse)
-
-        steps, self._coarse, _ = begin_gradients(
-            output, growth, sample, self.extents(), self.n_rows, state.weigh, quantise
-        )
-        self._steps = steps.coarse if self._coarse else steps.fine
-        self._fine_steps = steps.fine
-        if not self._coarse:
-            state.widen()
-            if self._wide_scratch.shape[2] < self._most_cells:
-                self._wide_scratch = np.empty_like(self._cell_scratch)
 
     def find_splits(
         self,

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import GradientSource, RowSample
+from hornbeam.backends.base import GradientSource, Growth, RowSample
+from hornbeam.backends.sample import begin_gradients
+from hornbeam.backends.steps import Steps
 from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.partition import add_leaf_values, sum_leaves
@@ -411,6 +413,24 @@ class MarginRows:
         if self._extents is None:
             self._extents = self._state.extents()
         return self._extents
+
+    def _quantise(
+        self, output: int, growth: Growth, sample: RowSample | None
+    ) -> tuple[Steps, bool]:
+        """Begin a tree: turn the output's gradients into coarse integers.
+
+        Returns the steps, and whether coarse ones are enough.
+        """
+        state = self._state
+
+        def quantise(settled: RowSample | None, steps: Steps) -> NDArray[np.int64]:
+            state.take_up(output, settled, steps.fine)
+            return state.quantise(steps.coarse)
+
+        steps, is_coarse, _ = begin_gradients(
+            output, growth, sample, self.extents(), self.n_rows, state.weigh, quantise
+        )
+        return steps, is_coarse
 
     def close(self) -> None:
         """Give back the threads.
