@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.open import open_backend
 from hornbeam.boosting.dart import Scale
-from hornbeam.boosting.methods import prepare
+from hornbeam.boosting.methods import Prepared
 from hornbeam.boosting.prediction import Rows, add_layout
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.forest.layout import Layout
@@ -87,6 +87,8 @@ class TrainingSession(Session):
     ----------
     data
         What trees grow on.
+    prepared
+        Its features, by the tree method of the parameters.
     targets
         (columns, rows) of the objective; None if gradients come from elsewhere.
     parameters
@@ -100,13 +102,14 @@ class TrainingSession(Session):
     def __init__(
         self,
         data: DMatrix,
+        prepared: Prepared,
         targets: NDArray[np.float64] | None,
         parameters: Parameters,
         margins: NDArray[np.float64],
         weights: NDArray[np.float32],
         scale: Scale | None,
     ) -> None:
-        self.cuts, codes, _ = prepare(data, parameters)
+        self.cuts = prepared.cuts
         self.weights, self.scale = weights, scale
         self._base_margin = data.base_margin
         self._fields, self._weights = data.info.fields(), data.row_weights
@@ -114,7 +117,7 @@ class TrainingSession(Session):
         self._made_for = _preparation(parameters)
         self.backend = open_backend(
             parameters.device,
-            codes,
+            prepared.codes,
             np.empty((1, 0)) if targets is None else targets,
             data.row_weights,
             np.ascontiguousarray(margins.T),

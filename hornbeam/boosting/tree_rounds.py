@@ -76,12 +76,13 @@ def _training_session(
         return session
     targets = learner._targets_of(data) if estimate else None
     # Rows that cannot be binned are found before they have changed the model.
-    _, _, is_float32 = prepare(aligned, learner.params)
+    prepared = prepare(aligned, learner.params)
     if not learner.model.trees:
         learner._begin_model(data, targets)
-        learner.model.exact_features = not is_float32
+        learner.model.exact_features = not prepared.is_float32
     session = TrainingSession(
         aligned,
+        prepared,
         targets if by_row else None,
         learner.params,
         *learner._margins_of(aligned),
