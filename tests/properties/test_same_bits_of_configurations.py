@@ -100,7 +100,7 @@ CONSTRAINTS = {
     ],
     "full leaves": [{"min_samples_leaf": 60}],
     "smooth paths": [{"path_smooth": 9.0}],
-    "short steps": [{"max_delta_step": 0.2}],
+    "short steps": [{"max_delta_step": 0.7}],
 }
 GROWTH = {
     "as it comes": [{}],
