@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,9 +13,6 @@ from dask.base import is_dask_collection
 from dask.delayed import delayed
 from distributed import Client
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog
@@ -27,13 +24,13 @@ from hornbeam.dask.prediction import Outcome, outcome_of, predict_by
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError
-from hornbeam.sklearn import (
-    Estimator,
-    HornbeamClassifier,
-    HornbeamRanker,
-    HornbeamRegressor,
-    IterationRange,
-)
+from hornbeam.sklearn.classifier import HornbeamClassifier
+from hornbeam.sklearn.estimator import Estimator
+from hornbeam.sklearn.labels import classes_of, codes_of
+from hornbeam.sklearn.model import IterationRange
+from hornbeam.sklearn.ranker import HornbeamRanker
+from hornbeam.sklearn.regressor import HornbeamRegressor
+from hornbeam.sklearn.table import column_of
 
 __all__ = ["DaskHornbeamClassifier", "DaskHornbeamRanker", "DaskHornbeamRegressor"]
 
@@ -123,14 +120,10 @@ class _DaskEstimator(Estimator):
     def _labels(self, y: Any) -> Any:
         return y
 
-    def _matrix(self, X: Any, y: Any, fields: Mapping[str, Any]) -> DaskDMatrix:
-        fields = dict(fields)
-        if fields.get("feature_weights") is None:
-            fields["feature_weights"] = self.feature_weights
+    def _matrix(self, X: Any, **fields: Any) -> DaskDMatrix:
         return DaskDMatrix(
             self.client,
             X,
-            self._labels(y),
             missing=self.missing,
             feature_types=self.feature_types,
             enable_categorical=self.enable_categorical,
@@ -465,11 +458,10 @@ sample_weight_eval_set, base_margin_eval_set, feature_weights
 
 
 def _fields(weight: Any, base_margin: Any, feature_weights: Any) -> dict[str, Any]:
-    return {
-        "weight": weight,
-        "base_margin": base_margin,
-        "feature_weights": feature_weights,
-    }
+    fields = {"weight": weight, "base_margin": base_margin}
+    if feature_weights is not None:
+        fields["feature_weights"] = feature_weights
+    return fields
 
 
 def _eval_fields(weights: Weights, margins: Weights) -> dict[str, tuple[str, Weights]]:
@@ -483,12 +475,8 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
     """Return the labels of a partition, sorted, or what is wrong with them."""
     try:
         with named(number):
-            column = column_or_1d(np.asarray(y), warn=True)
-            assert_all_finite(column, input_name="y")
-            if len(column):
-                check_classification_targets(column)
-            found: npt.NDArray[Any] = np.unique(column)
-            return found
+            column = column_of(np.asarray(y))
+            return classes_of(column) if len(column) else column
     except ValueError as error:
         return DataError(f"partition {number} of y: {error}")
 
@@ -496,14 +484,13 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
 def _encode(y: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the place of each label among the classes."""
     y = np.asarray(y).ravel()
-    codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-    unknown = np.flatnonzero(classes[codes] != y)
+    codes, unknown = codes_of(y, classes)
     if unknown.size:
         raise DataError(
             f"eval_set holds the label {y[unknown].tolist()[0]!r}, which is not among "
             "the labels to train on"
         )
-    return codes.astype(np.float64)
+    return codes
 
 
 def _as_array(found: Any) -> da.Array:

@@ -1,0 +1,118 @@
+"""The estimator for classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.errors import ParameterError
+from hornbeam.kernels.team import lease
+from hornbeam.objectives.base import create
+from hornbeam.params import Parameters
+from hornbeam.sklearn.estimator import Estimator
+from hornbeam.sklearn.labels import LabelEstimator
+from hornbeam.sklearn.model import IterationRange
+
+__all__ = ["HornbeamClassifier"]
+
+_OF_TWO_CLASSES = ("binary:logistic", "binary:focal", "binary:logitraw", "reg:logistic")
+
+# Objectives whose predictions are no probabilities, and those that have them instead.
+_PROBABILITIES = {
+    "binary:logitraw": "binary:logistic",
+    "multi:softmax": "multi:softprob",
+}
+
+
+class HornbeamClassifier(LabelEstimator, Estimator):
+    """Gradient boosted trees for classification, with labels of any kind.
+
+    Two classes are learned by binary:logistic and more by multi:softprob, unless
+    `objective` says otherwise. The parameters are those of `HornbeamRegressor`.
+
+    Attributes
+    ----------
+    classes_
+        The labels, sorted; the columns of `predict_proba` are in this order.
+    """
+
+    def _loss(self) -> dict[str, Any]:
+        name = self.objective
+        if not isinstance(name, str):
+            name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
+        if name.startswith("multi:"):
+            return {"objective": name, "num_class": max(2, self.n_classes_)}
+        if name not in _OF_TWO_CLASSES:
+            raise ParameterError(
+                f"objective {name!r} does not tell classes apart; use binary:logistic "
+                "or multi:softprob, or leave it out"
+            )
+        if self.n_classes_ > 2:
+            raise ParameterError(
+                f"objective {name!r} tells two classes apart, and y has "
+                f"{self.n_classes_}; use multi:softprob, or leave it out"
+            )
+        return {"objective": name}
+
+    def predict(
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> npt.NDArray[Any]:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training.
+        output_margin
+            Whether to return the margins instead: one a row, or one a row and class.
+        validate_features
+            Whether to compare the columns with those of training.
+        base_margin
+            Where to start from, instead of the model's base score.
+        iteration_range
+            The rounds to use, from the first up to but not including the second.
+        """
+        margins = self._predicted(
+            X, "margin", validate_features, base_margin, iteration_range
+        )
+        if output_margin:
+            return margins
+        codes = margins.argmax(axis=1) if margins.ndim == 2 else margins > 0
+        return self.classes_[np.minimum(codes, self.n_classes_ - 1)]
+
+    def predict_proba(
+        self,
+        X: Any,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Return the probability of each class for each row.
+
+        The arguments are those of `predict`.
+        """
+        model = self.get_booster().model
+        objective = _PROBABILITIES.get(model.objective)
+        values = self._predicted(
+            X,
+            "value" if objective is None else "margin",
+            validate_features,
+            base_margin,
+            iteration_range,
+        )
+        if objective is not None:
+            params = {"objective": objective, "num_class": model.num_class}
+            link = create(Parameters.resolve(params))
+            with lease(self.n_jobs or 0) as team:
+                values = link.transform(team, values.reshape(len(values), -1))
+        if model.num_class == 0:
+            values = np.column_stack([1 - values, values])
+        return values if self.n_classes_ > 1 else np.ones((len(values), 1), np.float32)

@@ -1,0 +1,223 @@
+"""The estimator for ranking."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.data.beside import Beside
+from hornbeam.data.info import Info
+from hornbeam.errors import DataError
+from hornbeam.objectives.compiled import ScalarLoss
+from hornbeam.sklearn.estimator import Estimator
+from hornbeam.sklearn.functions import ObjectiveFunction, weights_of
+
+__all__ = ["HornbeamRanker"]
+
+
+class HornbeamRanker(Estimator):
+    """Gradient boosted trees that put the rows of each group in order.
+
+    The parameters are those of `HornbeamRegressor`, and:
+
+    Parameters
+    ----------
+    objective
+        ``"rank:ndcg"``, ``"rank:map"``, ``"rank:pairwise"`` or ``"rank:xendcg"``; or a
+        function of labels and predictions that returns the gradient and the hessian,
+        and takes the sizes of the groups as ``group=``.
+    eval_metric
+        Metrics for `eval_set`, or a function of the labels and predictions of a group,
+        whose mean over the groups is reported.
+    lambdarank_pair_method, lambdarank_num_pair_per_sample, lambdarank_normalization, \
+lambdarank_score_normalization, lambdarank_unbiased, lambdarank_bias_norm, ndcg_exp_gain
+        Which pairs of rows are compared and how they count.
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: str | ObjectiveFunction = "rank:ndcg",
+        lambdarank_pair_method: str | None = None,
+        lambdarank_num_pair_per_sample: int | None = None,
+        lambdarank_normalization: bool | None = None,
+        lambdarank_score_normalization: bool | None = None,
+        lambdarank_unbiased: bool | None = None,
+        lambdarank_bias_norm: float | None = None,
+        ndcg_exp_gain: bool | None = None,
+        **others: Any,
+    ) -> None:
+        super().__init__(objective=objective, **others)
+        self.lambdarank_pair_method = lambdarank_pair_method
+        self.lambdarank_num_pair_per_sample = lambdarank_num_pair_per_sample
+        self.lambdarank_normalization = lambdarank_normalization
+        self.lambdarank_score_normalization = lambdarank_score_normalization
+        self.lambdarank_unbiased = lambdarank_unbiased
+        self.lambdarank_bias_norm = lambdarank_bias_norm
+        self.ndcg_exp_gain = ndcg_exp_gain
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted({*super()._get_param_names(), *Estimator._get_param_names()})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "ranker"
+        return tags
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        group: Any = None,
+        qid: Any = None,
+        sample_weight: Any = None,
+        base_margin: Any = None,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        eval_group: Sequence[Any] | None = None,
+        eval_qid: Sequence[Any] | None = None,
+        verbose: bool | int | None = False,
+        xgb_model: Booster | str | os.PathLike[str] | Estimator | None = None,
+        sample_weight_eval_set: Sequence[Any] | None = None,
+        base_margin_eval_set: Sequence[Any] | None = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X
+            Features. A frame may have the groups as its column ``qid``, which is no
+            feature, neither here nor at prediction.
+        qid
+            The group of each row: whole numbers that never fall.
+        group
+            The sizes of the groups instead.
+        sample_weight
+            How much each group counts.
+        eval_qid, eval_group
+            The same for `eval_set`, one for each pair.
+        y, base_margin, eval_set, verbose, xgb_model, sample_weight_eval_set, \
+base_margin_eval_set
+            As for `HornbeamRegressor`.
+        """
+        return self._fit_groups(
+            X,
+            y,
+            {"weight": sample_weight, "base_margin": base_margin},
+            (group, qid),
+            eval_set,
+            {
+                "weight": ("sample_weight_eval_set", sample_weight_eval_set),
+                "base_margin": ("base_margin_eval_set", base_margin_eval_set),
+            },
+            (eval_group, eval_qid),
+            verbose,
+            xgb_model,
+        )
+
+    def _fit_groups(
+        self,
+        X: Any,
+        y: Any,
+        fields: Mapping[str, Any],
+        groups: tuple[Any, Any],
+        eval_set: Sequence[tuple[Any, Any]] | None,
+        eval_fields: Mapping[str, tuple[str, Sequence[Any] | None]],
+        eval_groups: tuple[Sequence[Any] | None, Sequence[Any] | None],
+        verbose: bool | int | None,
+        xgb_model: Booster | str | os.PathLike[str] | Estimator | None,
+    ) -> Self:
+        """Fit the model to rows whose groups are given as (group, qid)."""
+        group, qid = groups
+        if group is None and qid is None:
+            X, qid = _split_off_qid(X)
+            if qid is None:
+                raise DataError(
+                    "ranking needs the group of each row; pass qid, one for each row "
+                    "of X, or group"
+                )
+        eval_group, eval_qid = eval_groups
+        if eval_set and eval_group is None and eval_qid is None:
+            parted = [(*_split_off_qid(X), y) for X, y in eval_set]
+            if any(own is None for _, own, _ in parted):
+                raise DataError(
+                    "eval_set needs the group of each row, too; pass eval_qid, one for "
+                    "each pair"
+                )
+            eval_set = [(X, y) for X, _, y in parted]
+            eval_qid = [own for _, own, _ in parted]
+        return self._fit(
+            X,
+            y,
+            {**fields, "qid": qid, "group": group},
+            eval_set,
+            {
+                **eval_fields,
+                "qid": ("eval_qid", eval_qid),
+                "group": ("eval_group", eval_group),
+            },
+            verbose,
+            xgb_model,
+        )
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        return super()._checked(_split_off_qid(X)[0], reset=reset)
+
+    def _own_objective(self) -> Callable[..., Any] | ScalarLoss | None:
+        objective = self.objective
+        if not callable(objective) or isinstance(objective, ScalarLoss):
+            return super()._own_objective()
+
+        def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
+            labels, group = rows.get_label(), rows.get_group()
+            return objective(labels, predictions, group=group, **weights_of(rows))
+
+        return gradients
+
+    def _own_metric(self) -> Callable[..., tuple[str, float]] | None:
+        metric = self.eval_metric
+        if not callable(metric):
+            return None
+
+        def score(predictions: npt.NDArray[Any], rows: Beside) -> tuple[str, float]:
+            ends = np.cumsum(rows.get_group())[:-1]
+            parts = np.split(rows.get_label(), ends), np.split(predictions, ends)
+            values = [metric(*part) for part in zip(*parts, strict=True)]
+            return metric.__name__, float(np.mean(values))
+
+        return score
+
+    def score(self, X: Any, y: Any, *, group: Any = None, qid: Any = None) -> float:
+        """Return the last metric of training, such as ndcg, of these groups.
+
+        The arguments are those of `fit`.
+        """
+        if group is None and qid is None:
+            X, qid = _split_off_qid(X)
+            if qid is None:
+                raise DataError(
+                    "the score of a ranking needs the group of each row; pass qid"
+                )
+        predictions = self._gathered(self.predict(X))
+        info = Info(len(predictions), self.n_features_in_)
+        given = {"label": y, "qid": qid, "group": group}
+        info.set({name: self._gathered(values) for name, values in given.items()})
+        return self.get_booster().metrics[-1].of(predictions.astype(float), info)
+
+    def _gathered(self, values: Any) -> Any:
+        """Return values where they can be measured."""
+        return values
+
+
+def _split_off_qid(X: Any) -> tuple[Any, Any]:
+    """Return a frame without its column ``qid``, and that column, if it has one."""
+    names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
+    if "qid" not in names:
+        return X, None
+    return X[[name for name in names if name != "qid"]], X["qid"]
