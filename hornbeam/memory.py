@@ -8,12 +8,20 @@ import os
 import re
 import resource
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hornbeam.errors import ParameterError
 
-__all__ = ["as_bytes", "give_back_freed", "in_words", "resident_bytes"]
+__all__ = [
+    "as_bytes",
+    "available_bytes",
+    "give_back_freed",
+    "in_words",
+    "resident_bytes",
+]
 
 _UNITS = {
     "": 1,
@@ -55,6 +63,70 @@ def resident_bytes() -> int:
     except OSError:  # no Linux: the most that it ever took
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
+
+
+def available_bytes() -> int:
+    """Return the memory that this process may take beside what it has.
+
+    That is what the system has left, swap space included, or what the limits of the
+    process (``ulimit -v``) and of its container leave, if they leave less. Where none
+    of these says anything it is without end.
+    """
+    rooms = [_room_of_system(), _room_of_process(), *_rooms_of_containers()]
+    return max(0, min(rooms))
+
+
+def _room_of_system() -> int:
+    with suppress(OSError):
+        found = dict(re.findall(r"(\w+): +(\d+) kB", _read("/proc/meminfo")))
+        if "MemAvailable" in found:
+            return (int(found["MemAvailable"]) + int(found.get("SwapFree", 0))) * 1024
+    return sys.maxsize
+
+
+def _room_of_process() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    try:
+        pages = int(_read("/proc/self/statm").split()[0])
+    except OSError:
+        return limit
+    return limit - pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _rooms_of_containers() -> Iterator[int]:
+    """Yield what each control group has left that this process is in, if limited."""
+    groups = ""
+    with suppress(OSError):
+        groups = _read("/proc/self/cgroup")
+    for line in groups.splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        # What files have of it is given up when it is asked for.
+        root, limit, used, files = (
+            ("/sys/fs/cgroup", "max", "current", r"^(?:in)?active_file (\d+)")
+            if controllers == ""
+            else (
+                "/sys/fs/cgroup/memory",
+                "limit_in_bytes",
+                "usage_in_bytes",
+                r"^total_(?:in)?active_file (\d+)",
+            )
+        )
+        own = PurePosixPath(group)
+        for folder in (own, *own.parents):
+            # From within a container its own group is the root.
+            at = f"{root}/{folder.relative_to('/')}/memory."
+            with suppress(OSError, ValueError):
+                cached = re.findall(files, _read(f"{at}stat"), re.MULTILINE)
+                left = int(_read(f"{at}{limit}")) - int(_read(f"{at}{used}"))
+                yield left + sum(map(int, cached))
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="ascii")
 
 
 def give_back_freed() -> None:

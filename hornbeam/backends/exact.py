@@ -22,16 +22,27 @@ from hornbeam.kernels.exact import (
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE, TASK_ROWS
 from hornbeam.kernels.limits import Limits
-from hornbeam.kernels.team import Team
+from hornbeam.kernels.team import Team, available_threads
 
-__all__ = ["ExactBackend"]
+__all__ = ["ExactBackend", "bytes_beside"]
 
 #: The cost of one cell in the search for splits, in cells of a histogram.
 _CELLS_PER_CELL = 8
+#: Numbers that a thread holds of each cell of a column.
+_SCRATCH = 7
 _NO_MASK = np.empty((0, 0), np.uint8)
 _NOWHERE = np.iinfo(np.uint32).max
 
 Nodes = NDArray[np.intp]
+
+
+def bytes_beside(n_cells: int, longest: int, threads: int) -> int:
+    """Return the memory that the backend takes beside so many cells in order.
+
+    The `longest` column has so many of them.
+    """
+    members = threads if threads > 0 else available_threads()
+    return 8 * n_cells + members * 8 * _SCRATCH * longest
 
 
 class ExactBackend(MarginRows, Backend):
@@ -68,7 +79,7 @@ class ExactBackend(MarginRows, Backend):
         self._most_candidates = ordered.most_candidates
         self._is_full = (sizes == self.n_rows).astype(np.int64)
         self._cells = np.empty_like(ordered.cells)
-        self._scratch = np.empty((team.size, 7, int(sizes.max()) + 1))
+        self._scratch = np.empty((team.size, _SCRATCH, int(sizes.max()) + 1))
         self._node_of = np.empty(self.n_rows, np.uint32)
         self._segments = np.zeros((64, self.n_features, 2), np.int64)
         self._totals = np.zeros((64, 3), np.int64)

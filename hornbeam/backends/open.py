@@ -26,12 +26,21 @@ if TYPE_CHECKING:
     from hornbeam.backends.linear_rows import LinearRows
 
 __all__ = [
+    "bytes_of_order",
     "open_backend",
     "open_histograms",
     "open_leaf_rows",
     "open_linear_rows",
     "open_rows",
 ]
+
+
+def bytes_of_order(n_cells: int, n_columns: int, threads: int) -> int:
+    """Return the least memory in which trees grow on so many cells in order."""
+    from hornbeam.backends.exact import bytes_beside
+
+    longest = -(-n_cells // n_columns)
+    return 8 * n_cells + bytes_beside(n_cells, longest, threads)
 
 
 def open_backend(

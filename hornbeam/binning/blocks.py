@@ -105,14 +105,21 @@ def order_columns(table: Table, n_threads: int = 1) -> ColumnBlocks:
         columns[feature] = _in_order(*columns[feature])
 
     in_threads(work, range(len(columns)), n_threads)
-    cells, values = zip(*columns, strict=True)
+    starts = _starts([cells for cells, _ in columns])
+    every_cell = np.empty(starts[-1], np.uint64)
+    values = []
+    for feature, start in enumerate(starts[:-1].tolist()):
+        cells, own_values = columns[feature]
+        every_cell[start : start + cells.size] = cells
+        values.append(own_values)
+        columns[feature] = None  # or all cells would be there twice
     every_value = np.concatenate(values)
     is_float32 = are_float32(every_value)
     if is_float32:  # so are then the thresholds
-        every_value = every_value.astype(np.float32)
+        every_value = every_value.astype(np.float32, copy=False)
     return ColumnBlocks(
-        _starts(cells),
-        np.concatenate(cells),
+        starts,
+        every_cell,
         _starts(values),
         every_value,
         is_float32,

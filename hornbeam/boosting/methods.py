@@ -11,10 +11,12 @@ from hornbeam.backends.base import (
     PagedCodes,
     RecutCodes,
 )
+from hornbeam.backends.open import bytes_of_order
 from hornbeam.binning.recut import Recut
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.growth.grower import Thresholds
+from hornbeam.memory import available_bytes, in_words
 from hornbeam.params import Parameters
 
 __all__ = ["Prepared", "check_method", "prepare"]
@@ -64,6 +66,7 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
                 f"{_in_words(p)} cuts between numbers; use tree_method='hist', or "
                 "give each category a column of zeros and ones"
             )
+    _check_room(data, p)
     blocks = data.ordered(p.nthread)
     if method == "exact" or is_local:
         ordered = blocks.ordered(p.max_bin if is_local else 0)
@@ -71,6 +74,28 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
     recut = Recut(blocks, data.table, p.max_bin, p.nthread)
     codes = RecutCodes(recut.cut, data.n_features)
     return Prepared(recut, codes, blocks.is_float32)
+
+
+def _check_room(data: DMatrix, parameters: Parameters) -> None:
+    """Raise a `DataError` if the cells in order are more than memory has room for."""
+    p = parameters
+
+    def need(n_cells: int) -> int:
+        if p.method() == "approx" and p.sketch_scope == "global":
+            return (8 + 2) * n_cells  # and their codes, by columns and by rows
+        return bytes_of_order(n_cells, data.n_features, p.nthread)
+
+    room = available_bytes()
+    if data.is_ordered or need(data.n_rows * data.n_features) <= room:
+        return
+    needed = need(data.num_nonmissing())
+    if needed > room:
+        raise DataError(
+            f"{_in_words(p)} holds all values in order in memory: that takes "
+            f"{in_words(needed)} or more for {data.n_rows:,} rows of "
+            f"{data.n_features:,} columns, and {in_words(room)} are free; use "
+            "tree_method='hist', which takes far less, or fewer rows"
+        )
 
 
 def _in_words(parameters: Parameters) -> str:

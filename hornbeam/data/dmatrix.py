@@ -245,6 +245,11 @@ class DMatrix(Beside):
             self._binned[max_bin] = self.row_weights, codes
         return codes
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the columns in order are there already."""
+        return self._ordered is not None
+
     def ordered(self, nthread: int = 0) -> ColumnBlocks:
         """Return the columns in order, made on the first call and kept."""
         from hornbeam.binning.blocks import order_columns

@@ -1,0 +1,96 @@
+"""What each tree method is prepared for, and the memory that this takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("resource", reason="this system has no limits of memory")
+
+#: 32 million cells, of which a quarter are filled.
+PRELUDE = """
+import resource
+import sys
+import numpy as np
+import hornbeam
+
+rng = np.random.default_rng(0)
+rows = rng.normal(size=(500_000, 64)).astype(np.float32)
+rows[100_000:, 4:] = np.nan
+data = hornbeam.DMatrix(rows, rows[:, 0])
+filled = data.num_nonmissing()
+few = hornbeam.DMatrix(rows[:1000], rows[:1000, 0])
+
+def train(params, data):
+    return hornbeam.train({"nthread": 1, "max_depth": 2, **params}, data, 1)
+
+for method in ("hist", "approx", "exact"):
+    train({"tree_method": method}, few)  # whatever is loaded is there now
+
+def taken():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+def leave(size):
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken() + size, hard))
+
+def refused(params):
+    before = taken()
+    try:
+        train(params, data)
+    except hornbeam.DataError as error:
+        assert taken() - before < filled, taken() - before
+        return str(error)
+    return ""
+"""
+
+
+def output_of(script):
+    """Return what the script prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_does_not_fit_in_memory_is_refused_before_it_is_begun():
+    out = output_of(
+        """
+        leave(16 * filled)
+        print(refused({"tree_method": "exact"}))
+        print(refused({"tree_method": "approx", "sketch_scope": "local"}))
+        few_histograms = {"tree_method": "hist", "max_cached_hist_node": 8}
+        print(train(few_histograms, data).num_boosted_rounds())
+        leave(9 * filled)
+        print(refused({"tree_method": "approx"}))
+        """
+    )
+    exact, local, rounds, approx = out.splitlines()
+    assert "tree_method='exact' holds all values in order in memory" in exact
+    assert "135 MB or more for 500,000 rows of 64 columns" in exact
+    assert "use tree_method='hist'" in exact
+    assert "sketch_scope='local' holds" in local
+    assert "tree_method='approx' holds" in approx and "80 MB or more" in approx
+    assert rounds == "1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_fits_in_memory_is_trained_whatever_is_missing():
+    out = output_of(
+        """
+        # Room for the filled cells, and not for as many as the table has.
+        leave(40 * filled)
+        print(refused({"tree_method": "exact"}))
+        print(train({"tree_method": "exact"}, data).num_boosted_rounds())
+        """
+    )
+    assert out == "\n1\n"
