@@ -1,0 +1,178 @@
+"""The boxes of a drawn tree: what stands in them, how large they are, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.explain.layout import places
+from hornbeam.explain.words import Words, abridged
+
+__all__ = [
+    "BAR",
+    "FONT",
+    "LINE",
+    "MARGIN",
+    "SMALL_FONT",
+    "Box",
+    "Entry",
+    "arrange",
+    "boxes_of",
+    "legend_of",
+]
+
+# All lengths are points, 72 to an inch.
+FONT = 9.0
+SMALL_FONT = 7.5
+LINE = 12.5  # from one line of text to the next
+MARGIN = 5.0  # inside a box
+BAR = 7.0  # height of the shares of classes
+_GAP = 14.0  # between the boxes of a level
+_DROP = 34.0  # between levels
+
+_LONGEST_LINE = 34
+_MOST_VALUES = 4
+
+
+@dataclass(slots=True)
+class Box:
+    """A node as it is drawn.
+
+    Parameters
+    ----------
+    lines
+        What it says, the first line in bold.
+    depth
+        Of the node in its tree.
+    kind
+        ``"split"``, ``"leaf"``, or ``"cut"`` where splits are left out.
+    rank
+        Of a leaf's value, from 0, the lowest of the tree, to 1, the highest.
+    shares
+        Of the classes in a leaf.
+    answers
+        Which rows go to the one and to the other child.
+    children
+        Their places in the list of boxes.
+    middle, top
+        Where it stands. The tree begins at the left at 0, and goes down from 0.
+    """
+
+    lines: list[str]
+    depth: int
+    kind: str
+    rank: float = 0.0
+    shares: NDArray[np.float64] | None = None
+    answers: tuple[str, str] = ("", "")
+    children: list[int] = field(default_factory=list)
+    middle: float = 0.0
+    top: float = 0.0
+    width: float = field(init=False)
+    height: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = [_shortened(line) for line in self.lines]
+        first, *others = self.lines
+        widths = [_width(first, FONT, "bold"), *map(_width, others)]
+        self.width = max(widths) + 4 * MARGIN
+        bar = 0.0 if self.shares is None else BAR + MARGIN
+        self.height = LINE * len(self.lines) + bar + 2 * MARGIN
+
+    @property
+    def bottom(self) -> float:
+        return self.top - self.height
+
+
+@dataclass(slots=True)
+class Entry:
+    """A word above the tree, after a spot in the colour of its class if it has one."""
+
+    name: str
+    output: int | None = None
+
+    @property
+    def width(self) -> float:
+        spot = 0.0 if self.output is None else BAR + MARGIN
+        return _width(self.name) + spot + 2 * MARGIN
+
+
+def boxes_of(words: Words) -> list[Box]:
+    """Return the nodes, each after its parent."""
+    values = words.tree.value[words.tree.leaf_mask]
+    lowest, span = values.min(), np.ptp(values)
+    boxes: list[Box] = []
+    waiting: list[tuple[int, int, int | None]] = [(0, 0, None)]
+    while waiting:
+        node, depth, parent = waiting.pop()
+        if parent is not None:
+            boxes[parent].children.append(len(boxes))
+        if words.is_leaf(node):
+            has_rank = words.tree.leaf_size == 1 and span > 0
+            rank = (words.tree.value[node] - lowest) / span if has_rank else 0.0
+            lines, shares = _said_by_leaf(words, node), words.shares(node)
+            boxes.append(Box(lines, depth, "leaf", float(rank), shares))
+        elif words.ends(node, depth):
+            leaves = sum(1 for _ in words.leaves_below(node))
+            boxes.append(
+                Box(["…", f"{leaves} leaves", words.cover(node)], depth, "cut")
+            )
+        else:
+            held, other = words.branches(node)
+            waiting += [(other, depth + 1, len(boxes)), (held, depth + 1, len(boxes))]
+            lines = [words.condition(node), words.gain(node), words.cover(node)]
+            boxes.append(Box(lines, depth, "split", answers=words.answers(node)))
+    return boxes
+
+
+def arrange(boxes: Sequence[Box]) -> float:
+    """Give each box its place, and return the width of the tree."""
+    middles = places([box.children for box in boxes], [b.width for b in boxes], _GAP)
+    left = min(
+        middle - box.width / 2 for middle, box in zip(middles, boxes, strict=True)
+    )
+    heights = [0.0] * (1 + max(box.depth for box in boxes))
+    for box in boxes:
+        heights[box.depth] = max(heights[box.depth], box.height)
+    for middle, box in zip(middles, boxes, strict=True):
+        box.middle = middle - left
+        box.top = -sum(heights[: box.depth]) - _DROP * box.depth
+    return max(box.middle + box.width / 2 for box in boxes)
+
+
+def legend_of(names: Sequence[str], width: float) -> list[list[Entry]]:
+    """Return the names of classes in lines that are no wider, if they can be."""
+    lines: list[list[Entry]] = [[]]
+    for output, name in enumerate(names):
+        entry = Entry(_shortened(name), output)
+        if lines[-1] and sum(e.width for e in lines[-1]) + entry.width > width:
+            lines.append([])
+        lines[-1].append(entry)
+    return lines
+
+
+def _said_by_leaf(words: Words, node: int) -> list[str]:
+    shares = words.shares(node)
+    if shares is None:
+        return [*abridged(words.values(node), _MOST_VALUES), words.cover(node)]
+    likeliest = int(np.argmax(shares))
+    share = f"{words.outputs[likeliest]} {100 * shares[likeliest]:.0f} %"
+    return [share, words.cover(node)]
+
+
+def _shortened(line: str) -> str:
+    """Return a line without its middle, if it is long: the numbers stand at its end."""
+    if len(line) <= _LONGEST_LINE:
+        return line
+    half = _LONGEST_LINE // 2
+    return f"{line[:half]}…{line[-half:]}"
+
+
+def _width(line: str, size: float = SMALL_FONT, weight: str = "normal") -> float:
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=size, weight=weight)
+    return text_to_path.get_text_width_height_descent(line, font, ismath=False)[0]

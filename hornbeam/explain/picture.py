@@ -1,0 +1,230 @@
+"""A tree as a picture, drawn by matplotlib alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hornbeam.errors import ParameterError, require
+from hornbeam.explain.boxes import (
+    BAR,
+    FONT,
+    LINE,
+    MARGIN,
+    SMALL_FONT,
+    Box,
+    Entry,
+    arrange,
+    boxes_of,
+    legend_of,
+)
+from hornbeam.explain.words import Boosted, Words, words_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw", "plot_tree"]
+
+_BORDER = 8.0  # around the picture, in points
+_ANSWER_AT = 0.58  # of the way from a box to the one below it
+_THIN = 0.8
+#: matplotlib draws up to 65,535 dots across: these are 100 to the inch.
+_WIDEST = 650 * 72.0
+
+_INK = "#222222"
+_FAINT = "#666666"
+_EDGE = "#8a8a8a"
+_SPLIT = "#ffffff"
+_CUT = "#eeeeee"
+
+
+def plot_tree(
+    model: Boosted,
+    tree: int = 0,
+    ax: Axes | None = None,
+    *,
+    max_depth: int | None = None,
+    class_names: Sequence[str] | None = None,
+    most_categories: int = 3,
+) -> Axes:
+    """Draw a tree, and return the axes.
+
+    A white box is a split: what it asks, what it gains, and its cover. Rows for which
+    that is so go left, to ``yes``; ``missing`` are those without a value. A coloured
+    box is a leaf: its value, learning rate included, the darker the higher, and its
+    cover. Of a tree that tells classes apart, leaves show the likeliest class, and in
+    colours the shares of all.
+
+    Parameters
+    ----------
+    model
+        A `Booster`, or an estimator that has been fitted.
+    tree
+        Its number, in the order in which trees were grown.
+    ax
+        Where to draw; the tree is made smaller until it fits in. If None, on a new
+        figure as large as the tree.
+    max_depth
+        Splits at this depth are left out, and the leaves below them counted.
+    class_names
+        A name for each output of the model; the estimator's own classes if None.
+    most_categories
+        How many categories of a split are named.
+    """
+    require("matplotlib", "plot", "plot_tree")
+    words = words_of(
+        model,
+        tree,
+        class_names,
+        max_depth=max_depth,
+        most_categories=most_categories,
+    )
+    return draw(words, ax)
+
+
+def draw(words: Words, ax: Axes | None = None) -> Axes:
+    """Draw what the nodes of one tree say, and return the axes."""
+    boxes = boxes_of(words)
+    width = arrange(boxes)
+    header = [[Entry(words.about)]] if words.about else []
+    if any(box.shares is not None for box in boxes):
+        header += legend_of(words.outputs, width)
+    middle = width / 2
+    width = max(width, *(sum(entry.width for entry in line) for line in header), 0.0)
+    bottom = min(box.bottom for box in boxes)
+    canvas = _Canvas(ax, middle, width, bottom, LINE * len(header), len(words.outputs))
+    for number, line in enumerate(header):
+        canvas.header(line, LINE * (len(header) - number - 0.3))
+    for box in boxes:
+        canvas.box(box)
+        for child, answer in zip(box.children, box.answers, strict=False):
+            canvas.branch(box, boxes[child], answer)
+    return canvas.ax
+
+
+class _Canvas:
+    """Axes in which a point of the tree is a point of the picture, or less of one.
+
+    Parameters
+    ----------
+    ax
+        Where to draw; None: on a new figure.
+    middle, width, bottom, top
+        What the tree and the words above it take.
+    n_outputs
+        How many classes have a colour.
+    """
+
+    def __init__(
+        self,
+        ax: Axes | None,
+        middle: float,
+        width: float,
+        bottom: float,
+        top: float,
+        n_outputs: int,
+    ) -> None:
+        import matplotlib as mpl
+
+        needs = np.array([width, top - bottom]) + 2 * _BORDER
+        self.ax = _new_axes(*needs.tolist()) if ax is None else ax
+        has = np.array([self.ax.bbox.width, self.ax.bbox.height])
+        has *= 72 / self.ax.figure.dpi
+        self.scale = min(1.0, *(has / needs).tolist())
+        half = has / self.scale / 2
+        self.ax.set_xlim(middle - half[0], middle + half[0])
+        self.ax.set_ylim((bottom + top) / 2 - half[1], (bottom + top) / 2 + half[1])
+        self.ax.set_axis_off()
+        self._middle = middle
+        self._of_value = mpl.colormaps["YlGn"]
+        table = mpl.colormaps["tab10" if n_outputs <= 10 else "tab20"]
+        if n_outputs > table.N:
+            table = mpl.colormaps["turbo"].resampled(n_outputs)
+        self._of_class = table(np.arange(n_outputs))
+
+    def header(self, line: Sequence[Entry], y: float) -> None:
+        """Write words in the middle above the tree."""
+        x = self._middle - sum(entry.width for entry in line) / 2
+        for entry in line:
+            start = x + MARGIN
+            if entry.output is not None:
+                self._bar(start, y, BAR, self._of_class[entry.output])
+                start += BAR + MARGIN
+            self._text(start, y, entry.name, ha="left")
+            x += entry.width
+
+    def branch(self, parent: Box, child: Box, answer: str) -> None:
+        """Draw the line from a split to a node below it, and which rows go there."""
+        start = np.array([parent.middle, parent.bottom])
+        end = np.array([child.middle, child.top])
+        self.ax.plot(
+            *np.stack([start, end], axis=1),
+            color=_EDGE,
+            linewidth=_THIN * self.scale,
+            zorder=1,
+        )
+        x, y = start + _ANSWER_AT * (end - start)
+        paper = {"facecolor": "white", "edgecolor": "none", "pad": self.scale}
+        self._text(x, y, answer, color=_FAINT, bbox=paper, zorder=2)
+
+    def box(self, box: Box) -> None:
+        """Draw a node."""
+        from matplotlib.patches import FancyBboxPatch
+
+        leaf = self._of_value(0.05 + box.rank / 3)  # pale, for dark letters
+        left = box.middle - box.width / 2
+        self.ax.add_patch(
+            FancyBboxPatch(
+                (left, box.bottom),
+                box.width,
+                box.height,
+                boxstyle=f"round,pad=0,rounding_size={MARGIN}",
+                facecolor={"split": _SPLIT, "cut": _CUT, "leaf": leaf}[box.kind],
+                edgecolor=_EDGE,
+                linewidth=_THIN * self.scale,
+                zorder=3,
+            )
+        )
+        y = box.top - MARGIN - LINE / 2
+        first, *others = box.lines
+        self._text(box.middle, y, first, size=FONT, weight="bold")
+        for number, line in enumerate(others, 1):
+            self._text(box.middle, y - number * LINE, line, color=_FAINT)
+        if box.shares is not None:
+            widths = box.shares * (box.width - 2 * MARGIN)
+            starts = left + MARGIN + np.cumsum(widths) - widths
+            y = box.bottom + MARGIN + BAR / 2
+            for start, width, colour in zip(
+                starts, widths, self._of_class, strict=True
+            ):
+                self._bar(start, y, width, colour)
+
+    def _bar(self, left: float, y: float, width: float, colour: Any) -> None:
+        from matplotlib.patches import Rectangle
+
+        corner = (left, y - BAR / 2)
+        self.ax.add_patch(
+            Rectangle(corner, width, BAR, facecolor=colour, linewidth=0, zorder=4)
+        )
+
+    def _text(
+        self, x: float, y: float, line: str, size: float = SMALL_FONT, **style: Any
+    ) -> None:
+        place: dict[str, Any] = {"ha": "center", "va": "center", "color": _INK}
+        place |= {"fontsize": size * self.scale, "parse_math": False, "zorder": 5}
+        self.ax.text(x, y, line, **place | style)
+
+
+def _new_axes(width: float, height: float) -> Axes:
+    """Return all of a new figure of so many points."""
+    from matplotlib import pyplot as plt
+
+    if max(width, height) > _WIDEST:
+        raise ParameterError(
+            f"the picture would be {width / 72:.0f} by {height / 72:.0f} inches large; "
+            "give max_depth, or an ax to draw it small"
+        )
+    figure = plt.figure(figsize=(width / 72, height / 72))
+    return figure.add_axes((0.0, 0.0, 1.0, 1.0))
