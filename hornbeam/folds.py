@@ -282,7 +282,7 @@ def _fold(
 ) -> Fold:
     """Return one fold, with a model that has not begun."""
     p = Parameters.resolve(params)
-    if preprocess is None and p.booster == "gblinear":
+    if preprocess is None and (p.booster == "gblinear" or p.method() != "hist"):
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
     elif preprocess is None:
         dtrain, dtest = (

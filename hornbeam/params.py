@@ -237,6 +237,14 @@ class Parameters:
         choices=("global", "local"),
         help="approx: candidates are proposed once a tree, or anew for each node",
     )
+    sketch_eps: float | None = parameter(
+        None,
+        low=2.0**-15,
+        high=1,
+        low_open=True,
+        high_open=True,
+        help="approx: share of the hessians between two candidates, instead of max_bin",
+    )
     grow_policy: str = parameter(
         "depthwise",
         choices=("depthwise", "lossguide"),
@@ -488,6 +496,38 @@ class Parameters:
                 f"by {method!r}; set tree_method='approx', or leave sketch_scope out"
             )
         return method
+
+    def bins(self) -> int:
+        """Return the most bins of a feature, by max_bin or by sketch_eps.
+
+        Raises ParameterError where one of the two is of no use, or they contradict each
+        other.
+        """
+        method, given = self.method(), self.changed()
+        by_bins = method != "exact"
+        by_histograms = by_bins and self.sketch_scope == "global"
+        useless = {"max_bin": not by_bins, "max_cached_hist_node": not by_histograms}
+        for name, is_useless in useless.items():
+            if is_useless and name in given:
+                raise ParameterError(
+                    f"{name}={given[name]} has no part in tree_method={method!r}, "
+                    "which looks at the values of each node themselves; leave it out"
+                )
+        if self.sketch_eps is None:
+            return self.max_bin
+        if method != "approx":
+            raise ParameterError(
+                f"sketch_eps={self.sketch_eps:g} is for tree_method='approx', and "
+                f"trees grow by {method!r}; set tree_method='approx', or leave "
+                "sketch_eps out"
+            )
+        bins = math.ceil(round(1.0 / self.sketch_eps, 6))
+        if "max_bin" in given and self.max_bin != bins:
+            raise ParameterError(
+                f"sketch_eps={self.sketch_eps:g} is max_bin={bins}, and max_bin is "
+                f"{self.max_bin}; keep one of them"
+            )
+        return bins
 
     def prunes(self) -> bool:
         """Return whether what gains less than gamma is cut off a grown tree."""
@@ -810,6 +850,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "int": _integer,
     "int | None": _integer,
     "float": _number,
+    "float | None": _number,
     "str": _text,
     "tuple[str, ...]": _texts,
     "tuple[tuple[int | str, ...], ...]": _groups,

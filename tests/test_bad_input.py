@@ -143,6 +143,37 @@ CASES = {
         ParameterError,
         "sketch_scope='local' is a way of tree_method='approx'|by 'hist'|leave",
     ),
+    "a step of ranks for histograms": (
+        lambda: train({"sketch_eps": 0.1}),
+        ParameterError,
+        "sketch_eps=0.1 is for tree_method='approx'|by 'hist'|leave sketch_eps out",
+    ),
+    "a step of ranks for every cut": (
+        lambda: train({"sketch_eps": 0.1, "tree_method": "exact"}),
+        ParameterError,
+        "sketch_eps=0.1 is for tree_method='approx'|by 'exact'|leave sketch_eps out",
+    ),
+    "a step of ranks and other bins": (
+        lambda: train({"sketch_eps": 0.1, "max_bin": 64, "tree_method": "approx"}),
+        ParameterError,
+        "sketch_eps=0.1 is max_bin=10|max_bin is 64|keep one of them",
+    ),
+    "bins for every cut": (
+        lambda: train({"max_bin": 64, "tree_method": "exact"}),
+        ParameterError,
+        "max_bin=64 has no part in tree_method='exact'|leave it out",
+    ),
+    "histograms of no bins": (
+        lambda: train(
+            {
+                "max_cached_hist_node": 9,
+                "tree_method": "approx",
+                "sketch_scope": "local",
+            }
+        ),
+        ParameterError,
+        "max_cached_hist_node=9 has no part in tree_method='approx'|leave it out",
+    ),
     "an updater of another method": (
         lambda: train({"tree_method": "hist", "updater": "grow_colmaker"}),
         ParameterError,

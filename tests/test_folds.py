@@ -76,6 +76,17 @@ def test_each_fold_is_a_training_of_its_own():
     assert np.isnan(predictions[50:200]).all()
 
 
+@pytest.mark.parametrize("method", ["exact", "approx"])
+def test_folds_whose_values_are_cut_themselves(method):
+    folds = [(np.arange(200), np.arange(200, 300)), (np.arange(50, 300), np.arange(50))]
+    params = {**PARAMS, "tree_method": method}
+    _, predictions = cv(params, folds=folds, return_predictions=True)
+    for train, test in folds:
+        model = hornbeam.train(params, DMatrix(ROWS[train], LABELS[train]), 4)
+        alone = model.predict(DMatrix(ROWS[test]))
+        np.testing.assert_array_equal(predictions[test], alone)
+
+
 def test_codes_of_some_rows_lie_column_after_column_too():
     part = QuantileDMatrix.of_rows(DMatrix(ROWS, LABELS), np.arange(0, 300, 2), 256)
     assert part.binned(256).by_feature.flags.c_contiguous

@@ -60,6 +60,7 @@ def test_every_alias_reaches_its_field():
         ({"base_score": np.array([1, 2])}, "base_score", (1.0, 2.0)),
         ({"eta": 0.1, "learning_rate": "0.1"}, "learning_rate", 0.1),
         ({"max_cached_hist_node": "7"}, "max_cached_hist_node", 7),
+        ({"sketch_eps": "0.05"}, "sketch_eps", 0.05),
     ],
 )
 def test_spellings(given, name, value):
@@ -99,6 +100,8 @@ def test_spellings(given, name, value):
         ({"max_depth": 2.5}, "max_depth must be a whole number, not 2.5"),
         ({"max_depth": -1}, "max_depth must be 0 or more"),
         ({"max_bin": 1}, "max_bin must be from 2 to 65535"),
+        ({"sketch_eps": 1}, "and below 1, not 1"),
+        ({"sketch_eps": 0}, "sketch_eps must be above"),
         ({"subsample": 0}, "subsample must be above 0 and at most 1"),
         ({"colsample_bynode": 1.5}, "above 0 and at most 1"),
         ({"disable_default_eval_metric": "perhaps"}, "must be true or false"),
@@ -305,6 +308,15 @@ def test_what_is_announced_says_so():
             Parameters.resolve(params)
 
 
+@pytest.mark.parametrize(
+    ("eps", "bins"), [(0.03, 34), (0.1, 10), (1 / 49, 49), (1 / 7, 7), (0.9, 2)]
+)
+def test_a_step_of_ranks_is_a_number_of_bins(eps, bins):
+    given = {"tree_method": "approx", "sketch_eps": eps}
+    assert Parameters.resolve(given).bins() == bins
+    assert Parameters.resolve({**given, "max_bin": bins}).bins() == bins
+
+
 def test_defaults_of_linear_models_are_their_own():
     linear = Parameters.resolve({"booster": "gblinear"})
     assert (linear.learning_rate, linear.reg_lambda, linear.reg_alpha) == (0.5, 0, 0)
@@ -314,7 +326,7 @@ def test_defaults_of_linear_models_are_their_own():
 OURS = """
     objective eval_metric top_rate other_rate extmem_single_page min_samples_leaf
     path_smooth feature_costs feature_costs_for monotone_constraints_method
-    sketch_outputs unseen focal_gamma sketch_scope pruning
+    sketch_outputs unseen focal_gamma sketch_scope sketch_eps pruning
 """.split()
 
 

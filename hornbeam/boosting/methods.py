@@ -42,6 +42,7 @@ class Prepared(NamedTuple):
 
 def check_method(parameters: Parameters) -> None:
     """Raise a `ParameterError` where a tree method does not go with the rest."""
+    parameters.bins()
     many = "multi_output_tree"
     by_cells = parameters.method() == "exact" or parameters.sketch_scope == "local"
     if by_cells and parameters.multi_strategy == many:
@@ -56,7 +57,7 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
     """Return what trees are grown on, made when it is first asked for and kept."""
     p, method = parameters, parameters.method()
     if method == "hist":
-        binned = data.binned(p.max_bin, p.nthread)
+        binned = data.binned(p.bins(), p.nthread)
         return Prepared(binned.cuts, binned.as_codes(p.nthread), binned.is_float32)
     is_local = p.sketch_scope == "local"
     if method == "exact" or is_local:
@@ -69,9 +70,9 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
     _check_room(data, p)
     blocks = data.ordered(p.nthread)
     if method == "exact" or is_local:
-        ordered = blocks.ordered(p.max_bin if is_local else 0)
+        ordered = blocks.ordered(p.bins() if is_local else 0)
         return Prepared(blocks, ordered, blocks.is_float32)
-    recut = Recut(blocks, data.table, p.max_bin, p.nthread)
+    recut = Recut(blocks, data.table, p.bins(), p.nthread)
     codes = RecutCodes(recut.cut, data.n_features)
     return Prepared(recut, codes, blocks.is_float32)
 

@@ -163,4 +163,4 @@ def _preparation(parameters: Parameters) -> tuple[Any, ...]:
     kept = p.max_cached_hist_node, p.held_share()
     shared = p.multi_strategy, p.sketch_outputs
     method = p.method(), p.sketch_scope
-    return (p.max_bin, p.nthread, p.device, *method, *kept, *shared)
+    return (p.bins(), p.nthread, p.device, *method, *kept, *shared)

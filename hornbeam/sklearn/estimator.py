@@ -47,6 +47,7 @@ class Estimator(ModelEstimator):
         max_leaves: int | None = None,
         max_bin: int | None = None,
         sketch_scope: str | None = None,
+        sketch_eps: float | None = None,
         pruning: str | None = None,
         grow_policy: str | None = None,
         learning_rate: float | None = None,
@@ -117,6 +118,7 @@ class Estimator(ModelEstimator):
         self.max_leaves = max_leaves
         self.max_bin = max_bin
         self.sketch_scope = sketch_scope
+        self.sketch_eps = sketch_eps
         self.pruning = pruning
         self.grow_policy = grow_policy
         self.learning_rate = learning_rate

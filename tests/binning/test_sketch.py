@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.binning.cuts import cut_cells, cut_column
+from hornbeam.binning.cuts import cut_cells, cut_column, integer_weights
 from hornbeam.binning.sketch import SketchOfChunks, of_sorted
 
 
@@ -84,6 +86,67 @@ def test_no_rank_is_further_off_than_the_sketch_says(
         "wide": rng.integers(0, 2**50, rows),
     }[weighting]
     check_bound(values, weights, points, chunk_rows)
+
+
+@settings(max_examples=100)
+@given(
+    columns,
+    st.sampled_from([4, 16, 100]),
+    st.integers(1, 9),
+    st.sampled_from([1, 8]),
+    st.sampled_from([2, 7, 30]),
+)
+def test_hessians_of_any_parts_merge_in_any_order(column, points, parts, skew, bins):
+    """The merge of Chen and Guestrin (2016), appendix A.2, and its bound.
+
+    Each row is in one part, the parts are of any size, and any two of them merge next.
+    """
+    seed, rows, distinct = column
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, distinct, rows) / 7
+    hessians = rng.random(rows) ** skew
+    weights = integer_weights(hessians)
+    part_of = rng.integers(parts, size=rows)
+    sketches = []
+    for part in range(parts):
+        own = np.flatnonzero(part_of == part)
+        own = own[np.argsort(values[own], kind="stable")]
+        steps = integer_weights(hessians[own], hessians.max(), rows)
+        np.testing.assert_array_equal(steps, weights[own])
+        sketches.append(of_sorted(values[own], steps, points))
+    whole = of_sorted(np.sort(values), weights[np.argsort(values)], points)
+    while len(sketches) > 1:
+        first, second = (sketches.pop(rng.integers(len(sketches))) for _ in range(2))
+        merged, turned = first.merge(second), second.merge(first)
+        np.testing.assert_array_equal(merged.values, turned.values)
+        np.testing.assert_array_equal(merged.weights, turned.weights)
+        step = (first.weights.sum() + second.weights.sum()) // (2 * points) + 2
+        assert merged.error <= first.error + second.error + step
+        sketches.append(merged)
+    (merged,) = sketches
+    total = int(weights.sum())
+    assert merged.weights.sum() == total
+    assert worst_error(merged, values, weights) <= merged.error
+    if np.unique(values[weights > 0]).size <= points:
+        assert merged.error == whole.error == 0
+        np.testing.assert_array_equal(merged.values, whole.values)
+        np.testing.assert_array_equal(merged.weights, whole.weights)
+    check_candidates(merged, values, weights, bins)
+
+
+def check_candidates(sketch, values, weights, bins):
+    """Assert |r(s_k) - r(s_k+1)| <= 1/bins, and what the sketch does not know.
+
+    r(z) is the share of the weight of the values below z (Chen and Guestrin 2016,
+    section 3.3); a single value may weigh more.
+    """
+    upper = cut_cells(sketch.cells(), bins, False).upper
+    if sketch.values.size <= bins:
+        return  # each has a bin of its own
+    total = int(weights.sum())
+    for low, high in itertools.pairwise([-np.inf, *upper]):
+        between = weights[(values > low) & (values < high)].sum()
+        assert between <= total / bins + 2 * sketch.error + 2
 
 
 def test_the_usual_error_is_far_less():

@@ -116,6 +116,7 @@ GROWTH = {
     "approximate": [
         {"tree_method": "approx", "sketch_scope": "global", "max_bin": 20},
         {"tree_method": "approx", "pruning": "after", "gamma": 1.0},
+        {"tree_method": "approx", "sketch_eps": 0.03},
     ],
     "at nodes": [
         {"tree_method": "approx", "sketch_scope": "local", "max_bin": 20},
