@@ -11,7 +11,16 @@ from distributed import get_worker
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
-__all__ = ["FIRST_LOOK", "Answering", "GoneError", "ask", "let_go", "packed", "watch"]
+__all__ = [
+    "FIRST_LOOK",
+    "Answering",
+    "GoneError",
+    "answered",
+    "ask",
+    "let_go",
+    "packed",
+    "watch",
+]
 
 #: Bytes from which on Dask's way for large objects, without copies, is the faster.
 _LARGE = 1 << 16
@@ -21,6 +30,8 @@ FIRST_LOOK = 0.25
 #: Signs of life asked for in vain, one after the other, before a worker is given up. A
 #: single one may be missed because it was the driver that stood still.
 _TRIES = 3
+#: What Python says in a worker that is being closed and has ended its threads.
+_CLOSED = "cannot schedule new futures"
 
 
 class GoneError(Exception):
@@ -57,11 +68,18 @@ async def ask(
         Whether others have given it up.
     """
     call = peer.hornbeam_ask(key=key, message=message)
-    reply = await watch(call, peer, patience, is_known_dead)
+    result = answered(await watch(call, peer, patience, is_known_dead))
+    return loads(result) if isinstance(result, bytes) else result
+
+
+def answered(reply: dict[str, Any]) -> Any:
+    """Return what an actor has answered, or raise what it has raised."""
     if reply["status"] == "OK":
-        result = reply["result"]
-        return loads(result) if isinstance(result, bytes) else result
-    raise reply["exception"]
+        return reply["result"]
+    error = reply["exception"]
+    if isinstance(error, RuntimeError) and _CLOSED in str(error):
+        raise GoneError from error
+    raise error
 
 
 class Answering:

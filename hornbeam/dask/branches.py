@@ -15,7 +15,7 @@ from distributed.protocol import to_serialize
 from distributed.protocol.pickle import loads
 
 from hornbeam.backends.cluster import Member, MemberLostError
-from hornbeam.dask.asking import Answering, GoneError, watch
+from hornbeam.dask.asking import Answering, GoneError, answered, watch
 
 __all__ = ["Adder", "Branch", "ask_branch", "branches_of"]
 
@@ -88,7 +88,4 @@ async def ask_branch(
         args=[to_serialize(argument) for argument in args],
         kwargs={},
     )
-    reply = await watch(call, peer, patience, is_known_dead)
-    if reply["status"] == "OK":
-        return reply["result"]
-    raise reply["exception"]
+    return answered(await watch(call, peer, patience, is_known_dead))

@@ -1,5 +1,6 @@
 """Members on the workers of a real cluster: they answer, or are known to be lost."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -176,6 +177,34 @@ def test_a_part_that_cannot_be_computed_is_an_error(client):
     part = client.submit(np.ones, "three")
     with pytest.raises(TypeError):
         cluster.place([Share((0,), cluster.alive()[0], (part,))])
+    cluster.close()
+
+
+def _close(dask_worker):
+    dask_worker.loop.add_callback(dask_worker.close)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tree_from", [2, 100])
+def test_a_worker_that_closes_is_lost(own_cluster, tree_from):
+    client = own_cluster(3)
+    cluster, members = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
+    victim = members[2]
+    assert cluster.sum(members, "add", 0) == 210
+
+    def keep_busy():
+        with contextlib.suppress(MemberLostError):
+            cluster.call([victim], "wait", 2)
+
+    # It waits for what it is doing, and takes on nothing more.
+    doing = threading.Thread(target=keep_busy)
+    doing.start()
+    time.sleep(0.3)
+    client.run(_close, workers=[victim.place])
+    with pytest.raises(MemberLostError) as lost:
+        cluster.sum(members, "add", 0)
+    assert {m.place for m in lost.value.members} == {victim.place}
+    doing.join()
     cluster.close()
 
 
