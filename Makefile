@@ -56,6 +56,10 @@ pure: $(INSTALLED)  ## run the tests of the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet $(ON_ALL_CORES) tests/kernels tests/binning \
 		tests/backends tests/metrics
 
+.PHONY: pages
+pages: $(INSTALLED)  ## write anew what the examples of the documentation print and draw
+	$(BIN)/python tests/pages.py
+
 .PHONY: lint
 lint: $(INSTALLED)  ## look for mistakes and for files that are not formatted
 	$(BIN)/ruff check .

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
+import pages
 import pytest
 
-ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
-PAGES = {
-    str(path.relative_to(ROOT)): BLOCK.findall(path.read_text())
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-}
+PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
-@pytest.mark.parametrize("page", [page for page, blocks in PAGES.items() if blocks])
-def test_examples_run(page, tmp_path, monkeypatch):
-    """The blocks of a page run one after the other, each knowing those before it."""
+@pytest.mark.parametrize("page", [page for page in PAGES if pages.blocks(PAGES[page])])
+def test_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "__main__"}
-    for block in PAGES[page]:
-        exec(compile(block, page, "exec"), names)
+    assert pages.run(PAGES[page], page) == PAGES[page]
 
 
 def test_there_are_examples():
-    assert len(PAGES["README.md"]) == 2
-    assert len(PAGES["docs/data.md"]) == 4
+    assert len(pages.blocks(PAGES["README.md"])) == 2
+    assert len(pages.blocks(PAGES["docs/data.md"])) == 4
