@@ -52,7 +52,7 @@ class Box:
     rank
         Of a leaf's value, from 0, the lowest of the tree, to 1, the highest.
     shares
-        Of the classes in a leaf.
+        Of the classes in the node, where they are known.
     answers
         Which rows go to the one and to the other child.
     children
@@ -116,14 +116,15 @@ def boxes_of(words: Words) -> list[Box]:
             boxes.append(Box(lines, depth, "leaf", float(rank), shares))
         elif words.ends(node, depth):
             leaves = sum(1 for _ in words.leaves_below(node))
-            boxes.append(
-                Box(["…", f"{leaves} leaves", words.cover(node)], depth, "cut")
-            )
+            lines = ["…", f"{leaves} leaves", words.cover(node)]
+            boxes.append(Box(lines, depth, "cut", 0.0, words.shares(node)))
         else:
             held, other = words.branches(node)
             waiting += [(other, depth + 1, len(boxes)), (held, depth + 1, len(boxes))]
             lines = [words.condition(node), words.gain(node), words.cover(node)]
-            boxes.append(Box(lines, depth, "split", answers=words.answers(node)))
+            boxes.append(
+                Box(lines, depth, "split", 0.0, words.shares(node), words.answers(node))
+            )
     return boxes
 
 

@@ -20,7 +20,8 @@ from hornbeam.explain.boxes import (
     boxes_of,
     legend_of,
 )
-from hornbeam.explain.words import Boosted, Words, words_of
+from hornbeam.explain.reading import Boosted, words_of
+from hornbeam.explain.words import Words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,8 +55,9 @@ def plot_tree(
     A white box is a split: what it asks, what it gains, and its cover. Rows for which
     that is so go left, to ``yes``; ``missing`` are those without a value. A coloured
     box is a leaf: its value, learning rate included, the darker the higher, and its
-    cover. Of a tree that tells classes apart, leaves show the likeliest class, and in
-    colours the shares of all.
+    cover. In a random forest it is the value that the tree alone would predict. Of a
+    tree that tells classes apart, leaves show the likeliest class, and in colours the
+    shares of all.
 
     Parameters
     ----------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hornbeam.explain.words import Boosted, Words, words_of
+from hornbeam.explain.reading import Boosted, words_of
+from hornbeam.explain.words import Words
 
 __all__ = ["tree_text", "written"]
 
@@ -21,8 +22,9 @@ def tree_text(
     """Return a tree as text.
 
     Each line is a node: a split by what it asks, its gain and its cover; a leaf by its
-    value, learning rate included, and its cover. Above it stands which rows go there;
-    ``missing`` are those without a value.
+    value, learning rate included, and its cover; in a random forest by the value that
+    the tree alone would predict. Before it stands which rows go there; ``missing`` are
+    those without a value.
 
     Parameters
     ----------

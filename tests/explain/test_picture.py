@@ -156,6 +156,23 @@ def test_shares_of_classes(species):
         assert bar.get_facecolor() == spot.get_facecolor()
 
 
+def test_shares_in_the_nodes_of_a_tree_of_shares():
+    rows, classes = np.arange(12.0).reshape(-1, 1), np.repeat([0, 1, 0, 2], 3)
+    data = hornbeam.DMatrix(rows, np.eye(3)[classes])
+    params = {"multi_strategy": "multi_output_tree", "num_parallel_tree": 5}
+    params |= {"learning_rate": 1, "reg_lambda": 0, "base_score": 0, "max_depth": 3}
+    forest = hornbeam.train(params, data, 1)
+    ax = plot_tree(forest, 3, max_depth=1, class_names=["ash", "beech", "elm"])
+    check(ax)
+    assert "elm 100 %" in said(ax)
+    bars = [patch for patch in ax.patches if type(patch) is Rectangle][3:]
+    assert len(bars) == 3 * len(
+        boxes_on(ax)
+    )  # of the spots, the splits and what is cut
+    root = np.array([bar.get_width() for bar in bars[:3]])
+    np.testing.assert_allclose(root / root.sum(), [0.5, 0.25, 0.25], rtol=1e-5)
+
+
 def test_the_legend_of_many_classes_takes_several_lines():
     rng = np.random.default_rng(0)
     labels = rng.integers(25, size=500)

@@ -99,6 +99,19 @@ def test_a_tree_of_two_classes_speaks_of_the_second():
     assert tree_text(model.get_booster()).startswith("f0 < ")
 
 
+def test_a_tree_of_a_forest_says_what_it_predicts_alone():
+    features = np.arange(8.0).reshape(-1, 1)
+    data = hornbeam.DMatrix(features, np.repeat([0, 1], 4))
+    params = {**SALARIES, "num_parallel_tree": 3}
+    forest = hornbeam.train(params, data, 1)
+    assert tree_text(forest, 2).endswith("no, missing: 1  (cover 4)\n")
+    assert tree_text(forest, 2, class_names=["late", "on time"]).endswith(
+        "no, missing: late: 0, on time: 1  (cover 4)\n"
+    )
+    boosted = hornbeam.train(params, data, 2)
+    assert tree_text(boosted, 2).endswith("no, missing: 0.33333  (cover 4)\n")
+
+
 def test_leaf_values_of_dart_have_the_weight_of_their_tree():
     features = np.arange(40.0).reshape(-1, 1)
     labels = (features[:, 0] >= 20) * 8.0

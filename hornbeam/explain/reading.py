@@ -1,0 +1,153 @@
+"""A tree of a model, ready to be put in words."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.explain.words import Float64s, Words, in_rows
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree
+
+__all__ = ["Boosted", "words_of"]
+
+#: How far the sum of shares may be from 1: they are float32.
+_ROUNDING = 1e-4
+
+
+class HasBooster(Protocol):
+    """A fitted estimator."""
+
+    def get_booster(self) -> Booster:
+        """Return the trained model."""
+
+
+#: A model, or the estimator that has trained one.
+Boosted: TypeAlias = Booster | HasBooster
+
+
+def words_of(
+    model: Boosted,
+    number: int,
+    class_names: Sequence[str] | None = None,
+    *,
+    max_depth: int | None = None,
+    most_categories: int | None = None,
+) -> Words:
+    """Return what tree `number` of a model says.
+
+    Parameters
+    ----------
+    model
+        A booster, or an estimator that holds one.
+    number
+        Of the tree, in the order in which they were grown.
+    class_names
+        Names of the outputs, or of two classes; those of an estimator if None.
+    max_depth
+        Splits at this depth are left out; None: at none.
+    most_categories
+        How many categories of a split are named; None: all.
+    """
+    trained = _booster_of(model).model
+    number = _checked(trained, number)
+    for name, limit in (("max_depth", max_depth), ("most_categories", most_categories)):
+        if limit is not None and limit < 0:
+            raise ParameterError(f"{name} must be 0 or more, not {limit}")
+    tree = trained.trees[number]
+    values = in_rows(tree.value) * float(trained.weights[number])
+    if trained.n_rounds == 1:
+        values *= trained.num_parallel_tree  # the mean is what the model predicts
+    names = getattr(model, "classes_", None) if class_names is None else class_names
+    outputs = None if names is None else _names_of(trained, names)
+    shares = _shares_of(trained, tree, values, outputs)
+    about = ""
+    if shares is None and tree.leaf_size < len(outputs or range(trained.n_outputs)):
+        # Of two classes the second has the only output.
+        output = trained.tree_output[number] + (trained.n_outputs == 1)
+        about = f"adds to {outputs[output] if outputs else f'output {output}'}"
+    return Words(
+        tree,
+        trained.feature_names,
+        trained.categories,
+        outputs,
+        values=values,
+        shares=shares,
+        about=about,
+        max_depth=max_depth,
+        most_categories=most_categories,
+    )
+
+
+def _booster_of(model: Boosted) -> Booster:
+    if isinstance(model, Booster):
+        return model
+    if not hasattr(model, "get_booster"):
+        raise ParameterError(
+            "the model must be a Booster or an estimator of Hornbeam, not "
+            f"{type(model).__name__}"
+        )
+    return model.get_booster()
+
+
+def _checked(model: Model, number: int) -> int:
+    """Return the number of a tree that is there."""
+    if model.linear is not None:
+        raise ParameterError(
+            "a model of booster='gblinear' has no trees; get_score() tells its weights"
+        )
+    if not model.trees:
+        raise NotTrainedError("the model has no trees yet; train it first")
+    try:
+        place = operator.index(number)
+    except TypeError:
+        place = -1
+    if not 0 <= place < len(model.trees):
+        raise ParameterError(
+            f"tree={number!r} is not a tree of this model; give a whole number from 0 "
+            f"to {len(model.trees) - 1}"
+        )
+    return place
+
+
+def _names_of(model: Model, names: Sequence[Any]) -> list[str]:
+    """Return a name for each output, or those of two classes that share one."""
+    n_outputs = model.n_outputs
+    if len(names) != n_outputs and (len(names), n_outputs) != (2, 1):
+        raise ParameterError(
+            f"class_names has {len(names)} names; give {n_outputs}, one for each "
+            "output of the model" + (", or those of two classes" * (n_outputs == 1))
+        )
+    return [str(name) for name in names]
+
+
+def _shares_of(
+    model: Model, tree: Tree, values: Float64s, outputs: Sequence[str] | None
+) -> Float64s | None:
+    """Return the shares of classes in the nodes, if the tree alone speaks of them.
+
+    Leaves of a softmax have the shares that they would predict by themselves. Of a
+    tree whose values are shares, all nodes have their own.
+    """
+    leaves = tree.leaf_mask
+    if tree.leaf_size > 1 and model.objective.startswith("multi:"):
+        margins = values + model.base_score
+        odds = np.exp(margins - margins.max(axis=1, keepdims=True))
+        odds[~leaves] = np.nan
+        return odds / odds.sum(axis=1, keepdims=True)
+    if model.objective != "reg:squarederror" or np.any(model.base_score):
+        return None
+    inner = tree.left >= 0
+    known = np.where(inner[:, None], in_rows(tree.weight), values)
+    if tree.leaf_size == 1 and outputs is not None and len(outputs) == 2:
+        known = np.concatenate([1.0 - known, known], axis=1)
+    ends = known[leaves]
+    is_share = ends.min() >= -_ROUNDING and np.ptp([*ends.sum(axis=1), 1.0]) < _ROUNDING
+    if known.shape[1] == 1 or not is_share:
+        return None
+    return np.clip(known, 0.0, None) / known.sum(axis=1, keepdims=True)
