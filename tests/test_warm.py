@@ -24,6 +24,11 @@ def compiled() -> dict[str, int]:
     return counts
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    hornbeam.warmup()
+
+
 FITS = [
     {"objective": "reg:squarederror", "max_leaves": 8, "grow_policy": "lossguide"},
     {"objective": "binary:logistic", "subsample": 0.5, "eval_metric": "auc"},
@@ -45,7 +50,6 @@ FITS = [
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("params", FITS, ids=lambda params: params["objective"])
 def test_a_fit_after_the_warm_up_compiles_nothing(params, dtype):
-    hornbeam.warmup()
     before = compiled()
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 5)).astype(dtype)
@@ -77,7 +81,6 @@ def few_cells(rng):
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
 @pytest.mark.parametrize("table", [categorical, one_hot, few_cells])
 def test_nor_does_one_of_categories_or_of_few_cells(table):
-    hornbeam.warmup()
     before = compiled()
     X, more = table(np.random.default_rng(0))
     y = np.random.default_rng(1).integers(2, size=X.shape[0])
