@@ -1,4 +1,4 @@
-"""The command line, run as a person runs it: in processes of its own."""
+"""The command line, run as a person runs it: in a process of its own each time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,10 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from command_line import command
 from terminals import read_all
 
 import hornbeam
-
-
-def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "hornbeam", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-    )
 
 
 def hornbeam_says(*arguments: object) -> str:

@@ -1,4 +1,4 @@
-"""A cluster of processes for all tests of a file, and a limit on how long one waits."""
+"""A cluster of processes for all tests, and a limit on how long one waits."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ distributed = pytest.importorskip("distributed")
 from clusters import start_cluster  # noqa: E402
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster():
     with start_cluster() as cluster:
         yield cluster

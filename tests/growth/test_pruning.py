@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from samples import few_values
@@ -14,6 +16,17 @@ ROWS, LABELS = few_values(600, 4, missing=0.1, seed=3)
 def train(**params):
     data = hornbeam.DMatrix(ROWS, LABELS)
     return hornbeam.train({"max_depth": 6, "nthread": 1, **params}, data, 1).model
+
+
+@cache
+def grown(method, policy):
+    """Return a tree that nothing is cut off from."""
+    return train(tree_method=method, grow_policy=policy).trees[0]
+
+
+@cache
+def base_score():
+    return train().base_score[0]
 
 
 def leaves_after_cutting(tree, gamma):
@@ -47,13 +60,13 @@ def rows_of(tree, node):
 @pytest.mark.parametrize("method", ["hist", "approx", "exact"])
 def test_a_grown_tree_loses_what_gains_too_little(method, policy, gamma):
     params = {"tree_method": method, "grow_policy": policy, "pruning": "after"}
-    full = train(**params).trees[0]
+    full = grown(method, policy)
     pruned = train(**params, gamma=gamma).trees[0]
     expected = [rows_of(full, node) for node in leaves_after_cutting(full, gamma)]
     found = [rows_of(pruned, node) for node in np.flatnonzero(pruned.left < 0)]
     assert {rows.tobytes() for rows in found} == {rows.tobytes() for rows in expected}
     for node in np.flatnonzero(pruned.left < 0):
-        residuals = LABELS[rows_of(pruned, node)] - train().base_score[0]
+        residuals = LABELS[rows_of(pruned, node)] - base_score()
         weight = 0.3 * residuals.sum() / (residuals.size + 1)
         assert pruned.value[node] == pytest.approx(weight, rel=1e-4, abs=1e-5)
 

@@ -138,7 +138,7 @@ def test_any_number_of_threads(case, missing, large, large_missing):
     digests = set()
     for threads in THREADS:
         data = DMatrix(rows, labels, nthread=threads)
-        digests.add(train({**params, "nthread": threads}, data).digest())
+        digests.add(train({**params, "nthread": threads}, data, 2).digest())
     assert len(digests) == 1
 
 

@@ -50,44 +50,77 @@ def digest(params, data):
     return hornbeam.train(params, data, 3, verbose_eval=False).digest()
 
 
-@pytest.mark.parametrize("params", CASES)
-def test_any_number_of_threads_and_on_disk(params, tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "BLOCK_ROWS", 1 << 12)
+@pytest.fixture(scope="module")
+def blocks():
+    """Have blocks on disk that are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "BLOCK_ROWS", 1 << 12)
+        yield
+
+
+def both(rows, labels, folder):
+    """Return a matrix that each number of threads has made, and one on disk."""
+    held = {
+        threads: QuantileDMatrix(rows, labels, nthread=threads)
+        for threads in (1, 2, 3, 7)
+    }
+    return held, ExtMemQuantileDMatrix(rows, labels, cache=folder)
+
+
+@pytest.fixture(scope="module")
+def wide(blocks, tmp_path_factory):
     rows, labels = made(9000, 200, 0.9)
     rows[rows > 1.5] = np.nan
-    digests = [
-        digest({**params, "nthread": threads}, QuantileDMatrix(rows, labels))
-        for threads in (1, 2, 3, 7)
-    ]
-    paged = ExtMemQuantileDMatrix(rows, labels, cache=tmp_path)
-    digests.append(digest(params, paged))
-    assert len(set(digests)) == 1
-    assert digests[0] != digest({}, QuantileDMatrix(rows, labels))
+    held, paged = both(rows, labels, tmp_path_factory.mktemp("wide"))
+    return held, paged, digest({}, held[2])
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_trees_of_all_outputs(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "BLOCK_ROWS", 1 << 12)
+@pytest.fixture(scope="module")
+def of_all_outputs(blocks, tmp_path_factory):
     rows, label = made(9000, 40, 0.9)
     rows[rows > 1.5] = np.nan
     labels = np.stack([label, 1 - label, rows[:, 2] > 0], axis=1)
+    return both(rows, labels, tmp_path_factory.mktemp("outputs"))
+
+
+@pytest.fixture(scope="module")
+def sparse_and_dense():
+    rows, labels = made(3000, 300, 0.02)
+    sparse = scipy.sparse.csr_matrix(rows)
+    dense = np.where(rows == 0.0, np.nan, rows)
+    return [
+        (threads, DMatrix(data, labels, nthread=threads))
+        for data in (sparse, dense)
+        for threads in (1, 3)
+    ]
+
+
+@pytest.mark.parametrize("params", CASES)
+def test_any_number_of_threads_and_on_disk(params, wide):
+    held, paged, free = wide
+    digests = {
+        digest({**params, "nthread": threads}, data) for threads, data in held.items()
+    }
+    digests.add(digest(params, paged))
+    assert len(digests) == 1
+    assert free not in digests
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_trees_of_all_outputs(name, of_all_outputs):
+    held, paged = of_all_outputs
     params = {**CONFIGURATIONS[name], "multi_strategy": "multi_output_tree"}
     digests = {
-        digest({**params, "nthread": threads}, QuantileDMatrix(rows, labels))
-        for threads in (1, 2, 3, 7)
+        digest({**params, "nthread": threads}, data) for threads, data in held.items()
     }
-    digests.add(digest(params, ExtMemQuantileDMatrix(rows, labels, cache=tmp_path)))
+    digests.add(digest(params, paged))
     assert len(digests) == 1
 
 
 @pytest.mark.parametrize("params", CASES)
-def test_filled_cells_and_their_bundles(params):
-    rows, labels = made(3000, 300, 0.02)
-    sparse = scipy.sparse.csr_matrix(rows)
-    dense = np.where(rows == 0.0, np.nan, rows)
+def test_filled_cells_and_their_bundles(params, sparse_and_dense):
     digests = {
-        digest({**params, "nthread": threads}, DMatrix(data, labels))
-        for data in (sparse, dense)
-        for threads in (1, 3)
+        digest({**params, "nthread": threads}, data)
+        for threads, data in sparse_and_dense
     }
     assert len(digests) == 1

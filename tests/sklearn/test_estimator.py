@@ -16,7 +16,7 @@ from hornbeam.params import parameter_table
 ESTIMATORS = [HornbeamRegressor, HornbeamClassifier]
 
 
-@parametrize_with_checks([HornbeamRegressor(), HornbeamClassifier()])
+@parametrize_with_checks([kind(n_estimators=9) for kind in ESTIMATORS])
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

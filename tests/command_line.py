@@ -1,0 +1,46 @@
+"""Running the command line in processes of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hornbeam.__main__ import main
+
+# Each is forked from one that has imported what most of them import. A module of few
+# imports, this one, is all that a process loads besides.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(
+    [
+        *("hornbeam.cli", "hornbeam.training"),
+        *("duckdb", "pyarrow.csv", "pyarrow.parquet", "pydantic"),
+        *("scipy.sparse", "sklearn.datasets"),
+    ]
+)
+
+
+def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    """Run ``hornbeam`` with these arguments; return its exit code and what it says."""
+    words = [*map(str, arguments)]
+    with TemporaryDirectory() as folder:
+        said = [Path(folder) / name for name in ("stdout", "stderr")]
+        process = _PROCESSES.Process(target=_run, args=(words, said, cwd))
+        process.start()
+        process.join()
+        return subprocess.CompletedProcess(
+            words, process.exitcode, *(path.read_text() for path in said)
+        )
+
+
+def _run(words: list[str], said: list[Path], cwd: Path | None) -> None:
+    """Be the command line, with its outputs in files."""
+    for stream, path in zip((sys.stdout, sys.stderr), said, strict=True):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream.fileno())
+    if cwd is not None:
+        os.chdir(cwd)
+    sys.argv = ["hornbeam", *words]
+    main()
