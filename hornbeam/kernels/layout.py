@@ -6,8 +6,10 @@ import numpy as np
 
 __all__ = [
     "AVERAGE_PRECISION",
+    "BEST_DTYPE",
     "BLOCK_ROWS",
     "BYTE_CELLS",
+    "CART_DTYPE",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
     "COLUMN_DTYPE",
@@ -111,4 +113,37 @@ NODE_DTYPE = np.dtype(
         ("inside_right", np.int64),  # go right, and all others left; or the reverse
         ("is_categorical", np.int64),  # a set of codes goes left instead
     ]
+)
+
+#: A node of a tree that was grown whole.
+CART_DTYPE = np.dtype(
+    [
+        ("left", np.int32),  # the left child, the right one follows; -1 at leaves
+        ("parent", np.int32),  # -1 at the root
+        ("depth", np.int32),
+        ("feature", np.int32),  # -1 at leaves
+        ("bin", np.int32),  # the last code that goes left
+        ("next_bin", np.int32),  # the node's first that goes right; -1: the missing do
+        ("missing_left", np.int32),
+        ("n_categories", np.int32),  # that go right, and where their list begins
+        ("first_category", np.int64),
+        ("begin", np.int64),  # of the rows that came here
+        ("end", np.int64),
+        ("threshold", np.float64),  # where it was drawn, else NaN
+        ("gain", np.float64),  # how much less impure the children are, by weight
+    ],
+    align=True,
+)
+
+#: The best split of such a node.
+BEST_DTYPE = np.dtype(
+    [
+        ("score", np.float64),
+        ("threshold", np.float64),
+        ("feature", np.int32),
+        ("bin", np.int32),
+        ("next_bin", np.int32),
+        ("missing_left", np.int32),
+    ],
+    align=True,
 )
