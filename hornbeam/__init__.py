@@ -37,9 +37,13 @@ if TYPE_CHECKING:
     from hornbeam.data.sources.reading import read
     from hornbeam.folds import cv
     from hornbeam.sklearn import (
+        DecisionTreeClassifier,
+        DecisionTreeRegressor,
         HornbeamClassifier,
         HornbeamRanker,
         HornbeamRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
     )
     from hornbeam.training import train
     from hornbeam.warm import warmup
@@ -53,6 +57,8 @@ __all__ = [
     "DMatrix",
     "DataError",
     "DataIter",
+    "DecisionTreeClassifier",
+    "DecisionTreeRegressor",
     "EarlyStopping",
     "EvaluationMonitor",
     "ExtMemQuantileDMatrix",
@@ -67,6 +73,8 @@ __all__ = [
     "ParameterError",
     "ProgressBar",
     "QuantileDMatrix",
+    "RandomForestClassifier",
+    "RandomForestRegressor",
     "TimeLimit",
     "TrainingCallback",
     "TrainingCheckPoint",
@@ -85,9 +93,13 @@ _HOMES = {
     "EarlyStopping": "hornbeam.callbacks",
     "EvaluationMonitor": "hornbeam.callbacks",
     "ExtMemQuantileDMatrix": "hornbeam.data.extmem_quantile_dmatrix",
+    "DecisionTreeClassifier": "hornbeam.sklearn",
+    "DecisionTreeRegressor": "hornbeam.sklearn",
     "HornbeamClassifier": "hornbeam.sklearn",
     "HornbeamRanker": "hornbeam.sklearn",
     "HornbeamRegressor": "hornbeam.sklearn",
+    "RandomForestClassifier": "hornbeam.sklearn",
+    "RandomForestRegressor": "hornbeam.sklearn",
     "LearningRateScheduler": "hornbeam.callbacks",
     "ProgressBar": "hornbeam.callbacks",
     "QuantileDMatrix": "hornbeam.data.quantile_dmatrix",

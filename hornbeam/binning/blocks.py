@@ -20,7 +20,7 @@ from hornbeam.data.cells import column_cells
 from hornbeam.data.table import Table
 from hornbeam.kernels.sort import sort_floats
 
-__all__ = ["ColumnBlocks", "order_columns"]
+__all__ = ["ColumnBlocks", "between", "beyond", "order_columns"]
 
 #: XGBoost's margin beyond the ends of a column.
 _MARGIN = 1e-6
@@ -77,15 +77,21 @@ class ColumnBlocks:
         last, following = splits["bin"], splits["next_bin"]
         low = self.values[begin + np.maximum(last, 0)]
         high = self.values[begin + np.maximum(following, 0)]
-        with np.errstate(over="ignore"):
-            middle = (low.astype(np.float64) + high) / 2
-            middle = middle.astype(low.dtype)
-        middle = np.where((middle > low) & (middle <= high), middle, high)
-        kind = low.dtype.type
-        above = low + (np.abs(low) + kind(_MARGIN))
-        below = high - (np.abs(high) + kind(_MARGIN))
-        found = np.where(following < 0, above, np.where(last < 0, below, middle))
-        return found.astype(np.float64)
+        below = high - (np.abs(high) + high.dtype.type(_MARGIN))
+        found = np.where(last < 0, below, between(low, high))
+        return np.where(following < 0, beyond(low), found).astype(np.float64)
+
+
+def between(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    """Return the middle of two values, as a number of their type above the lower."""
+    with np.errstate(over="ignore"):
+        middle = ((low.astype(np.float64) + high) / 2).astype(low.dtype)
+    return np.where((middle > low) & (middle <= high), middle, high)
+
+
+def beyond(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers above these values."""
+    return values + (np.abs(values) + values.dtype.type(_MARGIN))
 
 
 def order_columns(table: Table, n_threads: int = 1) -> ColumnBlocks:

@@ -41,6 +41,8 @@ def bin_table(
     weights: npt.NDArray[np.float64] | None = None,
     n_threads: int = 1,
     sketch: str = "exact",
+    *,
+    every_cell: bool = False,
 ) -> Binned:
     """Return `table` in bins cut at its own (weighted) quantiles.
 
@@ -61,6 +63,8 @@ def bin_table(
     sketch
         "exact", or "approximate" for cuts from a sketch, which a table in batches is
         read once for (see `sketch`). Batches do not change either's result.
+    every_cell
+        Whether the cells that a sparse table misses have codes, too.
     """
     if sketch not in ("exact", "approximate"):
         raise ParameterError(f"sketch must be 'exact' or 'approximate', not {sketch!r}")
@@ -98,7 +102,7 @@ def bin_table(
             indicators[kind] = cut_column(values[:1], max_bin, None, absent=absent)
         return indicators[kind]
 
-    if has_only_filled(table):
+    if has_only_filled(table) and not every_cell:
         return fill_bins(table, cut_filled, max_bin)
     return _bin(table, cut, max_bin, n_threads)
 

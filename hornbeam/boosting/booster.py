@@ -23,6 +23,7 @@ from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.merging import merge_models
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, encode, load
+from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
@@ -67,6 +68,28 @@ class Booster(Learner):
                 self._take_columns(cache[0])
 
     # Training
+
+    @classmethod
+    def of_trees(
+        cls, trees: Sequence[Tree], data: DMatrix, params: ParameterSource
+    ) -> Booster:
+        """Return a booster of one round of trees that were grown by other means.
+
+        Parameters
+        ----------
+        trees
+            Those of the round, in the order of outputs.
+        data
+            What they were grown on, for the names and types of its columns.
+        params
+            Parameters that make such a round; `base_score` is among them.
+        """
+        booster = cls(params)
+        booster._take_columns(data)
+        per_output = max(1, len(trees) // booster.params.num_parallel_tree)
+        outputs = np.repeat(np.arange(per_output), len(trees) // per_output).tolist()
+        booster.model.add_round(trees, outputs, np.ones(len(trees), np.float32))
+        return booster
 
     def update(
         self,

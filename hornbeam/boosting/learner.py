@@ -44,7 +44,7 @@ from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import CompiledObjective, ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "needs_double"]
 
 #: Labels closer together than this many steps of float32 need float64 scores.
 _LEAST_STEPS_OF_SPREAD = 1000.0
@@ -204,7 +204,7 @@ class Learner(Predictor):
         model = self.model
         if start is not None:
             model.base_score = start
-        model.double_scores = span is not None and _needs_double(*span)
+        model.double_scores = span is not None and needs_double(*span)
         if not model.double_scores:
             with np.errstate(over="ignore"):  # the gradients will be too large, too
                 rounded = model.base_score.astype(np.float32)
@@ -379,7 +379,7 @@ def _create_metrics(parameters: Parameters, objective: Objective) -> list[Metric
     return [create_metric(name, objective.n_outputs, parameters) for name in names]
 
 
-def _needs_double(least: float, most: float) -> bool:
+def needs_double(least: float, most: float) -> bool:
     """Whether float32 is too coarse to tell labels apart, as with 1e9 and 1e9 + 10."""
     spread = most - least
     with np.errstate(over="ignore", invalid="ignore"):

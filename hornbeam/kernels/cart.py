@@ -13,9 +13,18 @@ import numpy as np
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BEST_DTYPE
 
-__all__ = ["draw_bag", "grow_tree", "reach"]
+__all__ = [
+    "ENTROPY",
+    "ERROR",
+    "GINI",
+    "SQUARED_ERROR",
+    "draw_bag",
+    "find_ends",
+    "grow_tree",
+    "place_cuts",
+    "reach",
+]
 
 # What the splits of a tree are judged by; see `cart.criteria`.
 SQUARED_ERROR, GINI, ENTROPY, ERROR = range(4)
@@ -703,7 +712,17 @@ def _search_node(
             for j in range(known):
                 keys[j] = raw[j] > last
             better = _search(
-                criterion, keys, 0, 1, known, filled, missing, totals, limits, work, best
+                criterion,
+                keys,
+                0,
+                1,
+                known,
+                filled,
+                missing,
+                totals,
+                limits,
+                work,
+                best,
             )
             if better:
                 if best["next_bin"] < 0:  # only the missing go right
@@ -802,10 +821,10 @@ def _copy(source, target):
 @kernel
 def _is_pure(labels):
     """Return whether all rows have one target."""
-    for i in range(1, labels.size):
-        if labels[i] != labels[0]:
-            return False
-    return True
+    i = 1
+    while i < labels.size and labels[i] == labels[0]:
+        i += 1
+    return i >= labels.size
 
 
 @kernel
@@ -862,8 +881,13 @@ def grow_tree(
             begin, end = nodes[node]["begin"], nodes[node]["end"]
             nodes[node]["left"] = -1
             nodes[node]["feature"] = -1
-            nodes[node]["gain"] = 0.0
+            nodes[node]["bin"] = 0
+            nodes[node]["next_bin"] = -1
+            nodes[node]["missing_left"] = 0
             nodes[node]["n_categories"] = 0
+            nodes[node]["first_category"] = 0
+            nodes[node]["threshold"] = np.nan
+            nodes[node]["gain"] = 0.0
             count = end - begin
             if count < limits[2] or nodes[node]["depth"] >= most_depth:
                 continue
@@ -977,11 +1001,49 @@ def grow_tree(
 
 
 @kernel
+def find_ends(
+    codes,  # (rows,) uint8 or uint16
+    values,  # (rows,) float32 or float64
+    lows,  # (codes,) float64: the least value of each so far, in and out
+    highs,  # (codes,) float64: the greatest
+):
+    """Write the least and the greatest value of each code; the missing have none."""
+    for i in range(codes.size):
+        code = np.int64(codes[i])
+        if code < lows.size:
+            lows[code] = min(lows[code], values[i])
+            highs[code] = max(highs[code], values[i])
+
+
+@kernel
+def place_cuts(
+    nodes,  # (nodes,) CART_DTYPE, in and out
+    thresholds,  # (nodes,) float64: what goes left is below; or NaN
+    values,  # (codes,) float64: the least of each code, feature after feature
+    starts,  # (features + 1,) int64: where those of each begin
+):
+    """Have codes go left whose values are below the threshold, between the two ends."""
+    for i in range(nodes.size):
+        if thresholds[i] == thresholds[i] and nodes[i]["next_bin"] >= 0:
+            first = starts[nodes[i]["feature"]]
+            last, beyond = nodes[i]["bin"], nodes[i]["next_bin"]
+            while beyond - last > 1:
+                middle = (last + beyond) >> 1
+                if values[first + middle] < thresholds[i]:
+                    last = middle
+                else:
+                    beyond = middle
+            nodes[i]["bin"] = last
+
+
+@kernel
 def reach(
     table,  # see `grow_tree`
     rows,  # (some,) int32
     nodes,  # (nodes,) CART_DTYPE
     categories,  # (categories,) int32
+    swapped,  # a feature, or -1
+    others,  # (some,) int32: the rows whose values of that feature are taken instead
     leaves,  # (some,) int32, out
 ):
     """Write the leaf that each row comes to."""
@@ -990,7 +1052,7 @@ def reach(
         node = 0
         while nodes[node]["left"] >= 0:
             f = nodes[node]["feature"]
-            code = by_row[rows[i], f]
+            code = by_row[others[i] if f == swapped else rows[i], f]
             if code == bins[f]:
                 right = 1 - nodes[node]["missing_left"]
             elif is_categorical[f]:
@@ -1002,3 +1064,124 @@ def reach(
                 right = np.int32(code > nodes[node]["bin"])
             node = nodes[node]["left"] + right
         leaves[i] = node
+
+
+@kernel
+def link_strengths(
+    left,  # (nodes,) int32: the left child, the right one follows; -1 at leaves
+    parent,  # (nodes,) int32; -1 at the root
+    gains,  # (nodes,) float64: by how much a split makes the tree better
+    sums,  # (nodes,) float64, scratch: of the gains of a branch
+    splits,  # (nodes,) int64, scratch: of the splits of a branch
+    heap,  # (nodes,) int32, scratch
+    places,  # (nodes,) int32, scratch: of nodes in the heap
+    strengths,  # (nodes,) float64, out: of each node when it became a leaf, or went
+    cut,  # (nodes,) int32, out: the nodes that became leaves, one after the other
+    lost_gains,  # (nodes,) float64, out: the gains that each of them takes away
+    lost_splits,  # (nodes,) int64, out: and the splits
+):
+    """Cut the weakest link again and again; return how often.
+
+    The weakest link is the node whose branch has the least gain a split: with as much
+    to pay for each leaf the tree is better without (Breiman et al. 1984, section 3.3).
+    """
+    n = left.size
+    for node in range(n):
+        sums[node] = gains[node] if left[node] >= 0 else 0.0
+        splits[node] = left[node] >= 0
+        places[node] = -1
+        strengths[node] = 0.0
+    for i in range(n - 1):  # children come after their parents
+        node = n - 1 - i
+        sums[parent[node]] += sums[node]
+        splits[parent[node]] += splits[node]
+    size = 0
+    for node in range(n):
+        if left[node] >= 0:
+            strengths[node] = sums[node] / splits[node]
+            _lift(heap, places, strengths, size, node)
+            size += 1
+    cuts = 0
+    least = 0.0
+    while size > 0:
+        top = heap[0]
+        least = max(least, strengths[top])
+        cut[cuts] = top
+        lost_gains[cuts] = sums[top]
+        lost_splits[cuts] = splits[top]
+        # All of the branch leaves the heap, from below.
+        node = top
+        while True:
+            if left[node] >= 0 and places[left[node]] >= 0:
+                node = left[node]
+            elif left[node] >= 0 and places[left[node] + 1] >= 0:
+                node = left[node] + 1
+            else:
+                size -= 1
+                _take_out(heap, places, strengths, size, places[node])
+                places[node] = -1
+                strengths[node] = least
+                if node == top:
+                    break
+                node = parent[node]
+        node = parent[top]
+        while node >= 0:
+            sums[node] -= lost_gains[cuts]
+            splits[node] -= lost_splits[cuts]
+            strengths[node] = sums[node] / splits[node]
+            _sink(heap, places, strengths, size, places[node])
+            _lift(heap, places, strengths, places[node], node)
+            node = parent[node]
+        cuts += 1
+    return cuts
+
+
+@inline
+def _is_weaker(strengths, node, other):
+    weak, strong = strengths[node], strengths[other]
+    return weak < strong or (weak == strong and node < other)
+
+
+@kernel
+def _lift(heap, places, strengths, place, node):
+    """Put a node in its place at `place` of the heap or above."""
+    while place > 0:
+        above = (place - 1) >> 1
+        if not _is_weaker(strengths, node, heap[above]):
+            break
+        heap[place] = heap[above]
+        places[heap[place]] = place
+        place = above
+    heap[place] = node
+    places[node] = place
+
+
+@kernel
+def _sink(heap, places, strengths, size, place):
+    """Put the node at `place` of a heap of `size` in its place there or below."""
+    node = heap[place]
+    while True:
+        below = 2 * place + 1
+        if below >= size:
+            break
+        if below + 1 < size and _is_weaker(strengths, heap[below + 1], heap[below]):
+            below += 1
+        if not _is_weaker(strengths, heap[below], node):
+            break
+        heap[place] = heap[below]
+        places[heap[place]] = place
+        place = below
+    heap[place] = node
+    places[node] = place
+
+
+@kernel
+def _take_out(heap, places, strengths, size, place):
+    """Fill `place` with the last node of the heap, which has `size` without it."""
+    node = heap[size]
+    if place == size:
+        return
+    heap[place] = node
+    places[node] = place
+    _sink(heap, places, strengths, size, place)
+    _lift(heap, places, strengths, places[node], node)
