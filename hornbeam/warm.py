@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hornbeam.cart.bagging import Bags, grow_forest, permutation_increases
+from hornbeam.cart.codes import Codes
+from hornbeam.cart.growing import Rules
+from hornbeam.cart.pruning import pruning_path
+from hornbeam.cart.targets import Targets
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.kernels.jit import prune_cache
 from hornbeam.training import train
@@ -81,6 +86,8 @@ def warmup() -> None:
         for params in (*_FITS, _HELD, _HELD_EXACT):
             _fit(params, X, rng)
         _fit_linear(X, rng)
+        for max_bin in (20, 300):
+            _grow_forest(X, max_bin, rng)
     X[:, 3] = rng.integers(9, size=len(X))
     # Codes of two bytes and of one, best leaf first and by level.
     types = ["float", "float", "float", "c"]
@@ -97,6 +104,23 @@ def warmup() -> None:
         _fit(_VECTOR, X.astype(dtype), rng, feature_types=types)
     _fit(_HELD_VECTOR, X, rng)
     _fit(_HELD_VECTOR, X, rng, feature_types=types)
+
+
+def _grow_forest(X: Any, max_bin: int, rng: np.random.Generator) -> None:
+    """Grow a tree of numbers and one of classes, and look at them from all sides."""
+    codes = Codes.of(DMatrix(X), max_bin)
+    rows = np.arange(len(X), dtype=np.int32)
+    bags = Bags(rows, len(X), len(X), 0)
+    rules = Rules(2, min_samples_leaf=2)
+    for n_classes, criterion in ((0, "squared_error"), (3, "gini")):
+        y = rng.integers(3, size=len(X)).astype(np.float64)
+        targets = Targets.of(y, None, n_classes, criterion, len(X))
+        for bag, grown in grow_forest(
+            codes, targets, rules, bags, 1, 1, lambda _, bag, grown: (bag, grown)
+        ):
+            pruning_path(grown, 1.0, 1.0)
+            predicted = targets.means_of(grown.sums)
+            permutation_increases(0, 0, grown, codes, targets, y, predicted, bag.others)
 
 
 def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) -> None:

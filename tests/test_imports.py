@@ -16,7 +16,7 @@ PACKAGE = Path(hornbeam.__file__).parent
 ROOMS = [
     ["dask"],
     ["sklearn", "xgboost", "forests", "cli", "warm", "explain.report", "__main__"],
-    ["training", "folds", "callbacks", "explain"],
+    ["training", "folds", "callbacks", "explain", "cart"],
     ["boosting"],
     ["growth", "objectives", "metrics", "forest", "binning", "data"],
     ["backends"],

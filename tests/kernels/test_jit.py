@@ -226,6 +226,10 @@ TWO = {
     "sort_by_bin": "codes",
     "turn_cells": "codes",
     "interleave": "codes",
+    "_gather": "codes",
+    "_search_node": "codes",
+    "grow_tree": "codes",
+    "reach": "codes",
     "mark_leaves": "codes",
     "partition_rows": "codes",
     "route_rows": "codes",
@@ -278,6 +282,7 @@ FOUR = {
     "bin_column": "codes and floats",
     "decode_rows": "codes and floats",
     "write_bundles": "codes of cells and of columns",
+    "find_ends": "codes and floats",
 }
 
 
