@@ -110,9 +110,10 @@ def test_the_model_is_that_of_memory_within_a_limit(tmp_path, sweeps, params, me
     weight = rng.uniform(0.5, 2, len(X)) if classes == 2 else None
     own = {"weight": weight, "feature_types": ["float", "float", "float", "c"]}
     params = {**params, "subsample": 0.1, "sampling_method": method, "max_bin": 64}
-    expected = train(params, DMatrix(X, y, **own), 2).digest()
+    held = DMatrix(X, y, **own)
+    expected = train(params, held, 2).digest()
     params["extmem_single_page"] = True
-    assert train(params, DMatrix(X, y, **own), 2).digest() == expected
+    assert train(params, held, 2).digest() == expected
     DMatrix(X, y, cache=tmp_path, **own).binned(64)
     for threads, room in ((1, None), (2, 130), (3, 160), (7, 400)):
         limit = None if room is None else resident_bytes() + room * 2**20
