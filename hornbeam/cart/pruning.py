@@ -135,8 +135,8 @@ def losses_of_alphas(
     while rows.size:
         # A row ends here until what is above becomes a leaf.
         above = grown.nodes["parent"][here]
-        until = np.where(above < 0, np.inf, path.until[above])
-        last = np.searchsorted(alphas, until)
+        last = np.searchsorted(alphas, path.until[above])
+        last[above < 0] = alphas.size  # above the root nothing does, infinite or not
         loss = loss_at(here, rows)
         sums += np.bincount(first, loss, sums.size)
         sums -= np.bincount(last, loss, sums.size)
