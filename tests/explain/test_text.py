@@ -112,6 +112,20 @@ def test_a_tree_of_a_forest_says_what_it_predicts_alone():
     assert tree_text(boosted, 2).endswith("no, missing: 0.33333  (cover 4)\n")
 
 
+def test_whole_trees_say_the_shares_of_their_classes():
+    features = np.arange(12.0).reshape(-1, 1)
+    species = np.repeat(["ash", "beech", "elm"], 4)
+    tree = hornbeam.DecisionTreeClassifier().fit(features, species)
+    lines = tree_text(tree).splitlines()
+    assert lines[0].startswith("f0 < ")
+    assert sum("ash: 0, beech: 1, elm: 0  (cover 4)" in line for line in lines) == 1
+    forest = hornbeam.RandomForestClassifier(5, random_state=0)
+    forest.fit(features, species == "elm")
+    for number in range(5):
+        said = tree_text(forest, number)
+        assert "False: 0, True: 1  (" in said and "False: 1, True: 0  (" in said
+
+
 def test_leaf_values_of_dart_have_the_weight_of_their_tree():
     features = np.arange(40.0).reshape(-1, 1)
     labels = (features[:, 0] >= 20) * 8.0
