@@ -47,6 +47,9 @@ _FEW = 24
 _BY_ROW = 8192
 _DIGITS = 256
 
+#: Bits of a natural logarithm.
+_BITS = 1.4426950408889634
+
 
 @kernel
 def draw_bag(
@@ -926,6 +929,8 @@ def grow_tree(
                     weight += sums[node, k]
                 score = _score_classes(criterion, weight, sums[node])
                 gain = max(0.0, split["score"] - score)
+                if criterion == ENTROPY:
+                    gain *= _BITS
             if gain < limits[3]:
                 continue
             nodes[node]["feature"] = f
