@@ -91,7 +91,8 @@ def between(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
 
 def beyond(values: NDArray[Any]) -> NDArray[Any]:
     """Return numbers above these values."""
-    return values + (np.abs(values) + values.dtype.type(_MARGIN))
+    with np.errstate(over="ignore"):
+        return values + (np.abs(values) + values.dtype.type(_MARGIN))
 
 
 def order_columns(table: Table, n_threads: int = 1) -> ColumnBlocks:

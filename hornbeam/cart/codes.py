@@ -132,16 +132,17 @@ class Codes:
         `nodes` are `CART_DTYPE`; leaves and splits by category have NaN. The threshold
         lies in the middle between two values of the node, where none was drawn.
         """
-        first = self.starts[np.maximum(nodes["feature"], 0)]
-        following = nodes["next_bin"]
+        is_cut = (nodes["feature"] >= 0) & ~self._by_category(nodes)
+        cuts = nodes[is_cut]
+        first, following = self.starts[cuts["feature"]], cuts["next_bin"]
         dtype = np.float32 if self.is_float32 else np.float64
-        low = self.highs[first + np.maximum(nodes["bin"], 0)].astype(dtype)
+        low = self.highs[first + cuts["bin"]].astype(dtype)
         high = self.lows[first + np.maximum(following, 0)].astype(dtype)
-        found = np.where(following < 0, beyond(low), between(low, high))
-        drawn = nodes["threshold"].astype(dtype)
+        middle = np.where(following < 0, beyond(low), between(low, high))
+        drawn = cuts["threshold"].astype(dtype)
         # Rounding may have brought what was drawn to the lower of the two.
-        found = np.where(drawn > low, drawn, found).astype(np.float64)
-        found[(nodes["feature"] < 0) | self._by_category(nodes)] = np.nan
+        found = np.full(nodes.size, np.nan)
+        found[is_cut] = np.where(drawn > low, drawn, middle)
         place_cuts(nodes, found, self.lows, self.starts)
         return found
 

@@ -583,7 +583,7 @@ def _search_categories(
     lists,
     work,
     best,
-    goes_right,
+    goes_right,  # (categories,) uint8: of the best split, out
 ):
     """Look at the cuts of categories in the order of their means; say if one is best.
 
@@ -618,6 +618,7 @@ def _search_categories(
         ):
             found = True
             last = best["bin"] if cut < 0 or best["next_bin"] < 0 else cut
+            goes_right[:] = 0  # what the node does not have goes left
             for i in range(size):
                 goes_right[present[i]] = i > last
     return found
@@ -704,7 +705,7 @@ def _search_node(
                 (keys, present, ranks, means),
                 work,
                 best,
-                goes_right,
+                goes_right[: bins[f]],
             )
             cut = np.nan
         elif is_random and low < high:
