@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import DataError
 from hornbeam.forest.layout import Layout
-from hornbeam.kernels.predict import PREDICT_ROWS, add_trees, find_leaves
+from hornbeam.kernels.predict import PREDICT_ROWS, ROWS_OF_LARGE, add_trees, find_leaves
 from hornbeam.kernels.team import Team
 
 __all__ = ["Rows", "add_layout", "add_linear", "leaves_of", "squeezed", "start_margins"]
@@ -17,6 +17,8 @@ __all__ = ["Rows", "add_layout", "add_linear", "leaves_of", "squeezed", "start_m
 #: Rows of one block, and its bytes, where the features have to be converted first.
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 25
+#: Nodes of a tree that many rows go down before the next one.
+_LARGE_TREE = 1 << 12
 
 
 class Rows(Protocol):
@@ -86,7 +88,7 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             layout.spans,
             layout.rights,
             layout.values,
-            np.empty((members, PREDICT_ROWS), np.int32),
+            np.empty((members, _rows_together(layout)), np.int32),
             margins[start : start + len(block)],
         )
 
@@ -112,10 +114,16 @@ def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
             layout.spans,
             layout.rights,
             layout.numbers,
-            np.empty((members, PREDICT_ROWS), np.int32),
+            np.empty((members, _rows_together(layout)), np.int32),
             leaves[start : start + len(block)],
         )
     return leaves
+
+
+def _rows_together(layout: Layout) -> int:
+    """Return how many rows go down a tree before the next tree."""
+    large = layout.nodes.size > _LARGE_TREE * len(layout.roots)
+    return ROWS_OF_LARGE if large else PREDICT_ROWS
 
 
 def _laid_out(team: Team, data: Rows, layout: Layout) -> Any:

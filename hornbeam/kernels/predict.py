@@ -10,6 +10,7 @@ from hornbeam.kernels.sync import next_task
 __all__ = [
     "FEATURE_BITS",
     "PREDICT_ROWS",
+    "ROWS_OF_LARGE",
     "add_trees",
     "any_missing",
     "find_leaves",
@@ -19,6 +20,8 @@ __all__ = [
 #: Rows that go down a tree together: their steps do not wait for one another, and
 #: the tree's nodes stay in the cache.
 PREDICT_ROWS = 64
+#: So many of large trees, whose nodes leave the nearest cache from tree to tree.
+ROWS_OF_LARGE = 2048
 
 #: A node is one word: the place of its left child in the upper half, below it whether
 #: the missing go right, and the feature in the lowest bits.
@@ -28,8 +31,9 @@ _MISSING = np.uint64(FEATURE_BITS)
 _LEFT = np.uint64(32)
 _ONE = np.uint64(1)
 
-#: Trees of more levels are mostly uneven: each row then walks to its own leaf.
+#: Trees of more levels are mostly uneven: a few rows at a time walk to their leaves.
 _MOST_LEVELS = 12
+_SIDE_BY_SIDE = 8
 
 
 @inline
@@ -69,16 +73,20 @@ def _descend_whole(data, root, depth, nodes, thresholds, places):
 def _descend(data, root, depth, nodes, thresholds, places):
     """Send any rows down any tree; leave their leaves in `places`."""
     if depth > _MOST_LEVELS:
-        for i in range(data.shape[0]):
-            place = np.int32(-1)
-            after = np.int32(root)
-            while after != place:
-                place = after
-                node = nodes[np.uint64(place)]
-                value = data[i, node & _FEATURE]
-                threshold = thresholds[np.uint64(place)]
-                after = _next_place_missing(value, node, threshold)
-            places[i] = place
+        for begin in range(0, data.shape[0], _SIDE_BY_SIDE):
+            end = min(begin + _SIDE_BY_SIDE, data.shape[0])
+            for i in range(begin, end):
+                places[i] = root
+            moved = np.uint64(1)
+            while moved != 0:
+                moved = np.uint64(0)
+                for i in range(begin, end):
+                    place = np.uint64(places[i])
+                    node = nodes[place]
+                    value = data[i, node & _FEATURE]
+                    after = _next_place_missing(value, node, thresholds[place])
+                    moved |= np.uint64(after) ^ place
+                    places[i] = after
         return
     for i in range(data.shape[0]):
         places[i] = root
@@ -159,17 +167,18 @@ def add_trees(
     spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
     rights,  # (words,) uint64: the categories that go right
     values,  # (nodes,) float32
-    places,  # (members, 64) int32, scratch
+    places,  # (members, rows that go down together) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
     """Add to each row's margins the value of its leaf in every tree, in their order."""
     rows = data.shape[0]
     own = places[member]
+    together = own.size
     task = next_task(sync, 0)
-    while task * PREDICT_ROWS < rows:
-        begin = task * PREDICT_ROWS
-        block = data[begin : begin + PREDICT_ROWS]
-        own_margins = margins[begin : begin + PREDICT_ROWS]
+    while task * together < rows:
+        begin = task * together
+        block = data[begin : begin + together]
+        own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
         for t in range(roots.shape[0]):
             reach_leaves(
@@ -193,16 +202,17 @@ def find_leaves(
     spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
     rights,  # (words,) uint64: the categories that go right
     numbers,  # (nodes,) int32: the node's number in its tree
-    places,  # (members, 64) int32, scratch
+    places,  # (members, rows that go down together) int32, scratch
     leaves,  # (rows, trees) float32, out
 ):
     """Write the number of the leaf that each row falls into, tree by tree."""
     rows = data.shape[0]
     own = places[member]
+    together = own.size
     task = next_task(sync, 0)
-    while task * PREDICT_ROWS < rows:
-        begin = task * PREDICT_ROWS
-        block = data[begin : begin + PREDICT_ROWS]
+    while task * together < rows:
+        begin = task * together
+        block = data[begin : begin + together]
         for t in range(roots.shape[0]):
             reach_leaves(block, True, roots[t], nodes, thresholds, spans, rights, own)
             for i in range(block.shape[0]):

@@ -24,7 +24,7 @@ from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_CELLS, TASK_ROWS
 from hornbeam.kernels.limits import child_weight, own_weight
-from hornbeam.kernels.predict import PREDICT_ROWS, any_missing, reach_leaves
+from hornbeam.kernels.predict import any_missing, reach_leaves
 from hornbeam.kernels.split import TINY, gain_of, keep_candidate
 from hornbeam.kernels.sync import barrier, next_task
 
@@ -918,7 +918,7 @@ def add_vector_trees(
     spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
     rights,  # (words,) uint64: the categories that go right
     values,  # (nodes, outputs) float32
-    places,  # (members, 64) int32, scratch
+    places,  # (members, rows that go down together) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
     """Add to each row's margins the values of its leaf in every tree, in their order.
@@ -927,11 +927,12 @@ def add_vector_trees(
     """
     rows = data.shape[0]
     own = places[member]
+    together = own.size
     task = next_task(sync, 0)
-    while task * PREDICT_ROWS < rows:
-        begin = task * PREDICT_ROWS
-        block = data[begin : begin + PREDICT_ROWS]
-        own_margins = margins[begin : begin + PREDICT_ROWS]
+    while task * together < rows:
+        begin = task * together
+        block = data[begin : begin + together]
+        own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
         for t in range(roots.shape[0]):
             reach_leaves(
