@@ -265,6 +265,12 @@ class Parameters:
         help="a split that gains less than gamma is never made (before), or cut off "
         "once nothing below it gains enough (after); auto is after for exact",
     )
+    leaf_solver: str = parameter(
+        "newton",
+        choices=("newton", "line_search"),
+        help="what a leaf weighs: one step of Newton's, or the constant that makes the "
+        "loss of its rows least, in trees of least squares on the gradients",
+    )
     max_depth: int = parameter(6, low=0, help="deepest leaf; 0 is no limit")
     max_leaves: int = parameter(0, low=0, help="most leaves of a tree; 0 is no limit")
     max_bin: int = parameter(256, low=2, high=65535, help="most bins of a feature")
@@ -275,7 +281,8 @@ class Parameters:
         1.0,
         aliases=("lambda",),
         low=0,
-        help="L2 penalty on leaf values; on weights for gblinear, 0 by default",
+        help="L2 penalty on leaf values, 0 by default with line_search; on weights for "
+        "gblinear, 0 by default",
     )
     reg_alpha: float = parameter(
         0.0, aliases=("alpha",), low=0, help="L1 penalty on leaf values, or on weights"
@@ -464,14 +471,22 @@ class Parameters:
                     )
             given[canonical] = (name, value)
         values = {canonical: value for canonical, (_, value) in given.items()}
-        booster = values.get("booster", self.booster)
-        # What has its default follows the booster, whose defaults may be others.
+        kind = (
+            values.get("booster", self.booster),
+            values.get("leaf_solver", self.leaf_solver),
+        )
+        # What has its default follows the kind of model, whose defaults may be others.
         moved = {
-            name: _default(name, booster)
+            name: _default(name, kind)
             for name in _OWN_DEFAULTS
-            if getattr(self, name) == _default(name, self.booster)
+            if getattr(self, name) == _default(name, self._kind)
         }
         return dataclasses.replace(self, **{**moved, **values})
+
+    @property
+    def _kind(self) -> tuple[str, ...]:
+        """What decides on defaults."""
+        return self.booster, self.leaf_solver
 
     @property
     def grows(self) -> bool:
@@ -604,7 +619,7 @@ class Parameters:
         return {
             name: _plain(value)
             for name in _TABLE
-            if (value := getattr(self, name)) != _default(name, self.booster)
+            if (value := getattr(self, name)) != _default(name, self._kind)
         }
 
 
@@ -634,15 +649,16 @@ def parameter_table() -> list[ParameterRow]:
     ]
 
 
-#: Defaults that differ between boosters.
+#: Defaults that differ between boosters, and ways to weigh leaves.
 _OWN_DEFAULTS = {
     "learning_rate": {"gblinear": 0.5},
-    "reg_lambda": {"gblinear": 0.0},
+    "reg_lambda": {"gblinear": 0.0, "line_search": 0.0},
 }
 
 
-def _default(name: str, booster: str) -> Any:
-    return _OWN_DEFAULTS.get(name, {}).get(booster, _TABLE[name].default)
+def _default(name: str, kind: tuple[str, ...]) -> Any:
+    own = _OWN_DEFAULTS.get(name, {})
+    return next((own[k] for k in kind if k in own), _TABLE[name].default)
 
 
 def _rule(entry: dataclasses.Field[Any]) -> _Rule:

@@ -37,6 +37,12 @@ _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},
     {"objective": "reg:absoluteerror"},
     {"objective": "reg:quantileerror", "quantile_alpha": 0.3},
+    {"objective": "reg:absoluteerror", "leaf_solver": "line_search"},
+    {
+        "objective": "reg:quantileerror",
+        "quantile_alpha": 0.3,
+        "leaf_solver": "line_search",
+    },
     {"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.9]},
     {"objective": "count:poisson", "eval_metric": "poisson-nloglik"},
     {"objective": "reg:gamma", "eval_metric": ["gamma-deviance", "gamma-nloglik"]},

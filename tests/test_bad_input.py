@@ -174,6 +174,34 @@ CASES = {
         ParameterError,
         "max_cached_hist_node=9 has no part in tree_method='approx'|leave it out",
     ),
+    # Leaves that are searched for
+    "penalty on leaves that are searched for": (
+        lambda: train({"leaf_solver": "line_search", "reg_lambda": 1.0}),
+        ParameterError,
+        "leaf_solver='line_search' gives|without regard for reg_lambda=1.0|leave",
+    ),
+    "order of leaves that are searched for": (
+        lambda: train({"leaf_solver": "line_search", "monotone_constraints": [1]}),
+        ParameterError,
+        "without regard for monotone_constraints=[1]|leave one of the two out",
+    ),
+    "line search without a loss of rows": (
+        lambda: train({"leaf_solver": "line_search", "objective": "rank:ndcg"}),
+        ParameterError,
+        "rank:ndcg is not a loss of single rows and margins|leave leaf_solver out",
+    ),
+    "line search along gradients of one's own": (
+        lambda: train(
+            {"leaf_solver": "line_search"}, obj=lambda m, d: (m - LABELS, np.ones(4))
+        ),
+        ParameterError,
+        "needs the loss itself|gradients of your own|as formulas|leave leaf_solver out",
+    ),
+    "line search of a linear model": (
+        lambda: train({"leaf_solver": "line_search", "booster": "gblinear"}),
+        ParameterError,
+        "leaf_solver='line_search' is of no use with booster='gblinear'|leave it out",
+    ),
     "an updater of another method": (
         lambda: train({"tree_method": "hist", "updater": "grow_colmaker"}),
         ParameterError,

@@ -322,11 +322,20 @@ def test_defaults_of_linear_models_are_their_own():
     assert (linear.learning_rate, linear.reg_lambda, linear.reg_alpha) == (0.5, 0, 0)
 
 
+def test_leaves_that_are_searched_for_have_no_penalty():
+    searched = Parameters.resolve({"leaf_solver": "line_search"})
+    assert (searched.reg_lambda, searched.learning_rate) == (0.0, 0.3)
+    assert searched.updated({"leaf_solver": "newton"}) == Parameters()
+    held = searched.updated({"reg_lambda": 1.0})
+    assert held.reg_lambda == 1.0
+    assert held.changed() == {"leaf_solver": "line_search", "reg_lambda": 1.0}
+
+
 #: Hornbeam's own.
 OURS = """
     objective eval_metric top_rate other_rate extmem_single_page min_samples_leaf
     path_smooth feature_costs feature_costs_for monotone_constraints_method
-    sketch_outputs unseen focal_gamma sketch_scope sketch_eps pruning
+    sketch_outputs unseen focal_gamma sketch_scope sketch_eps pruning leaf_solver
 """.split()
 
 

@@ -131,6 +131,10 @@ class ApproxBackend(MarginRows, Backend):
         assert self._inner is not None
         return self._inner.sum_leaves(nodes, leaves, n_leaves)
 
+    def leaf_of(self) -> NDArray[np.uint32]:
+        assert self._inner is not None
+        return self._inner.leaf_of()
+
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         assert self._inner is not None
         self._inner.add_leaf_values(values)

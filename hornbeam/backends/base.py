@@ -564,6 +564,14 @@ class Backend(ABC):
         the tree: a grower that looked ahead may have split nodes further than it uses.
         """
 
+    def leaf_of(self) -> NDArray[np.uint32]:
+        """Return the leaf of each row by the last `sum_leaves`, (rows,).
+
+        Rows that did not grow the tree have the number of leaves. Only a backend with
+        all rows in memory is asked.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         """Add to the score of every row, sampled or not, the value of its leaf.

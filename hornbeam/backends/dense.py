@@ -124,6 +124,9 @@ class DenseRows(Rows):
         self._nodes.mark_leaves(nodes, leaves, n_leaves, self._by_feature, leaf_of)
         return self._state.sum_leaves(n_leaves)
 
+    def leaf_of(self) -> NDArray[np.uint32]:
+        return self._state.leaf_of
+
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._nodes.mark_left_out(self._by_feature, self._state.leaf_of)
         self._state.add_leaf_values(values)

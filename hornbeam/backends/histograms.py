@@ -294,6 +294,9 @@ class HistogramBackend(Backend):
     ) -> NDArray[np.float64]:
         return self._rows.sum_leaves(nodes, leaves, n_leaves) * self._fine_steps
 
+    def leaf_of(self) -> NDArray[np.uint32]:
+        return self._rows.leaf_of()
+
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._rows.add_leaf_values(values)
 

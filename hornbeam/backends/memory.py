@@ -408,6 +408,10 @@ class MarginRows:
         self._state.set_gradients(gradients, hessians)
         self._extents = None
 
+    def leaf_of(self) -> NDArray[np.uint32]:
+        """Return the leaf of each row, or the number of leaves."""
+        return self._state.leaf_of
+
     def extents(self) -> NDArray[np.float64]:
         """Return what `RowState.extents` does, looked up once for all outputs."""
         if self._extents is None:

@@ -141,6 +141,13 @@ class Rows(ABC):
         ``leaves[i]``.
         """
 
+    def leaf_of(self) -> NDArray[np.uint32]:
+        """Return the leaf of each row by the last `sum_leaves`, or how many there are.
+
+        Only rows in memory are asked.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         """Add to the score of every row, sampled or not, the value of its leaf.

@@ -14,6 +14,7 @@ from hornbeam.backends.base import GradientRows
 from hornbeam.boosting.agreement import settings_of
 from hornbeam.boosting.custom import ObjectiveFunction, as_gradients, gradients_of
 from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.line_search import PseudoResiduals
 from hornbeam.boosting.prediction import squeezed
 from hornbeam.boosting.update_rounds import UpdateRounds
 from hornbeam.boosting.updating import Revision
@@ -131,6 +132,9 @@ class Booster(Learner):
 
         It is not needed where each row has all that its gradient needs.
         """
+        if self.params.leaf_solver == "line_search":
+            backend.compute_gradients(PseudoResiduals(self.objective))
+            return
         if self.objective.by_row:
             backend.compute_gradients(self.objective)
             return

@@ -13,7 +13,7 @@ from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.constraints import Constraints
-from hornbeam.growth.grower import Thresholds, grow_tree
+from hornbeam.growth.grower import LeafConstants, Thresholds, grow_tree
 from hornbeam.growth.sampling import ColumnSampler, draw_mix
 from hornbeam.growth.shape import Shape
 from hornbeam.params import Parameters
@@ -30,13 +30,15 @@ def boost_round(
     model: Model,
     feature_weights: NDArray[np.float64] | None = None,
     contributions: Callable[[Values], Values] | None = None,
+    constants: LeafConstants | None = None,
 ) -> None:
     """Add one round of trees to `model`, on the gradients that `backend` has.
 
     Each output, or all of them together, gets `num_parallel_tree` trees, which share
     the learning rate. The `feature_weights`, (features,), say how likely each column is
     to be drawn. What leaf values add to the scores are their `contributions`, if it is
-    not they themselves.
+    not they themselves. The `constants` are what leaves weigh, if it is not Newton's
+    step.
     """
     columns = parameters.vector_columns(model.n_outputs)
     if 0 < columns < model.n_outputs:
@@ -58,6 +60,7 @@ def boost_round(
                 feature_weights,
                 constraints,
                 contributions,
+                constants,
             )
             if not model.exact_features:
                 # The model rounds features to float32, so the value that a threshold
@@ -79,6 +82,7 @@ def _grow(
     feature_weights: NDArray[np.float64] | None,
     constraints: Constraints | None,
     contributions: Callable[[Values], Values] | None,
+    constants: LeafConstants | None,
 ) -> Tree:
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
@@ -108,6 +112,7 @@ def _grow(
         p.learning_rate / p.num_parallel_tree,
         constraints,
         contributions,
+        constants,
     )
 
 
@@ -117,7 +122,7 @@ def growth_of(parameters: Parameters) -> Growth:
     return Growth(
         p.reg_lambda,
         p.reg_alpha,
-        p.max_delta_step,
+        p.max_delta_step if p.leaf_solver == "newton" else 0.0,
         p.min_child_weight,
         p.max_cat_to_onehot,
         p.max_cat_threshold,

@@ -19,6 +19,7 @@ from hornbeam.boosting.agreement import (
 )
 from hornbeam.boosting.custom import MetricFunction, metric_pairs
 from hornbeam.boosting.dart import check_booster
+from hornbeam.boosting.line_search import check_line_search
 from hornbeam.boosting.linear import check_features, check_linear
 from hornbeam.boosting.linear_rounds import LinearRounds
 from hornbeam.boosting.methods import check_method
@@ -161,6 +162,7 @@ class Learner(Predictor):
         check_linear(parameters)
         check_update(parameters)
         check_method(parameters)
+        check_line_search(parameters, objective)
         check_agreement(self.model, parameters, objective)
 
     # The beginning of a model

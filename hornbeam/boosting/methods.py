@@ -58,7 +58,14 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
     p, method = parameters, parameters.method()
     if method == "hist":
         binned = data.binned(p.bins(), p.nthread)
-        return Prepared(binned.cuts, binned.as_codes(p.nthread), binned.is_float32)
+        codes = binned.as_codes(p.nthread)
+        if p.leaf_solver == "line_search" and isinstance(codes, PagedCodes):
+            raise DataError(
+                "leaf_solver='line_search' looks at all rows in memory, and this "
+                "matrix has them on disk; make a DMatrix without a cache, or leave "
+                "leaf_solver out"
+            )
+        return Prepared(binned.cuts, codes, binned.is_float32)
     is_local = p.sketch_scope == "local"
     if method == "exact" or is_local:
         for feature in categorical(data.feature_types):
@@ -73,8 +80,8 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
         ordered = blocks.ordered(p.bins() if is_local else 0)
         return Prepared(blocks, ordered, blocks.is_float32)
     recut = Recut(blocks, data.table, p.bins(), p.nthread)
-    codes = RecutCodes(recut.cut, data.n_features)
-    return Prepared(recut, codes, blocks.is_float32)
+    recut_codes = RecutCodes(recut.cut, data.n_features)
+    return Prepared(recut, recut_codes, blocks.is_float32)
 
 
 def _check_room(data: DMatrix, parameters: Parameters) -> None:

@@ -112,8 +112,8 @@ class TrainingSession(Session):
         self.cuts = prepared.cuts
         self.weights, self.scale = weights, scale
         self._base_margin = data.base_margin
-        self._fields, self._weights = data.info.fields(), data.row_weights
-        self._has_targets = targets is not None
+        self._fields, self.row_weights = data.info.fields(), data.row_weights
+        self.targets = targets
         self._made_for = _preparation(parameters)
         self.backend = open_backend(
             parameters.device,
@@ -136,8 +136,8 @@ class TrainingSession(Session):
         return (
             self._fields.keys() == fields.keys()
             and all(self._fields[name] is fields[name] for name in fields)
-            and self._weights is data.row_weights
-            and (self._has_targets or not by_row)
+            and self.row_weights is data.row_weights
+            and (self.targets is not None or not by_row)
             and self.begins_at(data.base_margin)
             and self._made_for == _preparation(parameters)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +11,12 @@ import numpy as np
 from hornbeam.backends.base import GradientRows
 from hornbeam.boosting.dart import contributions_in
 from hornbeam.boosting.gbtree import boost_round
+from hornbeam.boosting.line_search import LineSearch
 from hornbeam.boosting.methods import prepare
 from hornbeam.boosting.rounds import Rounds
 from hornbeam.boosting.session import TrainingSession
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.errors import ParameterError
 
 if TYPE_CHECKING:
     from hornbeam.boosting.learner import Learner
@@ -29,6 +31,13 @@ class TreeRounds(Rounds):
     def lend(
         self, learner: Learner, data: DMatrix, estimate: bool
     ) -> Iterator[GradientRows]:
+        by_line = learner.params.leaf_solver == "line_search"
+        if by_line and not estimate:
+            raise ParameterError(
+                "leaf_solver='line_search' needs the loss itself, and these are "
+                "gradients of your own; pass the objective as formulas "
+                "(docs/own-objectives.md), or leave leaf_solver out"
+            )
         session = _training_session(learner, data, estimate)
         aligned, model = learner._aligned(data), learner.model
         dropout = learner._next_dropout()
@@ -37,14 +46,20 @@ class TreeRounds(Rounds):
             if dropout is not None:
                 learner._follow(session, aligned, dropout.during(weights))
             yield session.backend
-            boost_round(
-                session.backend,
-                session.cuts,
-                learner.params,
-                model,
-                aligned.feature_weights,
-                contributions_in(dropout, session.scale),
-            )
+            with ExitStack() as stack:
+                constants = None
+                if by_line:
+                    search = stack.enter_context(closing(_search(learner, session)))
+                    constants = search.constants
+                boost_round(
+                    session.backend,
+                    session.cuts,
+                    learner.params,
+                    model,
+                    aligned.feature_weights,
+                    contributions_in(dropout, session.scale),
+                    constants,
+                )
         except BaseException:
             # Some trees of the round may be in the margins, and none in the model.
             learner._sessions.pop(data, None)
@@ -59,6 +74,18 @@ class TreeRounds(Rounds):
             )
             learner._rescale(session, aligned, model.trees[known:])
         learner._end_round()
+
+
+def _search(learner: Learner, session: TrainingSession) -> LineSearch:
+    """Return the search for leaves from the margins that the round begins with."""
+    assert session.targets is not None
+    return LineSearch(
+        learner.objective,
+        session.targets,
+        session.row_weights,
+        session.backend.scores(),
+        learner.params,
+    )
 
 
 def _training_session(

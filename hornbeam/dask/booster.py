@@ -93,6 +93,12 @@ class ClusterBooster(Booster):
                 "hornbeam.train, or tree_method='hist'"
             )
 
+        if parameters.leaf_solver != "newton":
+            raise ParameterError(
+                f"leaf_solver={parameters.leaf_solver!r} learns on one machine, not on "
+                "a cluster; use hornbeam.train, or leave leaf_solver out"
+            )
+
     def update(
         self,
         dtrain: Any,

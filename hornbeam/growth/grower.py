@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,9 +21,12 @@ from hornbeam.growth.search import Search
 from hornbeam.growth.shape import Shape
 from hornbeam.kernels.leaves import weigh_nodes
 
-__all__ = ["Thresholds", "grow_tree"]
+__all__ = ["LeafConstants", "Thresholds", "grow_tree"]
 
 Values = NDArray[np.float32]
+#: Takes the output of a tree, the leaf of each row and the number of leaves; returns
+#: what each leaf weighs before it is shrunk.
+LeafConstants = Callable[[int, NDArray[np.uint32], int], NDArray[np.float64]]
 
 _MOST = np.finfo(np.float32).max
 #: No bounds of weights.
@@ -47,10 +51,12 @@ def grow_tree(
     learning_rate: float,
     constraints: Constraints | None = None,
     contributions: Callable[[Values], Values] | None = None,
+    constants: LeafConstants | None = None,
 ) -> Tree:
     """Return a new tree for one output, and add its values to the scores.
 
-    What is added are their `contributions`, if they are not added as they are.
+    What is added are their `contributions`, if they are not added as they are. Leaves
+    weigh the `constants` if there are any, and else what their sums say.
 
     Splits are searched as in XGBoost (Chen and Guestrin 2016, algorithm 1 on the
     histograms' cuts); leaf weights come from sums in finer steps than the
@@ -75,6 +81,7 @@ def grow_tree(
         growth,
         learning_rate,
         search.bounds(sapling),
+        None if constants is None else partial(constants, output),
     )
     values = tree.value[tree.left < 0]
     backend.add_leaf_values(values if contributions is None else contributions(values))
@@ -108,6 +115,7 @@ def _finish(
     growth: Growth,
     learning_rate: float,
     bounds: NDArray[np.float64] | None,
+    constants: Callable[[NDArray[np.uint32], int], NDArray[np.float64]] | None,
 ) -> Tree:
     """Weigh the nodes, within their bounds, and return the tree.
 
@@ -128,6 +136,9 @@ def _finish(
         held = _FREE if bounds is None else bounds[output or 0]
         own = sums[output], held, rows, weights[output]
         weigh_nodes(left, growth.rules, learning_rate, *own)
+    if constants is not None:
+        found = constants(backend.leaf_of(), leaves.size)
+        weights[leaves] = found * learning_rate
     if np.abs(weights[..., leaves]).max() > _MOST:
         raise DataError(
             "a leaf value is beyond the range of float32: labels, weights or the "

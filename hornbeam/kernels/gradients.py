@@ -22,6 +22,7 @@ from hornbeam.kernels.sync import next_task
 __all__ = [
     "by_pair",
     "by_row",
+    "deviation",
     "expectile_error",
     "find_extent",
     "focal",
@@ -31,6 +32,7 @@ __all__ = [
     "lognormal",
     "negative_binomial",
     "normal",
+    "pinball",
     "poisson",
     "pseudo_huber",
     "quantise",
@@ -65,7 +67,7 @@ def by_row(loss):
         members,
         sync,
         scores,  # (outputs, rows) float64
-        targets,  # (outputs, rows) float64
+        targets,  # (outputs, rows) float64, or (1, rows) for all outputs
         weights,  # (rows,) float64, or empty for all ones
         # float64: what multiplies the weight of rows whose target is 1; then the
         # loss's number, if it has any, for all outputs or for each
@@ -81,7 +83,7 @@ def by_row(loss):
             begin = task // outputs * TASK_ROWS
             end = min(begin + TASK_ROWS, rows)
             margins = scores[k, begin:end]
-            target = targets[k, begin:end]
+            target = targets[min(k, targets.shape[0] - 1), begin:end]
             number = numbers[min(k + 1, numbers.size - 1)]
             g = gradients[k, begin:end]
             h = hessians[k, begin:end]
@@ -104,6 +106,8 @@ hinge = by_row(maths.hinge)
 poisson = by_row(maths.poisson)
 gamma = by_row(maths.gamma)
 tweedie = by_row(maths.tweedie)
+deviation = by_row(maths.deviation)
+pinball = by_row(maths.pinball)
 
 
 def by_pair(loss):

@@ -329,6 +329,22 @@ def quantile_error(residual: float, size: float, level: float) -> tuple[float, f
 
 
 @inline
+def deviation(margin: float, target: float, _: float) -> tuple[float, float]:
+    """|margin - target|: the side of the target that the margin is on."""
+    if margin == target:
+        return 0.0, 1.0
+    return 1.0 if margin > target else -1.0, 1.0
+
+
+@inline
+def pinball(margin: float, target: float, level: float) -> tuple[float, float]:
+    """(1 - level) (margin - target) above the target, level (target - margin) below."""
+    if margin == target:
+        return 0.0, 1.0
+    return 1.0 - level if margin > target else -level, 1.0
+
+
+@inline
 def side_weight(residual: float, level: float) -> float:
     """Return what a squared residual weighs, by its side of the expectile."""
     return 1.0 - level if residual >= 0.0 else level

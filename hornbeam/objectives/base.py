@@ -17,10 +17,21 @@ from hornbeam.kernels.team import Team
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
 
-__all__ = ["Floats", "Objective", "create", "names", "register"]
+__all__ = [
+    "REACH_OF_LOGARITHMS",
+    "Floats",
+    "Objective",
+    "create",
+    "names",
+    "register",
+]
 
 Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.float32]]
+
+#: The reach where margins are logarithms: as far as Newton's step is from even odds for
+#: rows of one class.
+REACH_OF_LOGARITHMS = 2.0
 
 _UNWEIGHTED: Floats = np.empty(0)
 #: Rows that a kernel of several outputs works on at once.
@@ -44,7 +55,13 @@ class Objective(ABC):
     #: Whether a row's gradients depend on nothing but its own margins, targets and
     #: weight. They are then computed wherever the rows are, by `write_gradients`;
     #: otherwise where the trees are, by `gradients`.
-    by_row: ClassVar[bool] = True
+    by_row: bool = True
+    #: How far from 0 the constant that makes the loss of a leaf least is looked for:
+    #: where margins are logarithms, there is none for rows of one class. None: the
+    #: gradients are not the slopes of a loss that each row has by itself.
+    reach: ClassVar[float | None] = None
+    #: Whether one step of Newton's leads to the least loss.
+    is_quadratic: ClassVar[bool] = False
     #: Whether each column of the labels is a target with an output of its own.
     many_targets: ClassVar[bool] = False
 
@@ -162,6 +179,11 @@ class Objective(ABC):
     def numbers(self) -> tuple[float, ...]:
         """What the kernel needs to know of the loss; first `positive_weight`."""
         return (self.positive_weight,)
+
+    @property
+    def leaf_levels(self) -> tuple[float, ...] | None:
+        """The level of each output, if quantiles of residuals make the loss least."""
+        return None
 
     @property
     def positive_weight(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,12 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import focal, hinge, softmax
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import focal_rows, softmax_rows
-from hornbeam.objectives.base import Floats, Objective, register
+from hornbeam.objectives.base import (
+    REACH_OF_LOGARITHMS,
+    Floats,
+    Objective,
+    register,
+)
 from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss, NewtonStart
 from hornbeam.params import Parameters
 
@@ -79,6 +85,7 @@ class Focal(TwoClasses, BoundedBaseScore):
     name = "binary:focal"
     default_metric = "logloss"
     kernel = staticmethod(focal)
+    reach = REACH_OF_LOGARITHMS
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -111,6 +118,7 @@ class Hinge(TwoClasses):
     name = "binary:hinge"
     default_metric = "error"
     kernel = staticmethod(hinge)
+    reach = math.inf
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         return (margins > 0.0).astype(margins.dtype)
@@ -120,6 +128,7 @@ class SoftmaxLoss(Objective):
     """The negative log-likelihood of a class under the softmax of its margins."""
 
     kernel = staticmethod(softmax)
+    reach = REACH_OF_LOGARITHMS
     default_metric = "mlogloss"
 
     def __init__(self, parameters: Parameters) -> None:

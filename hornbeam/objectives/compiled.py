@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import keyword
+import math
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,6 +81,7 @@ class CompiledObjective(Objective):
     """
 
     many_targets = True
+    reach = math.inf
 
     def __init__(self, parameters: Parameters, loss: ScalarLoss) -> None:
         super().__init__(parameters)

@@ -12,7 +12,12 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import gamma, poisson, tweedie
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import exp_rows
-from hornbeam.objectives.base import Floats, Objective, register
+from hornbeam.objectives.base import (
+    REACH_OF_LOGARITHMS,
+    Floats,
+    Objective,
+    register,
+)
 from hornbeam.objectives.regression import MeanStart
 from hornbeam.params import Parameters
 
@@ -52,6 +57,7 @@ class LogLink(Objective):
 class LogMean(LogLink, MeanStart):
     """An objective whose predictions are means."""
 
+    reach = REACH_OF_LOGARITHMS
     #: Whether labels may be 0.
     takes_zero: ClassVar[bool] = True
 

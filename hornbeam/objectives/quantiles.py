@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from hornbeam.data.info import Info
 from hornbeam.errors import ParameterError
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import expectile_error
+from hornbeam.kernels.gradients import deviation, expectile_error, pinball
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.residuals import absolute_error, quantile_error
 from hornbeam.kernels.team import Team
@@ -45,9 +46,28 @@ def checked_levels(parameters: Parameters, name: str) -> tuple[float, ...]:
 
 
 class SizedLoss(Objective):
-    """A loss of residuals on the scale of what is typical among all rows."""
+    """A loss of residuals on the scale of what is typical among all rows.
 
-    by_row = False
+    Where leaves are searched for, by the loss itself: each row pulls by its side alone.
+    """
+
+    reach = math.inf
+    #: The kernel that writes on which side rows are.
+    sides: Callable[..., None]
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        self.by_row = parameters.leaf_solver == "line_search"
+        if self.by_row:
+            self.kernel = self.sides
+
+    @property
+    def leaf_levels(self) -> tuple[float, ...]:
+        return self.levels
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.positive_weight, *self.levels)
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -97,6 +117,7 @@ class AbsoluteError(SizedLoss):
     name = "reg:absoluteerror"
     default_metric = "mae"
     kernel = staticmethod(absolute_error)
+    sides = staticmethod(deviation)
     many_targets = True
 
     @property
@@ -111,6 +132,7 @@ class QuantileError(SizedLoss):
     name = "reg:quantileerror"
     default_metric = "quantile"
     kernel = staticmethod(quantile_error)
+    sides = staticmethod(pinball)
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)

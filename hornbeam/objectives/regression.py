@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,7 +19,12 @@ from hornbeam.kernels.gradients import (
 )
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import log1p_rows, sigmoid_rows
-from hornbeam.objectives.base import Floats, Objective, register
+from hornbeam.objectives.base import (
+    REACH_OF_LOGARITHMS,
+    Floats,
+    Objective,
+    register,
+)
 
 __all__ = [
     "LogisticLoss",
@@ -87,6 +93,8 @@ class SquaredError(MeanStart):
     name = "reg:squarederror"
     default_metric = "rmse"
     kernel = staticmethod(squared_error)
+    reach = math.inf
+    is_quadratic = True
 
 
 @register
@@ -96,6 +104,7 @@ class SquaredLogError(MeanStart):
     name = "reg:squaredlogerror"
     default_metric = "rmsle"
     kernel = staticmethod(squared_log_error)
+    reach = math.inf
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)
@@ -125,6 +134,7 @@ class PseudoHuberError(NewtonStart):
     name = "reg:pseudohubererror"
     default_metric = "mphe"
     kernel = staticmethod(pseudo_huber)
+    reach = math.inf
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -135,6 +145,7 @@ class LogisticLoss(MeanStart):
     """The negative log-likelihood of a label in [0, 1] under sigmoid(margin)."""
 
     kernel = staticmethod(logistic)
+    reach = REACH_OF_LOGARITHMS
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)

@@ -50,6 +50,7 @@ class Estimator(ModelEstimator):
         sketch_eps: float | None = None,
         pruning: str | None = None,
         grow_policy: str | None = None,
+        leaf_solver: str | None = None,
         learning_rate: float | None = None,
         n_estimators: int = 100,
         verbosity: int | None = None,
@@ -121,6 +122,7 @@ class Estimator(ModelEstimator):
         self.sketch_eps = sketch_eps
         self.pruning = pruning
         self.grow_policy = grow_policy
+        self.leaf_solver = leaf_solver
         self.learning_rate = learning_rate
         self.n_estimators = n_estimators
         self.verbosity = verbosity

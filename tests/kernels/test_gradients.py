@@ -10,8 +10,10 @@ import pytest
 from kernel_calls import MEMBERS, call, needs_compiler
 
 from hornbeam.kernels.gradients import (
+    deviation,
     find_extent,
     logistic,
+    pinball,
     pseudo_huber,
     quantise,
     softmax,
@@ -78,6 +80,21 @@ def test_each_output_has_its_target(kernel):
         )
         for own, all_of in zip(alone, together, strict=True):
             np.testing.assert_array_equal(own[0], all_of[k])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "below", "above"),
+    [(deviation, [-1, -1], [1, 1]), (pinball, [-0.2, -0.7], [0.8, 0.3])],
+)
+def test_rows_pull_by_their_sides_alone(kernel, below, above):
+    scores = np.array([[-3.0, 2.0, 2.5], [1.0, 2.0, 9.0]])
+    g, h = np.empty((2, 2, 3))
+    numbers, scratch = np.array([1.0, 0.2, 0.7]), np.empty((1, 2, 1))
+    targets, weights = np.full((1, 3), 2.0), np.array([1.0, 2.0, 3.0])
+    call(kernel, scores, targets, weights, numbers, g, h, scratch)
+    expected = [[low, 0.0, 3 * high] for low, high in zip(below, above, strict=True)]
+    np.testing.assert_allclose(g, expected, rtol=1e-7)
+    np.testing.assert_array_equal(h, [weights, weights])
 
 
 def test_an_output_may_have_a_number_of_its_own():

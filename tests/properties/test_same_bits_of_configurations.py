@@ -122,6 +122,10 @@ GROWTH = {
         {"tree_method": "approx", "sketch_scope": "local", "max_bin": 20},
         {"tree_method": "approx", "sketch_scope": "local", "pruning": "before"},
     ],
+    "searched leaves": [
+        {"leaf_solver": "line_search"},
+        {"leaf_solver": "line_search", "grow_policy": "lossguide", "max_leaves": 9},
+    ],
     "exact": [
         {"tree_method": "exact", "gamma": 0.1},
         {"tree_method": "exact", "grow_policy": "lossguide", "max_leaves": 9},
@@ -159,6 +163,12 @@ OF_TREES = (
     *[*GROWTH][1:],
     "categories",
 )
+# Objectives that are no sum of losses of single rows and margins.
+NO_SUMS = [
+    name
+    for name in OBJECTIVES
+    if name.startswith(("rank:", "dist:", "survival:")) or "expectile" in name
+]
 BY_CELLS = ("at nodes", "exact", "by updater")
 REFUSED = {
     *(("weights", name) for name in OF_TREES),
@@ -168,6 +178,10 @@ REFUSED = {
     *product(("vectors", "sketched"), BY_CELLS),
     *((name, "categories") for name in BY_CELLS),
     ("updates", "by updater"),
+    *((name, "searched leaves") for name in NO_SUMS),
+    *((name, "searched leaves") for name in ("updates", "vectors", "sketched")),
+    *((name, "searched leaves") for name in ("steep rows", "steepest rows")),
+    *((name, "searched leaves") for name in ("directions", "smooth paths")),
 }
 
 # Parameters that have no part in the model, and those that others here stand for.

@@ -1,0 +1,259 @@
+"""Leaves that make the loss of their rows least, as Friedman (2001) has them.
+
+A tree is grown on the negative gradients as a tree of least squares, so that what it
+splits by depends on no second derivative. Then each leaf gets the constant that, added
+to the margins of its rows, makes their loss least: their mean residual, a quantile of
+their residuals, or where the slope of their loss changes its sign.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.open import open_leaf_rows
+from hornbeam.errors import ParameterError
+from hornbeam.objectives.base import Objective
+from hornbeam.params import Parameters
+
+__all__ = ["LineSearch", "PseudoResiduals", "check_line_search"]
+
+Floats = NDArray[np.float64]
+
+#: A slope this small beside the one at the start is none.
+_FLAT = 2.0**-30
+#: A step is known when it is known to this part of itself: values are float32.
+_PRECISION = 2.0**-28
+#: Looks at the slopes of a line; doubling and halving alone take fewer.
+_MOST_LOOKS = 200
+
+
+def check_line_search(parameters: Parameters, objective: Objective) -> None:
+    """Raise a `ParameterError` where leaves cannot be searched for, or are held."""
+    p = parameters
+    if p.leaf_solver != "line_search":
+        return
+    held = {
+        "reg_lambda": p.reg_lambda > 0.0,
+        "reg_alpha": p.reg_alpha > 0.0,
+        "path_smooth": p.path_smooth > 0.0,
+        "monotone_constraints": bool(p.monotone_constraints),
+        "sampling_method": p.sampling_method != "uniform",
+        "multi_strategy": p.multi_strategy != "one_output_per_tree",
+        "process_type": p.process_type != "default",
+    }
+    for name, is_held in held.items():
+        if is_held:
+            raise ParameterError(
+                f"leaf_solver='line_search' gives each leaf the constant that makes "
+                f"the loss of its rows least, without regard for {name}="
+                f"{p.to_dict()[name]!r}; leave one of the two out"
+            )
+    if objective.reach is None:
+        raise ParameterError(
+            f"leaf_solver='line_search' adds up the losses of the rows of a leaf, and "
+            f"{objective.name} is not a loss of single rows and margins; leave "
+            "leaf_solver out"
+        )
+
+
+class PseudoResiduals:
+    """A source of the objective's gradients with the rows' weights for hessians.
+
+    What a split gains by them is what it takes from the squared distance between
+    negative gradients and the means of the leaves, weighted.
+
+    Parameters
+    ----------
+    objective
+        The loss.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+
+    def write_gradients(
+        self,
+        team: Any,
+        scores: Floats,
+        targets: Floats,
+        weights: Floats | None,
+        gradients: NDArray[np.floating[Any]],
+        hessians: NDArray[np.floating[Any]],
+    ) -> None:
+        """Write the gradients, and as the hessian of each row its weight."""
+        arrays = scores, targets, weights, gradients, hessians
+        self._objective.write_gradients(team, *arrays)
+        hessians[...] = 1.0 if weights is None else weights
+        positive_weight = self._objective.positive_weight
+        if positive_weight != 1.0:
+            hessians *= np.where(targets == 1.0, positive_weight, 1.0)
+
+
+class LineSearch:
+    """The rows of a training, and the best constants of leaves on them.
+
+    Parameters
+    ----------
+    objective
+        The loss, whose gradients each row has by itself.
+    targets, weights
+        (columns, rows) and (rows,) float64; weights may be None.
+    scores
+        (outputs, rows) float64: the margins at the beginning of the round.
+    parameters
+        Of the training.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        targets: Floats,
+        weights: Floats | None,
+        scores: Floats,
+        parameters: Parameters,
+    ) -> None:
+        self._objective, self._scores = objective, scores
+        self._targets, self._weights = targets, weights
+        assert objective.reach is not None
+        limit = parameters.max_delta_step
+        self._reach = min(objective.reach, limit if limit > 0.0 else np.inf)
+        self._rows = open_leaf_rows(
+            targets, weights, scores.copy(), threads=parameters.nthread
+        )
+
+    def constants(
+        self, output: int, leaf_of: NDArray[np.uint32], n_leaves: int
+    ) -> Floats:
+        """Return the best constant of each leaf, (leaves,).
+
+        Parameters
+        ----------
+        output
+            That of the tree; the margins of others are held as they are.
+        leaf_of
+            (rows,): the leaf of each row; `n_leaves` where it did not grow the tree.
+        n_leaves
+            Leaves of the tree.
+        """
+        levels = self._objective.leaf_levels
+        if levels is None:
+            return self._searched(output, leaf_of, n_leaves)
+        residuals = self._targets[min(output, len(self._targets) - 1)]
+        residuals = residuals - self._scores[output]
+        found = _quantiles(residuals, self._weights, leaf_of, n_leaves, levels[output])
+        return np.clip(found, -self._reach, self._reach)
+
+    def _slopes(
+        self, output: int, leaf_of: NDArray[np.uint32], steps: Floats
+    ) -> NDArray[np.float64]:
+        """Return the sums of gradients and hessians of leaves after these steps."""
+        scores = self._scores.copy()
+        scores[output] += np.append(steps, 0.0)[leaf_of]
+        self._rows.set_scores(scores)
+        self._rows.compute_gradients(self._objective)
+        (sums,) = self._rows.sums([output], leaf_of, steps.size)
+        return sums
+
+    def _searched(
+        self, output: int, leaf_of: NDArray[np.uint32], n_leaves: int
+    ) -> Floats:
+        slopes, curvatures = self._slopes(output, leaf_of, np.zeros(n_leaves)).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = np.abs(slopes) / curvatures
+        newton = np.minimum(np.where(curvatures > 0.0, newton, 0.0), self._reach)
+        down = -np.sign(slopes)
+        if self._objective.is_quadratic:
+            return down * newton
+
+        def slopes_along(sizes: Floats) -> Floats:
+            """Return the slopes down the line, negative before the least loss."""
+            return down * self._slopes(output, leaf_of, down * sizes)[:, 0]
+
+        return down * _descend(slopes_along, -np.abs(slopes), newton, self._reach)
+
+    def close(self) -> None:
+        """Give back threads."""
+        self._rows.close()
+
+
+def _descend(
+    slopes_along: Callable[[Floats], Floats],
+    start: Floats,
+    sizes: Floats,
+    reach: float,
+) -> Floats:
+    """Return how far down each line its slope is no longer negative, up to `reach`.
+
+    Steps are doubled until they are too long, and then held between one that is too
+    short and one that is too long, by secants (the Illinois method); what is between
+    them is cut in the middle where secants are slow, as at a kink.
+
+    Parameters
+    ----------
+    slopes_along
+        Takes how far to go on each line and returns the slopes there.
+    start
+        (lines,): the slopes at 0, none positive.
+    sizes
+        (lines,): where to look first; a line with 0 is left alone.
+    """
+    short, far = np.zeros(sizes.size), np.full(sizes.size, np.inf)
+    at_short, at_far = start.copy(), np.full(sizes.size, np.inf)
+    is_open, width = sizes > 0.0, far
+    found = sizes.copy()
+    for look in range(_MOST_LOOKS):
+        if not is_open.any():
+            break
+        slopes = slopes_along(found)
+        passed = is_open & (slopes > 0.0)
+        ahead = is_open & ~passed
+        # The end that stays for a second time counts for half.
+        at_far = np.where(ahead & (short > 0.0), at_far / 2.0, at_far)
+        at_short = np.where(passed & np.isfinite(far), at_short / 2.0, at_short)
+        short, at_short = np.where(ahead, [found, slopes], [short, at_short])
+        far, at_far = np.where(passed, [found, slopes], [far, at_far])
+        is_open &= np.abs(slopes) > _FLAT * np.abs(start)
+        is_open &= far - short > _PRECISION * short
+        is_open &= passed | (found < reach)
+        held = np.isfinite(far)
+        with np.errstate(invalid="ignore"):
+            following = short - at_short * ((far - short) / (at_far - at_short))
+            middle = (short + far) / 2.0
+        if look % 3 == 2:
+            is_slow, width = far - short > width / 4.0, far - short
+            following = np.where(is_slow, middle, following)
+        inside = (short < following) & (following < far)
+        following = np.where(inside, following, middle)
+        following = np.where(held, following, np.minimum(2.0 * found, reach))
+        found = np.where(is_open, following, found)
+    return found
+
+
+def _quantiles(
+    residuals: Floats,
+    weights: Floats | None,
+    leaf_of: NDArray[np.uint32],
+    n_leaves: int,
+    level: float,
+) -> Floats:
+    """Return the quantile at this level of the residuals in each leaf, weighted.
+
+    In the middle where any value between two of them makes the loss least.
+    """
+    weights = np.ones(residuals.size) if weights is None else weights
+    order = np.lexsort((weights, residuals, leaf_of))
+    ends = np.searchsorted(leaf_of[order], np.arange(n_leaves + 1))
+    found = np.zeros(n_leaves)
+    for leaf, (begin, end) in enumerate(itertools.pairwise(ends.tolist())):
+        own = order[begin:end]
+        up_to = np.cumsum(weights[own])
+        wanted = level * up_to[-1]
+        place = int(np.searchsorted(up_to, wanted))
+        following = min(place + int(up_to[place] == wanted), own.size - 1)
+        found[leaf] = (residuals[own[place]] + residuals[own[following]]) / 2.0
+    return found
