@@ -18,6 +18,8 @@ from hornbeam.training import train
 
 __all__ = ["warmup"]
 
+#: Leaves that are searched for, which `refit` does not give.
+_SEARCHED = {"leaf_solver": "line_search"}
 # Together these reach every kernel that a fit or a prediction may call.
 _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:squarederror", "grow_policy": "lossguide", "max_bin": 300},
@@ -37,12 +39,8 @@ _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},
     {"objective": "reg:absoluteerror"},
     {"objective": "reg:quantileerror", "quantile_alpha": 0.3},
-    {"objective": "reg:absoluteerror", "leaf_solver": "line_search"},
-    {
-        "objective": "reg:quantileerror",
-        "quantile_alpha": 0.3,
-        "leaf_solver": "line_search",
-    },
+    {"objective": "reg:absoluteerror", **_SEARCHED},
+    {"objective": "reg:quantileerror", "quantile_alpha": 0.3, **_SEARCHED},
     {"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.9]},
     {"objective": "count:poisson", "eval_metric": "poisson-nloglik"},
     {"objective": "reg:gamma", "eval_metric": ["gamma-deviance", "gamma-nloglik"]},
@@ -150,7 +148,8 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
-        if params not in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR):
+        held = params in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR)
+        if not held and "leaf_solver" not in params:
             booster.refit(matrix)
 
 

@@ -224,6 +224,11 @@ class Booster(Learner):
             raise ParameterError(
                 "a linear model has no leaves to refit; train it on with xgb_model"
             )
+        if self.params.leaf_solver != "newton":
+            raise ParameterError(
+                "refit gives leaves a step of Newton's, and leaf_solver is "
+                f"{self.params.leaf_solver!r}; set_param('leaf_solver', 'newton') first"
+            )
         fitted = self.copy()
         fitted.set_param({"process_type": "update", "updater": "refresh"})
         revision = replace(Revision.by(fitted.params), decay=decay)
