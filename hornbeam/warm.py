@@ -18,8 +18,6 @@ from hornbeam.training import train
 
 __all__ = ["warmup"]
 
-#: Leaves that are searched for, which `refit` does not give.
-_SEARCHED = {"leaf_solver": "line_search"}
 # Together these reach every kernel that a fit or a prediction may call.
 _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:squarederror", "grow_policy": "lossguide", "max_bin": 300},
@@ -39,8 +37,6 @@ _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},
     {"objective": "reg:absoluteerror"},
     {"objective": "reg:quantileerror", "quantile_alpha": 0.3},
-    {"objective": "reg:absoluteerror", **_SEARCHED},
-    {"objective": "reg:quantileerror", "quantile_alpha": 0.3, **_SEARCHED},
     {"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.9]},
     {"objective": "count:poisson", "eval_metric": "poisson-nloglik"},
     {"objective": "reg:gamma", "eval_metric": ["gamma-deviance", "gamma-nloglik"]},
@@ -71,6 +67,15 @@ _HELD: dict[str, Any] = {
     "monotone_constraints": (1,),
     "min_samples_leaf": 2,
 }
+#: Leaves that are searched for, which `refit` does not give.
+_SEARCHED: tuple[dict[str, Any], ...] = (
+    {"objective": "reg:absoluteerror", "leaf_solver": "line_search"},
+    {
+        "objective": "reg:quantileerror",
+        "quantile_alpha": 0.3,
+        "leaf_solver": "line_search",
+    },
+)
 _HELD_EXACT: dict[str, Any] = {**_HELD, "tree_method": "exact"}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
@@ -108,6 +113,8 @@ def warmup() -> None:
         _fit(_VECTOR, X.astype(dtype), rng, feature_types=types)
     _fit(_HELD_VECTOR, X, rng)
     _fit(_HELD_VECTOR, X, rng, feature_types=types)
+    for params in _SEARCHED:
+        _fit(params, X, rng)
 
 
 def _grow_forest(X: Any, max_bin: int, rng: np.random.Generator) -> None:
@@ -148,8 +155,7 @@ def _fit(params: dict[str, Any], X: Any, rng: np.random.Generator, **info: Any) 
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
-        held = params in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR)
-        if not held and "leaf_solver" not in params:
+        if params not in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR, *_SEARCHED):
             booster.refit(matrix)
 
 
