@@ -71,6 +71,8 @@ def words_of(
         # Of two classes the second has the only output.
         output = trained.tree_output[number] + (trained.n_outputs == 1)
         about = f"adds to {outputs[output] if outputs else f'output {output}'}"
+    elif trained.double_scores and trained.n_outputs == 1:
+        about = f"adds to {trained.base_score[0]:.12g}"
     return Words(
         tree,
         trained.feature_names,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,6 +126,62 @@ def test_whole_trees_say_the_shares_of_their_classes():
     for number in range(5):
         said = tree_text(forest, number)
         assert "False: 0, True: 1  (" in said and "False: 1, True: 0  (" in said
+
+
+def test_values_beyond_float32_say_what_they_add_to():
+    rows = np.arange(60.0).reshape(-1, 1)
+    tree = hornbeam.DecisionTreeRegressor().fit(rows, 1e8 + np.repeat([0, 1, 5], 20))
+    said = tree_text(tree)
+    assert said.startswith("adds to 100000000\nf0 < 39.5  (")
+    assert "no: 5  (cover 20)" in said
+
+
+def followed(lines, row):
+    """Return the value that a row comes to if it goes where the text sends it."""
+    line = next(lines)
+    depth = len(line) - len(line.lstrip())
+    said = line.strip().split("  (")[0].rpartition(": ")[2]
+    if " < " not in said and " is " not in said:
+        return float(said)
+    if " < " in said:
+        name, threshold = said.split(" < ")
+        value = row[name]
+        holds = value < float(threshold)
+    else:
+        name, levels = said.split(" is ")
+        value = row[name]
+        holds = value in levels.split(", ")
+    wanted = "missing" if pd.isna(value) else "yes" if holds else "no"
+    for line in lines:
+        if len(line) - len(line.lstrip()) == depth + 2:
+            answers = line.strip().partition(": ")[0].split(", ")
+            if wanted in answers:
+                return followed(chain([line], lines), row)
+    raise AssertionError(f"no way on from {said} for {value}")
+
+
+@pytest.mark.parametrize("max_cat_to_onehot", [1, 100, None])
+def test_rows_go_where_the_text_sends_them(max_cat_to_onehot):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "wood": pd.Categorical(rng.choice(["ash", "elm", "fir", "oak"], 300)),
+            "age": rng.integers(100, size=300).astype(float),
+        }
+    )
+    grown = frame["wood"].isin(["elm", "oak"]) * frame["age"] + rng.normal(size=300)
+    for column in frame:
+        frame.loc[rng.random(300) < 0.2, column] = None
+    if max_cat_to_onehot is None:
+        model = hornbeam.DecisionTreeRegressor(max_depth=5).fit(frame, grown)
+        expected = model.predict(frame)
+    else:
+        params = {**SALARIES, "max_depth": 5, "max_cat_to_onehot": max_cat_to_onehot}
+        model = hornbeam.train(params, hornbeam.DMatrix(frame, grown), 1)
+        expected = model.predict(hornbeam.DMatrix(frame))
+    lines = tree_text(model).splitlines()
+    found = [followed(iter(lines), row) for _, row in frame.iterrows()]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_leaf_values_of_dart_have_the_weight_of_their_tree():
