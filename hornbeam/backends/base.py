@@ -362,6 +362,16 @@ class RowSample:
     threshold: float = 0.0
     rest: float = 0.0
 
+    @property
+    def key(self) -> tuple[np.uint64, np.uint64, np.uint64]:
+        """What the draws depend on beside the number, as kernels take it."""
+        return np.uint64(self.tree), np.uint64(0), np.uint64(self.seed % 2**64)
+
+    @property
+    def limit(self) -> int:
+        """What a uniform draw of 32 bits is below where a row is taken."""
+        return int(self.rate * 2.0**32)
+
 
 @dataclass(frozen=True, slots=True)
 class Growth:

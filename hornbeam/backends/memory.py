@@ -50,11 +50,6 @@ def _outputs(output: int | None) -> slice:
     return slice(None) if output is None else slice(output, output + 1)
 
 
-def _key(sample: RowSample) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Return what the draws of rows depend on beside their numbers."""
-    return np.uint64(sample.tree), np.uint64(0), np.uint64(sample.seed % 2**64)
-
-
 class RowScratch:
     """Where rows are at work: gradients as integers, and the leaves.
 
@@ -251,11 +246,10 @@ class RowState:
         if sample is None or sample.by_gradient:
             return None if sample is None else self._taken
         taken = np.empty(self.n_rows, np.uint8)
-        limit = int(sample.rate * 2.0**32)
         for number, run in self._runs():
             rows = run.stop - run.start
-            key = _key(sample)
-            run_rows(self._team, draw_rows, rows, number, limit, *key, taken[run])
+            drawn = sample.limit, *sample.key, taken[run]
+            run_rows(self._team, draw_rows, rows, number, *drawn)
         return taken
 
     def draw_by_size(
@@ -279,7 +273,7 @@ class RowState:
                 sample.hessian_weight,
                 sample.threshold,
                 sample.rest,
-                *_key(sample),
+                *sample.key,
                 taken[run],
                 scaled[0, :, run],
                 scaled[1, :, run],

@@ -15,6 +15,7 @@ from hornbeam.boosting.agreement import settings_of
 from hornbeam.boosting.custom import ObjectiveFunction, as_gradients, gradients_of
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.line_search import PseudoResiduals
+from hornbeam.boosting.out_of_bag import check_out_of_bag, out_of_bag_improvement
 from hornbeam.boosting.prediction import squeezed
 from hornbeam.boosting.update_rounds import UpdateRounds
 from hornbeam.boosting.updating import Revision
@@ -144,6 +145,20 @@ class Booster(Learner):
                 team, backend.scores(), info, self.model.n_rounds
             )
         backend.set_gradients(*pair)
+
+    def check_out_of_bag(self) -> None:
+        """Raise a `ParameterError` unless `out_of_bag_improvement` has an answer."""
+        check_out_of_bag(self)
+
+    def out_of_bag_improvement(self, dtrain: DMatrix) -> float:
+        """Return by how much the last round lowered the loss of rows it has not seen.
+
+        Those are the rows of `dtrain` that none of the trees of the round was grown on,
+        as `subsample` drew them; the loss is their mean one. `OutOfBag` notes it for
+        all rounds.
+        """
+        self._need_model()
+        return out_of_bag_improvement(self, dtrain)
 
     def boost(
         self,

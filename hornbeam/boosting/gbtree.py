@@ -18,7 +18,7 @@ from hornbeam.growth.sampling import ColumnSampler, draw_mix
 from hornbeam.growth.shape import Shape
 from hornbeam.params import Parameters
 
-__all__ = ["boost_round", "growth_of"]
+__all__ = ["boost_round", "growth_of", "sample_of"]
 
 Values = NDArray[np.float32]
 
@@ -87,12 +87,6 @@ def _grow(
     """Return the tree that has this number in the model; its draws depend on it."""
     p = parameters
     best_first = p.grow_policy == "lossguide"
-    share = p.drawn_share()
-    sample = None
-    if share < 1.0:
-        by_gradient = p.sampling_method != "uniform"
-        top_rate = p.top_rate if p.sampling_method == "goss" else None
-        sample = RowSample(share, p.seed, number, by_gradient, top_rate)
     return grow_tree(
         backend,
         output,
@@ -108,12 +102,23 @@ def _grow(
             number,
             feature_weights,
         ),
-        sample,
+        sample_of(p, number),
         p.learning_rate / p.num_parallel_tree,
         constraints,
         contributions,
         constants,
     )
+
+
+def sample_of(parameters: Parameters, number: int) -> RowSample | None:
+    """Return which rows the tree of this number is grown on; None: all."""
+    p = parameters
+    share = p.drawn_share()
+    if share == 1.0:
+        return None
+    by_gradient = p.sampling_method != "uniform"
+    top_rate = p.top_rate if p.sampling_method == "goss" else None
+    return RowSample(share, p.seed, number, by_gradient, top_rate)
 
 
 def growth_of(parameters: Parameters) -> Growth:

@@ -23,7 +23,7 @@ from hornbeam.boosting.line_search import check_line_search
 from hornbeam.boosting.linear import check_features, check_linear
 from hornbeam.boosting.linear_rounds import LinearRounds
 from hornbeam.boosting.methods import check_method
-from hornbeam.boosting.prediction import squeezed
+from hornbeam.boosting.prediction import add_layout, squeezed
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.rounds import Rounds
 from hornbeam.boosting.session import Session, ValidationSession
@@ -302,6 +302,20 @@ class Learner(Predictor):
             self._sessions[data] = session
         self._follow(session, aligned, self.model.weights)
         return session
+
+    def margins_of_last_round(
+        self, data: DMatrix
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the margins before the last round and after it, (rows, outputs)."""
+        after, aligned = self._session(data).margins(), self._aligned(data)
+        weights = self.model.weights
+        without = weights.copy()
+        without[self.model.round_starts[-2] :] = 0.0
+        before, layout = after.copy(), self._changes(weights, without, data.dtype, 0.0)
+        if layout is not None:
+            with lease(self.params.nthread) as team:
+                add_layout(team, aligned, layout, before)
+        return before, after
 
     def _follow(
         self, session: Session, data: DMatrix, weights: NDArray[np.float32]

@@ -1,5 +1,6 @@
 """Callbacks: what may watch training, steer it and stop it, as in XGBoost."""
 
+from hornbeam.callbacks.bagging import OutOfBag
 from hornbeam.callbacks.base import CallbackContainer, EvalsLog, TrainingCallback
 from hornbeam.callbacks.checkpoints import TrainingCheckPoint
 from hornbeam.callbacks.schedule import LearningRateScheduler
@@ -12,6 +13,7 @@ __all__ = [
     "EvalsLog",
     "EvaluationMonitor",
     "LearningRateScheduler",
+    "OutOfBag",
     "ProgressBar",
     "TimeLimit",
     "TrainingCallback",

@@ -117,7 +117,10 @@ class CallbackContainer:
         self.stopped = False
         #: The epoch that training begins with: not 0 if it goes on from a checkpoint.
         self.first_epoch = 0
-        self._output_margin = output_margin
+        #: Whether the objective is a function of margins, or the metric is one.
+        self.output_margin = output_margin
+        #: What is trained on, once there is a round.
+        self.dtrain: Any = None
 
     def before_training(self, model: Booster) -> Booster:
         for callback in self.callbacks:
@@ -143,6 +146,7 @@ class CallbackContainer:
         evals: Sequence[tuple[DMatrix, str]] | None,
     ) -> bool:
         """Return whether a callback asks to stop; those after it are not asked."""
+        self.dtrain = dtrain
         self.stopped = any(
             callback.before_iteration(model, epoch, self.history)
             for callback in self.callbacks
@@ -163,7 +167,7 @@ class CallbackContainer:
                     f"the name {name!r} in evals holds '-', which separates the names "
                     "of data and metric; choose another name"
                 )
-        self._remember(model.measure(evals or (), self.metric, self._output_margin))
+        self._remember(model.measure(evals or (), self.metric, self.output_margin))
         # Every callback sees the round, also the one that ends training.
         for callback in self.callbacks:
             if callback.after_iteration(model, epoch, self.history):

@@ -40,6 +40,8 @@ class Metric(ABC):
         The name under which values are reported.
     maximize
         Whether higher is better.
+    is_root
+        Whether it is the square root of a mean loss.
     needs
         The fields beside the rows without which there is nothing to measure against.
     many_targets
@@ -51,6 +53,7 @@ class Metric(ABC):
     #: The name before an ``@``.
     base_name: ClassVar[str]
     maximize: ClassVar[bool] = False
+    is_root: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("label",)
     many_targets: ClassVar[bool] = False
     takes_minus: ClassVar[bool] = False

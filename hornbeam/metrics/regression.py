@@ -76,6 +76,7 @@ class RootMeanSquaredError(MeanLoss):
     """``rmse``: the square root of the mean squared difference."""
 
     base_name = "rmse"
+    is_root = True
     mean = staticmethod(kernels.mean_squared_error)
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
@@ -87,6 +88,7 @@ class RootMeanSquaredLogError(RootMeanSquaredError):
     """``rmsle``: the same of the logarithms of one plus label and prediction."""
 
     base_name = "rmsle"
+    is_root = True
     mean = staticmethod(kernels.mean_squared_log_error)
     lowest = -1.0
 

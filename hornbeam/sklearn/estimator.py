@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.callbacks import EvalsLog, TrainingCallback
+from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError
 from hornbeam.forest.linear import Linear
 from hornbeam.objectives.compiled import ScalarLoss
@@ -375,6 +375,21 @@ class Estimator(ModelEstimator):
                 "early_stopping_rounds and pass eval_set to fit"
             )
         return value
+
+    @property
+    def oob_improvement_(self) -> npt.NDArray[np.float64]:
+        """By how much each round lowered the loss of the rows that it left out.
+
+        It is there where `callbacks` has an `OutOfBag`, of its last training.
+        """
+        self.get_booster()
+        for callback in self.callbacks or ():
+            if isinstance(callback, OutOfBag):
+                return np.array(callback.improvement)
+        raise AttributeError(
+            "oob_improvement_ is what OutOfBag() has noted; pass one in callbacks, and "
+            "set subsample below 1"
+        )
 
     @property
     def coef_(self) -> npt.NDArray[np.float32]:
