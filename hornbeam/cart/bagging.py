@@ -21,8 +21,7 @@ from hornbeam.binning.threads import thread_count
 from hornbeam.cart.codes import Codes
 from hornbeam.cart.growing import Grown, Rules, Workspace, grow
 from hornbeam.cart.targets import Targets
-from hornbeam.kernels.cart import draw_bag
-from hornbeam.kernels.sampling import draw_bits
+from hornbeam.kernels.sampling import draw_bag, draw_bits
 
 __all__ = [
     "Bag",

@@ -17,7 +17,8 @@ from hornbeam.binning.threads import in_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
-from hornbeam.kernels.cart import find_ends, place_cuts
+from hornbeam.kernels.binning import find_ends
+from hornbeam.kernels.cart import place_cuts
 from hornbeam.memory import available_bytes, in_words
 
 __all__ = ["MOST_CODES", "Codes"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ParameterError
-from hornbeam.kernels.cart import ENTROPY, ERROR, GINI, SQUARED_ERROR
+from hornbeam.kernels.impurity import ENTROPY, ERROR, GINI, SQUARED_ERROR
 
 __all__ = ["CLASS_CRITERIA", "NUMBER_CRITERIA", "Targets"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from hornbeam.kernels.jit import kernel
 
-__all__ = ["bin_column", "decode_rows", "interleave"]
+__all__ = ["bin_column", "decode_rows", "find_ends", "interleave"]
 
 #: Values searched for at once: the step of the binary search is the outer loop, so
 #: that the inner one becomes vector gathers (measured: eight times one by one).
@@ -83,3 +83,18 @@ def decode_rows(
             out = values[block:stop, place]
             for i in range(column.size):
                 out[i] = ends[start + np.uint64(column[i])]
+
+
+@kernel
+def find_ends(
+    codes,  # (rows,) uint8 or uint16
+    values,  # (rows,) float32 or float64
+    lows,  # (codes,) float64: the least value of each so far, in and out
+    highs,  # (codes,) float64: the greatest
+):
+    """Write the least and the greatest value of each code; the missing have none."""
+    for i in range(codes.size):
+        code = np.int64(codes[i])
+        if code < lows.size:
+            lows[code] = min(lows[code], values[i])
+            highs[code] = max(highs[code], values[i])

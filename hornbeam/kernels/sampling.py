@@ -9,7 +9,21 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["draw_bits", "draw_by_size", "draw_exponentials", "draw_rows", "weigh_rows"]
+__all__ = [
+    "draw_bag",
+    "draw_bits",
+    "draw_by_size",
+    "draw_exponentials",
+    "draw_rows",
+    "weigh_rows",
+]
+
+
+# Purpose of draws (see `maths.philox`); of others it is the caller's.
+_BAG = np.uint64(0x50000000)
+
+_LANE = np.uint64(3)
+_LANES = np.uint64(2)
 
 
 @kernel
@@ -148,3 +162,17 @@ def draw_exponentials(
         draw = maths.philox(np.uint64(i // 4), stream, purpose, key)
         bits = np.float64(np.uint32(draw[i % 4]))
         waits[i] = -maths.log((4294967295.5 - bits) / 4294967296.0)
+
+
+@kernel
+def draw_bag(
+    stream,  # uint64: the tree
+    key,  # uint64: the seed
+    draws,  # how often to draw, with replacement
+    times,  # (rows,) int32: how often each row was drawn, zeros in, out
+):
+    """Draw a bootstrap sample."""
+    rows = np.uint64(times.size)
+    for i in range(np.uint64(draws)):
+        draw = maths.philox(i >> _LANES, stream, _BAG, key)[i & _LANE]
+        times[(draw * rows) >> np.uint64(32)] += 1
