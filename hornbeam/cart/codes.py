@@ -26,6 +26,9 @@ __all__ = ["MOST_CODES", "Codes"]
 #: A feature with no more different values than this has a code for each of them.
 MOST_CODES = 65_535
 
+# As a threshold in a model file, which holds float32.
+_ABOVE_ALL = np.finfo(np.float32).max
+
 
 @dataclass(frozen=True, slots=True)
 class Codes:
@@ -131,15 +134,19 @@ class Codes:
         """Return what goes left is below, and have codes that no row had go by it.
 
         `nodes` are `CART_DTYPE`; leaves and splits by category have NaN. The threshold
-        lies in the middle between two values of the node, where none was drawn.
+        lies in the middle between two values of the node, where none was drawn, and
+        above all values where a split only asks whether there is one.
         """
         is_cut = (nodes["feature"] >= 0) & ~self._by_category(nodes)
+        takes_all = is_cut & (nodes["next_bin"] < 0)
+        nodes["bin"][takes_all] = self.bins[nodes["feature"][takes_all]] - 1
         cuts = nodes[is_cut]
         first, following = self.starts[cuts["feature"]], cuts["next_bin"]
         dtype = np.float32 if self.is_float32 else np.float64
         low = self.highs[first + cuts["bin"]].astype(dtype)
         high = self.lows[first + np.maximum(following, 0)].astype(dtype)
-        middle = np.where(following < 0, beyond(low), between(low, high))
+        above = np.maximum(beyond(low), _ABOVE_ALL.astype(dtype))
+        middle = np.where(following < 0, above, between(low, high))
         drawn = cuts["threshold"].astype(dtype)
         # Rounding may have brought what was drawn to the lower of the two.
         found = np.full(nodes.size, np.nan)

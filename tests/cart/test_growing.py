@@ -115,6 +115,8 @@ def check_cut(grown, node, x, by_category, goes_left):
     assert grown.thresholds[node] > low
     if others.size:
         assert grown.thresholds[node] == (low + others.min()) / 2
+    else:  # it asks only whether there is a value
+        assert grown.thresholds[node] == np.finfo(np.float32).max
 
 
 def check_order(nodes, gains, rules):
