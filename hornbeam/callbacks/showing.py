@@ -84,6 +84,8 @@ class ProgressBar(TrainingCallback):
         Rounds from one line to the next where there is no terminal; 0 prints none.
     stream
         Where to show it; standard error if not given.
+    unit
+        What a line calls a round.
     """
 
     def __init__(
@@ -92,30 +94,44 @@ class ProgressBar(TrainingCallback):
         *,
         period: int = 10,
         stream: TextIO | None = None,
+        unit: str = "round",
     ) -> None:
         if period < 0:
             raise ParameterError(f"period of ProgressBar must be 0 or more: {period}")
         self.rounds = rounds
         self.period = period
+        self.unit = unit
         self._stream = stream
         self._show: Callable[[int, str], None] = self._print
         self._stop: Callable[[], Any] = lambda: None
         self._unprinted: tuple[int, str] | None = None
 
-    def before_training(self, model: Booster) -> Booster:
+    def begin(self) -> None:
+        """Show that nothing is done yet."""
         stream = self._stream or sys.stderr
         self._unprinted = None
         self._show = self._draw(stream) if stream.isatty() else self._print
-        return model
 
-    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
-        self._show(epoch + 1, "  ".join(_latest(evals_log)))
-        return False
+    def show(self, done: int, evals_log: EvalsLog) -> None:
+        """Show that so many rounds are done, and the latest scores."""
+        self._show(done, "  ".join(_latest(evals_log)))
 
-    def after_training(self, model: Booster) -> Booster:
+    def end(self) -> None:
+        """Show that this was all."""
         self._stop()
         if self._unprinted is not None and self.period:
             self._write(*self._unprinted)
+
+    def before_training(self, model: Booster) -> Booster:
+        self.begin()
+        return model
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        self.show(epoch + 1, evals_log)
+        return False
+
+    def after_training(self, model: Booster) -> Booster:
+        self.end()
         return model
 
     def break_off(self) -> None:
@@ -131,7 +147,7 @@ class ProgressBar(TrainingCallback):
 
     def _write(self, done: int, scores: str) -> None:
         total = f"/{self.rounds}" if self.rounds else ""
-        line = f"round {done}{total}  {scores}".rstrip()
+        line = f"{self.unit} {done}{total}  {scores}".rstrip()
         print(line, file=self._stream or sys.stderr, flush=True)
 
     def _draw(self, stream: TextIO) -> Callable[[int, str], None]:

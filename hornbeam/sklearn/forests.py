@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.callbacks import ProgressBar
 from hornbeam.cart.bagging import (
     Bag,
     Bags,
@@ -48,7 +50,7 @@ class _Member:
     gains: Float64s
     others: npt.NDArray[np.int32]
     predicted: Float64s
-    increases: Float64s | None
+    increases: Float64s
 
 
 class _Forest(WholeEstimator):
@@ -75,6 +77,7 @@ class _Forest(WholeEstimator):
     oob_score: bool
     oob_importances: bool
     ccp_alpha: float
+    verbose: bool
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Grow the trees.
@@ -92,60 +95,76 @@ class _Forest(WholeEstimator):
         alpha = a_number("ccp_alpha", self.ccp_alpha, 0, math.inf)
         self._check_bags()
         learned = self._learned(X, y, sample_weight)
-        bags = self._bags(learned)
-        looks_outside = self.oob_score or self.oob_importances
-
-        def finish(number: int, bag: Bag, grown: Grown) -> _Member:
-            if alpha > 0:
-                grown = cut_back(grown, path_of(learned, bag, grown), alpha)
-            predicted = learned.predictions(grown)
-            others = bag.others if looks_outside else bag.others[:0]
-            increases = None
-            if self.oob_importances:
-                increases = permutation_increases(
-                    number,
-                    learned.rules.seed,
-                    grown,
-                    learned.codes,
-                    learned.targets,
-                    learned.y,
-                    predicted,
-                    others,
-                )
-            return _Member(
-                self._as_tree(learned, grown, 1 / n_trees),
-                gains_of(grown, learned.codes.n_features),
-                others,
-                predicted[grown.leaves_of(learned.codes, others)],
-                increases,
-            )
-
-        out_of_bag = OutOfBag(learned.targets, learned.y)
-        members = []
-        for member in grow_forest(
+        members = grow_forest(
             learned.codes,
             learned.targets,
             learned.rules,
-            bags,
+            self._bags(learned),
             n_trees,
             self.n_jobs or 0,
-            finish,
-        ):
+            partial(self._member, learned, alpha),
+        )
+        out_of_bag = OutOfBag(learned.targets, learned.y)
+        trees, gains, increases = [], [], []
+        for member in self._shown(members, n_trees, out_of_bag.errors):
+            trees.append(member.tree)
+            gains.append(member.gains)
             if self.oob_score:
                 out_of_bag.add(member.others, member.predicted)
-            members.append(member)
-        self._take_trees(
-            learned,
-            [member.tree for member in members],
-            [member.gains for member in members],
-        )
+            if self.oob_importances:
+                increases.append(member.increases)
+        self._take_trees(learned, trees, gains)
         if self.oob_score:
             self._take_out_of_bag(learned, out_of_bag)
         if self.oob_importances:
-            increases = np.array([member.increases for member in members])
-            self.oob_importances_ = increases.mean(axis=0)
-            self.oob_importances_std_ = increases.std(axis=0)
+            self.oob_importances_ = np.mean(increases, axis=0)
+            self.oob_importances_std_ = np.std(increases, axis=0)
         return self
+
+    def _member(
+        self, learned: Learned, alpha: float, number: int, bag: Bag, grown: Grown
+    ) -> _Member:
+        """Return what the forest needs of a tree, and no more, in the tree's thread."""
+        if alpha > 0:
+            grown = cut_back(grown, path_of(learned, bag, grown), alpha)
+        codes, predicted = learned.codes, learned.predictions(grown)
+        others, increases = bag.others, np.zeros(0)
+        if self.oob_importances:
+            increases = permutation_increases(
+                number,
+                learned.rules.seed,
+                grown,
+                codes,
+                learned.targets,
+                learned.y,
+                predicted,
+                others,
+            )
+        if not self.oob_score:
+            others = others[:0]
+        return _Member(
+            self._as_tree(learned, grown, 1 / self.n_estimators),
+            gains_of(grown, codes.n_features),
+            others,
+            predicted[grown.leaves_of(codes, others)],
+            increases,
+        )
+
+    def _shown(
+        self, members: Iterator[_Member], n_trees: int, errors: list[Any]
+    ) -> Iterator[_Member]:
+        """Yield the members of the forest, and show how far it is if it should."""
+        if not self.verbose:
+            yield from members
+            return
+        bar = ProgressBar(n_trees, unit="tree")
+        bar.begin()
+        try:
+            for done, member in enumerate(members, 1):
+                yield member
+                bar.show(done, {"oob": {"error": errors}} if errors else {})
+        finally:
+            bar.end()
 
     def _check_bags(self) -> None:
         if self.bootstrap:
@@ -231,6 +250,9 @@ class RandomForestRegressor(WholeRegressor, _Forest):
         Whether to permute each feature in the rows outside of bags.
     ccp_alpha
         What a leaf costs; each tree is cut back by it.
+    verbose
+        Whether to show on standard error how many trees are grown, and the error out of
+        bag where there is one: as a bar on a terminal, else as a line now and then.
 
     Attributes
     ----------
@@ -258,6 +280,7 @@ class RandomForestRegressor(WholeRegressor, _Forest):
         ccp_alpha: float = 0.0,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
         missing: float = math.nan,
         enable_categorical: bool = True,
         feature_types: Sequence[str] | None = None,
@@ -279,6 +302,7 @@ class RandomForestRegressor(WholeRegressor, _Forest):
         self.ccp_alpha = ccp_alpha
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
         self.missing = missing
         self.enable_categorical = enable_categorical
         self.feature_types = feature_types
@@ -341,6 +365,7 @@ class RandomForestClassifier(WholeClassifier, _Forest):
         class_weight: dict[Any, float] | str | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
         missing: float = math.nan,
         enable_categorical: bool = True,
         feature_types: Sequence[str] | None = None,
@@ -364,6 +389,7 @@ class RandomForestClassifier(WholeClassifier, _Forest):
         self.class_weight = class_weight
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
         self.missing = missing
         self.enable_categorical = enable_categorical
         self.feature_types = feature_types
