@@ -250,7 +250,15 @@ class WholeClassifier(LabelEstimator, WholeEstimator):
     def _row_weights(self, y: Any, weights: Float64s | None) -> Float64s | None:
         if self.class_weight is None:
             return weights
-        of_class = compute_sample_weight(self.class_weight, y)
+        try:
+            of_class = compute_sample_weight(self.class_weight, y)
+        except (TypeError, ValueError):
+            of_class = np.array(-1.0)
+        if not (np.isfinite(of_class) & (of_class >= 0)).all():
+            raise ParameterError(
+                "class_weight must be 'balanced' or a dictionary with a weight of 0 or "
+                f"more for each label, not {self.class_weight!r}"
+            )
         return of_class if weights is None else of_class * weights
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
