@@ -1,4 +1,4 @@
-"""Plain twins of whole trees: every split of a node, and every subtree of a tree."""
+"""Plain twins of whole trees: every split of a node, every branch of a tree."""
 
 from __future__ import annotations
 
@@ -69,6 +69,22 @@ def gains(X, by_category, y, weights, n_classes, criterion, least_rows, least_we
             if min(weights[left].sum(), weights[~left].sum()) < least_weight:
                 continue
             yield gain(criterion, y, weights, left)
+
+
+def links(left, gains):
+    """Return of each node that is split the gains and the splits of its branch."""
+    found = {}
+
+    def walk(node):
+        if left[node] < 0:
+            return 0.0, 0
+        below = [walk(child) for child in (left[node], left[node] + 1)]
+        total = gains[node] + below[0][0] + below[1][0]
+        found[node] = total, 1 + below[0][1] + below[1][1]
+        return found[node]
+
+    walk(0)
+    return found
 
 
 def best_subtree(nodes, alpha, node=0):

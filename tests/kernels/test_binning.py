@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernel_calls import needs_compiler
 
-from hornbeam.kernels.binning import bin_column, decode_rows, interleave
+from hornbeam.kernels.binning import bin_column, decode_rows, find_ends, interleave
 
 FLOATS = [np.float32, np.float64]
 CODES = [np.uint8, np.uint16]
@@ -82,3 +82,16 @@ def test_decode_rows(code_type, dtype):
     for place, f in enumerate(features):
         expected = ends[starts[f] + codes[f, 40:1070]]
         np.testing.assert_array_equal(values[:, place], expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_each_code_has_its_least_and_greatest_value(dtype):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=40).astype(dtype)
+    codes = rng.integers(5, size=40).astype(np.uint8)  # 4: missing
+    lows, highs = np.full(4, np.inf), np.full(4, -np.inf)
+    for rows in (slice(0, 15), slice(15, 40)):
+        find_ends(codes[rows], values[rows], lows, highs)
+    for code in range(4):
+        assert lows[code] == values[codes == code].min()
+        assert highs[code] == values[codes == code].max()

@@ -9,6 +9,7 @@ from kernel_calls import MEMBERS, call, needs_compiler
 
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.sampling import (
+    draw_bag,
     draw_bits,
     draw_by_size,
     draw_exponentials,
@@ -173,3 +174,23 @@ def test_sums_of_what_is_drawn_by_size_are_on_average_those_of_all():
         sums[seed] = scaled.sum(axis=2)[:, 0]
     error = np.abs(sums.mean(axis=0) - [g.sum(), h.sum()])
     assert (error < 4 * sums.std(axis=0) / 200**0.5).all()
+
+
+#: The purpose of bags.
+BAG = 0x50000000
+
+
+@pytest.mark.parametrize("draws", [1, 7, 40])
+def test_bags_are_drawn_as_written(draws):
+    times = np.zeros(10, np.int32)
+    draw_bag(np.uint64(3), np.uint64(1 << 40 | 5), draws, times)
+    drawn = [naive.draw(i, 3, BAG, 1 << 40 | 5) * 10 >> 32 for i in range(draws)]
+    np.testing.assert_array_equal(times, np.bincount(drawn, minlength=10))
+
+
+def test_rows_are_drawn_evenly():
+    times = np.zeros(64, np.int32)
+    for tree in range(8):
+        draw_bag(np.uint64(tree), np.uint64(0), 200, times)
+    assert times.sum() == 1600
+    assert ((times - 25) ** 2 / 25).sum() < 103.4  # 0.1 % by chance, with 63 degrees
