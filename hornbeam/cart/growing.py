@@ -108,8 +108,8 @@ class Workspace:
         self.best = np.empty(1, BEST_DTYPE)
         self.goes_right = np.zeros(levels, np.uint8)
         self.sums = np.empty((nodes, sums))
-        by_category = codes.is_categorical.any()
-        self.categories = np.empty(nodes * levels if by_category else 1, np.int32)
+        # Mostly enough, and there is more where it is not.
+        self.categories = np.empty(max(levels, n_rows), np.int32)
         self.nodes = np.empty(nodes, CART_DTYPE)
 
 
@@ -183,11 +183,34 @@ def grow(
         Room for as many rows, which nobody else uses.
     """
     w = workspace
+    while (n_nodes := _grow(number, codes, targets, rules, rows, times, w)) < 0:
+        w.categories = np.empty(2 * w.categories.size, np.int32)
+    nodes = w.nodes[:n_nodes].copy()
+    ends = nodes["first_category"] + nodes["n_categories"]
+    n_categories = int(ends[nodes["n_categories"] > 0].max(initial=0))
+    return Grown(
+        nodes,
+        w.categories[:n_categories].copy(),
+        codes.settle(nodes),
+        w.sums[:n_nodes].copy(),
+    )
+
+
+def _grow(
+    number: int,
+    codes: Codes,
+    targets: Targets,
+    rules: Rules,
+    rows: Int32s,
+    times: Int32s | None,
+    w: Workspace,
+) -> int:
+    """Grow a tree in the workspace; return how many nodes it has, or -1: no room."""
     own_rows = w.rows[: rows.size]
     own_rows[:] = rows
     limits = [rules.min_samples_leaf, rules.min_weight_leaf]
     limits += [rules.min_samples_split, rules.min_gain]
-    n_nodes = grow_tree(
+    return grow_tree(
         np.uint64(number),
         np.uint64(rules.seed),
         own_rows,
@@ -214,13 +237,4 @@ def grow(
         w.sums,
         w.categories,
         w.nodes,
-    )
-    nodes = w.nodes[:n_nodes].copy()
-    ends = nodes["first_category"] + nodes["n_categories"]
-    n_categories = int(ends[nodes["n_categories"] > 0].max(initial=0))
-    return Grown(
-        nodes,
-        w.categories[:n_categories].copy(),
-        codes.settle(nodes),
-        w.sums[:n_nodes].copy(),
     )

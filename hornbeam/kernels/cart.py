@@ -120,7 +120,7 @@ def grow_tree(
     categories,  # (categories,) int32, out: that go right, node after node
     nodes,  # (nodes,) CART_DTYPE, out
 ):
-    """Grow a tree; return how many nodes it has."""
+    """Grow a tree; return how many nodes it has, or -1 if it has more categories."""
     codes, by_row, bins, is_categorical, _, _ = table
     criterion, n_classes, _, _ = rules
     weights, values, labels = targets
@@ -199,6 +199,8 @@ def grow_tree(
             nodes[node]["threshold"] = split["threshold"]
             nodes[node]["missing_left"] = split["missing_left"]
             if is_categorical[f]:
+                if n_categories + bins[f] > categories.size:
+                    return -1
                 nodes[node]["first_category"] = n_categories
                 for code in range(bins[f]):
                     categories[n_categories] = code
