@@ -1122,6 +1122,12 @@ CASES = {
         ParameterError,
         "iteration_range=(1, 3)|2 rounds",
     ),
+    # Whole trees
+    "targets that leaves cannot hold": (
+        lambda: hornbeam.DecisionTreeRegressor().fit([[1.0], [2.0]], [1.0, -1e300]),
+        DataError,
+        "target of row 1 is -1e+300|float32|scale the targets down",
+    ),
     # Model files
     "garbage": (
         lambda: Booster(model_file=b"garbage"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import ParameterError
 from hornbeam.kernels.impurity import ENTROPY, ERROR, GINI, SQUARED_ERROR
 
 __all__ = ["CLASS_CRITERIA", "NUMBER_CRITERIA", "Targets"]
@@ -94,12 +94,6 @@ class Targets:
         if n_classes:
             labels, center, values = y.astype(np.int32), 0.0, np.zeros(y.size)
         else:
-            if np.abs(y).max() > np.finfo(np.float32).max:
-                row = int(np.abs(y).argmax())
-                raise DataError(
-                    f"the target of row {row} is {y[row]:g}, and leaves hold float32 "
-                    "numbers; scale the targets down"
-                )
             labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
             y = y.astype(np.float64)
             center = float(np.clip(y.mean(), y.min(), y.max()))

@@ -225,6 +225,17 @@ class WholeEstimator(ModelEstimator):
 class WholeRegressor(RegressorMixin, WholeEstimator):
     """What learns numbers."""
 
+    def _labels(self, y: Any) -> Any:
+        numbers = np.asarray(super()._labels(y), np.float64)
+        size = np.abs(numbers)
+        if size.max() > np.finfo(np.float32).max:
+            row = int(size.argmax())
+            raise DataError(
+                f"the target of row {row} is {numbers[row]:g}, and leaves hold float32 "
+                "numbers; scale the targets down"
+            )
+        return numbers
+
     def predict(self, X: Any) -> npt.NDArray[np.floating[Any]]:
         """Return the mean of the targets in each row's leaf, on average over trees.
 
