@@ -21,9 +21,7 @@ __all__ = [
 
 # Purpose of draws (see `maths.philox`); of others it is the caller's.
 _BAG = np.uint64(0x50000000)
-
-_LANE = np.uint64(3)
-_LANES = np.uint64(2)
+_HALF = np.uint64(32)
 
 
 @kernel
@@ -173,6 +171,7 @@ def draw_bag(
 ):
     """Draw a bootstrap sample."""
     rows = np.uint64(times.size)
-    for i in range(np.uint64(draws)):
-        draw = maths.philox(i >> _LANES, stream, _BAG, key)[i & _LANE]
-        times[(draw * rows) >> np.uint64(32)] += 1
+    for quarter in range((draws + 3) // 4):
+        draw = maths.philox(np.uint64(quarter), stream, _BAG, key)
+        for lane in range(min(4, draws - 4 * quarter)):
+            times[(draw[lane] * rows) >> _HALF] += 1

@@ -143,7 +143,7 @@ class _Forest(WholeEstimator):
         if not self.oob_score:
             others = others[:0]
         return _Member(
-            self._as_tree(learned, grown, 1 / self.n_estimators),
+            self._as_tree(learned, grown, predicted, 1 / self.n_estimators),
             gains_of(grown, codes.n_features),
             others,
             predicted[grown.leaves_of(codes, others)],

@@ -77,7 +77,7 @@ class _Tree(WholeEstimator):
             alpha = float(path.alphas[best])
         self.ccp_alpha_ = alpha
         kept = cut_back(grown, path, alpha)
-        tree = self._as_tree(learned, kept, 1.0)
+        tree = self._as_tree(learned, kept, learned.predictions(kept), 1.0)
         self._take_trees(learned, [tree], [gains_of(kept, learned.codes.n_features)])
         return self
 

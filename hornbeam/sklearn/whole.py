@@ -200,13 +200,16 @@ class WholeEstimator(ModelEstimator):
         mean = np.mean(importances, axis=0)
         self._importances = mean / (mean.sum() or 1.0)
 
-    def _as_tree(self, learned: Learned, grown: Grown, share: float) -> Tree:
+    def _as_tree(
+        self, learned: Learned, grown: Grown, predictions: Float64s, share: float
+    ) -> Tree:
+        """Return a tree in the form of models, which counts for a share of the mean."""
         y = learned.y[learned.rows]
         start = start_of(learned.targets, float(y.min()), float(y.max()))
         return as_tree(
             grown,
             learned.codes,
-            learned.predictions(grown) - start,
+            predictions - start,
             learned.targets.weights_of(grown.sums),
             share,
         )
