@@ -1,16 +1,14 @@
-"""What a trained model tells of itself: columns, files, attributes, importances."""
+"""What a trained model holds beside its trees: columns, attributes, and its files."""
 
 from __future__ import annotations
 
 import operator
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from hornbeam.data.categories import Categories
 from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import NotTrainedError, ParameterError
-from hornbeam.forest.importance import feature_importance
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import digest, encode, save
 
@@ -109,24 +107,6 @@ class ModelHolder:
                 f"{name} is only there after training with early_stopping_rounds"
             )
         return value
-
-    def get_score(
-        self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
-    ) -> dict[str, Any]:
-        """Return how important each feature is that a tree splits on.
-
-        Parameters
-        ----------
-        fmap
-            Not there yet: an error if given.
-        importance_type
-            ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the
-            splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums. A linear
-            model has only weights, those that features are multiplied by.
-        """
-        if os.fspath(fmap) != "":
-            raise ParameterError("fmap is not in Hornbeam yet; set feature_names")
-        return feature_importance(self.model, importance_type)
 
     # For prediction
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.boosting.accounts import ModelAccounts
 from hornbeam.boosting.dart import Dropout, Scale
-from hornbeam.boosting.holder import ModelHolder
 from hornbeam.boosting.linear import check_features
 from hornbeam.boosting.prediction import (
     Rows,
@@ -34,7 +34,7 @@ from hornbeam.params import Parameters
 __all__ = ["Predictor"]
 
 
-class Predictor(ModelHolder):
+class Predictor(ModelAccounts):
     """The part of a `Booster` that predicts, and changes nothing of its model."""
 
     params: Parameters

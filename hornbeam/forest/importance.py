@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,24 +15,25 @@ __all__ = ["IMPORTANCES", "feature_importance"]
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 
 
-def feature_importance(model: Model, kind: str) -> dict[str, Any]:
+def feature_importance(model: Model, kind: str, names: Sequence[str]) -> dict[str, Any]:
     """Return the importance of each feature that a tree splits on, by its name.
 
     Parameters
     ----------
     model
-        A trained model; columns without names are called f0, f1 and so on.
+        A trained model.
     kind
         ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the splits
         of a feature, ``"total_gain"`` and ``"total_cover"`` sums. Of a linear model
         ``"weight"`` are the weights of all features, a list where there are several
         outputs.
+    names
+        Of the features.
     """
     if kind not in IMPORTANCES:
         raise ParameterError(
             f"importance_type must be one of {', '.join(IMPORTANCES)}, not {kind!r}"
         )
-    names = model.feature_names or [f"f{i}" for i in range(model.num_feature)]
     if model.linear is not None:
         if kind != "weight":
             raise ParameterError(
@@ -54,4 +56,4 @@ def feature_importance(model: Model, kind: str) -> dict[str, Any]:
         values = counts
     elif not kind.startswith("total"):
         values = np.divide(totals, counts, out=totals, where=counts > 0)
-    return {names[feature]: float(values[feature]) for feature in used}
+    return {names[i]: float(values[i]) for i in used.tolist()}

@@ -1,0 +1,113 @@
+"""What dumps and tables call the features, and the types that they take them for."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from hornbeam.data.schema import FEATURE_TYPES, listed
+from hornbeam.errors import ParameterError
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree
+
+__all__ = ["FeatureMap"]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureMap:
+    """A name and a type for each feature.
+
+    Parameters
+    ----------
+    names, types
+        One for each feature; the types are those of a `DMatrix`.
+    source
+        Where they come from, for messages.
+    """
+
+    names: list[str]
+    types: list[str]
+    source: str = "the model's feature_types"
+
+    @classmethod
+    def of(cls, model: Model, fmap: str | os.PathLike[str] = "") -> FeatureMap:
+        """Return the map in the file `fmap`, or if that is "" the model's own.
+
+        Features without names are called f0, f1 and so on; without types they are
+        quantities. A file is XGBoost's: on each line the number of a feature, from 0
+        on, its name, and its type.
+        """
+        features = range(model.num_feature)
+        if os.fspath(fmap) == "":
+            names = list(model.feature_names) or [f"f{i}" for i in features]
+            return cls(names, list(model.feature_types) or ["q" for _ in features])
+        source = f"the feature map {os.fspath(fmap)!r}"
+        try:
+            lines = Path(fmap).read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise ParameterError(
+                f"{source} is not UTF-8 at byte {error.start}; save it as UTF-8"
+            ) from None
+        known = cls([], [], source)
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                known._add(number, line.split())
+        if len(known.names) != len(features):
+            raise ParameterError(
+                f"{source} has {len(known.names)} features, and the model "
+                f"{len(features)}; give a line for each"
+            )
+        twice = [name for name, count in Counter(known.names).items() if count > 1]
+        if twice:
+            raise ParameterError(
+                f"{source} has names more than once: {listed(twice)}; make them differ"
+            )
+        return known
+
+    def without_indicators(self) -> FeatureMap:
+        """Return the map in which they are quantities, with thresholds."""
+        return replace(self, types=["q" if t == "i" else t for t in self.types])
+
+    def _add(self, number: int, words: list[str]) -> None:
+        """Take the words of a line of a file."""
+        place = f"{self.source}, line {number}"
+        if len(words) != 3:
+            raise ParameterError(
+                f"{place}: {' '.join(words)!r} is not the number of a feature, a name "
+                "without spaces, and a type"
+            )
+        feature, name, kind = words
+        if feature != str(len(self.names)):
+            raise ParameterError(
+                f"{place}: the feature {feature!r} stands where {len(self.names)} "
+                "should; number the lines 0, 1, 2, ..."
+            )
+        if kind not in FEATURE_TYPES:
+            raise ParameterError(
+                f"{place}: {kind!r} is not a type; give one of {listed(FEATURE_TYPES)}"
+            )
+        self.names.append(name)
+        self.types.append(kind)
+
+    def check(self, tree: Tree) -> None:
+        """Raise an error if the tree splits by category what is none, or a category."""
+        is_category = np.array(self.types) == "c"
+        by_category = tree.split_type == 1
+        wrong = (tree.left >= 0) & (is_category[tree.feature] != by_category)
+        if wrong.any():
+            node = int(np.argmax(wrong))
+            feature = int(tree.feature[node])
+            type_is, split_is, instead = (
+                ("a number", "by category", "'c'")
+                if by_category[node]
+                else ("a category", "by thresholds", "'q'")
+            )
+            raise ParameterError(
+                f"{self.source} has the type {self.types[feature]!r}, {type_is}, for "
+                f"{self.names[feature]!r}, which trees split {split_is}; "
+                f"give it the type {instead}"
+            )
