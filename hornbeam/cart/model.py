@@ -18,6 +18,9 @@ from hornbeam.forest.tree import Tree
 
 __all__ = ["as_booster", "as_tree", "start_of"]
 
+# Gains grow with the square of the targets.
+_LARGEST = np.finfo(np.float32).max
+
 
 def as_tree(
     grown: Grown,
@@ -56,7 +59,7 @@ def as_tree(
         category_counts=nodes["n_categories"].astype(np.int64),
         categories=grown.categories[places],
         value=leaf_values.astype(np.float32),
-        gain=nodes["gain"].astype(np.float32),
+        gain=np.minimum(nodes["gain"], _LARGEST).astype(np.float32),
         cover=cover.astype(np.float32),
         weight=values.astype(np.float32),
     )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
+from hornbeam.boosting.booster import Booster
 from hornbeam.cart.codes import Codes
 from hornbeam.cart.growing import Grown, Rules
 from hornbeam.cart.model import as_booster, as_tree, start_of
@@ -197,8 +198,22 @@ class WholeEstimator(ModelEstimator):
         self._booster = as_booster(
             trees, learned.data, learned.codes, learned.targets, span, self.n_jobs
         )
+        self._take_importances(importances)
+
+    def _take_importances(self, importances: Sequence[Float64s]) -> None:
+        """Take the mean over trees."""
         mean = np.mean(importances, axis=0)
         self._importances = mean / (mean.sum() or 1.0)
+
+    def _take_model(self, booster: Booster, mark: dict[str, Any]) -> None:
+        super()._take_model(booster, mark)
+        n_features = booster.num_features()
+        self._take_importances(
+            [
+                _shares(tree.left, tree.feature, tree.gain, n_features)
+                for tree in booster.model.trees
+            ]
+        )
 
     def _as_tree(
         self, learned: Learned, grown: Grown, predictions: Float64s, share: float
@@ -312,8 +327,18 @@ class WholeClassifier(LabelEstimator, WholeEstimator):
 
 def gains_of(grown: Grown, n_features: int) -> Float64s:
     """Return the gains of a tree's splits on each feature, as shares of all."""
-    nodes = grown.nodes[grown.nodes["left"] >= 0]
-    gains = np.bincount(nodes["feature"], nodes["gain"], n_features)
+    nodes = grown.nodes
+    return _shares(nodes["left"], nodes["feature"], nodes["gain"], n_features)
+
+
+def _shares(
+    left: npt.NDArray[Any],
+    feature: npt.NDArray[Any],
+    gain: npt.NDArray[Any],
+    n_features: int,
+) -> Float64s:
+    is_split = left >= 0
+    gains = np.bincount(feature[is_split], gain[is_split], n_features)
     return gains / (gains.sum() or 1.0)
 
 

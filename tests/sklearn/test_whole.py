@@ -151,6 +151,9 @@ def test_files_bring_back_models(learner, n_classes, name, tmp_path):
     again.load_model(tmp_path / name)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(outcome(again, X), outcome(model, X))
+    np.testing.assert_allclose(
+        again.feature_importances_, model.feature_importances_, atol=1e-6
+    )
     if is_classifier(learner):
         assert list(again.classes_) == list(model.classes_)
     assert again.get_booster().digest() == model.get_booster().digest()
@@ -227,6 +230,14 @@ def test_targets_far_from_zero_keep_their_digits(dtype):
     for learner in (TREES[0], RandomForestRegressor(3, bootstrap=False)):
         model = clone(learner).fit(X, y)
         np.testing.assert_allclose(model.predict(X) - 1e9, np.arange(50.0), atol=1e-3)
+
+
+def test_large_targets_are_learned():
+    X = np.arange(20.0)[:, None]
+    for scale in (1e-30, 1e30):
+        model = DecisionTreeRegressor().fit(X, scale * np.arange(20.0))
+        np.testing.assert_allclose(model.predict(X) / scale, np.arange(20.0), atol=1e-5)
+        np.testing.assert_allclose(model.feature_importances_, 1)
 
 
 @pytest.mark.parametrize("splitter", ["best", "random"])
