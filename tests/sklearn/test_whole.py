@@ -52,6 +52,15 @@ def data_for(learner, n_classes=3):
     return X, y
 
 
+def test_trees_of_forests_are_shown_with_the_names_of_classes():
+    for n_classes in (2, 3):
+        X, y = data_for(FORESTS[1], n_classes)
+        forest = clone(FORESTS[1]).set_params(max_depth=2).fit(X, y)
+        texts = [tree_text(forest, tree=number) for number in range(4)]
+        assert len(set(texts)) == 4
+        assert all("early: " in text and "late: " in text for text in texts)
+
+
 def numbers_of(X):
     return X[list("abc")].to_numpy()
 
