@@ -95,9 +95,9 @@ class FeatureMap:
 
     def check(self, tree: Tree) -> None:
         """Raise an error if the tree splits by category what is none, or a category."""
-        is_category = np.array(self.types) == "c"
+        is_category = [self.types[feature] == "c" for feature in tree.feature.tolist()]
         by_category = tree.split_type == 1
-        wrong = (tree.left >= 0) & (is_category[tree.feature] != by_category)
+        wrong = (tree.left >= 0) & (np.array(is_category) != by_category)
         if wrong.any():
             node = int(np.argmax(wrong))
             feature = int(tree.feature[node])

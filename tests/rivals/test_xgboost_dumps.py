@@ -130,6 +130,22 @@ def test_dumps(both, name, with_stats):
             assert all(isinstance(json.loads(text), dict) for text in dumps)
 
 
+@pytest.mark.parametrize("method", ["hist", "exact"])
+def test_models_of_xgboost(method):
+    rows, labels = table()
+    data = xgboost.DMatrix(rows, labels, feature_names=list("abcde"))
+    params = {"tree_method": method, "gamma": 9, "max_depth": 6, "nthread": 1}
+    theirs = xgboost.train(params, data, 3)
+    ours = hornbeam.Booster(model_file=theirs.save_raw())
+    for tree in ours.model.trees:  # pruning leaves nodes behind that are cut off
+        assert (tree.n_nodes > 2 * tree.n_leaves - 1) == (method == "exact")
+    for kind in FORMATS:
+        assert ours.get_dump("", True, kind) == theirs.get_dump("", True, kind)
+    pandas.testing.assert_frame_equal(
+        ours.trees_to_dataframe(), theirs.trees_to_dataframe()
+    )
+
+
 def test_the_models_have_splits_of_each_kind(both):
     text = "".join(both("groups")[0].get_dump())
     for asked in ("[size<", "[is a flag]", "[count<", '[the \\"kind\\":{', "e-05]"):
