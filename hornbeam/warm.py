@@ -95,8 +95,7 @@ def warmup() -> None:
         for params in (*_FITS, _HELD, _HELD_EXACT):
             _fit(params, X, rng)
         _fit_linear(X, rng)
-        for max_bin in (20, 300):
-            _grow_forest(X, max_bin, rng)
+        _grow_forest(X, rng)
     X[:, 3] = rng.integers(9, size=len(X))
     # Codes of two bytes and of one, best leaf first and by level.
     types = ["float", "float", "float", "c"]
@@ -117,9 +116,9 @@ def warmup() -> None:
         _fit(params, X, rng)
 
 
-def _grow_forest(X: Any, max_bin: int, rng: np.random.Generator) -> None:
+def _grow_forest(X: Any, rng: np.random.Generator) -> None:
     """Grow a tree of numbers and one of classes, and look at them from all sides."""
-    codes = Codes.of(DMatrix(X), max_bin)
+    codes = Codes.of(DMatrix(X))
     rows = np.arange(len(X), dtype=np.int32)
     bags = Bags(rows, len(X), len(X), 0)
     rules = Rules(2, min_samples_leaf=2)

@@ -37,7 +37,7 @@ class Codes:
     Attributes
     ----------
     by_feature
-        (features, rows) uint8 or uint16.
+        (features, rows) uint16.
     by_row
         (rows, features), the same.
     bins
@@ -86,7 +86,8 @@ class Codes:
             )
         binned = bin_table(table, max_bin, None, n_threads, every_cell=True)
         assert isinstance(binned, BinnedMatrix)
-        starts, codes = binned.cuts.pointers, binned.by_feature
+        starts = binned.cuts.pointers
+        codes = binned.by_feature.astype(np.uint16, copy=False)
         lows = np.full(starts[-1], np.inf)
         highs = np.full(starts[-1], -np.inf)
 

@@ -226,10 +226,6 @@ TWO = {
     "sort_by_bin": "codes",
     "turn_cells": "codes",
     "interleave": "codes",
-    "gather": "codes",
-    "search_node": "codes",
-    "grow_tree": "codes",
-    "reach": "codes",
     "mark_leaves": "codes",
     "partition_rows": "codes",
     "route_rows": "codes",
@@ -239,6 +235,7 @@ TWO = {
     "_descend_mixed": "floats",
     "_descend_whole": "floats",
     "find_leaves": "floats",
+    "find_ends": "floats",
     "find_extent": "floats",
     "weigh_rows": "floats",
     "draw_by_size": "floats",
@@ -284,7 +281,6 @@ FOUR = {
     "bin_column": "codes and floats",
     "decode_rows": "codes and floats",
     "write_bundles": "codes of cells and of columns",
-    "find_ends": "codes and floats",
 }
 
 
