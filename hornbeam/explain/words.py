@@ -18,6 +18,8 @@ Float64s: TypeAlias = NDArray[np.float64]
 _DIGITS = 5
 #: Whole numbers from here on are written with an exponent.
 _LARGE = 1e8
+#: What goes left is below this where a split asks only whether there is a value.
+_ABOVE_ALL = np.finfo(np.float32).max
 
 
 class Words:
@@ -108,8 +110,13 @@ class Words:
         feature = int(self.tree.feature[node])
         name = self._feature_names[feature] if self._feature_names else f"f{feature}"
         if not self._by_category(node):
-            return f"{name} < {self.number(self.tree.threshold[node])}"
+            threshold = self.tree.threshold[node]
+            if threshold >= _ABOVE_ALL:
+                return f"{name} is known"
+            return f"{name} < {self.number(threshold)}"
         codes = self.tree.categories[self._starts[node] : self._starts[node + 1]]
+        if codes.size == 0:
+            return f"{name} is missing"
         levels = self._categories.of(feature)
         known = [str(code if levels is None else levels[code]) for code in codes]
         return f"{name} is {', '.join(abridged(known, self._most_categories))}"

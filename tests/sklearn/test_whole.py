@@ -265,7 +265,12 @@ def test_trees_tell_missing_from_known():
     model = DecisionTreeRegressor().fit(X, [1.0, 0.0, 1.0, 0.0])
     assert model.get_n_leaves() == 2
     assert list(model.predict([[np.nan], [-9.0], [0.0], [1e30]])) == [1, 0, 0, 0]
-    assert "missing" in tree_text(model)
+    assert tree_text(model).startswith("f0 is known  (gain 1, cover 4)\n  yes: 0 ")
+    names = pd.DataFrame({"name": pd.Categorical([None, "a", None, "b"])})
+    model = DecisionTreeRegressor().fit(names, [1.0, 0.0, 1.0, 0.0])
+    assert list(model.predict(names)) == [1, 0, 1, 0]
+    assert tree_text(model).startswith("name is missing  (gain 1, cover 4)")
+    assert "  yes, missing: 1 " in tree_text(model)
 
 
 # --- Mistakes -------------------------------------------------------------------------
