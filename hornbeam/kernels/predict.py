@@ -8,12 +8,16 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
+    "FEATURE",
     "FEATURE_BITS",
     "PREDICT_ROWS",
     "ROWS_OF_LARGE",
     "add_trees",
     "any_missing",
     "find_leaves",
+    "goes_right",
+    "goes_right_mixed",
+    "next_place",
     "reach_leaves",
 ]
 
@@ -26,7 +30,8 @@ ROWS_OF_LARGE = 2048
 #: A node is one word: the place of its left child in the upper half, below it whether
 #: the missing go right, and the feature in the lowest bits.
 FEATURE_BITS = 31
-_FEATURE = np.uint64((1 << FEATURE_BITS) - 1)
+#: What of a node is the feature.
+FEATURE = np.uint64((1 << FEATURE_BITS) - 1)
 _MISSING = np.uint64(FEATURE_BITS)
 _LEFT = np.uint64(32)
 _ONE = np.uint64(1)
@@ -43,11 +48,16 @@ def _next_place(value, node, threshold):
 
 
 @inline
+def goes_right(value, node, threshold):
+    """Return 1 if a row goes right whose value may be missing, else 0."""
+    missing_right = np.int32((node >> _MISSING) & _ONE)
+    return missing_right if value != value else np.int32(value >= threshold)
+
+
+@inline
 def _next_place_missing(value, node, threshold):
     """Return where a row goes if its value may be missing."""
-    missing_right = np.int32((node >> _MISSING) & _ONE)
-    right = missing_right if value != value else np.int32(value >= threshold)
-    return np.int32(node >> _LEFT) + right
+    return np.int32(node >> _LEFT) + goes_right(value, node, threshold)
 
 
 @kernel
@@ -58,14 +68,14 @@ def _descend_whole(data, root, depth, nodes, thresholds, places):
     """
     node = nodes[np.uint64(root)]
     threshold = thresholds[np.uint64(root)]
-    column = data[:, node & _FEATURE]
+    column = data[:, node & FEATURE]
     for i in range(column.size):
         places[i] = _next_place(column[i], node, threshold)
     for _ in range(depth - 1):
         for i in range(data.shape[0]):
             place = np.uint64(places[i])
             node = nodes[place]
-            value = data[i, node & _FEATURE]
+            value = data[i, node & FEATURE]
             places[i] = _next_place(value, node, thresholds[place])
 
 
@@ -83,7 +93,7 @@ def _descend(data, root, depth, nodes, thresholds, places):
                 for i in range(begin, end):
                     place = np.uint64(places[i])
                     node = nodes[place]
-                    value = data[i, node & _FEATURE]
+                    value = data[i, node & FEATURE]
                     after = _next_place_missing(value, node, thresholds[place])
                     moved |= np.uint64(after) ^ place
                     places[i] = after
@@ -94,16 +104,16 @@ def _descend(data, root, depth, nodes, thresholds, places):
         for i in range(data.shape[0]):
             place = np.uint64(places[i])
             node = nodes[place]
-            value = data[i, node & _FEATURE]
+            value = data[i, node & FEATURE]
             places[i] = _next_place_missing(value, node, thresholds[place])
 
 
 @inline
-def _next_place_mixed(value, place, node, threshold, spans, rights):
-    """Return where a row goes if the split may be by category."""
+def goes_right_mixed(value, place, node, threshold, spans, rights):
+    """Return 1 if a row goes right where the split may be by category, else 0."""
     first, count = spans[place, np.uint64(0)], spans[place, np.uint64(1)]
     if first < 0:
-        return _next_place_missing(value, node, threshold)
+        return goes_right(value, node, threshold)
     right = np.int32(0)
     if value != value:
         right = np.int32((node >> _MISSING) & _ONE)
@@ -111,7 +121,25 @@ def _next_place_mixed(value, place, node, threshold, spans, rights):
         category = np.uint64(value)
         word = rights[np.uint64(first) + (category >> np.uint64(6))]
         right = np.int32((word >> (category & np.uint64(63))) & _ONE)
+    return right
+
+
+@inline
+def _next_place_mixed(value, place, node, threshold, spans, rights):
+    """Return where a row goes if the split may be by category."""
+    right = goes_right_mixed(value, place, node, threshold, spans, rights)
     return np.int32(node >> _LEFT) + right
+
+
+@inline
+def next_place(row, is_mixed, place, nodes, thresholds, spans, rights):
+    """Return where one row goes from a node; from a leaf, nowhere."""
+    node, threshold = nodes[place], thresholds[place]
+    value = row[node & FEATURE]
+    if is_mixed:
+        after = _next_place_mixed(value, place, node, threshold, spans, rights)
+        return np.uint64(after)
+    return np.uint64(_next_place_missing(value, node, threshold))
 
 
 @kernel
@@ -126,7 +154,7 @@ def _descend_mixed(data, root, depth, nodes, thresholds, spans, rights, places):
         for i in range(data.shape[0]):
             place = np.uint64(places[i])
             node = nodes[place]
-            value = data[i, node & _FEATURE]
+            value = data[i, node & FEATURE]
             after = _next_place_mixed(
                 value, place, node, thresholds[place], spans, rights
             )
