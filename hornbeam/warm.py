@@ -95,6 +95,7 @@ def warmup() -> None:
         for params in (*_FITS, _HELD, _HELD_EXACT):
             _fit(params, X, rng)
         _fit_linear(X, rng)
+        _explain(X, rng)
         _grow_forest(X, rng)
     X[:, 3] = rng.integers(9, size=len(X))
     # Codes of two bytes and of one, best leaf first and by level.
@@ -162,6 +163,13 @@ def _fit_linear(X: Any, rng: np.random.Generator) -> None:
     params = {"booster": "gblinear", "feature_selector": "thrifty"}
     matrix = DMatrix(X, rng.normal(size=len(X)))
     train(params, matrix, 1, verbose_eval=False).predict(matrix)
+
+
+def _explain(X: Any, rng: np.random.Generator) -> None:
+    matrix = DMatrix(X, rng.normal(size=len(X)))
+    booster = train({"max_depth": 2}, matrix, 1, verbose_eval=False)
+    booster.predict(matrix, pred_contribs=True)
+    booster.predict(matrix, pred_contribs=True, approx_contribs=True)
 
 
 def _sparse_matrices(rng: np.random.Generator) -> Iterator[Any]:

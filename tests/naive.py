@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -17,17 +18,22 @@ def leaf_of(tree, row):
     """Return the number of the leaf that one row reaches."""
     node = 0
     while tree.left[node] >= 0:
-        x = row[tree.feature[node]]
-        if np.isnan(x):
-            goes_left = tree.default_left[node] == 1
-        elif tree.split_type[node] == 1:
-            first, last = tree.category_starts[node : node + 2]
-            # A value between -1 and 0 is no category, though its whole part is one.
-            goes_left = x < 0 or int(x) not in tree.categories[first:last].tolist()
-        else:
-            goes_left = x < tree.threshold[node]
-        node = tree.left[node] if goes_left else tree.right[node]
+        node = child_of(tree, row, node)
     return node
+
+
+def child_of(tree, row, node):
+    """Return the child that one row goes to."""
+    x = row[tree.feature[node]]
+    if np.isnan(x):
+        goes_left = tree.default_left[node] == 1
+    elif tree.split_type[node] == 1:
+        first, last = tree.category_starts[node : node + 2]
+        # A value between -1 and 0 is no category, though its whole part is one.
+        goes_left = x < 0 or int(x) not in tree.categories[first:last].tolist()
+    else:
+        goes_left = x < tree.threshold[node]
+    return tree.left[node] if goes_left else tree.right[node]
 
 
 def philox(counter, key):
@@ -503,3 +509,62 @@ def partial_likelihood(hazards, labels, weights):
             share = hazards[i] / math.fsum((hazards * weights)[at_risk])
             total -= weights[i] * math.log(share)
     return total
+
+
+def worth_of(tree, row, known, node=0):
+    """Return what a tree predicts if only the features in `known` are.
+
+    At splits by the others the row goes both ways, in parts by the cover.
+    """
+    if tree.left[node] < 0:
+        return np.float64(tree.value[node])
+    if tree.feature[node] in known:
+        return worth_of(tree, row, known, child_of(tree, row, node))
+    children = [tree.left[node], tree.right[node]]
+    whole = np.float64(tree.cover[node])
+    parts = [np.float64(tree.cover[c]) / whole if whole else 0.5 for c in children]
+    return sum(
+        part * worth_of(tree, row, known, child)
+        for part, child in zip(parts, children, strict=True)
+    )
+
+
+def shapley_values(tree, row):
+    """Return what each feature of a row contributes, by the definition, and the rest.
+
+    Features in pairs too: what both together change beyond what each does alone, half
+    of it on either side, and on the diagonal what is left of each one's own.
+    """
+    n = len(row)
+    worth = {
+        known: worth_of(tree, row, known)
+        for size in range(n + 1)
+        for known in map(frozenset, itertools.combinations(range(n), size))
+    }
+    single, pairs = np.zeros(n + 1), np.zeros((n + 1, n + 1))
+    single[n] = pairs[n, n] = worth[frozenset()]
+    for known in worth:
+        size = len(known)
+        for i in set(range(n)) - known:
+            weight = 1 / (n * math.comb(n - 1, size))
+            single[i] += weight * (worth[known | {i}] - worth[known])
+            for j in set(range(n)) - known - {i}:
+                weight = 1 / ((n - 1) * math.comb(n - 2, size))
+                both = worth[known | {i, j}] + worth[known]
+                both -= worth[known | {i}] + worth[known | {j}]
+                pairs[i, j] += weight * both / 2
+    for i in range(n):
+        pairs[i, i] = single[i] - pairs[i].sum()
+    return single, pairs
+
+
+def steps(tree, row):
+    """Return what the steps of a row down a tree change, by feature, and the rest."""
+    found = np.zeros(len(row) + 1)
+    node, worth = 0, worth_of(tree, row, ())
+    found[-1] = worth
+    while tree.left[node] >= 0:
+        feature, node = tree.feature[node], child_of(tree, row, node)
+        found[feature] += worth_of(tree, row, (), node) - worth
+        worth = worth_of(tree, row, (), node)
+    return found

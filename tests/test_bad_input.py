@@ -1071,10 +1071,20 @@ CASES = {
         ParameterError,
         "two whole numbers",
     ),
-    "contributions": (
-        lambda: MODEL.predict(DATA, pred_contribs=True),
+    "contributions and leaves": (
+        lambda: MODEL.predict(DATA, pred_contribs=True, pred_leaf=True),
         ParameterError,
-        "not in Hornbeam yet",
+        "pred_leaf, pred_contribs and pred_interactions|one at a time",
+    ),
+    "contributions and interactions": (
+        lambda: MODEL.predict(DATA, pred_contribs=True, pred_interactions=True),
+        ParameterError,
+        "one at a time",
+    ),
+    "approximate contributions of nothing": (
+        lambda: MODEL.predict(DATA, approx_contribs=True),
+        ParameterError,
+        "approx_contribs=True|pred_contribs=True, or pred_interactions=True",
     ),
     "another kind of prediction": (
         lambda: MODEL.inplace_predict(ROWS, predict_type="leaf"),

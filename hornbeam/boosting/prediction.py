@@ -12,7 +12,15 @@ from hornbeam.forest.layout import Layout
 from hornbeam.kernels.predict import PREDICT_ROWS, ROWS_OF_LARGE, add_trees, find_leaves
 from hornbeam.kernels.team import Team
 
-__all__ = ["Rows", "add_layout", "add_linear", "leaves_of", "squeezed", "start_margins"]
+__all__ = [
+    "Rows",
+    "add_layout",
+    "add_linear",
+    "blocks",
+    "leaves_of",
+    "squeezed",
+    "start_margins",
+]
 
 #: Rows of one block, and its bytes, where the features have to be converted first.
 _BLOCK_ROWS = 1 << 16
@@ -69,7 +77,7 @@ def add_linear(
     from hornbeam.kernels.linear import add_products
 
     cells = data.n_features * weights.shape[1]
-    for start, block, members in _blocks(team, data, np.dtype(dtype), None, cells):
+    for start, block, members in blocks(team, data, np.dtype(dtype), None, cells):
         own = margins[start : start + len(block)]
         team.run(add_products, members, block, weights, own)
 
@@ -129,10 +137,10 @@ def _rows_together(layout: Layout) -> int:
 def _laid_out(team: Team, data: Rows, layout: Layout) -> Any:
     """Yield (first row, block, members), the blocks in the type of the layout."""
     steps = 4 * int(layout.roots[:, 1].sum())
-    return _blocks(team, data, layout.thresholds.dtype, layout.features, steps)
+    return blocks(team, data, layout.thresholds.dtype, layout.features, steps)
 
 
-def _blocks(
+def blocks(
     team: Team,
     data: Rows,
     dtype: Any,
@@ -152,6 +160,6 @@ def _blocks(
         yield start, block, team.members_for(len(block) * (steps + width))
 
 
-def squeezed(margins: NDArray[Any]) -> NDArray[Any]:
-    """Return (rows,) of one output, and (rows, outputs) of several as they are."""
-    return margins[:, 0] if margins.shape[1] == 1 else margins
+def squeezed(found: NDArray[Any]) -> NDArray[Any]:
+    """Return (rows, ...) of one output, and (rows, outputs, ...) of several."""
+    return found[:, 0] if found.shape[1] == 1 else found

@@ -8,6 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.boosting.accounts import ModelAccounts
+from hornbeam.boosting.contributions import (
+    contributions_of,
+    linear_contributions_of,
+)
 from hornbeam.boosting.dart import Dropout, Scale
 from hornbeam.boosting.linear import check_features
 from hornbeam.boosting.prediction import (
@@ -25,6 +29,7 @@ from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.forest.ways import Ways
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import OWNER, ScalarLoss
@@ -107,7 +112,7 @@ class Predictor(ModelAccounts):
         That is: the weights of the trees in them, and the scale of rounding, if any.
         """
         model = self.model
-        margins = start_margins(data.base_margin, self._base(), data.n_rows, np.float64)
+        margins = self._start(data)
         scale, step = None, 0.0
         if model.linear is not None:
             self._add_linear(data, margins)
@@ -155,8 +160,19 @@ class Predictor(ModelAccounts):
             Return margins instead of transformed predictions.
         pred_leaf
             Return the number of each row's leaf, (rows, trees); (rows,) of one tree.
-        pred_contribs, approx_contribs, pred_interactions
-            Not there yet: an error if asked for.
+        pred_contribs
+            Return what each feature contributes to the margins, its Shapley value,
+            and last what is predicted of rows of which nothing is known, base margin
+            included: (rows, features + 1), or (rows, outputs, features + 1) of
+            several. They add up to the margins.
+        approx_contribs
+            With `pred_contribs`: each feature contributes what the steps that ask for
+            it change on the way down the trees (Saabas), which is faster, but unjust
+            to features high up. With `pred_interactions`: the same on the diagonal.
+        pred_interactions
+            Return what each pair of features contributes together, half of it on
+            either side, and on the diagonal what each does besides:
+            (rows, features + 1, features + 1), or (rows, outputs, ...) of several.
         validate_features
             Whether names of columns must be those of training.
         training
@@ -165,13 +181,20 @@ class Predictor(ModelAccounts):
         iteration_range
             Rounds (begin, end); (0, 0) means all.
         strict_shape
-            Return (rows, outputs) always, and leaves as
-            (rows, rounds, outputs, parallel trees); trees of all outputs are one.
+            Return (rows, outputs) always, contributions with their outputs, and
+            leaves as (rows, rounds, outputs, parallel trees); trees of all outputs are
+            one.
         """
-        if pred_contribs or approx_contribs or pred_interactions:
+        explains = pred_contribs or pred_interactions
+        if pred_leaf + pred_contribs + pred_interactions > 1:
             raise ParameterError(
-                "pred_contribs, approx_contribs and pred_interactions are not in "
-                "Hornbeam yet; leave them out"
+                "pred_leaf, pred_contribs and pred_interactions are predictions of "
+                "their own; ask for one at a time"
+            )
+        if approx_contribs and not explains:
+            raise ParameterError(
+                "approx_contribs=True says how contributions are found; ask for them: "
+                "pred_contribs=True, or pred_interactions=True"
             )
         self._need_model()
         begin, end = self._tree_range(iteration_range)
@@ -182,6 +205,9 @@ class Predictor(ModelAccounts):
                 )
             check_features(data)
             data = self._aligned(data, validate_features)
+            if explains:
+                found = self._linear_contributions(data, pred_interactions)
+                return found if strict_shape else squeezed(found)
             return self._predicted(data, data.base_margin, output_margin, strict_shape)
         data = self._aligned(data, validate_features)
         layout = self._layout(begin, end, data.dtype)
@@ -198,6 +224,18 @@ class Predictor(ModelAccounts):
             if pred_leaf:
                 leaves = leaves_of(team, data, layout)
                 return self._shaped_leaves(leaves) if strict_shape else squeezed(leaves)
+            if explains:
+                found = contributions_of(
+                    team,
+                    data,
+                    layout,
+                    Ways.of(self.model.trees[begin:end], layout),
+                    self._start(data),
+                    self._score_type,
+                    approximate=approx_contribs,
+                    interactions=pred_interactions,
+                )
+                return found if strict_shape else squeezed(found)
             margins = start_margins(
                 data.base_margin, self._base(), data.n_rows, self._score_type
             )
@@ -275,6 +313,25 @@ class Predictor(ModelAccounts):
                 self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else squeezed(margins)
+
+    def _start(self, data: DMatrix) -> NDArray[np.float64]:
+        return start_margins(data.base_margin, self._base(), data.n_rows, np.float64)
+
+    def _linear_contributions(
+        self, data: DMatrix, interactions: bool
+    ) -> NDArray[np.floating]:
+        linear = self.model.linear
+        assert linear is not None
+        with lease(self.params.nthread) as team:
+            return linear_contributions_of(
+                team,
+                data,
+                linear.weights,
+                self._feature_type(data.dtype),
+                self._start(data),
+                self._score_type,
+                interactions=interactions,
+            )
 
     def _shaped_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
         outputs, parallel = self.model.n_outputs, self.model.num_parallel_tree

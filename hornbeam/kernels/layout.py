@@ -13,6 +13,7 @@ __all__ = [
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
     "COLUMN_DTYPE",
+    "EDGE_DTYPE",
     "FEATURE_DTYPE",
     "GAIN",
     "JOIN_CELLS",
@@ -22,6 +23,7 @@ __all__ = [
     "SPLIT_DTYPE",
     "SUM_BITS",
     "TASK_ROWS",
+    "WAYS_DTYPE",
 ]
 
 #: Magnitude bits of a coarse gradient and of a coarse hessian. A sum over BLOCK_ROWS
@@ -144,6 +146,36 @@ BEST_DTYPE = np.dtype(
         ("bin", np.int32),
         ("next_bin", np.int32),
         ("missing_left", np.int32),
+    ],
+    align=True,
+)
+
+#: An edge of a tree, from a split down to one of its children. `hornbeam.forest.ways`
+#: says in which order they come.
+EDGE_DTYPE = np.dtype(
+    [
+        ("parent", np.int64),  # the places of both ends in a layout
+        ("child", np.int64),
+        ("feature", np.int64),  # of the split
+        ("level", np.int64),  # edges from the root down to here, this one included
+        ("above", np.int64),  # level of the last edge by the same feature; 0: none
+        # The part of the rows that takes this edge and all those by the same feature
+        # above, out of those that come to them; and the part without this edge.
+        ("share", np.float64),
+        ("share_above", np.float64),
+        ("is_right", np.int64),
+        ("is_leaf", np.int64),  # whether it ends in one
+    ],
+    align=True,
+)
+
+#: The edges of one tree.
+WAYS_DTYPE = np.dtype(
+    [
+        ("begin", np.int64),
+        ("end", np.int64),
+        ("points", np.int64),  # at which its integrals are taken
+        ("output", np.int64),  # -1: all
     ],
     align=True,
 )

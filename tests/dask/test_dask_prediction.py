@@ -45,6 +45,8 @@ KINDS = {
     "strict": {"strict_shape": True},
     "strict leaf": {"pred_leaf": True, "strict_shape": True},
     "rounds": {"iteration_range": (1, 3)},
+    "contributions": {"pred_contribs": True},
+    "interactions": {"pred_interactions": True},
 }
 
 
@@ -126,8 +128,8 @@ def test_what_is_asked_for_wrongly(client, booster, x):
         inplace_predict(client, booster, collection, predict_type="leaf")
     with pytest.raises(ParameterError, match="iteration_range"):
         predict(client, booster, collection, iteration_range=(3, 9))
-    with pytest.raises(ParameterError, match="pred_contribs"):
-        predict(client, booster, collection, pred_contribs=True)
+    with pytest.raises(ParameterError, match="approx_contribs=True"):
+        predict(client, booster, collection, approx_contribs=True)
     with pytest.raises(DataError, match="cannot predict numpy ndarray"):
         predict(client, booster, x)
     with pytest.raises(DataError, match="data has 1 dimensions"):

@@ -230,6 +230,8 @@ TWO = {
     "partition_rows": "codes",
     "route_rows": "codes",
     "add_products": "floats",
+    "_follow": "floats",
+    "_take_edge": "floats",
     "descend": "floats",
     "size_steps": "floats",
     "_descend_mixed": "floats",
@@ -275,6 +277,8 @@ TWO = {
 }
 FOUR = {
     "add_trees": "floats of features and of margins",
+    "explain_rows": "floats of features and of contributions",
+    "trace_rows": "floats of features and of contributions",
     "find_filled_splits": "codes, with or without limits",
     "find_splits": "with or without categories, with or without limits",
     "find_vector_splits": "with or without categories, with or without limits",
