@@ -26,6 +26,7 @@ SCRIPTS = {
         *("--objectives", "survival:aft", "survival:cox"),
     ],
     "start": ["--repeats", "1", "--rounds", "2"],
+    "contributions": [*FEW[:4], "--trees", "3", "--depths", "3"],
     "forests": ["--rows", "600", "--repeats", "1", "--trees", "2"],
     "tasks": ["--rows", "3000", "--repeats", "1", "--rounds", "3"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
