@@ -45,7 +45,8 @@ test: $(INSTALLED)  ## run the tests, on all cores or WORKERS of them
 
 .PHONY: test-slow
 test-slow: $(INSTALLED)  ## run the tests that take minutes
-	$(PYTEST) --quiet -m slow || [ $$? -eq 5 ]  # 5: there are none
+	$(PYTEST) --quiet $(ON_ALL_CORES) -m "slow and not alone"
+	$(PYTEST) --quiet -m "slow and alone"
 
 .PHONY: imports
 imports: $(INSTALLED)  ## check that every import goes in the one direction

@@ -4,12 +4,23 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 distributed = pytest.importorskip("distributed")
 
 from clusters import start_cluster  # noqa: E402
+
+FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
+def pytest_collection_modifyitems(items):
+    """Let slow tests of a cluster, which wait for one another's beats, run alone."""
+    for item in items:
+        if FOLDER in item.path.parents and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="session")
