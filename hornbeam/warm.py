@@ -83,7 +83,8 @@ _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 def warmup() -> None:
     """Compile the kernels, or load them where they were compiled before.
 
-    It takes seconds in a new installation, and far less than one later. A program
+    In a new installation that takes minutes, as it is all of them, where a fit needs
+    a few; later it takes seconds. A program
     that must answer quickly calls it at its start; an image of a container, when it
     is built. The machine code of earlier versions is deleted.
     """
