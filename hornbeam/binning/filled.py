@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hornbeam.data.table import Table
 
-__all__ = ["FilledMatrix", "fill_bins", "has_only_filled"]
+__all__ = ["FilledMatrix", "fill_bins", "has_only_filled", "join_ranges"]
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 Int64s = npt.NDArray[np.int64]
@@ -151,7 +151,7 @@ class FilledMatrix:
         """Return the cells of these rows, in this order."""
         pointers, features, codes = self.by_row()
         counts = np.diff(pointers)[rows]
-        cells = _join_ranges(pointers[:-1][rows], counts)
+        cells = join_ranges(pointers[:-1][rows], counts)
         features, codes = features[cells], codes[cells]
         order = np.lexsort((codes, features))
         own_rows = np.repeat(np.arange(len(rows), dtype=np.uint32), counts)
@@ -167,7 +167,7 @@ class FilledMatrix:
         )
 
 
-def _join_ranges(starts: Int64s, counts: Int64s) -> Int64s:
+def join_ranges(starts: Int64s, counts: Int64s) -> Int64s:
     """Return the numbers from each start on, as many as its count, end to end."""
     ends = np.cumsum(counts)
     return np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)

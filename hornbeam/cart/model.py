@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.binning.filled import join_ranges
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.learner import needs_double
 from hornbeam.cart.codes import Codes
@@ -45,7 +46,8 @@ def as_tree(
     nodes = grown.nodes
     is_split = nodes["left"] >= 0
     by_category = is_split & (codes.is_categorical[nodes["feature"]] != 0)
-    places = _places(nodes["first_category"], nodes["n_categories"])
+    counts = nodes["n_categories"].astype(np.int64)
+    places = join_ranges(nodes["first_category"], counts)
     leaf_values = values * share
     leaf_values[is_split] = 0.0
     return Tree(
@@ -56,20 +58,13 @@ def as_tree(
         threshold=grown.thresholds,
         default_left=np.where(is_split, nodes["missing_left"], 0).astype(np.uint8),
         split_type=by_category.astype(np.uint8),
-        category_counts=nodes["n_categories"].astype(np.int64),
+        category_counts=counts,
         categories=grown.categories[places],
         value=leaf_values.astype(np.float32),
         gain=np.minimum(nodes["gain"], _LARGEST).astype(np.float32),
         cover=cover.astype(np.float32),
         weight=values.astype(np.float32),
     )
-
-
-def _places(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where the categories of nodes lie, node after node."""
-    counts = counts.astype(np.int64)
-    ends = np.cumsum(counts)
-    return np.arange(counts.sum()) + np.repeat(first - ends + counts, counts)
 
 
 def as_booster(
