@@ -45,7 +45,7 @@ class Codes:
     is_categorical
         (features,) uint8.
     lows, highs
-        (codes,) float32 or float64: the least and the greatest value of each code,
+        (codes,) float64: the least and the greatest value of each code,
         feature after feature.
     starts
         (features + 1,) int64: where those of each feature begin.

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from hornbeam.callbacks import ProgressBar
 from hornbeam.cart.bagging import (
     Bag,
-    Bags,
     OutOfBag,
     grow_forest,
     permutation_increases,
@@ -99,7 +98,7 @@ class _Forest(WholeEstimator):
             learned.codes,
             learned.targets,
             learned.rules,
-            self._bags(learned),
+            learned.bags(self._n_draws(learned.rows.size)),
             n_trees,
             self.n_jobs or 0,
             partial(self._member, learned, alpha),
@@ -182,12 +181,10 @@ class _Forest(WholeEstimator):
                 "max_samples out"
             )
 
-    def _bags(self, learned: Learned) -> Bags:
-        rows = learned.rows
-        n_draws = self._n_draws(rows.size) if self.bootstrap else None
-        return Bags(rows, learned.y.size, n_draws, learned.rules.seed)
-
-    def _n_draws(self, n_rows: int) -> int:
+    def _n_draws(self, n_rows: int) -> int | None:
+        """Return how often a bag draws, None if it takes every row once."""
+        if not self.bootstrap:
+            return None
         wanted: Any = self.max_samples
         if wanted is None:
             return n_rows

@@ -68,31 +68,25 @@ class _Tree(WholeEstimator):
         if self.ccp_alpha != "cv":
             alpha = a_number("ccp_alpha", self.ccp_alpha, 0, math.inf)
         learned = self._learned(X, y, sample_weight)
-        grown, path = self._grown(learned)
-        if self.ccp_alpha == "cv":
-            self.ccp_path_ = self._validated(learned, path)
-            errors = self.ccp_path_.cv_errors
-            # Of equal ones the smallest tree.
-            best = errors.size - 1 - int(errors[::-1].argmin())
-            alpha = float(path.alphas[best])
+        ((bag, grown),) = self._trees(learned, learned.bags(), 1)
+        if self.ccp_alpha != 0:
+            path = path_of(learned, bag, grown)
+            if self.ccp_alpha == "cv":
+                self.ccp_path_ = self._validated(learned, path)
+                errors = self.ccp_path_.cv_errors
+                # Of equal ones the smallest tree.
+                best = errors.size - 1 - int(errors[::-1].argmin())
+                alpha = float(path.alphas[best])
+            grown = cut_back(grown, path, alpha)
         self.ccp_alpha_ = alpha
-        kept = cut_back(grown, path, alpha)
-        tree = self._as_tree(learned, kept, learned.predictions(kept), 1.0)
-        self._take_trees(learned, [tree], [gains_of(kept, learned.codes.n_features)])
+        tree = self._as_tree(learned, grown, learned.predictions(grown), 1.0)
+        self._take_trees(learned, [tree], [gains_of(grown, learned.codes.n_features)])
         return self
-
-    def _grown(self, learned: Learned) -> tuple[Grown, PruningPath]:
-        """Return the tree of all rows, and how it shrinks."""
-        bags = Bags(learned.rows, learned.y.size, None, learned.rules.seed)
-        ((_, grown, path),) = self._trees(learned, bags, 1)
-        return grown, path
 
     def _trees(
         self, learned: Learned, bags: Bags | Folds, n_trees: int
-    ) -> list[tuple[Bag, Grown, PruningPath]]:
-        def finish(_: int, bag: Bag, grown: Grown) -> tuple[Bag, Grown, PruningPath]:
-            return bag, grown, path_of(learned, bag, grown)
-
+    ) -> list[tuple[Bag, Grown]]:
+        """Return the tree of each bag, with the bag."""
         return list(
             grow_forest(
                 learned.codes,
@@ -101,7 +95,7 @@ class _Tree(WholeEstimator):
                 bags,
                 n_trees,
                 self.n_jobs or 0,
-                finish,
+                lambda _, bag, grown: (bag, grown),
             )
         )
 
@@ -114,19 +108,21 @@ class _Tree(WholeEstimator):
         y, rows = learned.y[learned.rows], learned.rows
         parts = [
             (rows[train], rows[test])
-            for train, test in self._folds(y).split(np.zeros((y.size, 1)), y)
+            for train, test in self._folds(y, learned.rules.seed).split(
+                np.zeros((y.size, 1)), y
+            )
         ]
         middles = np.append(np.sqrt(path.alphas[:-1] * path.alphas[1:]), np.inf)
         trees = self._trees(learned, Folds(parts), len(parts))
         losses = np.array([_losses(learned, middles, *each) for each in trees])
-        weights = [learned.targets.weights[bag.others].sum() for bag, _, _ in trees]
+        weights = [learned.targets.weights[bag.others].sum() for bag, _ in trees]
         return _bunch(
             path,
             cv_errors=losses.sum(axis=0) / np.sum(weights),
             cv_errors_std=(losses.T / weights).std(axis=1),
         )
 
-    def _folds(self, y: Float64s) -> Any:
+    def _folds(self, y: Float64s, seed: int) -> Any:
         if not isinstance(self.cv, int):
             return check_cv(self.cv, y, classifier=is_classifier(self))
         if not 2 <= self.cv <= y.size:
@@ -134,7 +130,7 @@ class _Tree(WholeEstimator):
                 f"cv must be from 2 to {y.size}, the number of rows, not {self.cv}"
             )
         kind = StratifiedKFold if is_classifier(self) else KFold
-        return kind(self.cv, shuffle=True, random_state=self._seed())
+        return kind(self.cv, shuffle=True, random_state=seed)
 
     def cost_complexity_pruning_path(
         self, X: Any, y: Any, sample_weight: Any = None
@@ -151,8 +147,9 @@ class _Tree(WholeEstimator):
             ``n_leaves``.
         """
         fresh = type(self)(**self.get_params())
-        _, path = fresh._grown(fresh._learned(X, y, sample_weight))
-        return _bunch(path)
+        learned = fresh._learned(X, y, sample_weight)
+        ((bag, grown),) = fresh._trees(learned, learned.bags(), 1)
+        return _bunch(path_of(learned, bag, grown))
 
     def get_depth(self) -> int:
         """Return the number of splits on the longest way to a leaf."""
@@ -171,10 +168,9 @@ def path_of(learned: Learned, bag: Bag, grown: Grown) -> PruningPath:
     return pruning_path(grown, weight, targets.impurity_of(own, grown.sums[0]))
 
 
-def _losses(
-    learned: Learned, alphas: Float64s, bag: Bag, grown: Grown, path: PruningPath
-) -> Float64s:
+def _losses(learned: Learned, alphas: Float64s, bag: Bag, grown: Grown) -> Float64s:
     """Return what the rows outside of a bag lose by the tree cut back to each alpha."""
+    path = path_of(learned, bag, grown)
     predicted, rows = learned.predictions(grown), bag.others
     y, weights = learned.y[rows], learned.targets.weights[rows]
 

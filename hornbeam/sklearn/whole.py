@@ -14,6 +14,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from hornbeam.boosting.booster import Booster
+from hornbeam.cart.bagging import Bags
 from hornbeam.cart.codes import Codes
 from hornbeam.cart.growing import Grown, Rules
 from hornbeam.cart.model import as_booster, as_tree, start_of
@@ -59,6 +60,8 @@ class Learned:
         What trees are held to.
     votes
         Whether a leaf predicts its most frequent class alone.
+    span
+        The least and the greatest target of these rows.
     """
 
     data: DMatrix
@@ -68,6 +71,11 @@ class Learned:
     rows: npt.NDArray[np.int32]
     rules: Rules
     votes: bool
+    span: tuple[float, float]
+
+    def bags(self, n_draws: int | None = None) -> Bags:
+        """Return the bags that draw so often; None: all rows, once."""
+        return Bags(self.rows, self.y.size, n_draws, self.rules.seed)
 
     def predictions(self, grown: Grown) -> Float64s:
         """Return what each node predicts."""
@@ -117,9 +125,7 @@ class WholeEstimator(ModelEstimator):
 
     # Training
 
-    def _learned(
-        self, X: Any, y: Any, sample_weight: Any, most_draws: int | None = None
-    ) -> Learned:
+    def _learned(self, X: Any, y: Any, sample_weight: Any) -> Learned:
         """Return what trees are grown on, after a look at all that was given."""
         X, y = self._taken(X, y)
         data = self._matrix(X, weight=sample_weight)
@@ -135,13 +141,16 @@ class WholeEstimator(ModelEstimator):
             weights,
             self._n_learned(),
             self._usual_criterion if self.criterion is None else self.criterion,
-            most_draws or data.n_rows,
+            data.n_rows,
         )
         rules = self._rules(
             rows.size, data.n_features, float(targets.weights[rows].sum())
         )
         codes = Codes.of(data, n_threads=self.n_jobs or 0)
-        return Learned(data, codes, labels, targets, rows, rules, self._by_votes())
+        own = labels[rows]
+        span = float(own.min()), float(own.max())
+        votes = self._by_votes()
+        return Learned(data, codes, labels, targets, rows, rules, votes, span)
 
     def _rules(self, n_rows: int, n_features: int, weight: float) -> Rules:
         if self.splitter not in ("best", "random"):
@@ -193,10 +202,13 @@ class WholeEstimator(ModelEstimator):
         self, learned: Learned, trees: Sequence[Tree], importances: Sequence[Float64s]
     ) -> None:
         """Take trees, each with its share of the mean, and their importances."""
-        y = learned.y[learned.rows]
-        span = (float(y.min()), float(y.max()))
         self._booster = as_booster(
-            trees, learned.data, learned.codes, learned.targets, span, self.n_jobs
+            trees,
+            learned.data,
+            learned.codes,
+            learned.targets,
+            learned.span,
+            self.n_jobs,
         )
         self._take_importances(importances)
 
@@ -219,12 +231,10 @@ class WholeEstimator(ModelEstimator):
         self, learned: Learned, grown: Grown, predictions: Float64s, share: float
     ) -> Tree:
         """Return a tree in the form of models, which counts for a share of the mean."""
-        y = learned.y[learned.rows]
-        start = start_of(learned.targets, float(y.min()), float(y.max()))
         return as_tree(
             grown,
             learned.codes,
-            predictions - start,
+            predictions - start_of(learned.targets, *learned.span),
             learned.targets.weights_of(grown.sums),
             share,
         )
