@@ -14,7 +14,7 @@ from hornbeam.explain.words import Float64s, Words, in_rows
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 
-__all__ = ["Boosted", "words_of"]
+__all__ = ["Boosted", "booster_of", "number_of", "words_of"]
 
 #: How far the sum of shares may be from 1: they are float32.
 _ROUNDING = 1e-4
@@ -54,8 +54,8 @@ def words_of(
     most_categories
         How many categories of a split are named; None: all.
     """
-    trained = _booster_of(model).model
-    number = _checked(trained, number)
+    trained = booster_of(model).model
+    number = number_of(trained, number)
     for name, limit in (("max_depth", max_depth), ("most_categories", most_categories)):
         if limit is not None and limit < 0:
             raise ParameterError(f"{name} must be 0 or more, not {limit}")
@@ -86,7 +86,8 @@ def words_of(
     )
 
 
-def _booster_of(model: Boosted) -> Booster:
+def booster_of(model: Boosted) -> Booster:
+    """Return the model itself, or that of an estimator."""
     if isinstance(model, Booster):
         return model
     if not hasattr(model, "get_booster"):
@@ -97,7 +98,7 @@ def _booster_of(model: Boosted) -> Booster:
     return model.get_booster()
 
 
-def _checked(model: Model, number: int) -> int:
+def number_of(model: Model, number: int) -> int:
     """Return the number of a tree that is there."""
     if model.linear is not None:
         raise ParameterError(
