@@ -66,7 +66,7 @@ def test_dot_draws_it():
 @pytest.mark.parametrize(
     ("model", "tree", "error", "words"),
     [
-        (MODEL, 3, ParameterError, "tree=3 is not a tree of this model; .* 0 to 2"),
+        (MODEL, 3, ParameterError, r"tree=3 is not a tree of this model; .* 0 to 2"),
         (MODEL, "0", ParameterError, "tree='0' is not a tree"),
         ("model.json", 0, ParameterError, "must be a Booster or an estimator"),
         (hornbeam.Booster(), 0, NotTrainedError, "has no trees yet"),
@@ -78,7 +78,7 @@ def test_what_cannot_be_drawn_is_said(model, tree, error, words):
 
 
 def test_an_attribute_is_a_string():
-    with pytest.raises(ParameterError, match="graph_attrs .* object of strings"):
+    with pytest.raises(ParameterError, match=r"graph_attrs .* object of strings"):
         to_graphviz(MODEL, size=np.pi)
 
 
