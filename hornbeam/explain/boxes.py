@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.explain.layout import places
+from hornbeam.explain.style import FONT, SMALL_FONT, shortened
 from hornbeam.explain.words import Words, abridged
 
 __all__ = [
     "BAR",
-    "FONT",
     "LINE",
     "MARGIN",
-    "SMALL_FONT",
     "Box",
     "Entry",
     "arrange",
@@ -25,15 +24,12 @@ __all__ = [
 ]
 
 # All lengths are points, 72 to an inch.
-FONT = 9.0
-SMALL_FONT = 7.5
 LINE = 12.5  # from one line of text to the next
 MARGIN = 5.0  # inside a box
 BAR = 7.0  # height of the shares of classes
 _GAP = 14.0  # between the boxes of a level
 _DROP = 34.0  # between levels
 
-_LONGEST_LINE = 34
 _MOST_VALUES = 4
 
 
@@ -74,7 +70,7 @@ class Box:
     height: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lines = [_shortened(line) for line in self.lines]
+        self.lines = [shortened(line) for line in self.lines]
         first, *others = self.lines
         widths = [_width(first, FONT, "bold"), *map(_width, others)]
         self.width = max(widths) + 4 * MARGIN
@@ -147,7 +143,7 @@ def legend_of(names: Sequence[str], width: float) -> list[list[Entry]]:
     """Return the names of classes in lines that are no wider, if they can be."""
     lines: list[list[Entry]] = [[]]
     for output, name in enumerate(names):
-        entry = Entry(_shortened(name), output)
+        entry = Entry(shortened(name), output)
         if lines[-1] and sum(e.width for e in lines[-1]) + entry.width > width:
             lines.append([])
         lines[-1].append(entry)
@@ -161,14 +157,6 @@ def _said_by_leaf(words: Words, node: int) -> list[str]:
     likeliest = int(np.argmax(shares))
     share = f"{words.outputs[likeliest]} {100 * shares[likeliest]:.0f} %"
     return [share, words.cover(node)]
-
-
-def _shortened(line: str) -> str:
-    """Return a line without its middle, if it is long: the numbers stand at its end."""
-    if len(line) <= _LONGEST_LINE:
-        return line
-    half = _LONGEST_LINE // 2
-    return f"{line[:half]}…{line[-half:]}"
 
 
 def _width(line: str, size: float = SMALL_FONT, weight: str = "normal") -> float:

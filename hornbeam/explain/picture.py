@@ -10,10 +10,8 @@ import numpy as np
 from hornbeam.errors import ParameterError, require
 from hornbeam.explain.boxes import (
     BAR,
-    FONT,
     LINE,
     MARGIN,
-    SMALL_FONT,
     Box,
     Entry,
     arrange,
@@ -21,6 +19,16 @@ from hornbeam.explain.boxes import (
     legend_of,
 )
 from hornbeam.explain.reading import Boosted, words_of
+from hornbeam.explain.style import (
+    EDGE,
+    FAINT,
+    FONT,
+    INK,
+    PAPER,
+    SHADE,
+    SMALL_FONT,
+    class_colours,
+)
 from hornbeam.explain.words import Words
 
 if TYPE_CHECKING:
@@ -33,12 +41,6 @@ _ANSWER_AT = 0.58  # of the way from a box to the one below it
 _THIN = 0.8
 #: matplotlib draws up to 65,535 dots across: these are 100 to the inch.
 _WIDEST = 650 * 72.0
-
-_INK = "#222222"
-_FAINT = "#666666"
-_EDGE = "#8a8a8a"
-_SPLIT = "#ffffff"
-_CUT = "#eeeeee"
 
 
 def plot_tree(
@@ -141,10 +143,7 @@ class _Canvas:
         self.ax.set_axis_off()
         self._middle = middle
         self._of_value = mpl.colormaps["YlGn"]
-        table = mpl.colormaps["tab10" if n_outputs <= 10 else "tab20"]
-        if n_outputs > table.N:
-            table = mpl.colormaps["turbo"].resampled(n_outputs)
-        self._of_class = table(np.arange(n_outputs))
+        self._of_class = class_colours(n_outputs)
 
     def header(self, line: Sequence[Entry], y: float) -> None:
         """Write words in the middle above the tree."""
@@ -163,13 +162,13 @@ class _Canvas:
         end = np.array([child.middle, child.top])
         self.ax.plot(
             *np.stack([start, end], axis=1),
-            color=_EDGE,
+            color=EDGE,
             linewidth=_THIN * self.scale,
             zorder=1,
         )
         x, y = start + _ANSWER_AT * (end - start)
-        paper = {"facecolor": "white", "edgecolor": "none", "pad": self.scale}
-        self._text(x, y, answer, color=_FAINT, bbox=paper, zorder=2)
+        paper = {"facecolor": PAPER, "edgecolor": "none", "pad": self.scale}
+        self._text(x, y, answer, color=FAINT, bbox=paper, zorder=2)
 
     def box(self, box: Box) -> None:
         """Draw a node."""
@@ -183,8 +182,8 @@ class _Canvas:
                 box.width,
                 box.height,
                 boxstyle=f"round,pad=0,rounding_size={MARGIN}",
-                facecolor={"split": _SPLIT, "cut": _CUT, "leaf": leaf}[box.kind],
-                edgecolor=_EDGE,
+                facecolor={"split": PAPER, "cut": SHADE, "leaf": leaf}[box.kind],
+                edgecolor=EDGE,
                 linewidth=_THIN * self.scale,
                 zorder=3,
             )
@@ -193,7 +192,7 @@ class _Canvas:
         first, *others = box.lines
         self._text(box.middle, y, first, size=FONT, weight="bold")
         for number, line in enumerate(others, 1):
-            self._text(box.middle, y - number * LINE, line, color=_FAINT)
+            self._text(box.middle, y - number * LINE, line, color=FAINT)
         if box.shares is not None:
             widths = box.shares * (box.width - 2 * MARGIN)
             starts = left + MARGIN + np.cumsum(widths) - widths
@@ -214,7 +213,7 @@ class _Canvas:
     def _text(
         self, x: float, y: float, line: str, size: float = SMALL_FONT, **style: Any
     ) -> None:
-        place: dict[str, Any] = {"ha": "center", "va": "center", "color": _INK}
+        place: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
         place |= {"fontsize": size * self.scale, "parse_math": False, "zorder": 5}
         self.ax.text(x, y, line, **place | style)
 

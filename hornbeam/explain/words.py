@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
+from hornbeam.explain.style import number
 from hornbeam.forest.tree import Tree
 
 __all__ = ["Float64s", "Words", "abridged", "in_rows"]
 
 Float64s: TypeAlias = NDArray[np.float64]
 
-_DIGITS = 5
-#: Whole numbers from here on are written with an exponent.
-_LARGE = 1e8
 #: What goes left is below this where a split asks only whether there is a value.
 _ABOVE_ALL = np.finfo(np.float32).max
 
@@ -113,7 +111,7 @@ class Words:
             threshold = self.tree.threshold[node]
             if threshold >= _ABOVE_ALL:
                 return f"{name} is known"
-            return f"{name} < {self.number(threshold)}"
+            return f"{name} < {number(threshold)}"
         codes = self.tree.categories[self._starts[node] : self._starts[node + 1]]
         if codes.size == 0:
             return f"{name} is missing"
@@ -125,7 +123,7 @@ class Words:
         """Return the values of a leaf, after the names of the outputs if several."""
         shares = self.shares(node)
         known = self._values[node] if shares is None else shares
-        numbers = [self.number(value) for value in known]
+        numbers = [number(value) for value in known]
         if len(numbers) == 1:
             return numbers
         return [
@@ -140,18 +138,10 @@ class Words:
         return self._shares[node]
 
     def cover(self, node: int) -> str:
-        return f"cover {self.number(self.tree.cover[node])}"
+        return f"cover {number(self.tree.cover[node])}"
 
     def gain(self, node: int) -> str:
-        return f"gain {self.number(self.tree.gain[node])}"
-
-    def number(self, value: Any) -> str:
-        """Return a number in a few digits, whole numbers in all of theirs."""
-        value = float(value) + 0.0  # no negative zero
-        whole = value == round(value) or abs(value) >= 10**_DIGITS
-        if abs(value) < _LARGE and whole:
-            return f"{value:.0f}"
-        return f"{value:.{_DIGITS}g}"
+        return f"gain {number(self.tree.gain[node])}"
 
     def _by_category(self, node: int) -> bool:
         return bool(self.tree.split_type[node])

@@ -1,0 +1,1 @@
+"""Pictures of what a model does with data, each in axes of matplotlib."""

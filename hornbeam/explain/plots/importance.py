@@ -1,0 +1,175 @@
+"""How important features are, as bars."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hornbeam.errors import ParameterError, require
+from hornbeam.explain.reading import Boosted, booster_of
+from hornbeam.explain.style import (
+    ACCENT,
+    SMALL_FONT,
+    axes_for,
+    entitle,
+    number,
+    rule,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_importance"]
+
+_BAR = 0.24  # inches that a bar takes on a new figure
+_MOST_INCHES = 200.0
+_GAP = 3.0  # points between a bar and its value
+#: What the axes are wider than the longest bar, and for each letter of a value.
+_ROOM, _LETTER = 0.06, 0.016
+
+
+def plot_importance(
+    model: Boosted | Mapping[str, float],
+    ax: Axes | None = None,
+    *,
+    height: float = 0.6,
+    xlim: tuple[float, float] | None = None,
+    ylim: tuple[float, float] | None = None,
+    title: str | None = "Feature importance",
+    xlabel: str | None = None,
+    ylabel: str | None = None,
+    fmap: str | os.PathLike[str] = "",
+    importance_type: str = "weight",
+    max_num_features: int | None = None,
+    grid: bool = False,
+    show_values: bool = True,
+    values_format: str | None = None,
+    output: int = 0,
+    **kwargs: Any,
+) -> Axes:
+    """Draw a bar for each feature that trees split on, and return the axes.
+
+    The most important feature is at the top.
+
+    Parameters
+    ----------
+    model
+        A `Booster`, an estimator that has been fitted, or a score for each feature by
+        its name.
+    ax
+        Where to draw; None: on a new figure, as high as the bars need.
+    height
+        Of a bar, where 1 leaves no room between them.
+    xlim, ylim
+        Where the axes begin and end. Bars stand at 0, 1, 2, ... from the bottom up.
+    title, xlabel, ylabel
+        What stands there. None: nothing, but for `xlabel`, where it is what the scores
+        are.
+    fmap
+        A feature map, for other names of features.
+    importance_type
+        ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the
+        splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums. A linear model
+        has only weights, those that features are multiplied by.
+    max_num_features
+        How many of the most important features; None: all.
+    grid
+        Whether to draw lines behind the bars.
+    show_values
+        Whether each score stands beside its bar.
+    values_format
+        In which way, such as ``"{v:.2f}"``; None: in a few digits.
+    output
+        Whose weights, if a linear model has several outputs.
+    kwargs
+        What `Axes.barh` takes besides, such as ``color``.
+
+    Raises
+    ------
+    ParameterError
+        If no tree splits on any feature, or a limit is not a pair.
+    """
+    require("matplotlib", "plot", "plot_importance")
+    if isinstance(model, Mapping):
+        scores, said = dict(model), "score"
+    else:
+        scores = booster_of(model).get_score(fmap, importance_type)
+        said = importance_type.replace("_", " ")
+    pairs = _ranked(scores, max_num_features, output)
+    names = [shortened(name) for name, _ in pairs]
+    values = np.array([value for _, value in pairs])
+    written = [
+        number(value) if values_format is None else values_format.format(v=value)
+        for value in values.tolist()
+    ]
+
+    ax = axes_for(ax, height=min(1.0 + _BAR * len(pairs), _MOST_INCHES))
+    places = np.arange(len(pairs))
+    ax.barh(places, values, height=height, align="center", **{"color": ACCENT} | kwargs)
+    letters = _letters_for(ax, len(pairs))
+    ax.set_yticks(places, names, fontsize=letters, parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    if show_values:
+        for place, value, line in zip(places, values, written, strict=True):
+            side = -1 if value < 0 else 1
+            ax.annotate(
+                line,
+                (value, place),
+                xytext=(side * _GAP, 0),
+                textcoords="offset points",
+                ha="right" if side < 0 else "left",
+                va="center",
+                fontsize=letters,
+                parse_math=False,
+            )
+    room = 1 + _ROOM + _LETTER * show_values * max(map(len, written))
+    least, most = min(values.min(), 0.0) * room, max(values.max(), 0.0) * room
+    if least == most:
+        most = 1.0
+    ax.set_xlim(_pair(xlim, "xlim") or (least, most))
+    ax.set_ylim(_pair(ylim, "ylim") or (-1, len(pairs)))
+    entitle(ax, title, said if xlabel is None else xlabel, ylabel)
+    if grid:
+        rule(ax)
+    return ax
+
+
+def _ranked(
+    scores: Mapping[str, Any], most: int | None, output: int
+) -> list[tuple[str, float]]:
+    """Return the names and scores of the most important features, the best last."""
+    if not scores:
+        raise ParameterError(
+            "the booster's get_score() results in empty: no tree splits on a feature; "
+            "train with more rows, or with less regularization"
+        )
+    if most is not None and most < 1:
+        raise ParameterError(f"max_num_features must be 1 or more, not {most}")
+    several = [value for value in scores.values() if isinstance(value, list)]
+    if several and not 0 <= output < len(several[0]):
+        raise ParameterError(
+            f"output={output} is not an output of this model; give a number from 0 to "
+            f"{len(several[0]) - 1}"
+        )
+    pairs = [
+        (name, float(value[output] if isinstance(value, list) else value))
+        for name, value in scores.items()
+    ]
+    pairs.sort(key=lambda pair: pair[1])
+    return pairs if most is None else pairs[-most:]
+
+
+def _letters_for(ax: Axes, n_bars: int) -> float:
+    """Return a size of letters that does not let the words of bars overlap."""
+    room = ax.bbox.height * 72 / ax.figure.dpi / (n_bars + 1)
+    return max(1.0, min(SMALL_FONT, 0.75 * room))
+
+
+def _pair(limits: Any, name: str) -> tuple[float, float] | None:
+    if limits is not None and (not isinstance(limits, tuple) or len(limits) != 2):
+        raise ParameterError(f"{name} must be a tuple of 2 elements, not {limits!r}")
+    return limits

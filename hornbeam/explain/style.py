@@ -1,0 +1,120 @@
+"""How the pictures look: their colours, their letters, and where they are drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "ACCENT",
+    "CONTRAST",
+    "EDGE",
+    "FAINT",
+    "FONT",
+    "INK",
+    "PAPER",
+    "SHADE",
+    "SMALL_FONT",
+    "axes_for",
+    "class_colours",
+    "entitle",
+    "number",
+    "rule",
+    "shortened",
+]
+
+# In points, 72 to an inch.
+FONT = 9.0
+SMALL_FONT = 7.5
+
+INK = "#222222"
+FAINT = "#666666"
+EDGE = "#8a8a8a"
+SHADE = "#eeeeee"
+PAPER = "#ffffff"
+#: Of what a picture is about, and of what goes against it.
+ACCENT = "#2f7d4f"
+CONTRAST = "#c1562d"
+
+_LONGEST_LINE = 34
+_DIGITS = 5
+#: Whole numbers from here on are written with an exponent.
+_LARGE = 1e8
+
+
+def axes_for(ax: Axes | None, width: float = 6.4, height: float = 4.2) -> Axes:
+    """Return the axes to draw in: those given, or those of a new figure.
+
+    Lines at the top and at the right are taken away, and the numbers along the others
+    are small.
+
+    Parameters
+    ----------
+    ax
+        Axes to draw in; None: on a new figure.
+    width, height
+        Of a new figure, in inches.
+    """
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        figure = plt.figure(figsize=(width, height), layout="constrained")
+        ax = figure.add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(EDGE)
+    ax.tick_params(labelsize=SMALL_FONT, color=EDGE)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.get_offset_text().set_fontsize(SMALL_FONT)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def entitle(
+    ax: Axes,
+    title: str | None = None,
+    xlabel: str | None = None,
+    ylabel: str | None = None,
+) -> None:
+    """Write what is given above the axes, below them and at their left."""
+    if title is not None:
+        ax.set_title(title, fontsize=FONT + 1, parse_math=False)
+    if xlabel is not None:
+        ax.set_xlabel(xlabel, fontsize=FONT, parse_math=False)
+    if ylabel is not None:
+        ax.set_ylabel(ylabel, fontsize=FONT, parse_math=False)
+
+
+def rule(ax: Axes) -> None:
+    """Draw faint lines behind what stands in the axes."""
+    ax.grid(True, color=EDGE, alpha=0.25, linewidth=0.6)
+
+
+def class_colours(n_classes: int) -> Any:
+    """Return a colour for each class, (classes, 4)."""
+    import matplotlib as mpl
+
+    table = mpl.colormaps["tab10" if n_classes <= 10 else "tab20"]
+    if n_classes > table.N:
+        table = mpl.colormaps["turbo"].resampled(n_classes)
+    return table(np.arange(n_classes))
+
+
+def shortened(line: str) -> str:
+    """Return a line without its middle, if it is long: the numbers stand at its end."""
+    if len(line) <= _LONGEST_LINE:
+        return line
+    half = _LONGEST_LINE // 2
+    return f"{line[:half]}…{line[-half:]}"
+
+
+def number(value: Any) -> str:
+    """Return a number in a few digits, whole numbers in all of theirs."""
+    value = float(value) + 0.0  # no negative zero
+    whole = value == round(value) or abs(value) >= 10**_DIGITS
+    if abs(value) < _LARGE and whole:
+        return f"{value:.0f}"
+    return f"{value:.{_DIGITS}g}"
