@@ -23,7 +23,7 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 
-__all__ = ["Fold", "FoldModels", "cv"]
+__all__ = ["Fold", "FoldModels", "cv", "parts_of", "scores_of"]
 
 Rows: TypeAlias = NDArray[np.intp]
 #: (training, test, parameters) -> the same, changed.
@@ -107,7 +107,7 @@ def cv(
     if metrics:
         chosen = chosen.updated({"eval_metric": metrics})
     given = dict(params or ()) | {"eval_metric": chosen.eval_metric}
-    parts = _parts(dtrain, nfold, stratified, folds, seed, shuffle)
+    parts = parts_of(dtrain, nfold, stratified, folds, seed, shuffle)
     if return_predictions:
         _check_tested_once(parts, dtrain.n_rows)
     if obj is None and fpreproc is None:
@@ -145,8 +145,7 @@ def cv(
     rounds = models.num_boosted_rounds()
     if log.stopped and (best_iteration := models.attr("best_iteration")) is not None:
         rounds = int(best_iteration) + 1
-    table = _table(log.history, rounds)
-    result = _framed(table) if as_pandas else table
+    result = scores_of(log.history, rounds, as_pandas)
     if return_predictions:
         return result, models.predict(dtrain.n_rows, parts, rounds)
     return result
@@ -298,17 +297,19 @@ def _fold(
     return Fold(Booster(params, [dtrain, dtest]), dtrain, dtest)
 
 
-def _table(history: Any, rounds: int) -> dict[str, list[float]]:
-    """Return the means and deviations of the first rounds, by column."""
-    return {
+def scores_of(history: Any, rounds: int, as_pandas: bool = True) -> Any:
+    """Return the means and deviations of the first rounds, by column.
+
+    In a frame, if that is asked for and pandas is installed.
+    """
+    table = {
         f"{data}-{metric}-{what}": [score[place] for score in scores[:rounds]]
         for data, metrics in history.items()
         for metric, scores in metrics.items()
         for place, what in enumerate(("mean", "std"))
     }
-
-
-def _framed(table: dict[str, list[float]]) -> Any:
+    if not as_pandas:
+        return table
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:
@@ -319,7 +320,7 @@ def _framed(table: dict[str, list[float]]) -> Any:
 # --- Which rows -----------------------------------------------------------------------
 
 
-def _parts(
+def parts_of(
     data: DMatrix,
     nfold: int,
     stratified: bool,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 __all__ = ["names_from"]
 
 
 def names_from(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, str], modules: Collection[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
@@ -21,10 +21,14 @@ def names_from(
         Its ``__name__``; it has an ``__all__``.
     homes
         The module of each name that is loaded on first use.
+    modules
+        Modules of the package that are loaded on first use, too.
     """
     module = sys.modules[package]
 
     def get(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -33,6 +37,6 @@ def names_from(
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(module), *module.__all__})
+        return sorted({*vars(module), *module.__all__, *modules})
 
     return get, names

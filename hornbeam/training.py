@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -122,6 +122,7 @@ def run_rounds(
     verbose_eval: bool | int | None,
     callbacks: Sequence[TrainingCallback] | None,
     custom_metric: MetricFunction | None,
+    container_type: Callable[..., CallbackContainer] = CallbackContainer,
 ) -> tuple[Booster, CallbackContainer]:
     """Return the booster after so many more rounds, and what its callbacks have seen.
 
@@ -134,6 +135,8 @@ def run_rounds(
     num_boost_round, obj, maximize, early_stopping_rounds, verbose_eval, callbacks, \
 custom_metric
         As for `train`.
+    container_type
+        What calls the callbacks.
     """
     if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
         raise ParameterError(
@@ -144,7 +147,7 @@ custom_metric
             f"num_boost_round must be 0 or more, not {num_boost_round}"
         )
     evals = list(evals or ())
-    container = CallbackContainer(
+    container = container_type(
         _all_callbacks(callbacks, verbose_eval, early_stopping_rounds, maximize),
         metric=custom_metric,
         output_margin=obj is not None and not isinstance(obj, ScalarLoss),

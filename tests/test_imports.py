@@ -14,7 +14,7 @@ PACKAGE = Path(hornbeam.__file__).parent
 
 # From the top down; a module may import from its own line and from those below it.
 ROOMS = [
-    ["dask"],
+    ["dask", "xgboost.dask"],
     ["sklearn", "xgboost", "forests", "cli", "warm", "explain.report", "__main__"],
     ["training", "folds", "callbacks", "explain", "cart"],
     ["boosting"],

@@ -187,7 +187,8 @@ class Learner(Predictor):
                     f"the labels have {n_targets} columns, but the model has {targets} "
                     f"target{'s' if targets > 1 else ''}; train another model"
                 )
-            self.set_param("num_target", n_targets)
+            counted = self.params.updated({"num_target": n_targets})
+            self._configure(counted, self._loss)
 
     def _begin_model(self, data: DMatrix, targets: NDArray[np.float64] | None) -> None:
         """Take columns and the base score from the first training data."""

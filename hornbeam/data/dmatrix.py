@@ -409,7 +409,7 @@ class DMatrix(Beside):
                 "this matrix has groups; pass allow_groups=True to take rows of groups"
             )
         rows = self.row_numbers(rindex)
-        part = DMatrix.__new__(DMatrix)
+        part = type(self).__new__(type(self))
         part._fill(self.table.take(rows), self.nthread, self.sketch)
         part.table.rename(self.feature_names)
         part.table.retype(self.feature_types)

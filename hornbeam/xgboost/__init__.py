@@ -1,0 +1,70 @@
+"""XGBoost's own names over Hornbeam: change one import, and nothing else.
+
+``from hornbeam import xgboost as xgb`` runs code that was written for XGBoost 3.2. What
+is here learns nothing: it says in XGBoost's words what Hornbeam does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hornbeam.lazy import names_from
+
+if TYPE_CHECKING:
+    from hornbeam.xgboost import collective
+    from hornbeam.xgboost.booster import Booster
+    from hornbeam.xgboost.build import build_info
+    from hornbeam.xgboost.config import config_context, get_config, set_config
+    from hornbeam.xgboost.data_iter import DataIter
+    from hornbeam.xgboost.matrices import (
+        DMatrix,
+        ExtMemQuantileDMatrix,
+        QuantileDMatrix,
+    )
+    from hornbeam.xgboost.tracker import RabitTracker
+    from hornbeam.xgboost.training import cv, train
+
+#: The version of XGBoost whose names and behaviour these are, for code that asks.
+__version__ = "3.2.0"
+
+__all__ = [
+    "Booster",
+    "DMatrix",
+    "DataIter",
+    "ExtMemQuantileDMatrix",
+    "QuantileDMatrix",
+    "RabitTracker",
+    "build_info",
+    "collective",
+    "config_context",
+    "cv",
+    "get_config",
+    "set_config",
+    "train",
+]
+
+_HOMES = {
+    "Booster": "hornbeam.xgboost.booster",
+    "DMatrix": "hornbeam.xgboost.matrices",
+    "DataIter": "hornbeam.xgboost.data_iter",
+    "ExtMemQuantileDMatrix": "hornbeam.xgboost.matrices",
+    "QuantileDMatrix": "hornbeam.xgboost.matrices",
+    "RabitTracker": "hornbeam.xgboost.tracker",
+    "build_info": "hornbeam.xgboost.build",
+    "config_context": "hornbeam.xgboost.config",
+    "cv": "hornbeam.xgboost.training",
+    "get_config": "hornbeam.xgboost.config",
+    "set_config": "hornbeam.xgboost.config",
+    "train": "hornbeam.xgboost.training",
+}
+_MODULES = (
+    "callback",
+    "collective",
+    "config",
+    "core",
+    "objective",
+    "tracker",
+    "training",
+)
+
+__getattr__, __dir__ = names_from(__name__, _HOMES, _MODULES)

@@ -1,0 +1,161 @@
+"""Callbacks with XGBoost's manners; they mix with Hornbeam's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hornbeam.callbacks import (
+    CallbackContainer as _CallbackContainer,
+)
+from hornbeam.callbacks import (
+    EarlyStopping as _EarlyStopping,
+)
+from hornbeam.callbacks import (
+    LearningRateScheduler,
+    TrainingCallback,
+    TrainingCheckPoint,
+)
+from hornbeam.callbacks.base import EvalsLog, Score
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.xgboost.collective import communicator_print, get_rank
+
+__all__ = [
+    "CallbackContainer",
+    "EarlyStopping",
+    "EvaluationMonitor",
+    "LearningRateScheduler",
+    "TrainingCallback",
+    "TrainingCheckPoint",
+]
+
+
+class CallbackContainer(_CallbackContainer):
+    """The callbacks of one training, and the history of scores that they see.
+
+    Scores are taken from the lines of `Booster.eval_set`.
+
+    Parameters
+    ----------
+    callbacks
+        Run in this order, checkpoints at last; one that is given twice runs once.
+    metric
+        A custom metric, evaluated beside the named ones.
+    output_margin
+        Whether the custom metric gets margins instead of predictions.
+    is_cv
+        Whether what is trained are the models of several folds.
+    """
+
+    def __init__(
+        self,
+        callbacks: Sequence[TrainingCallback],
+        metric: Callable[..., Any] | None = None,
+        output_margin: bool = True,
+        is_cv: bool = False,
+    ) -> None:
+        for callback in callbacks:
+            if not isinstance(callback, TrainingCallback):
+                raise TypeError("callback must be an instance of `TrainingCallback`.")
+        if metric is not None and not callable(metric):
+            raise TypeError(
+                "metric must be callable object for monitoring; builtin metrics are "
+                "named in the parameter eval_metric"
+            )
+        super().__init__(callbacks, metric, output_margin)
+        self.is_cv = is_cv
+
+
+class EarlyStopping(_EarlyStopping):
+    """Stop when a metric has not improved for a number of rounds.
+
+    The arguments are those of `hornbeam.EarlyStopping`.
+    """
+
+    #: The scores that were the best when they came, by data set and metric.
+    best_scores: dict[str, dict[str, list[Score]]]
+
+    def _start_over(self, starting_round: int) -> None:
+        super()._start_over(starting_round)
+        self.best_scores = {}
+
+    def before_training(self, model: Any) -> Any:
+        if self.save_best and not hasattr(model, "save_model"):
+            raise ParameterError(
+                "`save_best` is not applicable to the `cv` function as it doesn't "
+                "return a model."
+            )
+        return super().before_training(model)
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        if not evals_log:
+            raise DataError(
+                "Must have at least 1 validation dataset for early stopping."
+            )
+        return super().after_iteration(model, epoch, evals_log)
+
+    def _look(self, model: Any, evals_log: EvalsLog) -> bool:
+        improved = super()._look(model, evals_log)
+        if improved:
+            ((data, metrics),) = self.stopping_history.items()
+            ((metric, scores),) = metrics.items()
+            best = self.best_scores.setdefault(data, {}).setdefault(metric, [])
+            best.append(scores[-1])
+        return improved
+
+
+class EvaluationMonitor(TrainingCallback):
+    """Print the scores of a round on one line.
+
+    Parameters
+    ----------
+    rank
+        Which worker prints; there is one, 0.
+    period
+        Print every so many rounds, and the last.
+    show_stdv
+        Whether to print the standard deviation over folds, where there is one.
+    logger
+        Takes the line, with its end.
+    """
+
+    def __init__(
+        self,
+        rank: int = 0,
+        period: int = 1,
+        show_stdv: bool = False,
+        logger: Callable[[str], None] = communicator_print,
+    ) -> None:
+        if period < 1:
+            raise ParameterError(f"period must be 1 or more, not {period}")
+        self.printer_rank = rank
+        self.show_stdv = show_stdv
+        self.period = period
+        self._logger = logger
+        self._latest: str | None = None
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        if not evals_log or get_rank() != self.printer_rank:
+            return False
+        line = f"[{epoch}]"
+        for data, metrics in evals_log.items():
+            for metric, scores in metrics.items():
+                line += f"\t{data}-{metric}:{self._spelled(scores[-1])}"
+        line += "\n"
+        if epoch % self.period == 0:
+            self._logger(line)
+            self._latest = None
+        else:
+            self._latest = line
+        return False
+
+    def after_training(self, model: Any) -> Any:
+        if self._latest is not None:
+            self._logger(self._latest)
+        return model
+
+    def _spelled(self, score: Score) -> str:
+        if not isinstance(score, tuple):
+            return f"{score:.5f}"
+        mean, deviation = score
+        return f"{mean:.5f}+{deviation:.5f}" if self.show_stdv else f"{mean:.5f}"

@@ -1,0 +1,78 @@
+"""The settings that hold for all boosters: how much is told, and how many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hornbeam.xgboost.errors import XGBoostError
+
+__all__ = ["config_context", "get_config", "set_config"]
+
+_config: dict[str, Any] = {
+    "nthread": 0,
+    "use_cuda_async_pool": False,
+    "use_rmm": False,
+    "verbosity": 1,
+}
+
+
+def set_config(**new_config: Any) -> None:
+    """Change settings of all boosters that do not say otherwise themselves.
+
+    Parameters
+    ----------
+    new_config
+        ``verbosity``, from 0 (silent) to 3; ``nthread``, 0 for all cores. ``use_rmm``
+        and ``use_cuda_async_pool`` are kept and told, and are of no use without a GPU.
+        None leaves a setting as it is.
+    """
+    given = {name: value for name, value in new_config.items() if value is not None}
+    unknown = sorted(given.keys() - _config.keys())
+    if unknown:
+        raise XGBoostError(
+            f"Unknown global parameters: {{ {', '.join(unknown)} }}; "
+            f"there are {', '.join(_config)}"
+        )
+    _config.update({name: _read(name, value) for name, value in given.items()})
+
+
+def get_config() -> dict[str, Any]:
+    """Return the settings of all boosters."""
+    return dict(_config)
+
+
+@contextmanager
+def config_context(**new_config: Any) -> Iterator[None]:
+    """Change settings as `set_config` does, until the end of a ``with`` block.
+
+    Then all of them are what they were before. They are of the whole process, so let
+    one thread do it.
+    """
+    before = get_config()
+    set_config(**new_config)
+    try:
+        yield
+    finally:
+        set_config(**before)
+
+
+def _read(name: str, value: Any) -> Any:
+    text = str(value).strip().lower()
+    if isinstance(_config[name], bool):
+        if text not in ("true", "false", "0", "1"):
+            raise XGBoostError(
+                f"Invalid Parameter format for {name} expect boolean but "
+                f"value='{value}'"
+            )
+        return text in ("true", "1")
+    try:
+        number = int(text)
+    except ValueError:
+        raise XGBoostError(
+            f"Invalid Parameter format for {name} expect int but value='{value}'"
+        ) from None
+    if name == "verbosity" and not 0 <= number <= 3:
+        raise XGBoostError(f"value {number} for Parameter {name} exceed bound [0,3]")
+    return max(number, 0)

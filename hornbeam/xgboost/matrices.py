@@ -1,0 +1,163 @@
+"""The matrices with XGBoost's arguments: float32, and categories only when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.data.categories import Categories
+from hornbeam.data.dmatrix import DataSplitMode
+from hornbeam.data.dmatrix import DMatrix as _DMatrix
+from hornbeam.data.extmem_quantile_dmatrix import (
+    ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
+)
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
+from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.data_iter import DataIter
+
+__all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
+
+_in_time_by_name = require_keyword_args(error=False)
+
+
+class DMatrix(_DMatrix):
+    """Features with their labels, weights and margins.
+
+    The arguments are those of `hornbeam.DMatrix`; but for `enable_categorical`, which
+    has to be asked for, they have its defaults, too. What the getters return is
+    float32.
+    """
+
+    @_in_time_by_name
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        *,
+        weight: Any = None,
+        base_margin: Any = None,
+        missing: float | None = None,
+        silent: bool = False,
+        feature_names: Sequence[str] | None = None,
+        feature_types: Sequence[str] | Categories | None = None,
+        nthread: int | None = None,
+        group: Any = None,
+        qid: Any = None,
+        label_lower_bound: Any = None,
+        label_upper_bound: Any = None,
+        feature_weights: Any = None,
+        enable_categorical: bool = False,
+        data_split_mode: DataSplitMode = DataSplitMode.ROW,
+    ) -> None:
+        super().__init__(
+            data,
+            label,
+            weight=weight,
+            base_margin=base_margin,
+            missing=missing,
+            silent=silent,
+            feature_names=feature_names,
+            feature_types=feature_types,
+            nthread=nthread,
+            group=group,
+            qid=qid,
+            label_lower_bound=label_lower_bound,
+            label_upper_bound=label_upper_bound,
+            feature_weights=feature_weights,
+            enable_categorical=enable_categorical,
+            data_split_mode=data_split_mode,
+        )
+
+    def get_float_info(self, field: str) -> npt.NDArray[Any]:
+        """Return a field of numbers as it was set, in float32."""
+        return super().get_float_info(field).astype(np.float32)
+
+
+class QuantileDMatrix(DMatrix, _QuantileDMatrix):
+    """Features kept only as codes of their bins: less memory than a `DMatrix`.
+
+    The arguments are those of `hornbeam.QuantileDMatrix`.
+    """
+
+    @_in_time_by_name
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        *,
+        weight: Any = None,
+        base_margin: Any = None,
+        missing: float | None = None,
+        silent: bool = False,
+        feature_names: Sequence[str] | None = None,
+        feature_types: Sequence[str] | None = None,
+        nthread: int | None = None,
+        max_bin: int | None = None,
+        ref: _DMatrix | None = None,
+        group: Any = None,
+        qid: Any = None,
+        label_lower_bound: Any = None,
+        label_upper_bound: Any = None,
+        feature_weights: Any = None,
+        enable_categorical: bool = False,
+        max_quantile_batches: int | None = None,
+        data_split_mode: DataSplitMode = DataSplitMode.ROW,
+    ) -> None:
+        _QuantileDMatrix.__init__(
+            self,
+            data,
+            label,
+            weight=weight,
+            base_margin=base_margin,
+            missing=missing,
+            silent=silent,
+            feature_names=feature_names,
+            feature_types=feature_types,
+            nthread=nthread,
+            max_bin=max_bin,
+            ref=ref,
+            group=group,
+            qid=qid,
+            label_lower_bound=label_lower_bound,
+            label_upper_bound=label_upper_bound,
+            feature_weights=feature_weights,
+            enable_categorical=enable_categorical,
+            max_quantile_batches=max_quantile_batches,
+            data_split_mode=data_split_mode,
+        )
+
+
+class ExtMemQuantileDMatrix(DMatrix, _ExtMemQuantileDMatrix):
+    """Features kept only as codes of their bins, in blocks on disk.
+
+    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`; the folder for the
+    blocks is the `cache_prefix` of the `DataIter`.
+    """
+
+    @_in_time_by_name
+    def __init__(
+        self,
+        data: DataIter,
+        *,
+        missing: float | None = None,
+        nthread: int | None = None,
+        max_bin: int | None = None,
+        ref: _DMatrix | None = None,
+        enable_categorical: bool = False,
+        max_quantile_batches: int | None = None,
+        cache_host_ratio: float | None = None,
+    ) -> None:
+        _ExtMemQuantileDMatrix.__init__(
+            self,
+            data,
+            missing=missing,
+            nthread=nthread,
+            max_bin=max_bin,
+            ref=ref,
+            enable_categorical=enable_categorical,
+            max_quantile_batches=max_quantile_batches,
+            cache_host_ratio=cache_host_ratio,
+        )

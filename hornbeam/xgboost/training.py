@@ -1,0 +1,273 @@
+"""Training and cross-validation with XGBoost's arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.callbacks.base import EvalsLog
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
+from hornbeam.errors import DataError, require
+from hornbeam.folds import Fold, FoldModels, parts_of, scores_of
+from hornbeam.params import ParameterSource
+from hornbeam.training import run_rounds
+from hornbeam.xgboost.booster import Booster
+from hornbeam.xgboost.callback import (
+    CallbackContainer,
+    EarlyStopping,
+    EvaluationMonitor,
+    TrainingCallback,
+)
+from hornbeam.xgboost.calling import require_keyword_args
+
+__all__ = ["CVPack", "cv", "groups_to_rows", "mkgroupfold", "mknfold", "train"]
+
+_in_time_by_name = require_keyword_args(error=False)
+
+
+@_in_time_by_name
+def train(
+    params: ParameterSource,
+    dtrain: DMatrix,
+    num_boost_round: int = 10,
+    *,
+    evals: Sequence[tuple[DMatrix, str]] | None = None,
+    obj: Any = None,
+    maximize: bool | None = None,
+    early_stopping_rounds: int | None = None,
+    evals_result: EvalsLog | None = None,
+    verbose_eval: bool | int | None = True,
+    xgb_model: str | os.PathLike[str] | Booster | bytearray | None = None,
+    callbacks: Sequence[TrainingCallback] | None = None,
+    custom_metric: Any = None,
+) -> Booster:
+    """Return a booster trained for `num_boost_round` rounds.
+
+    The arguments are those of `hornbeam.train`.
+    """
+    for data, _ in evals or ():
+        if not isinstance(data, DMatrix):
+            raise TypeError("Invalid type for the `evals`.")
+        if (
+            isinstance(data, QuantileDMatrix)
+            and data is not dtrain
+            and data.ref is not dtrain
+        ):
+            raise DataError(
+                "Training dataset should be used as a reference when constructing the "
+                "`QuantileDMatrix` for evaluation."
+            )
+    cache = [dtrain, *(data for data, _ in evals or ())]
+    booster, log = run_rounds(
+        Booster(params, cache, xgb_model),
+        dtrain,
+        num_boost_round,
+        evals=evals,
+        obj=obj,
+        maximize=None,
+        early_stopping_rounds=None,
+        verbose_eval=None,
+        callbacks=_all_callbacks(
+            callbacks, verbose_eval, early_stopping_rounds, maximize
+        ),
+        custom_metric=custom_metric,
+        container_type=CallbackContainer,
+    )
+    if evals_result is not None:
+        evals_result.update(log.history)
+    return cast(Booster, booster.reset())
+
+
+def _all_callbacks(
+    given: Sequence[TrainingCallback] | None,
+    verbose_eval: bool | int | None,
+    early_stopping_rounds: int | None,
+    maximize: bool | None,
+    show_stdv: bool = False,
+) -> list[TrainingCallback]:
+    callbacks = list(given or ())
+    if verbose_eval:
+        callbacks.append(EvaluationMonitor(0, int(verbose_eval), show_stdv))
+    if early_stopping_rounds:
+        callbacks.append(EarlyStopping(rounds=early_stopping_rounds, maximize=maximize))
+    return callbacks
+
+
+# --- Cross-validation -----------------------------------------------------------------
+
+
+@_in_time_by_name
+def cv(
+    params: ParameterSource,
+    dtrain: DMatrix,
+    num_boost_round: int = 10,
+    *,
+    nfold: int = 3,
+    stratified: bool = False,
+    folds: Any = None,
+    metrics: str | Sequence[str] = (),
+    obj: Any = None,
+    maximize: bool | None = None,
+    early_stopping_rounds: int | None = None,
+    fpreproc: Callable[..., Any] | None = None,
+    as_pandas: bool = True,
+    verbose_eval: bool | int | None = None,
+    show_stdv: bool = True,
+    seed: int = 0,
+    callbacks: Sequence[TrainingCallback] | None = None,
+    shuffle: bool = True,
+    custom_metric: Any = None,
+) -> Any:
+    """Return the metrics of models that are each tested on rows they did not see.
+
+    The arguments are those of `hornbeam.cv`. As in XGBoost each fold is a matrix of its
+    own, with cuts of its own; the folds still train side by side.
+    """
+    if isinstance(dtrain, QuantileDMatrix):
+        raise DataError("`QuantileDMatrix` is not yet supported.")
+    given = dict(params)
+    if isinstance(params, list):
+        given["eval_metric"] = [m for name, m in params if name == "eval_metric"]
+    named = given.pop("eval_metric", None) or []
+    metrics = metrics or named
+    packs = mknfold(
+        dall=dtrain,
+        nfold=nfold,
+        param=given,
+        seed=seed,
+        evals=[metrics] if isinstance(metrics, str) else metrics,
+        fpreproc=fpreproc,
+        stratified=stratified,
+        folds=folds,
+        shuffle=shuffle,
+    )
+    models = FoldModels(cast(Sequence[Fold], packs))
+    if custom_metric is None and obj is None:
+        models.part_threads(packs[0].bst.params.nthread)
+    # What a callback asks of a model, these have.
+    _, log = run_rounds(
+        cast(Booster, models),
+        dtrain,
+        num_boost_round,
+        evals=None,
+        obj=obj,
+        maximize=None,
+        early_stopping_rounds=None,
+        verbose_eval=None,
+        callbacks=_all_callbacks(
+            callbacks, verbose_eval, early_stopping_rounds, maximize, show_stdv
+        ),
+        custom_metric=custom_metric,
+        container_type=partial(CallbackContainer, is_cv=True),
+    )
+    rounds = models.num_boosted_rounds()
+    best = models.attr("best_iteration")
+    if log.stopped and best is not None:
+        rounds = int(best) + 1
+    return scores_of(log.history, rounds, as_pandas)
+
+
+class CVPack:
+    """A fold: a model, the data that it trains on, and the data that tests it.
+
+    What a booster has, it has, too.
+    """
+
+    def __init__(
+        self, dtrain: DMatrix, dtest: DMatrix, param: ParameterSource | None
+    ) -> None:
+        self.dtrain = dtrain
+        self.dtest = dtest
+        self.watchlist = [(dtrain, "train"), (dtest, "test")]
+        self.bst = Booster(param, [dtrain, dtest])
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "bst":  # not there yet
+            raise AttributeError(name)
+        return getattr(self.bst, name)
+
+    def update(self, iteration: int, fobj: Any) -> None:
+        """Add a round to the model."""
+        self.bst.update(self.dtrain, iteration, fobj)
+
+    def eval(self, iteration: int, feval: Any, output_margin: bool) -> str:
+        """Return the line of the scores on both parts."""
+        return self.bst.eval_set(self.watchlist, iteration, feval, output_margin)
+
+
+def groups_to_rows(
+    groups: npt.NDArray[Any], boundaries: npt.NDArray[Any]
+) -> npt.NDArray[np.intp]:
+    """Return the rows of groups, of which each begins at one of `boundaries`."""
+    return np.concatenate(
+        [np.arange(*boundaries[group : group + 2]) for group in groups]
+    )
+
+
+def mkgroupfold(
+    *,
+    dall: DMatrix,
+    nfold: int,
+    param: Any,
+    evals: Sequence[str] = (),
+    fpreproc: Callable[..., Any] | None = None,
+    shuffle: bool = True,
+) -> list[CVPack]:
+    """Return folds of whole groups; see `mknfold`."""
+    seed = int(np.random.randint(2**31)) if shuffle else 0  # noqa: NPY002
+    return mknfold(
+        dall=dall,
+        nfold=nfold,
+        param=param,
+        seed=seed,
+        evals=evals,
+        fpreproc=fpreproc,
+        shuffle=shuffle,
+    )
+
+
+def mknfold(
+    *,
+    dall: DMatrix,
+    nfold: int,
+    param: Any,
+    seed: int,
+    evals: Sequence[str] = (),
+    fpreproc: Callable[..., Any] | None = None,
+    stratified: bool | None = False,
+    folds: Any = None,
+    shuffle: bool = True,
+) -> list[CVPack]:
+    """Return the folds of a cross-validation, each with a model that has not begun.
+
+    Parameters
+    ----------
+    dall
+        The data; if it has groups, they stay whole.
+    param
+        Parameters of all models.
+    evals
+        Metrics, besides.
+    nfold, seed, fpreproc, stratified, folds, shuffle
+        As for `hornbeam.cv`; stratified folds are those of scikit-learn.
+    """
+    if stratified and folds is None:
+        splitters = require("sklearn.model_selection", "sklearn", "stratified cv")
+        folds = splitters.StratifiedKFold(
+            n_splits=nfold, shuffle=True, random_state=seed
+        )
+    packs = []
+    for rows in parts_of(dall, nfold, False, folds, seed, shuffle):
+        dtrain, dtest = (dall.slice(part, allow_groups=True) for part in rows)
+        own = param
+        if fpreproc is not None:
+            dtrain, dtest, own = fpreproc(dtrain, dtest, param.copy())
+        named = [("eval_metric", metric) for metric in evals]
+        packs.append(CVPack(dtrain, dtest, [*dict(own).items(), *named]))
+    return packs
