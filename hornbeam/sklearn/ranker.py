@@ -17,7 +17,7 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.estimator import Estimator
 from hornbeam.sklearn.functions import ObjectiveFunction, weights_of
 
-__all__ = ["HornbeamRanker"]
+__all__ = ["HornbeamRanker", "split_off_qid"]
 
 
 class HornbeamRanker(Estimator):
@@ -136,7 +136,7 @@ base_margin_eval_set
         """Fit the model to rows whose groups are given as (group, qid)."""
         group, qid = groups
         if group is None and qid is None:
-            X, qid = _split_off_qid(X)
+            X, qid = split_off_qid(X)
             if qid is None:
                 raise DataError(
                     "ranking needs the group of each row; pass qid, one for each row "
@@ -144,7 +144,7 @@ base_margin_eval_set
                 )
         eval_group, eval_qid = eval_groups
         if eval_set and eval_group is None and eval_qid is None:
-            parted = [(*_split_off_qid(X), y) for X, y in eval_set]
+            parted = [(*split_off_qid(X), y) for X, y in eval_set]
             if any(own is None for _, own, _ in parted):
                 raise DataError(
                     "eval_set needs the group of each row, too; pass eval_qid, one for "
@@ -167,7 +167,7 @@ base_margin_eval_set
         )
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        return super()._checked(_split_off_qid(X)[0], reset=reset)
+        return super()._checked(split_off_qid(X)[0], reset=reset)
 
     def _own_objective(self) -> Callable[..., Any] | ScalarLoss | None:
         objective = self.objective
@@ -199,7 +199,7 @@ base_margin_eval_set
         The arguments are those of `fit`.
         """
         if group is None and qid is None:
-            X, qid = _split_off_qid(X)
+            X, qid = split_off_qid(X)
             if qid is None:
                 raise DataError(
                     "the score of a ranking needs the group of each row; pass qid"
@@ -215,7 +215,7 @@ base_margin_eval_set
         return values
 
 
-def _split_off_qid(X: Any) -> tuple[Any, Any]:
+def split_off_qid(X: Any) -> tuple[Any, Any]:
     """Return a frame without its column ``qid``, and that column, if it has one."""
     names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
     if "qid" not in names:

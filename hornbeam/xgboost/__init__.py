@@ -21,6 +21,14 @@ if TYPE_CHECKING:
         ExtMemQuantileDMatrix,
         QuantileDMatrix,
     )
+    from hornbeam.xgboost.sklearn import (
+        XGBClassifier,
+        XGBModel,
+        XGBRanker,
+        XGBRegressor,
+        XGBRFClassifier,
+        XGBRFRegressor,
+    )
     from hornbeam.xgboost.tracker import RabitTracker
     from hornbeam.xgboost.training import cv, train
 
@@ -34,6 +42,12 @@ __all__ = [
     "ExtMemQuantileDMatrix",
     "QuantileDMatrix",
     "RabitTracker",
+    "XGBClassifier",
+    "XGBModel",
+    "XGBRFClassifier",
+    "XGBRFRegressor",
+    "XGBRanker",
+    "XGBRegressor",
     "build_info",
     "collective",
     "config_context",
@@ -50,6 +64,12 @@ _HOMES = {
     "ExtMemQuantileDMatrix": "hornbeam.xgboost.matrices",
     "QuantileDMatrix": "hornbeam.xgboost.matrices",
     "RabitTracker": "hornbeam.xgboost.tracker",
+    "XGBClassifier": "hornbeam.xgboost.sklearn",
+    "XGBModel": "hornbeam.xgboost.sklearn",
+    "XGBRFClassifier": "hornbeam.xgboost.sklearn",
+    "XGBRFRegressor": "hornbeam.xgboost.sklearn",
+    "XGBRanker": "hornbeam.xgboost.sklearn",
+    "XGBRegressor": "hornbeam.xgboost.sklearn",
     "build_info": "hornbeam.xgboost.build",
     "config_context": "hornbeam.xgboost.config",
     "cv": "hornbeam.xgboost.training",
@@ -63,6 +83,7 @@ _MODULES = (
     "config",
     "core",
     "objective",
+    "sklearn",
     "tracker",
     "training",
 )

@@ -1,0 +1,50 @@
+"""XGBoost's estimators for scikit-learn, over the learner of `hornbeam.xgboost`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hornbeam.errors import require
+from hornbeam.lazy import names_from
+
+require("sklearn", "sklearn", "an estimator of hornbeam.xgboost")
+
+if TYPE_CHECKING:
+    from hornbeam.xgboost.sklearn.classifier import XGBClassifier
+    from hornbeam.xgboost.sklearn.forests import XGBRFClassifier, XGBRFRegressor
+    from hornbeam.xgboost.sklearn.functions import ltr_metric_decorator
+    from hornbeam.xgboost.sklearn.matrices import (
+        get_model_categories,
+        pick_ref_categories,
+    )
+    from hornbeam.xgboost.sklearn.model import XGBModel
+    from hornbeam.xgboost.sklearn.ranker import XGBRanker, XGBRankerMixIn
+    from hornbeam.xgboost.sklearn.regressor import XGBRegressor
+
+__all__ = [
+    "XGBClassifier",
+    "XGBModel",
+    "XGBRFClassifier",
+    "XGBRFRegressor",
+    "XGBRanker",
+    "XGBRankerMixIn",
+    "XGBRegressor",
+    "get_model_categories",
+    "ltr_metric_decorator",
+    "pick_ref_categories",
+]
+
+_HOMES = {
+    "XGBClassifier": "hornbeam.xgboost.sklearn.classifier",
+    "XGBModel": "hornbeam.xgboost.sklearn.model",
+    "XGBRFClassifier": "hornbeam.xgboost.sklearn.forests",
+    "XGBRFRegressor": "hornbeam.xgboost.sklearn.forests",
+    "XGBRanker": "hornbeam.xgboost.sklearn.ranker",
+    "XGBRankerMixIn": "hornbeam.xgboost.sklearn.ranker",
+    "XGBRegressor": "hornbeam.xgboost.sklearn.regressor",
+    "get_model_categories": "hornbeam.xgboost.sklearn.matrices",
+    "ltr_metric_decorator": "hornbeam.xgboost.sklearn.functions",
+    "pick_ref_categories": "hornbeam.xgboost.sklearn.matrices",
+}
+
+__getattr__, __dir__ = names_from(__name__, _HOMES)

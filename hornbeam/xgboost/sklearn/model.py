@@ -1,0 +1,440 @@
+"""The estimator that the others are kinds of."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import NotFittedError
+
+from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.sklearn.functions import metric_of
+from hornbeam.xgboost.booster import Booster
+from hornbeam.xgboost.config import config_context
+from hornbeam.xgboost.matrices import DMatrix, QuantileDMatrix
+from hornbeam.xgboost.sklearn.functions import Metric, metrics_of, objective_of
+from hornbeam.xgboost.sklearn.matrices import get_model_categories, matrices_of
+from hornbeam.xgboost.sklearn.parameters import XGBParameters, in_time_by_name
+from hornbeam.xgboost.training import train
+
+__all__ = ["EvalFields", "IterationRange", "XGBModel"]
+
+IterationRange: TypeAlias = tuple[int, int]
+#: What goes with the rows of `eval_set`: by the name of the field, that of the argument
+#: and a value for each pair.
+EvalFields: TypeAlias = Mapping[str, tuple[str, Sequence[Any] | None]]
+
+_USUAL_ROUNDS = 100
+
+
+class XGBModel(XGBParameters):
+    """XGBoost's estimator for any objective, with XGBoost's parameters.
+
+    Parameters
+    ----------
+    n_estimators
+        Rounds of boosting; 100 if None.
+    objective
+        The loss: a name, or a function of labels and predictions, and of
+        ``sample_weight`` where rows have weights, to the gradient and the hessian.
+    missing
+        The number that stands for missing, besides NaN.
+    eval_metric
+        Metrics for `eval_set` of `fit`: a name, a function of labels and predictions
+        where less is better, or a list of names with at most one function.
+    early_stopping_rounds
+        Stop when the last metric on the last pair of `eval_set` has not improved for
+        so many rounds; prediction then uses the rounds up to the best.
+    importance_type
+        What `feature_importances_` shows: gain, weight, cover, total_gain or
+        total_cover; gain if None, and weight of a linear model.
+    kwargs
+        Other parameters of the learner.
+    """
+
+    _Booster: Booster
+    evals_result_: dict[str, dict[str, list[float]]]
+
+    # Training
+
+    @in_time_by_name
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        base_margin: Any = None,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        verbose: bool | int | None = True,
+        xgb_model: Booster | str | XGBModel | None = None,
+        sample_weight_eval_set: Sequence[Any] | None = None,
+        base_margin_eval_set: Sequence[Any] | None = None,
+        feature_weights: Any = None,
+    ) -> Self:
+        """Fit the model, from scratch unless there is one to go on from.
+
+        Parameters
+        ----------
+        X
+            Features: an array, a frame or a sparse matrix.
+        y
+            Targets.
+        sample_weight
+            How much each row counts.
+        base_margin
+            Where boosting starts from, for each row.
+        eval_set
+            Pairs of features and targets to evaluate on, called ``validation_0`` and
+            so on.
+        verbose
+            Whether to print the scores of each round, or of every so many rounds.
+        xgb_model
+            A model to go on from: an estimator, a booster or a file.
+        sample_weight_eval_set, base_margin_eval_set
+            The weights and margins of `eval_set`, one for each pair.
+        feature_weights
+            Deprecated: the parameter of this name says how likely each column is to be
+            drawn.
+        """
+        fields = {"weight": sample_weight, "base_margin": base_margin}
+        eval_fields: EvalFields = {
+            "weight": ("sample_weight_eval_set", sample_weight_eval_set),
+            "base_margin": ("base_margin_eval_set", base_margin_eval_set),
+        }
+        return self._fit(
+            X, y, fields, eval_set, eval_fields, verbose, xgb_model, feature_weights
+        )
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        fields: Mapping[str, Any],
+        eval_set: Sequence[tuple[Any, Any]] | None,
+        eval_fields: EvalFields,
+        verbose: bool | int | None,
+        xgb_model: Booster | str | XGBModel | None,
+        feature_weights: Any,
+    ) -> Self:
+        """Fit the model to rows, and what goes with them by the names of a matrix."""
+        with config_context(verbosity=self.verbosity):
+            params = self.get_xgb_params() | self._task(y)
+            metric = self._configure_metrics(params)
+            feature_weights = self._weights_of_features(feature_weights)
+            self._check_categorical()
+            if isinstance(xgb_model, XGBModel):
+                xgb_model = xgb_model.get_booster()
+            model, feature_types = get_model_categories(
+                X, xgb_model, self.feature_types
+            )
+            dtrain, evals = matrices_of(
+                self._create_dmatrix,
+                X,
+                y,
+                fields,
+                eval_set,
+                eval_fields,
+                feature_types,
+                feature_weights,
+            )
+            history: dict[str, dict[str, list[float]]] = {}
+            self._Booster = train(
+                params,
+                dtrain,
+                self.get_num_boosting_rounds(),
+                evals=evals,
+                obj=objective_of(self.objective) if callable(self.objective) else None,
+                early_stopping_rounds=self.early_stopping_rounds,
+                evals_result=history,
+                verbose_eval=verbose,
+                xgb_model=model,
+                callbacks=self.callbacks,
+                custom_metric=metric,
+            )
+            self._trained(params, history)
+        return self
+
+    def _task(self, y: Any) -> dict[str, Any]:
+        """Return the parameters that name the loss, which the targets may decide."""
+        return {"objective": "reg:squarederror"} if callable(self.objective) else {}
+
+    def _trained(
+        self, params: Mapping[str, Any], history: dict[str, dict[str, list[float]]]
+    ) -> None:
+        """Take note of how the model was trained."""
+        if history:
+            self.evals_result_ = history
+
+    def _configure_metrics(self, params: dict[str, Any]) -> Metric | None:
+        """Put the metrics that have names into parameters, and return the one's own."""
+        params["eval_metric"], metric = metrics_of(self.eval_metric, self._metric)
+        return metric
+
+    def _metric(self, function: Callable[..., float]) -> Metric | None:
+        return metric_of(function)
+
+    def _weights_of_features(self, given: Any) -> Any:
+        if given is None:
+            return self.feature_weights
+        warnings.warn(
+            "`feature_weights` in `fit` method is deprecated, as scikit-learn has no "
+            "such argument; use it in the constructor or `set_params` instead",
+            UserWarning,
+            stacklevel=5,
+        )
+        if self.feature_weights is not None:
+            raise ParameterError(
+                "2 different `feature_weights` are provided; use the one in the "
+                "constructor or `set_params` alone"
+            )
+        return given
+
+    def _check_categorical(self) -> None:
+        if self.enable_categorical and self.tree_method == "exact":
+            raise ParameterError(
+                "categorical data is not implemented for the tree method exact; use "
+                "hist or approx"
+            )
+
+    def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
+        """Return a matrix, of codes alone where the tree method learns from codes."""
+        fields |= {
+            "missing": self.missing,
+            "nthread": self.n_jobs,
+            "enable_categorical": self.enable_categorical,
+        }
+        if self.booster != "gblinear" and self.tree_method in (None, "auto", "hist"):
+            return QuantileDMatrix(**fields, ref=ref, max_bin=self.max_bin)
+        return DMatrix(**fields)
+
+    # The model
+
+    def get_booster(self) -> Booster:
+        """Return the trained model."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet: need to call fit or "
+                "load_model beforehand"
+            )
+        return self._Booster
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_Booster")
+
+    def set_params(self, **params: Any) -> Self:
+        super().set_params(**params)
+        if params and self.__sklearn_is_fitted__():
+            self._Booster.set_param(self.get_xgb_params())
+        return self
+
+    def get_num_boosting_rounds(self) -> int:
+        """Return how many rounds `fit` asks for."""
+        return _USUAL_ROUNDS if self.n_estimators is None else self.n_estimators
+
+    # Prediction
+
+    @in_time_by_name
+    def predict(
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> Any:
+        """Return a prediction for each row.
+
+        Parameters
+        ----------
+        X
+            Features, with the columns of training.
+        output_margin
+            Whether to leave out the transformation of the objective.
+        validate_features
+            Whether to compare the columns with those of training.
+        base_margin
+            Where to start from, instead of the model's base score.
+        iteration_range
+            The rounds to use, from the first up to but not including the second; up to
+            the best if None, where training has found one.
+        """
+        rounds = self._get_iteration_range(iteration_range)
+        booster = self.get_booster()
+        if self.booster != "gblinear":
+            return booster.inplace_predict(
+                X,
+                iteration_range=rounds,
+                predict_type="margin" if output_margin else "value",
+                missing=self.missing,
+                base_margin=base_margin,
+                validate_features=validate_features,
+            )
+        return booster.predict(
+            self._rows(X, base_margin=base_margin),
+            iteration_range=rounds,
+            output_margin=output_margin,
+            validate_features=validate_features,
+        )
+
+    def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
+        """Return the leaf of each row in each tree.
+
+        The arguments are those of `predict`.
+        """
+        return self.get_booster().predict(
+            self._rows(X),
+            pred_leaf=True,
+            iteration_range=self._get_iteration_range(iteration_range),
+        )
+
+    def _rows(self, X: Any, **fields: Any) -> DMatrix:
+        """Return features to predict from as a matrix."""
+        return DMatrix(
+            X,
+            missing=self.missing,
+            nthread=self.n_jobs,
+            feature_types=self.feature_types,
+            enable_categorical=self.enable_categorical,
+            **fields,
+        )
+
+    def _get_iteration_range(
+        self, iteration_range: IterationRange | None
+    ) -> IterationRange:
+        """Return the rounds to predict with."""
+        if self.booster == "gblinear":  # which has no part of its rounds
+            return 0, 0
+        if iteration_range is not None and iteration_range[1] != 0:
+            return iteration_range
+        best = self.get_booster().attr("best_iteration")
+        return (0, 0) if best is None else (0, int(best) + 1)
+
+    # What training found
+
+    def evals_result(self) -> dict[str, dict[str, list[float]]]:
+        """Return the scores on `eval_set`, by data set and metric, one a round."""
+        if getattr(self, "evals_result_", None) is None:
+            raise NotTrainedError(
+                "No evaluation result, `eval_set` is not used during training; pass it "
+                "to fit"
+            )
+        return self.evals_result_
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many features `fit` has seen."""
+        return self.get_booster().num_features()
+
+    @property
+    def feature_names_in_(self) -> npt.NDArray[Any]:
+        """The names of the features that `fit` has seen, if they have names."""
+        names = self.get_booster().feature_names
+        if names is None:
+            raise AttributeError(
+                "`feature_names_in_` is defined only when `X` has feature names"
+            )
+        return np.array(names)
+
+    @property
+    def best_score(self) -> float:
+        """The best score, if training stopped early."""
+        return float(self.get_booster().best_score)
+
+    @property
+    def best_iteration(self) -> int:
+        """The round with the best score, from 0, if training stopped early."""
+        return int(self.get_booster().best_iteration)
+
+    @property
+    def feature_importances_(self) -> npt.NDArray[np.float32]:
+        """Importance of each feature, `importance_type`, with sum 1.
+
+        Of a linear model of several classes it is (features, classes).
+        """
+        booster = self.get_booster()
+        usual = "weight" if self.booster == "gblinear" else "gain"
+        scores = booster.get_score(importance_type=self.importance_type or usual)
+        names = booster.feature_names or [f"f{i}" for i in range(self.n_features_in_)]
+        importances = np.array([scores.get(name, 0.0) for name in names], np.float32)
+        total = importances.sum()
+        return importances if total == 0 else importances / total
+
+    @property
+    def coef_(self) -> npt.NDArray[Any]:
+        """The weights of a linear model, (features,) or (classes, features)."""
+        if self.booster != "gblinear":
+            raise AttributeError(
+                f"Coefficients are not defined for Booster type {self.booster}; trees "
+                "have feature_importances_"
+            )
+        weights = np.array(self._linear()["weight"])
+        n_classes = getattr(self, "n_classes_", 0)
+        return weights.reshape(n_classes, -1) if n_classes > 2 else weights
+
+    @property
+    def intercept_(self) -> npt.NDArray[np.float32]:
+        """Where trees start from; the bias of a linear model."""
+        found = self._linear()["bias"] if self.booster == "gblinear" else self._base()
+        return np.array(found, dtype=np.float32)
+
+    def _linear(self) -> dict[str, Any]:
+        text: dict[str, Any] = json.loads(
+            self.get_booster().get_dump(dump_format="json")[0]
+        )
+        return text
+
+    def _base(self) -> list[float]:
+        """Return the base score, one for each output."""
+        learner = json.loads(self.get_booster().save_config())["learner"]
+        base: list[float] = json.loads(learner["learner_model_param"]["base_score"])
+        return base
+
+    # Files
+
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
+        """Save the model, marked as an estimator's, as ``.json`` or ``.ubj``."""
+        booster = self.get_booster()
+        booster.set_attr(scikit_learn=json.dumps({"_estimator_type": self._get_type()}))
+        try:
+            booster.save_model(fname)
+        finally:
+            booster.set_attr(scikit_learn=None)
+
+    def load_model(self, fname: str | os.PathLike[str] | bytearray) -> None:
+        """Load a model of this kind of estimator, Hornbeam's or XGBoost's.
+
+        The parameters that the file tells are taken from it: the objective, the kind of
+        booster, the base score and the types of the features.
+        """
+        booster = Booster({"n_jobs": self.n_jobs})
+        booster.load_model(fname)
+        mark = json.loads(booster.attr("scikit_learn") or "{}")
+        kind = mark.get("_estimator_type")
+        if kind is not None and kind != self._get_type():
+            raise TypeError(
+                "Loading an estimator with different type. Expecting: "
+                f"{self._get_type()}, got: {kind}"
+            )
+        booster.set_attr(scikit_learn=None)
+        self._Booster = booster
+        self._take_model(json.loads(booster.save_config())["learner"])
+
+    def _take_model(self, learner: Mapping[str, Any]) -> None:
+        """Take the parameters that a model tells of itself."""
+        self.objective = learner["objective"]["name"]
+        self.booster = learner["gradient_booster"]["name"]
+        self.base_score = json.loads(learner["learner_model_param"]["base_score"])
+        self.feature_types = self._Booster.feature_types
+        self.enable_categorical = "c" in (self.feature_types or ())
+
+    def _get_type(self) -> str | None:
+        """Return which kind of estimator it is, as scikit-learn calls it."""
+        own: str | None = getattr(self, "_estimator_type", None)
+        return own or self.__sklearn_tags__().estimator_type

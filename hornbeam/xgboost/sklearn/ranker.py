@@ -1,0 +1,164 @@
+"""XGBoost's estimator for ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.sklearn.ranker import split_off_qid
+from hornbeam.xgboost.booster import Booster
+from hornbeam.xgboost.matrices import DMatrix
+from hornbeam.xgboost.sklearn.functions import Metric, ltr_metric_decorator
+from hornbeam.xgboost.sklearn.model import EvalFields, IterationRange, XGBModel
+from hornbeam.xgboost.sklearn.parameters import in_time_by_name
+
+__all__ = ["XGBRanker", "XGBRankerMixIn"]
+
+
+class XGBRankerMixIn:
+    """What marks an estimator as one that ranks."""
+
+    _estimator_type = "ranker"
+
+
+class XGBRanker(XGBRankerMixIn, XGBModel):
+    """XGBoost's estimator that puts the rows of each group in order.
+
+    The parameters are those of `XGBModel`, with an `objective` that begins with
+    ``rank:``; `eval_metric` may be a function of the labels and predictions of a group.
+    """
+
+    @in_time_by_name
+    def __init__(self, *, objective: str = "rank:ndcg", **kwargs: Any) -> None:
+        super().__init__(objective=objective, **kwargs)
+        if callable(objective):
+            raise ParameterError(
+                "a custom objective function is not supported by XGBRanker; use "
+                "hornbeam.HornbeamRanker, which takes one"
+            )
+        if "rank:" not in objective:
+            raise ParameterError(
+                f"objective {objective!r} does not rank: please use XGBRanker for "
+                "ranking task, with rank:ndcg, rank:map or rank:pairwise"
+            )
+
+    @in_time_by_name
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        group: Any = None,
+        qid: Any = None,
+        sample_weight: Any = None,
+        base_margin: Any = None,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        eval_group: Sequence[Any] | None = None,
+        eval_qid: Sequence[Any] | None = None,
+        verbose: bool | int | None = False,
+        xgb_model: Booster | str | XGBModel | None = None,
+        sample_weight_eval_set: Sequence[Any] | None = None,
+        base_margin_eval_set: Sequence[Any] | None = None,
+        feature_weights: Any = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X
+            Features. A frame may have the groups as its column ``qid``, which is no
+            feature, neither here nor at prediction.
+        qid
+            The group of each row: whole numbers that never fall.
+        group
+            The sizes of the groups instead.
+        sample_weight
+            How much each group counts.
+        eval_qid, eval_group
+            The same for `eval_set`, one for each pair.
+        y, base_margin, eval_set, verbose, xgb_model, sample_weight_eval_set, \
+base_margin_eval_set, feature_weights
+            As for `XGBModel`.
+        """
+        fields = {
+            "weight": sample_weight,
+            "base_margin": base_margin,
+            "group": group,
+            "qid": qid,
+        }
+        eval_fields: EvalFields = {
+            "weight": ("sample_weight_eval_set", sample_weight_eval_set),
+            "base_margin": ("base_margin_eval_set", base_margin_eval_set),
+            "group": ("eval_group", eval_group),
+            "qid": ("eval_qid", eval_qid),
+        }
+        return self._fit(
+            X, y, fields, eval_set, eval_fields, verbose, xgb_model, feature_weights
+        )
+
+    def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
+        data, qid = _parted(fields.pop("data"), fields.pop("qid"))
+        if qid is None and fields["group"] is None:
+            raise DataError(
+                "Either `group` or `qid` is required for ranking task; pass one, or a "
+                "frame with a column qid"
+            )
+        return super()._create_dmatrix(ref, data=data, qid=qid, **fields)
+
+    def _metric(self, function: Callable[..., float]) -> Metric:
+        return ltr_metric_decorator(function, self.n_jobs)
+
+    @in_time_by_name
+    def predict(
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> Any:
+        """Return a score for each row, the higher the further to the front.
+
+        The arguments are those of `XGBModel.predict`.
+        """
+        return super().predict(
+            _parted(X)[0],
+            output_margin=output_margin,
+            validate_features=validate_features,
+            base_margin=base_margin,
+            iteration_range=iteration_range,
+        )
+
+    def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
+        return super().apply(_parted(X)[0], iteration_range)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the last metric of training, such as ndcg, of these groups.
+
+        Parameters
+        ----------
+        X
+            Features, a frame with the groups as its column ``qid``.
+        y
+            Labels.
+        """
+        X, qid = _parted(X)
+        evals = [(self._rows(X, label=y, qid=qid), "eval")]
+        metric = None
+        if callable(self.eval_metric):
+            metric = self._metric(self.eval_metric)
+        scores = self.get_booster().eval_set(evals, feval=metric)
+        return float(scores.rpartition(":")[2])
+
+
+def _parted(X: Any, qid: Any = None) -> tuple[Any, Any]:
+    """Return features and groups, which may be among the columns."""
+    X, own = split_off_qid(X)
+    if own is not None and qid is not None:
+        raise DataError(
+            "Found both the special column `qid` in `X` and the `qid` from the `fit` "
+            "method; remove one of them"
+        )
+    return X, qid if own is None else own
