@@ -108,6 +108,16 @@ class ModelHolder:
             )
         return value
 
+    def rounds_to_best(self) -> tuple[int, int]:
+        """Return the rounds (begin, end) up to the best, if training found one.
+
+        Else (0, 0), which is all. A linear model has no part of its rounds.
+        """
+        best = self.model.attributes.get("best_iteration")
+        if best is None or self.model.linear is not None:
+            return 0, 0
+        return 0, int(best) + 1
+
     # For prediction
 
     def _tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:

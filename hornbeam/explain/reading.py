@@ -14,7 +14,7 @@ from hornbeam.explain.words import Float64s, Words, in_rows
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 
-__all__ = ["Boosted", "booster_of", "number_of", "words_of"]
+__all__ = ["Boosted", "booster_of", "names_of", "number_of", "words_of"]
 
 #: How far the sum of shares may be from 1: they are float32.
 _ROUNDING = 1e-4
@@ -64,7 +64,7 @@ def words_of(
     if trained.n_rounds == 1:
         values *= trained.num_parallel_tree  # the mean is what the model predicts
     names = getattr(model, "classes_", None) if class_names is None else class_names
-    outputs = None if names is None else _names_of(trained, names)
+    outputs = None if names is None else names_of(trained, names)
     shares = _shares_of(trained, tree, values, outputs)
     about = ""
     if shares is None and tree.leaf_size < len(outputs or range(trained.n_outputs)):
@@ -118,7 +118,7 @@ def number_of(model: Model, number: int) -> int:
     return place
 
 
-def _names_of(model: Model, names: Sequence[Any]) -> list[str]:
+def names_of(model: Model, names: Sequence[Any]) -> list[str]:
     """Return a name for each output, or those of two classes that share one."""
     n_outputs = model.n_outputs
     if len(names) != n_outputs and (len(names), n_outputs) != (2, 1):

@@ -22,8 +22,11 @@ __all__ = [
     "axes_for",
     "class_colours",
     "entitle",
+    "legend",
     "number",
     "rule",
+    "series_colours",
+    "shades",
     "shortened",
 ]
 
@@ -39,8 +42,10 @@ PAPER = "#ffffff"
 #: Of what a picture is about, and of what goes against it.
 ACCENT = "#2f7d4f"
 CONTRAST = "#c1562d"
+_SERIES = [ACCENT, CONTRAST, "#3b6ea8", "#b08a1c"]
 
 _LONGEST_LINE = 34
+_ENTRIES = 24  # of a column of a legend
 _DIGITS = 5
 #: Whole numbers from here on are written with an exponent.
 _LARGE = 1e8
@@ -93,6 +98,23 @@ def rule(ax: Axes) -> None:
     ax.grid(True, color=EDGE, alpha=0.25, linewidth=0.6)
 
 
+def series_colours(count: int) -> Any:
+    """Return a colour for each of several lines, (lines, 4)."""
+    from matplotlib.colors import to_rgba_array
+
+    if count <= len(_SERIES):
+        return to_rgba_array(_SERIES[:count])
+    return class_colours(count)
+
+
+def shades() -> Any:
+    """Return colours from pale, which can be told from white paper, to dark."""
+    import matplotlib as mpl
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(mpl.colormaps["YlGn"](np.linspace(0.3, 1.0, 256)))
+
+
 def class_colours(n_classes: int) -> Any:
     """Return a colour for each class, (classes, 4)."""
     import matplotlib as mpl
@@ -101,6 +123,16 @@ def class_colours(n_classes: int) -> Any:
     if n_classes > table.N:
         table = mpl.colormaps["turbo"].resampled(n_classes)
     return table(np.arange(n_classes))
+
+
+def legend(ax: Axes, *, outside: bool = False) -> None:
+    """Say what the lines are: where there is room, or at the right of the axes."""
+    entries = len(ax.get_legend_handles_labels()[0])
+    place: dict[str, Any] = {"loc": "best"}
+    if outside:
+        place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+        place["ncols"] = -(-entries // _ENTRIES)
+    ax.legend(fontsize=SMALL_FONT, frameon=False, **place)
 
 
 def shortened(line: str) -> str:

@@ -24,6 +24,7 @@ from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss, Newto
 from hornbeam.params import Parameters
 
 __all__ = [
+    "PROBABILITIES",
     "BinaryLogistic",
     "BinaryMargin",
     "ClassProbabilities",
@@ -31,6 +32,12 @@ __all__ = [
     "Hinge",
     "MostLikelyClass",
 ]
+
+#: Objectives whose predictions are no probabilities, and those that have them instead.
+PROBABILITIES = {
+    "binary:logitraw": "binary:logistic",
+    "multi:softmax": "multi:softprob",
+}
 
 _SMALLEST_SHARE = 1e-6
 #: Margins of the focal loss are sought within it, and found after so many halvings.

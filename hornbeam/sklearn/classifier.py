@@ -10,6 +10,7 @@ import numpy.typing as npt
 from hornbeam.errors import ParameterError
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create
+from hornbeam.objectives.classification import PROBABILITIES
 from hornbeam.params import Parameters
 from hornbeam.sklearn.estimator import Estimator
 from hornbeam.sklearn.labels import LabelEstimator
@@ -18,12 +19,6 @@ from hornbeam.sklearn.model import IterationRange
 __all__ = ["HornbeamClassifier"]
 
 _OF_TWO_CLASSES = ("binary:logistic", "binary:focal", "binary:logitraw", "reg:logistic")
-
-# Objectives whose predictions are no probabilities, and those that have them instead.
-_PROBABILITIES = {
-    "binary:logitraw": "binary:logistic",
-    "multi:softmax": "multi:softprob",
-}
 
 
 class HornbeamClassifier(LabelEstimator, Estimator):
@@ -100,7 +95,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         The arguments are those of `predict`.
         """
         model = self.get_booster().model
-        objective = _PROBABILITIES.get(model.objective)
+        objective = PROBABILITIES.get(model.objective)
         values = self._predicted(
             X,
             "value" if objective is None else "margin",

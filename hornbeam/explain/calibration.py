@@ -1,0 +1,187 @@
+"""Whether what is predicted with some probability comes true that often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.explain.reading import Boosted
+from hornbeam.explain.subject import Subject
+from hornbeam.explain.words import Float64s
+
+__all__ = ["STRATEGIES", "Calibration", "calibration_of"]
+
+STRATEGIES = ("quantile", "uniform")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How often one class came true, by the probability that was predicted for it.
+
+    Parameters
+    ----------
+    name
+        Of the class.
+    edges
+        (bins + 1,): of the bins of probabilities. A bin holds its upper edge; the first
+        one, its lower edge too.
+    counts
+        (bins,): how many rows.
+    predicted, observed
+        (bins,): the mean probability, and the share of rows of the class; NaN of a bin
+        without weight.
+    brier
+        The mean squared difference between probability and what came true, 0 or 1.
+    ece
+        The expected calibration error: the mean difference, in absolute value, between
+        `observed` and `predicted`, weighted by the rows of the bins.
+    """
+
+    name: str
+    edges: Float64s
+    counts: NDArray[np.intp]
+    predicted: Float64s
+    observed: Float64s
+    brier: float
+    ece: float
+
+    @classmethod
+    def of_outcomes(
+        cls,
+        outcomes: Any,
+        probabilities: Any,
+        weights: Any = None,
+        *,
+        bins: int = 10,
+        strategy: str = "quantile",
+        name: str = "",
+    ) -> Calibration:
+        """Return the calibration of probabilities that were given by anyone.
+
+        Parameters
+        ----------
+        outcomes
+            (rows,): 1 where it came true, else 0.
+        probabilities
+            (rows,): that it would.
+        weights
+            (rows,): how much each row counts; None: as one.
+        bins
+            How many at most: those of equal probabilities are one.
+        strategy
+            ``"quantile"`` for bins of as many rows each, ``"uniform"`` for bins of one
+            width.
+        name
+            Of the class.
+        """
+        if strategy not in STRATEGIES:
+            raise ParameterError(
+                f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r}"
+            )
+        if bins < 1:
+            raise ParameterError(f"bins must be 1 or more, not {bins}")
+        true = np.asarray(outcomes, np.float64)
+        given = np.asarray(probabilities, np.float64)
+        weigh = np.ones(len(true)) if weights is None else np.asarray(weights, float)
+        if not true.shape == given.shape == weigh.shape or true.ndim != 1:
+            raise DataError(
+                f"there are {true.shape} outcomes, {given.shape} probabilities and "
+                f"{weigh.shape} weights; give one of each for each row"
+            )
+        if not len(true):
+            raise DataError("the calibration of no rows is not defined; give it rows")
+        if not np.isin(true, (0.0, 1.0)).all():
+            raise DataError("outcomes must be 0 or 1")
+        if not ((given >= 0.0) & (given <= 1.0)).all():
+            raise DataError("probabilities must be from 0 to 1")
+        edges = np.linspace(0.0, 1.0, bins + 1)
+        if strategy == "quantile":
+            edges = np.unique(np.quantile(given, edges))
+            if len(edges) == 1:
+                edges = np.repeat(edges, 2)
+        place = np.searchsorted(edges[1:-1], given)
+        n_bins = len(edges) - 1
+
+        def sums(values: Float64s) -> Float64s:
+            return np.bincount(place, values, n_bins).astype(np.float64)
+
+        of_bins = sums(weigh)
+        with np.errstate(invalid="ignore"):
+            predicted = sums(weigh * given) / of_bins
+            observed = sums(weigh * true) / of_bins
+        gaps = np.where(of_bins > 0, np.abs(observed - predicted), 0.0)
+        return cls(
+            name,
+            edges,
+            np.bincount(place, minlength=n_bins),
+            predicted,
+            observed,
+            float(np.average((given - true) ** 2, weights=weigh)),
+            float(np.average(gaps, weights=of_bins)),
+        )
+
+
+def calibration_of(
+    model: Boosted,
+    data: Any,
+    labels: Any = None,
+    *,
+    bins: int = 10,
+    strategy: str = "quantile",
+    class_names: Sequence[Any] | None = None,
+) -> list[Calibration]:
+    """Return the calibration of a model of classes on data.
+
+    That is one for the second of two classes, or one for each of more, against all
+    others; one for each of several targets.
+
+    Parameters
+    ----------
+    model
+        A `Booster` of classes, or a classifier that has been fitted.
+    data
+        A `DMatrix`, or whatever it takes.
+    labels
+        Instead of those of the data.
+    bins
+        How many at most: those of equal probabilities are one.
+    strategy
+        ``"quantile"`` for bins of as many rows each, ``"uniform"`` for bins of one
+        width.
+    class_names
+        A name for each class; the estimator's own if None.
+
+    Raises
+    ------
+    ParameterError
+        If the model predicts no probabilities of classes.
+    DataError
+        If there are no labels.
+    """
+    subject = Subject(model, data, labels, class_names)
+    probabilities, known = subject.probabilities(), subject.labels
+    names = subject.class_names
+    targets = subject.booster.model.num_target
+    if targets > 1:
+        outcomes = known.reshape(-1, targets)
+    else:
+        outcomes = known[:, None] == np.arange(len(names))
+    if len(names) == 2 and targets == 1:
+        names = names[1:]
+        probabilities, outcomes = probabilities[:, 1:], outcomes[:, 1:]
+    return [
+        Calibration.of_outcomes(
+            outcomes[:, k],
+            probabilities[:, k],
+            subject.weights,
+            bins=bins,
+            strategy=strategy,
+            name=name,
+        )
+        for k, name in enumerate(names)
+    ]

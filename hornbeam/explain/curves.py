@@ -1,0 +1,116 @@
+"""Scores of a training, round after round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hornbeam.callbacks.base import mean_of
+from hornbeam.callbacks.stopping import larger_is_better
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.explain.words import Float64s
+
+__all__ = ["LearningCurve", "learning_curves_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class LearningCurve:
+    """The scores of one metric on one data set.
+
+    Parameters
+    ----------
+    data, metric
+        Their names.
+    scores
+        (rounds,).
+    spread
+        (rounds,): the standard deviation over folds, None of a single training.
+    """
+
+    data: str
+    metric: str
+    scores: Float64s
+    spread: Float64s | None = None
+
+    @property
+    def best(self) -> int:
+        """The round with the best score, the first of several."""
+        ranked = -self.scores if larger_is_better(self.metric) else self.scores
+        return int(np.argmin(np.where(np.isnan(ranked), np.inf, ranked)))
+
+
+def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningCurve]:
+    """Return the curves of a training or a cross-validation.
+
+    Parameters
+    ----------
+    source
+        What `train` has written to `evals_result`; an estimator that has been fitted
+        with `eval_set`; or what `cv` has returned.
+    metric
+        The curves of this one only.
+
+    Raises
+    ------
+    DataError
+        If nothing was evaluated.
+    ParameterError
+        If the metric is not among the scores, or the source is no such thing.
+    """
+    if hasattr(source, "evals_result"):
+        source = source.evals_result()
+    if hasattr(source, "to_dict") and hasattr(source, "columns"):
+        source = {name: np.asarray(source[name]) for name in source.columns}
+    if not isinstance(source, Mapping):
+        raise ParameterError(
+            "learning curves are of evals_result, of a fitted estimator, or of what cv "
+            f"returns, not of {type(source).__name__}"
+        )
+    if all(isinstance(scores, Mapping) for scores in source.values()):
+        curves = [
+            _curve(str(data), str(name), scores)
+            for data, metrics in source.items()
+            for name, scores in metrics.items()
+        ]
+    else:
+        curves = list(_of_folds(source))
+    if not curves:
+        raise DataError(
+            "nothing was evaluated; pass evals and evals_result to train, or eval_set "
+            "to fit"
+        )
+    if metric is None:
+        return curves
+    chosen = [curve for curve in curves if curve.metric == metric]
+    if not chosen:
+        known = dict.fromkeys(curve.metric for curve in curves)
+        raise ParameterError(
+            f"metric {metric!r} is not among the scores; there are {', '.join(known)}"
+        )
+    return chosen
+
+
+def _curve(data: str, metric: str, scores: Any) -> LearningCurve:
+    """Return a curve of scores, or of pairs of mean and deviation."""
+    means = np.array([mean_of(score) for score in scores], np.float64)
+    if len(scores) and isinstance(scores[0], tuple):
+        return LearningCurve(data, metric, means, np.array([s for _, s in scores]))
+    return LearningCurve(data, metric, means)
+
+
+def _of_folds(columns: Mapping[str, Any]) -> Any:
+    """Yield the curves of columns such as ``test-rmse-mean``."""
+    for name, values in columns.items():
+        data, _, metric = name.removesuffix("-mean").partition("-")
+        if not name.endswith("-mean") or not metric:
+            continue
+        spread = columns.get(f"{data}-{metric}-std")
+        yield LearningCurve(
+            data,
+            metric,
+            np.asarray(values, np.float64),
+            None if spread is None else np.asarray(spread, np.float64),
+        )

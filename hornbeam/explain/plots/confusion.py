@@ -1,0 +1,129 @@
+"""Which classes are taken for which, as a table in colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hornbeam.errors import require
+from hornbeam.explain.confusion import Confusion, confusion_of
+from hornbeam.explain.reading import Boosted
+from hornbeam.explain.style import (
+    INK,
+    PAPER,
+    SMALL_FONT,
+    axes_for,
+    entitle,
+    number,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_confusion"]
+
+_CELL = 0.62  # inches on a new figure
+_LEAST, _MOST = 3.2, 14.0
+#: Letters smaller than this, in points, are left out.
+_LEGIBLE = 4.0
+_LETTER = 0.62  # the width of a letter, as a share of its height
+_DARK = 0.55  # from which share on letters are white
+
+
+def plot_confusion(
+    model: Boosted | Confusion,
+    data: Any = None,
+    labels: Any = None,
+    ax: Axes | None = None,
+    *,
+    threshold: float = 0.5,
+    class_names: Sequence[Any] | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Draw how often each class is taken for each, and return the axes.
+
+    A row is a true class. Its cells say how many of its rows are predicted to be of
+    each class, and which share that is; the larger the share, the darker the cell.
+
+    Parameters
+    ----------
+    model
+        A `Booster` of classes, or a classifier that has been fitted; or what
+        `confusion_of` has returned.
+    data
+        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+    labels
+        Instead of those of the data.
+    ax
+        Where to draw; None: on a new figure.
+    threshold
+        Of two classes the second is predicted above this probability.
+    class_names
+        A name for each class; the estimator's own if None.
+    title
+        What stands above; the share of rows that are predicted rightly if None.
+
+    Raises
+    ------
+    ParameterError
+        If the model does not tell classes apart.
+    DataError
+        If there are no labels.
+    """
+    require("matplotlib", "plot", "plot_confusion")
+    if isinstance(model, Confusion):
+        found = model
+    else:
+        found = confusion_of(
+            model, data, labels, threshold=threshold, class_names=class_names
+        )
+    names = [shortened(name) for name in found.names]
+    n_classes = len(names)
+    longest = max(map(len, names)) * SMALL_FONT * _LETTER / 72
+    side = min(max(_LEAST, _CELL * n_classes), _MOST)
+    ax = axes_for(ax, side + longest + 0.5, side + 0.9)
+    shares = found.shares
+    ax.imshow(np.nan_to_num(shares), cmap="YlGn", vmin=0.0, vmax=1.0, aspect="auto")
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    room = np.array([ax.bbox.width, ax.bbox.height]) * 72 / ax.figure.dpi / n_classes
+    letters = float(min(SMALL_FONT, 0.8 * room[1]))
+    slanted = longest * 72 > room[0]
+    ax.set_xticks(
+        range(n_classes),
+        names,
+        fontsize=min(SMALL_FONT, max(1.0, 0.8 * room[0])),
+        rotation=90 if slanted else 0,
+        parse_math=False,
+    )
+    ax.set_yticks(range(n_classes), names, fontsize=max(1.0, letters), parse_math=False)
+    _write(ax, found, room)
+    said = f"{100 * found.accuracy:.1f} % predicted rightly"
+    entitle(ax, said if title is None else title, "predicted class", "true class")
+    return ax
+
+
+def _write(ax: Axes, found: Confusion, room: Any) -> None:
+    """Write counts and shares into the cells, if they are large enough."""
+    shares = found.shares
+    counts = [[number(count) for count in row] for row in found.counts]
+    widest = max(4, *(len(count) for row in counts for count in row))
+    letters = min(SMALL_FONT, room[0] / widest / _LETTER / 1.1, room[1] / 2.8)
+    if letters < _LEGIBLE:
+        return
+    for true, row in enumerate(counts):
+        for predicted, count in enumerate(row):
+            share = shares[true, predicted]
+            said = f"\n{100 * share:.0f} %" if share > 0 else ""
+            ax.text(
+                predicted,
+                true,
+                count + said,
+                ha="center",
+                va="center",
+                fontsize=letters,
+                color=PAPER if share > _DARK else INK,
+            )

@@ -1,0 +1,117 @@
+"""Scores of a training along its rounds, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hornbeam.errors import ParameterError, require
+from hornbeam.explain.curves import LearningCurve, learning_curves_of
+from hornbeam.explain.style import (
+    EDGE,
+    axes_for,
+    entitle,
+    legend,
+    number,
+    rule,
+    series_colours,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_learning_curves"]
+
+_PANEL = 3.2  # inches high
+_BAND = 0.18  # opacity
+
+
+def plot_learning_curves(
+    source: Any,
+    ax: Axes | Sequence[Axes] | None = None,
+    *,
+    metric: str | None = None,
+    title: str | None = "Learning curve",
+) -> Any:
+    """Draw scores along the rounds, and return the axes.
+
+    There is a line for each data set. The best round of the last one, which early
+    stopping watches, is marked.
+
+    Parameters
+    ----------
+    source
+        What `train` has written to `evals_result`; an estimator that has been fitted
+        with `eval_set`; or what `cv` has returned, with bands of one standard deviation
+        over the folds.
+    ax
+        Where to draw, several axes for several metrics; None: on a new figure, with a
+        panel for each metric.
+    metric
+        Only this one.
+    title
+        What stands above; None: nothing.
+
+    Returns
+    -------
+    axes
+        The axes; a list of them if there are several metrics.
+
+    Raises
+    ------
+    ParameterError
+        If the metric is not there, or there are not as many axes as metrics.
+    DataError
+        If nothing was evaluated.
+    """
+    require("matplotlib", "plot", "plot_learning_curves")
+    curves = learning_curves_of(source, metric)
+    metrics = list(dict.fromkeys(curve.metric for curve in curves))
+    panels = _panels(ax, metrics)
+    for panel, name in zip(panels, metrics, strict=True):
+        _draw(panel, [curve for curve in curves if curve.metric == name])
+    entitle(panels[0], title)
+    entitle(panels[-1], xlabel="round")
+    return panels[0] if len(panels) == 1 else panels
+
+
+def _panels(ax: Axes | Sequence[Axes] | None, metrics: list[str]) -> list[Axes]:
+    if ax is None and len(metrics) > 1:
+        from matplotlib import pyplot as plt
+
+        size = (6.4, _PANEL * len(metrics))
+        figure = plt.figure(figsize=size, layout="constrained")
+        ax = list(figure.subplots(len(metrics), sharex=True))
+    given: list[Any] = [ax]
+    if ax is not None and not hasattr(ax, "plot"):
+        given = np.ravel(np.array(ax, object)).tolist()
+    if len(given) != len(metrics):
+        raise ParameterError(
+            f"there are scores of {len(metrics)} metrics ({', '.join(metrics)}) and "
+            f"{len(given)} axes; choose one, metric={metrics[0]!r}, or give as many "
+            "axes, or none"
+        )
+    return [axes_for(panel) for panel in given]
+
+
+def _draw(ax: Axes, curves: list[LearningCurve]) -> None:
+    for curve, colour in zip(curves, series_colours(len(curves)), strict=True):
+        rounds = np.arange(len(curve.scores))
+        said = curve.data
+        if curve is curves[-1]:
+            best = curve.best
+            said += f" (best {number(curve.scores[best])} in round {best})"
+            ax.axvline(best, color=EDGE, linewidth=0.8, linestyle=":")
+            ax.plot(best, curve.scores[best], "o", color=colour, markersize=4.5)
+        # A line of one round is no line.
+        marker = "." if len(rounds) == 1 else "-"
+        ax.plot(rounds, curve.scores, marker, color=colour, linewidth=1.4, label=said)
+        if curve.spread is not None:
+            low, high = curve.scores - curve.spread, curve.scores + curve.spread
+            ax.fill_between(rounds, low, high, color=colour, alpha=_BAND, linewidth=0)
+    ax.locator_params(axis="x", integer=True)
+    rule(ax)
+    entitle(ax, ylabel=curves[0].metric)
+    legend(ax)
