@@ -108,16 +108,16 @@ def boxes_of(words: Words) -> list[Box]:
         if words.is_leaf(node):
             has_rank = words.tree.leaf_size == 1 and span > 0
             rank = (words.tree.value[node] - lowest) / span if has_rank else 0.0
-            lines, shares = _said_by_leaf(words, node), words.shares(node)
+            lines, shares = _said_by_leaf(words, node, depth), words.shares(node)
             boxes.append(Box(lines, depth, "leaf", float(rank), shares))
         elif words.ends(node, depth):
             leaves = sum(1 for _ in words.leaves_below(node))
-            lines = ["…", f"{leaves} leaves", words.cover(node)]
+            lines = ["…", f"{leaves} leaves", *words.stats(node, depth)]
             boxes.append(Box(lines, depth, "cut", 0.0, words.shares(node)))
         else:
             held, other = words.branches(node)
             waiting += [(other, depth + 1, len(boxes)), (held, depth + 1, len(boxes))]
-            lines = [words.condition(node), words.gain(node), words.cover(node)]
+            lines = [words.condition(node), *words.stats(node, depth)]
             boxes.append(
                 Box(lines, depth, "split", 0.0, words.shares(node), words.answers(node))
             )
@@ -150,13 +150,16 @@ def legend_of(names: Sequence[str], width: float) -> list[list[Entry]]:
     return lines
 
 
-def _said_by_leaf(words: Words, node: int) -> list[str]:
+def _said_by_leaf(words: Words, node: int, depth: int) -> list[str]:
     shares = words.shares(node)
     if shares is None:
-        return [*abridged(words.values(node), _MOST_VALUES), words.cover(node)]
+        return [
+            *abridged(words.values(node), _MOST_VALUES),
+            *words.stats(node, depth),
+        ]
     likeliest = int(np.argmax(shares))
     share = f"{words.outputs[likeliest]} {100 * shares[likeliest]:.0f} %"
-    return [share, words.cover(node)]
+    return [share, *words.stats(node, depth)]
 
 
 def _width(line: str, size: float = SMALL_FONT, weight: str = "normal") -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ def plot_tree(
     max_depth: int | None = None,
     class_names: Sequence[str] | None = None,
     most_categories: int = 3,
+    fmap: str | os.PathLike[str] = "",
+    with_stats: bool = True,
 ) -> Axes:
     """Draw a tree, and return the axes.
 
@@ -76,6 +79,10 @@ def plot_tree(
         A name for each output of the model; the estimator's own classes if None.
     most_categories
         How many categories of a split are named.
+    fmap
+        A feature map, for other names of features.
+    with_stats
+        Whether to tell the gain of splits, and the cover of all nodes.
     """
     require("matplotlib", "plot", "plot_tree")
     words = words_of(
@@ -84,6 +91,8 @@ def plot_tree(
         class_names,
         max_depth=max_depth,
         most_categories=most_categories,
+        fmap=fmap,
+        with_stats=with_stats,
     )
     return draw(words, ax)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -11,6 +12,7 @@ import numpy as np
 from hornbeam.boosting.booster import Booster
 from hornbeam.errors import NotTrainedError, ParameterError
 from hornbeam.explain.words import Float64s, Words, in_rows
+from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 
@@ -38,6 +40,8 @@ def words_of(
     *,
     max_depth: int | None = None,
     most_categories: int | None = None,
+    fmap: str | os.PathLike[str] = "",
+    with_stats: bool = True,
 ) -> Words:
     """Return what tree `number` of a model says.
 
@@ -53,6 +57,10 @@ def words_of(
         Splits at this depth are left out; None: at none.
     most_categories
         How many categories of a split are named; None: all.
+    fmap
+        A feature map.
+    with_stats
+        Whether pictures tell the gain of splits, and the cover of all nodes.
     """
     trained = booster_of(model).model
     number = number_of(trained, number)
@@ -75,7 +83,7 @@ def words_of(
         about = f"adds to {trained.base_score[0]:.12g}"
     return Words(
         tree,
-        trained.feature_names,
+        FeatureMap.of(trained, fmap).names,
         trained.categories,
         outputs,
         values=values,
@@ -83,6 +91,7 @@ def words_of(
         about=about,
         max_depth=max_depth,
         most_categories=most_categories,
+        with_stats=with_stats,
     )
 
 

@@ -44,6 +44,8 @@ class Words:
         Splits at this depth are left out; None: at none.
     most_categories
         How many categories of a split are named; None: all.
+    with_stats
+        Whether pictures tell the gain of splits, and the cover of all nodes.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Words:
         about: str = "",
         max_depth: int | None = None,
         most_categories: int | None = None,
+        with_stats: bool = True,
     ) -> None:
         self.tree = tree
         self.outputs = outputs or [str(output) for output in range(tree.leaf_size)]
@@ -68,6 +71,7 @@ class Words:
         self._shares = shares
         self._values = in_rows(tree.value) if values is None else values
         self._most_categories = most_categories
+        self._with_stats = with_stats
         self._starts = tree.category_starts
 
     # The way down
@@ -142,6 +146,13 @@ class Words:
 
     def gain(self, node: int) -> str:
         return f"gain {number(self.tree.gain[node])}"
+
+    def stats(self, node: int, depth: int) -> list[str]:
+        """Return the gain, unless a node `ends` what is said, and the cover."""
+        if not self._with_stats:
+            return []
+        told = [] if self.ends(node, depth) else [self.gain(node)]
+        return [*told, self.cover(node)]
 
     def _by_category(self, node: int) -> bool:
         return bool(self.tree.split_type[node])

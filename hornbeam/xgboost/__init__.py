@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ExtMemQuantileDMatrix,
         QuantileDMatrix,
     )
+    from hornbeam.xgboost.plotting import plot_importance, plot_tree, to_graphviz
     from hornbeam.xgboost.sklearn import (
         XGBClassifier,
         XGBModel,
@@ -53,7 +54,10 @@ __all__ = [
     "config_context",
     "cv",
     "get_config",
+    "plot_importance",
+    "plot_tree",
     "set_config",
+    "to_graphviz",
     "train",
 ]
 
@@ -74,7 +78,10 @@ _HOMES = {
     "config_context": "hornbeam.xgboost.config",
     "cv": "hornbeam.xgboost.training",
     "get_config": "hornbeam.xgboost.config",
+    "plot_importance": "hornbeam.xgboost.plotting",
+    "plot_tree": "hornbeam.xgboost.plotting",
     "set_config": "hornbeam.xgboost.config",
+    "to_graphviz": "hornbeam.xgboost.plotting",
     "train": "hornbeam.xgboost.training",
 }
 _MODULES = (
@@ -83,6 +90,7 @@ _MODULES = (
     "config",
     "core",
     "objective",
+    "plotting",
     "sklearn",
     "tracker",
     "training",

@@ -1,0 +1,203 @@
+"""Pictures with XGBoost's arguments: importances as bars, and single trees."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from hornbeam import explain
+from hornbeam.boosting.booster import Booster
+from hornbeam.errors import ParameterError, require
+from hornbeam.xgboost.calling import require_keyword_args
+
+if TYPE_CHECKING:
+    from graphviz import Source
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_importance", "plot_tree", "to_graphviz"]
+
+_in_time_by_name = require_keyword_args(error=False)
+
+
+@_in_time_by_name
+def plot_importance(
+    booster: Any,
+    *,
+    ax: Axes | None = None,
+    height: float = 0.2,
+    xlim: tuple[float, float] | None = None,
+    ylim: tuple[float, float] | None = None,
+    title: str | None = "Feature importance",
+    xlabel: str | None = "Importance score",
+    ylabel: str | None = "Features",
+    fmap: str | os.PathLike[str] = "",
+    importance_type: str = "weight",
+    max_num_features: int | None = None,
+    grid: bool = True,
+    show_values: bool = True,
+    values_format: str = "{v}",
+    **kwargs: Any,
+) -> Axes:
+    """Draw a bar for each feature that trees split on, and return the axes.
+
+    The arguments are those of `hornbeam.explain.plot_importance`; `booster` is its
+    model.
+    """
+    pyplot = require("matplotlib.pyplot", "plot", "plot_importance")
+    scores = booster
+    if not isinstance(booster, Mapping):
+        scores = _booster_of(booster).get_score(
+            fmap=fmap, importance_type=importance_type
+        )
+    ax = explain.plot_importance(
+        scores,
+        pyplot.subplots()[1] if ax is None else ax,
+        height=height,
+        xlim=xlim,
+        ylim=ylim,
+        title=title,
+        xlabel=xlabel or "",
+        ylabel=ylabel,
+        max_num_features=max_num_features,
+        show_values=show_values,
+        values_format=values_format,
+        **{"color": None} | kwargs,  # None: the first colour of the style
+    )
+    ax.grid(grid)
+    return ax
+
+
+@_in_time_by_name
+def to_graphviz(
+    booster: Any,
+    *,
+    fmap: str | os.PathLike[str] = "",
+    num_trees: int | None = None,
+    rankdir: str | None = None,
+    yes_color: str | None = None,
+    no_color: str | None = None,
+    condition_node_params: Mapping[str, str] | None = None,
+    leaf_node_params: Mapping[str, str] | None = None,
+    with_stats: bool = False,
+    tree_idx: int = 0,
+    **kwargs: Any,
+) -> Source:
+    """Return a tree as a ``graphviz.Source``.
+
+    Parameters
+    ----------
+    booster
+        A booster, or an estimator that has been fitted.
+    tree_idx
+        The number of the tree; counted from the last if below 0.
+    num_trees
+        The same by its deprecated name.
+    rankdir, kwargs
+        Attributes of the graph.
+    fmap, yes_color, no_color, condition_node_params, leaf_node_params, with_stats
+        As for `hornbeam.explain.to_graphviz`.
+    """
+    model = _booster_of(booster)
+    attributes = kwargs if rankdir is None else {"rankdir": rankdir, **kwargs}
+    return explain.to_graphviz(
+        model,
+        _tree_of(model, tree_idx, num_trees),
+        fmap=fmap,
+        with_stats=with_stats,
+        yes_color=yes_color,
+        no_color=no_color,
+        condition_node_params=condition_node_params,
+        leaf_node_params=leaf_node_params,
+        **attributes,
+    )
+
+
+@_in_time_by_name
+def plot_tree(
+    booster: Any,
+    *,
+    fmap: str | os.PathLike[str] = "",
+    num_trees: int | None = None,
+    rankdir: str | None = None,
+    ax: Axes | None = None,
+    with_stats: bool = False,
+    tree_idx: int = 0,
+    **kwargs: Any,
+) -> Axes:
+    """Draw a tree, and return the axes.
+
+    Matplotlib alone draws it; where attributes of Graphviz are given, its program
+    ``dot`` does.
+
+    Parameters
+    ----------
+    booster
+        A booster, or an estimator that has been fitted.
+    tree_idx, num_trees, fmap, with_stats
+        As for `to_graphviz`.
+    ax
+        Where to draw; None: on a new figure.
+    rankdir, kwargs
+        Attributes of Graphviz, as for `to_graphviz`.
+    """
+    pyplot = require("matplotlib.pyplot", "plot", "plot_tree")
+    model = _booster_of(booster)
+    tree = _tree_of(model, tree_idx, num_trees)
+    if rankdir is None and not kwargs:
+        return explain.plot_tree(model, tree, ax, fmap=fmap, with_stats=with_stats)
+    graph = to_graphviz(
+        model,
+        fmap=fmap,
+        rankdir=rankdir,
+        with_stats=with_stats,
+        tree_idx=tree,
+        **kwargs,
+    )
+    if ax is None:
+        ax = pyplot.subplots()[1]
+    ax.imshow(pyplot.imread(BytesIO(_drawn(graph)), format="png"))
+    ax.set_axis_off()
+    return ax
+
+
+def _drawn(graph: Source) -> bytes:
+    graphviz = require("graphviz", "plot", "plot_tree")
+    try:
+        return graph.pipe(format="png")
+    except graphviz.ExecutableNotFound as error:
+        raise ParameterError(
+            "attributes of Graphviz are drawn by its program dot, which is not "
+            "installed; install Graphviz, or leave rankdir and the like out"
+        ) from error
+
+
+def _booster_of(model: Any) -> Booster:
+    if isinstance(model, Booster):
+        return model
+    if hasattr(model, "get_booster"):
+        return model.get_booster()
+    raise ParameterError(
+        "tree must be Booster, XGBModel or dict instance, not "
+        f"{type(model).__name__}; a tree is drawn of the first two"
+    )
+
+
+def _tree_of(model: Booster, tree_idx: int, num_trees: int | None) -> int:
+    """Return the number of the tree that is meant, from 0 on."""
+    if num_trees is not None:
+        warnings.warn(
+            "The `num_trees` parameter is deprecated, use `tree_idx` instead.",
+            FutureWarning,
+            stacklevel=4,
+        )
+        if tree_idx not in (0, num_trees):
+            raise ParameterError(
+                f"Both `num_trees`, {num_trees}, and `tree_idx`, {tree_idx}, are used; "
+                "prefer `tree_idx` alone"
+            )
+        tree_idx = num_trees
+    trees = range(len(model.model.trees))
+    return trees[tree_idx] if trees else tree_idx
