@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from hornbeam.explain.calibration import Calibration, calibration_of
     from hornbeam.explain.confusion import Confusion, confusion_of
     from hornbeam.explain.curves import LearningCurve, learning_curves_of
+    from hornbeam.explain.dependence import PartialDependence, partial_dependence
     from hornbeam.explain.dot import to_graphviz
     from hornbeam.explain.picture import plot_tree
     from hornbeam.explain.plots.calibration import plot_calibration
     from hornbeam.explain.plots.confusion import plot_confusion
     from hornbeam.explain.plots.curves import plot_learning_curves
+    from hornbeam.explain.plots.dependence import plot_partial_dependence
     from hornbeam.explain.plots.importance import plot_importance
     from hornbeam.explain.plots.residuals import plot_residuals
     from hornbeam.explain.residuals import Residuals, residuals_of
@@ -24,14 +26,17 @@ __all__ = [
     "Calibration",
     "Confusion",
     "LearningCurve",
+    "PartialDependence",
     "Residuals",
     "calibration_of",
     "confusion_of",
     "learning_curves_of",
+    "partial_dependence",
     "plot_calibration",
     "plot_confusion",
     "plot_importance",
     "plot_learning_curves",
+    "plot_partial_dependence",
     "plot_residuals",
     "plot_tree",
     "residuals_of",
@@ -43,14 +48,17 @@ _HOMES = {
     "Calibration": "hornbeam.explain.calibration",
     "Confusion": "hornbeam.explain.confusion",
     "LearningCurve": "hornbeam.explain.curves",
+    "PartialDependence": "hornbeam.explain.dependence",
     "Residuals": "hornbeam.explain.residuals",
     "calibration_of": "hornbeam.explain.calibration",
     "confusion_of": "hornbeam.explain.confusion",
     "learning_curves_of": "hornbeam.explain.curves",
+    "partial_dependence": "hornbeam.explain.dependence",
     "plot_calibration": "hornbeam.explain.plots.calibration",
     "plot_confusion": "hornbeam.explain.plots.confusion",
     "plot_importance": "hornbeam.explain.plots.importance",
     "plot_learning_curves": "hornbeam.explain.plots.curves",
+    "plot_partial_dependence": "hornbeam.explain.plots.dependence",
     "plot_residuals": "hornbeam.explain.plots.residuals",
     "plot_tree": "hornbeam.explain.picture",
     "residuals_of": "hornbeam.explain.residuals",

@@ -132,7 +132,7 @@ def legend(ax: Axes, *, outside: bool = False) -> None:
     if outside:
         place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
         place["ncols"] = -(-entries // _ENTRIES)
-    ax.legend(fontsize=SMALL_FONT, frameon=False, **place)
+    ax.legend(fontsize=SMALL_FONT, edgecolor="none", framealpha=0.8, **place)
 
 
 def shortened(line: str) -> str:

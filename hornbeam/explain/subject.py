@@ -12,6 +12,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema, listed
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.explain.columns import Column
 from hornbeam.explain.reading import Boosted, booster_of, names_of
 from hornbeam.explain.words import Float64s
 from hornbeam.kernels.team import lease
@@ -110,6 +111,27 @@ class Subject:
             return names.index(asked)
         return _place(asked, len(names), "feature")
 
+    def column(self, asked: str | int) -> Column:
+        """Return the values of a feature."""
+        feature = self.feature(asked)
+        chosen = np.array([feature], np.intp)
+        values = self.data.rows(0, self.data.num_row(), chosen)[:, 0]
+        return Column(
+            self.feature_names[feature],
+            values.astype(np.float64),
+            self._levels(feature, values),
+        )
+
+    def _levels(self, feature: int, codes: Any) -> list[str] | None:
+        schema = self.data.schema
+        levels = schema.categories.of(feature)
+        if levels is not None:
+            return [str(level) for level in levels]
+        if schema.types is None or schema.types[feature] != "c":
+            return None
+        known = codes[np.isfinite(codes)]
+        return [str(code) for code in range(1 + int(known.max(initial=-1.0)))]
+
     @property
     def output_names(self) -> list[str]:
         """What the outputs of the model are of."""
@@ -121,6 +143,11 @@ class Subject:
         if isinstance(objective, QuantileError):
             return [f"quantile {level:g}" for level in objective.levels]
         return [f"output {output}" for output in range(n_outputs)]
+
+    def output_label(self, output: int) -> str:
+        """Return the name of an output, "" of one alone that has no name of its own."""
+        names = self.output_names
+        return "" if len(names) == 1 and self.classes is None else names[output]
 
     def output(self, asked: str | int | None) -> int:
         """Return the number of an output, asked for by its name or its number."""

@@ -1,0 +1,242 @@
+"""How predictions depend on one feature or two, whatever the others are.
+
+Friedman (2001), with a line for each row as in Goldstein et al. (2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.explain.columns import Column
+from hornbeam.explain.reading import Boosted
+from hornbeam.explain.subject import Subject
+from hornbeam.explain.words import Float64s
+
+__all__ = ["PartialDependence", "partial_dependence"]
+
+#: Cells of a table that are predicted together.
+_BATCH = 1 << 23
+_BLOCK = 1 << 16  # rows that are read together
+_GRID_SIZES = (60, 20)
+_PERCENTILES = (0.01, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialDependence:
+    """Predictions of rows in which one or two features are set to values of a grid.
+
+    Parameters
+    ----------
+    columns
+        The features, with the values that they have in the data.
+    grids
+        For each feature the values that it was set to, rising; codes of categories.
+    individual
+        (rows, points of the grid): predictions; None of two features.
+    average
+        (points,), or (points, points) of two features: means over the rows, as they
+        weigh.
+    missing
+        The mean where the feature was set to missing; None if no row has it so, or of
+        two features.
+    output
+        The name of the output, "" of one that has none.
+    margins
+        Whether predictions are margins.
+    """
+
+    columns: list[Column]
+    grids: list[Float64s]
+    individual: Float64s | None
+    average: Float64s
+    missing: float | None
+    output: str
+    margins: bool
+
+    def centred(self) -> PartialDependence:
+        """Return the same as differences from the first point of the grid."""
+        start = self.average.flat[0]
+        lines = self.individual
+        return replace(
+            self,
+            individual=None if lines is None else lines - lines[:, :1],
+            average=self.average - start,
+            missing=None if self.missing is None else self.missing - start,
+        )
+
+
+def partial_dependence(
+    model: Boosted,
+    data: Any,
+    features: str | int | Sequence[str | int],
+    *,
+    output: str | int | None = None,
+    margins: bool = False,
+    grid: int | Sequence[Any] | None = None,
+    percentiles: tuple[float, float] = _PERCENTILES,
+    max_rows: int | None = 5000,
+    class_names: Sequence[Any] | None = None,
+) -> PartialDependence:
+    """Return how predictions depend on one feature or two, by prediction alone.
+
+    Each row is predicted once for each point of the grid, with all else as it is.
+
+    Parameters
+    ----------
+    model
+        A `Booster`, or an estimator that has been fitted.
+    data
+        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+    features
+        One or two, by their names or numbers.
+    output
+        Of several classes, targets or levels: its name or its number.
+    margins
+        Whether to predict margins.
+    grid
+        How many values at most, 60 of one feature or 20 of each of two if None: numbers
+        at even quantiles, or the most frequent categories. For one feature also the
+        values themselves, categories by their names.
+    percentiles
+        Shares of the rows between which numbers are taken.
+    max_rows
+        How many rows are predicted at most, evenly spread over the data; None: all.
+    class_names
+        A name for each output; the estimator's own classes if None.
+
+    Raises
+    ------
+    ParameterError
+        If the features or the output are not the model's, or there is no grid.
+    DataError
+        If a feature has no values.
+    """
+    subject = Subject(model, data, class_names=class_names)
+    asked = [features] if isinstance(features, str | int) else list(features)
+    chosen = [subject.feature(feature) for feature in asked]
+    if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen):
+        raise ParameterError(
+            f"features must be one feature or two different ones, not {features!r}"
+        )
+    place = subject.output(output)
+    columns = [subject.column(feature) for feature in chosen]
+    grids = _grids(columns, grid, percentiles)
+
+    rows = _spread(subject.data.num_row(), max_rows)
+    points = np.array(list(product(*grids)))
+    has_missing = len(chosen) == 1 and bool(np.isnan(columns[0].values).any())
+    if has_missing:
+        points = np.concatenate([points, [[np.nan]]])
+    found = _predicted(subject, rows, chosen, points, place, margins)
+    weights = None if subject.weights is None else subject.weights[rows]
+    means = np.average(found, axis=0, weights=weights)
+    size = [len(values) for values in grids]
+    n_points = int(np.prod(size))
+    return PartialDependence(
+        columns,
+        grids,
+        found[:, :n_points] if len(chosen) == 1 else None,
+        means[:n_points].reshape(size),
+        float(means[-1]) if has_missing else None,
+        subject.output_label(place),
+        margins,
+    )
+
+
+def _grids(
+    columns: Sequence[Column], grid: Any, percentiles: tuple[float, float]
+) -> list[Float64s]:
+    """Return the values that each feature is set to."""
+    for column in columns:
+        if not column.known.size:
+            raise DataError(f"the feature {column.name!r} has no values in this data")
+    low, high = percentiles
+    if not 0.0 <= low < high <= 1.0:
+        raise ParameterError(
+            f"percentiles must be two shares that rise, from 0 to 1, not {percentiles}"
+        )
+    if grid is None:
+        grid = _GRID_SIZES[len(columns) - 1]
+    if isinstance(grid, int | np.integer):
+        if grid < 2:
+            raise ParameterError(f"grid must be 2 points or more, not {grid}")
+        return [column.grid(int(grid), percentiles) for column in columns]
+    if len(columns) > 1:
+        raise ParameterError(
+            "a grid of values is for one feature; give the number of points for two"
+        )
+    return [_given(columns[0], list(grid))]
+
+
+def _given(column: Column, values: list[Any]) -> Float64s:
+    """Return values that were asked for, categories as codes."""
+    if column.levels is not None:
+        unknown = [value for value in values if str(value) not in column.levels]
+        if unknown:
+            raise ParameterError(f"{unknown[0]!r} is not a category of {column.name!r}")
+        values = [column.levels.index(str(value)) for value in values]
+    found = np.unique(np.asarray(values, np.float64))
+    if not found.size or not np.isfinite(found).all():
+        raise ParameterError("the values of a grid must be numbers, and one at least")
+    return found
+
+
+def _spread(n_rows: int, most: int | None) -> Any:
+    """Return the numbers of rows, at most so many."""
+    if most is not None and most < 1:
+        raise ParameterError(f"max_rows must be 1 or more, not {most}")
+    if most is None or n_rows <= most:
+        return np.arange(n_rows)
+    return np.linspace(0, n_rows - 1, most).astype(np.intp)
+
+
+def _predicted(
+    subject: Subject,
+    rows: Any,
+    features: list[int],
+    points: Float64s,
+    output: int,
+    margins: bool,
+) -> Float64s:
+    """Return predictions, (rows, points), many points at a time."""
+    data, booster = subject.data, subject.booster
+    block = _taken(data, rows)
+    base = None if data.base_margin is None else data.base_margin[rows]
+    found = np.empty((len(rows), len(points)))
+    together = max(1, _BATCH // block.size)
+    for start in range(0, len(points), together):
+        part = points[start : start + together]
+        table = np.tile(block, (len(part), 1))
+        for feature, values in zip(features, part.T, strict=True):
+            table[:, feature] = np.repeat(values, len(rows))
+        changed = DMatrix(
+            table,
+            feature_types=data.feature_types,
+            base_margin=None if base is None else np.concatenate([base] * len(part)),
+        )
+        values = booster.predict(
+            changed,
+            output_margin=margins,
+            validate_features=False,
+            iteration_range=subject.rounds,
+            strict_shape=True,
+        )[:, output]
+        found[:, start : start + together] = values.reshape(len(part), -1).T
+    return found
+
+
+def _taken(data: DMatrix, rows: Any) -> Any:
+    """Return some rows, which rise."""
+    parts = []
+    for start in range(0, data.num_row(), _BLOCK):
+        stop = min(start + _BLOCK, data.num_row())
+        begin, end = np.searchsorted(rows, [start, stop])
+        parts.append(data.rows(start, stop)[rows[begin:end] - start])
+    return np.concatenate(parts)

@@ -1,0 +1,187 @@
+"""How predictions depend on one feature, as lines, or on two, as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hornbeam.errors import ParameterError, require
+from hornbeam.explain.dependence import PartialDependence, partial_dependence
+from hornbeam.explain.plots.categories import place_along
+from hornbeam.explain.reading import Boosted
+from hornbeam.explain.style import (
+    ACCENT,
+    CONTRAST,
+    EDGE,
+    FONT,
+    INK,
+    PAPER,
+    SMALL_FONT,
+    axes_for,
+    entitle,
+    legend,
+    rule,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_partial_dependence"]
+
+_KINDS = ("both", "average", "individual")
+_RUG = 0.03  # high, as a share of the axes
+
+
+def plot_partial_dependence(
+    model: Boosted | PartialDependence,
+    data: Any = None,
+    features: str | int | Sequence[str | int] = (),
+    ax: Axes | None = None,
+    *,
+    kind: str = "both",
+    centred: bool = False,
+    lines: int = 40,
+    output: str | int | None = None,
+    margins: bool = False,
+    grid: int | Sequence[Any] | None = None,
+    percentiles: tuple[float, float] = (0.01, 0.99),
+    max_rows: int | None = 5000,
+    class_names: Sequence[Any] | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Draw how predictions depend on one feature or two, and return the axes.
+
+    Of one feature the strong line is the mean prediction of all rows when the feature
+    is set to a value; each thin line is a row (individual conditional expectation).
+    The dashed line, or the last place among categories, is that of missing values.
+    Of two features the colour is the mean prediction. Short strokes along the axes part
+    the data in tenths.
+
+    Parameters
+    ----------
+    model
+        A `Booster`, or an estimator that has been fitted; or what `partial_dependence`
+        has returned.
+    data
+        A `DMatrix`, or whatever it takes.
+    features
+        One or two, by their names or numbers.
+    ax
+        Where to draw; None: on a new figure.
+    kind
+        ``"average"`` for the mean alone, ``"individual"`` for rows alone, or
+        ``"both"``.
+    centred
+        Whether all begin at 0, at the first value.
+    lines
+        How many rows are drawn at most, evenly spread over the data.
+    output, margins, grid, percentiles, max_rows, class_names
+        As of `partial_dependence`.
+    title
+        What stands above; the output if None, where there are several.
+
+    Raises
+    ------
+    ParameterError
+        If the features or the output are not the model's, or there is no such kind.
+    DataError
+        If a feature has no values.
+    """
+    require("matplotlib", "plot", "plot_partial_dependence")
+    if kind not in _KINDS:
+        raise ParameterError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
+    if isinstance(model, PartialDependence):
+        found = model
+    else:
+        found = partial_dependence(
+            model,
+            data,
+            features,
+            output=output,
+            margins=margins,
+            grid=grid,
+            percentiles=percentiles,
+            max_rows=max_rows,
+            class_names=class_names,
+        )
+    if centred:
+        found = found.centred()
+    ax = axes_for(ax)
+    said = "margin" if found.margins else "prediction"
+    if centred:
+        said = f"change of {said}"
+    if len(found.columns) == 2:
+        _draw_map(ax, found, said)
+    else:
+        _draw_lines(ax, found, said, kind, lines)
+    entitle(ax, found.output if title is None else title)
+    return ax
+
+
+def _draw_lines(
+    ax: Axes, found: PartialDependence, said: str, kind: str, lines: int
+) -> None:
+    """Draw the dependence on one feature."""
+    import matplotlib as mpl
+
+    (column,), (values,) = found.columns, found.grids
+    by_category = column.levels is not None
+    more = "missing" if found.missing is not None else None
+    places = place_along(ax, "x", column, values, more=more)
+    individual = found.individual
+    assert individual is not None
+    if kind != "average":
+        chosen = np.linspace(0, len(individual) - 1, min(lines, len(individual)))
+        thin: dict[str, Any] = {"color": EDGE, "linewidth": 0.6, "alpha": 0.45}
+        ax.plot(places, individual[chosen.astype(np.intp)].T, **thin)
+    if kind != "individual":
+        style = "o-" if by_category or len(values) == 1 else "-"
+        strong: dict[str, Any] = {"color": ACCENT, "linewidth": 2, "markersize": 5}
+        ax.plot(places, found.average, style, label="mean", zorder=3, **strong)
+        if found.missing is not None and by_category:
+            ax.plot(len(values), found.missing, "o", color=CONTRAST, zorder=3)
+        elif found.missing is not None:
+            dashed: dict[str, Any] = {
+                "color": CONTRAST,
+                "linewidth": 1.2,
+                "linestyle": "--",
+            }
+            ax.axhline(found.missing, label="mean where missing", **dashed)
+            legend(ax)
+    _draw_rug(ax, "x", column.deciles, {"colors": mpl.rcParams["text.color"]})
+    rule(ax)
+    entitle(ax, xlabel=column.name, ylabel=said)
+
+
+def _draw_map(ax: Axes, found: PartialDependence, said: str) -> None:
+    """Draw the dependence on two features, the first along the x-axis."""
+    from matplotlib.patheffects import withStroke
+
+    x = place_along(ax, "x", found.columns[0], found.grids[0])
+    y = place_along(ax, "y", found.columns[1], found.grids[1])
+    mesh = ax.pcolormesh(x, y, found.average.T, shading="nearest", cmap="viridis")
+    by_category = [column.levels is not None for column in found.columns]
+    if not any(by_category) and min(found.average.shape) > 1:
+        over: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.7}
+        ax.contour(x, y, found.average.T, 8, **over)
+    bar = ax.figure.colorbar(mesh, ax=ax)
+    bar.set_label(said, fontsize=FONT)
+    bar.ax.tick_params(labelsize=SMALL_FONT)
+    bar.outline.set_visible(False)
+    halo = [withStroke(linewidth=2, foreground=PAPER)]
+    for side, column in zip("xy", found.columns, strict=True):
+        _draw_rug(ax, side, column.deciles, {"colors": INK, "path_effects": halo})
+    entitle(ax, xlabel=found.columns[0].name, ylabel=found.columns[1].name)
+
+
+def _draw_rug(ax: Axes, side: str, deciles: Any, look: dict[str, Any]) -> None:
+    """Draw a short stroke at each decile of the data that the axes hold."""
+    low, high = ax.get_xlim() if side == "x" else ax.get_ylim()
+    inside = deciles[(deciles >= low) & (deciles <= high)]
+    look = {"linewidth": 0.8} | look
+    if side == "x":
+        ax.vlines(inside, 0.0, _RUG, transform=ax.get_xaxis_transform(), **look)
+    else:
+        ax.hlines(inside, 0.0, 0.7 * _RUG, transform=ax.get_yaxis_transform(), **look)
