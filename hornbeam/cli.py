@@ -1,4 +1,4 @@
-"""The command line: train, predict, evaluate, inspect, warmup."""
+"""The command line: train, predict, evaluate, inspect, export, warmup."""
 
 from __future__ import annotations
 
@@ -286,6 +286,25 @@ def inspect(
 
 
 @app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A model, .ubj or .json.")],
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write: .onnx, .c or .py.")
+    ],
+    margin: Annotated[
+        bool, typer.Option("--margin", help="Leave out the objective's transformation.")
+    ] = False,
+) -> None:
+    """Write a model as ONNX, or as source of C or Python that needs no Hornbeam."""
+    _check_destination(output, (".onnx", ".c", ".py"))
+    booster = _load(model)
+    rounds = _best_rounds(booster)
+    booster.export(output, output_margin=margin, iteration_range=rounds)
+    _say(f"{booster.digest()[:12]} exported to {output}")
+
+
+@app.command()
 def warmup() -> None:
     """Compile the kernels now, so that the first fit need not."""
     from hornbeam.warm import warmup as compile_kernels
@@ -475,7 +494,10 @@ def _columns_of(booster: Booster) -> list[str] | None:
 def _best_rounds(booster: Booster) -> tuple[int, int]:
     """Return the rounds up to the best, where training stopped early; else all."""
     best = booster.attr("best_iteration")
-    return (0, 0) if best is None else (0, int(best) + 1)
+    # A linear model has no part of its rounds.
+    if best is None or booster.model.linear is not None:
+        return 0, 0
+    return 0, int(best) + 1
 
 
 # --- Output ---------------------------------------------------------------------------

@@ -1138,6 +1138,22 @@ CASES = {
         DataError,
         "target of row 1 is -1e+300|float32|scale the targets down",
     ),
+    # Exports
+    "an export to no language": (
+        lambda: MODEL.export("model.exe"),
+        ParameterError,
+        "'model.exe' must end in .onnx, .c, .py|save_model",
+    ),
+    "an export of nothing": (
+        lambda: Booster().export("model.c"),
+        NotTrainedError,
+        "neither been trained nor loaded|train it",
+    ),
+    "an option of another language": (
+        lambda: MODEL.export("model.py", input_type="float64"),
+        ParameterError,
+        "an export to '.py' takes no input_type|output_margin, iteration_range",
+    ),
     # Model files
     "garbage": (
         lambda: Booster(model_file=b"garbage"),

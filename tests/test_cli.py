@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -298,6 +299,23 @@ def test_early_stopping_keeps_the_best_rounds_in_mind(folder):
     np.testing.assert_array_equal(np.float32(said.splitlines()[1:]), expected)
 
 
+def test_an_export_predicts_as_the_model_does(folder, model, booster):
+    table = pyarrow.csv.read_csv(folder / "valid.csv").select(["hour", "wind", "seats"])
+    rows = table.slice(0, 30).to_pylist()
+    best = int(booster.attr("best_iteration") or 19) + 1
+    data = hornbeam.DMatrix(table.slice(0, 30))
+    for more, margin in ((), False), (("--margin",), True):
+        process = command("export", model, "-o", folder / "model.py", *more)
+        assert process.returncode == 0, process.stderr
+        assert f"exported to {folder / 'model.py'}" in process.stderr
+        predict = runpy.run_path(folder / "model.py")["predict"]
+        want = booster.predict(data, output_margin=margin, iteration_range=(0, best))
+        np.testing.assert_allclose([predict(row) for row in rows], want, rtol=1e-6)
+    for name in ("model.c", "model.onnx"):
+        hornbeam_says("export", model, "--output", folder / name)
+        assert (folder / name).stat().st_size > 1000
+
+
 def test_a_terminal_gets_a_bar_and_tables(folder, model):
     for arguments, shown in (
         (training(folder, model="bar.ubj"), "20/20"),
@@ -328,6 +346,8 @@ TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--roun
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["export", "model.ubj", "-o", "model.pmml"], "must end in .onnx or .c or .py"),
+        (["export", "model.ubj", "-o", "no/model.c"], "lies in no folder"),
         ([*TRAIN, "max_dept=3"], "did you mean 'max_depth'"),
         ([*TRAIN, "max_depth=-1"], "max_depth must be 0 or more"),
         ([*TRAIN, "depth"], "neither key=value nor"),

@@ -18,6 +18,7 @@ ROOMS = [
     ["sklearn", "xgboost", "forests", "cli", "warm", "explain.report", "__main__"],
     ["training", "folds", "callbacks", "explain", "cart"],
     ["boosting"],
+    ["export"],
     ["growth", "objectives", "metrics", "forest", "binning", "data"],
     ["backends"],
     ["backends.base"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -296,6 +297,17 @@ class Predictor(ModelAccounts):
         return objective.quantiles(predictions, (outside, 1.0 - outside)).astype(
             predictions.dtype
         )
+
+    def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
+        """Write the model for where Hornbeam is not: to ``.onnx``, ``.c`` or ``.py``.
+
+        What is written predicts, and cannot be loaded again. See
+        `hornbeam.export.save`, which takes the options.
+        """
+        from hornbeam.export import save
+
+        self._need_model()
+        save(self, fname, **options)
 
     def _predicted(
         self,

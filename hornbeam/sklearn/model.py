@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.errors import ModelFileError
+from hornbeam.export import save
 from hornbeam.sklearn.table import TableEstimator
 
 __all__ = ["IterationRange", "ModelEstimator"]
@@ -96,6 +97,13 @@ class ModelEstimator(TableEstimator):
         marked = self.get_booster().copy()
         marked.set_attr(**{_MARK: json.dumps(self._mark())})
         marked.save_model(fname)
+
+    def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
+        """Write the model, with its classes, to ``.onnx``, ``.c`` or ``.py``.
+
+        See `hornbeam.export.save`, which takes the options.
+        """
+        save(self, fname, **options)
 
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Load a model of this kind of estimator, Hornbeam's or XGBoost's."""

@@ -1,0 +1,395 @@
+"""A model as C99: tables of its trees, and the few lines that walk them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam import __version__
+from hornbeam.errors import ParameterError
+from hornbeam.export.links import FORMULAS, HIGHEST_LOG, LEAST_STEP
+from hornbeam.export.packed import BY_CATEGORY, FLAGS, MISSING_RIGHT, Packed, in_lines
+from hornbeam.export.packed import spelled as decimals
+from hornbeam.export.plan import Plan
+
+__all__ = ["c_of"]
+
+#: Bytes of a string that a compiler of C99 has to take, less the quotation marks.
+_LONGEST_STRING = 4000
+_PLAIN = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;=()<>#@%&'"
+)
+
+
+def c_of(plan: Plan, name: str) -> str:
+    """Return a model as the text of one file; `name` begins all its public names."""
+    if not (name.isascii() and name.isidentifier()):
+        raise ParameterError(
+            f"name={name!r} cannot begin the name of a function of C; give letters, "
+            "digits and _, such as 'model'"
+        )
+    score = "double" if plan.double_scores else "float"
+    n_predictions = 1 if plan.link.name == "most_likely" else plan.n_outputs
+    lines = [
+        *_about(plan, name, score, n_predictions),
+        "#include <math.h>",
+        "#include <stdint.h>",
+        "",
+        f"#define {name.upper()}_FEATURES {plan.n_features}",
+        f"#define {name.upper()}_OUTPUTS {plan.n_outputs}",
+        f"#define {name.upper()}_PREDICTIONS {n_predictions}",
+        "",
+        *_declarations(plan, name, score),
+        "",
+        *_names(plan, name),
+    ]
+    if plan.nodes is None:
+        lines += _linear(plan, name, score)
+    else:
+        lines += _trees(plan, Packed.of(plan), name, score)
+    lines += _prediction(plan, name, score)
+    return "\n".join([*lines, ""])
+
+
+def _about(plan: Plan, name: str, score: str, n_predictions: int) -> list[str]:
+    meaning = FORMULAS[plan.link.name]
+    if plan.classes is not None and plan.link.name != "most_likely":
+        which = "the second class" if plan.n_outputs == 1 else "each class"
+        meaning += f", the probability of {which}"
+    return [
+        f"/* A model of Hornbeam {__version__}, objective {plan.objective}.",
+        "",
+        "   To call it from another file, declare there what is declared below.",
+        "",
+        f"   {name}_predict writes what the model predicts of one row, and",
+        f"   {name}_margins what comes before the objective's transformation.",
+        "",
+        f"   features:    {plan.n_features}, in the order of {name}_feature_names;",
+        "                a missing value is NaN, a category is its code",
+        f"   margins m:   {plan.n_outputs}",
+        f"   predictions: {n_predictions};",
+        f"                {meaning}",
+        "",
+        "   Compile without -ffast-math, which takes NaN away. Margins have the bits",
+        "   of Hornbeam's if nothing is fused: -std=c99, or -ffp-contract=off. */",
+    ]
+
+
+def _declarations(plan: Plan, name: str, score: str) -> list[str]:
+    upper = name.upper()
+    lines = [
+        f"void {name}_predict(const double features[{upper}_FEATURES],",
+        f"    {score} predictions[{upper}_PREDICTIONS]);",
+        f"void {name}_margins(const double features[{upper}_FEATURES],",
+        f"    {score} margins[{upper}_OUTPUTS]);",
+        f"extern const char *const {name}_feature_names[{upper}_FEATURES];",
+    ]
+    if any(plan.categories):
+        lines.append(
+            f"extern const char *const *const {name}_categories[{upper}_FEATURES];"
+        )
+    if plan.classes is not None:
+        lines.append(f"extern const char *const {name}_classes[{len(plan.classes)}];")
+    return lines
+
+
+# --- Names ----------------------------------------------------------------------------
+
+
+def _string(text: str) -> str:
+    """Return a string of C: plain letters as they are, other bytes of UTF-8 by number.
+
+    So nothing in it ends it, continues a line or is a trigraph.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > _LONGEST_STRING:
+        raise ParameterError(
+            f"the name {text[:40]!r}... has {len(data):,} bytes, and a string of C has "
+            f"room for {_LONGEST_STRING:,} wherever it is compiled; rename it"
+        )
+    letters = (chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}" for byte in data)
+    return f'"{"".join(letters)}"'
+
+
+def _names(plan: Plan, name: str) -> Iterator[str]:
+    upper = name.upper()
+    known = [
+        (feature, levels)
+        for feature, levels in enumerate(plan.categories)
+        if levels is not None
+    ]
+    yield f"const char *const {name}_feature_names[{upper}_FEATURES] = {{"
+    of_codes = plan.is_categorical
+    for feature, column in enumerate(plan.feature_names):
+        kind = "a category" if of_codes[feature] else "a number"
+        yield f"    {_string(column)}, /* {feature}: {kind} */"
+    yield from ("};", "")
+    if known:
+        yield "/* Categories by their codes 0, 1, 2, ...; a list ends with 0. */"
+        for feature, levels in known:
+            yield f"static const char *const categories_{feature}[] = {{"
+            for code, level in enumerate(levels):
+                yield f"    {_string(str(level))}, /* {code} */"
+            yield "    0};"
+        lists = {feature: f"categories_{feature}" for feature, _ in known}
+        every = [lists.get(feature, "0") for feature in range(plan.n_features)]
+        yield f"const char *const *const {name}_categories[{upper}_FEATURES] = {{"
+        yield from _rows(every)
+        yield from ("};", "")
+    if plan.classes is not None:
+        yield "/* The labels of the classes. */"
+        yield f"const char *const {name}_classes[{len(plan.classes)}] = {{"
+        for label in plan.classes.tolist():
+            yield f"    {_string(str(label))},"
+        yield from ("};", "")
+
+
+# --- Tables ---------------------------------------------------------------------------
+
+
+def _rows(items: Sequence[str]) -> Iterator[str]:
+    for line in in_lines(items, ", "):
+        yield f"    {line},"
+
+
+def _table(kind: str, name: str, items: Sequence[str]) -> Iterator[str]:
+    yield f"static const {kind} {name}[] = {{"
+    yield from _rows(items)
+    yield from ("};", "")
+
+
+def _numbers(values: NDArray[Any]) -> list[str]:
+    """Return numbers as C writes them in their own type."""
+    if values.dtype.kind == "f":
+        suffix = "f" if values.dtype == np.float32 else ""
+        return [text + suffix for text in decimals(values)]
+    return list(map(str, values.tolist()))
+
+
+def _type_of(values: NDArray[Any]) -> str:
+    """Return the type of C that holds numbers."""
+    if values.dtype.kind == "f":
+        return "float" if values.dtype == np.float32 else "double"
+    return "uint16_t" if values.max(initial=0) < 1 << 16 else "uint32_t"
+
+
+def _bits(sets: Iterable[Sequence[int]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return sets of codes as bits of 32-bit words, and where each set begins."""
+    words: list[int] = []
+    starts = [0]
+    for codes in sets:
+        own = [0] * ((max(codes, default=-1) >> 5) + 1)
+        for code in codes:
+            own[code >> 5] |= 1 << (code & 31)
+        words += own
+        starts.append(len(words))
+    return np.array(words, np.int64), np.array(starts, np.int64)
+
+
+# --- Margins --------------------------------------------------------------------------
+
+
+def _trees(plan: Plan, packed: Packed, name: str, score: str) -> Iterator[str]:
+    columns = (packed.split, packed.next, packed.feature)
+    yield "/* A split sends to the left what is below it; the right child follows the"
+    yield "   left one. At leaves next is 0, and split is what the leaf is worth. */"
+    yield (
+        f"static const struct {{ {_type_of(packed.split)} split; uint32_t next; "
+        f"{_type_of(packed.feature)} feature; }} nodes[] = {{"
+    )
+    cells = zip(*map(_numbers, columns), strict=True)
+    items = [f"{{{split}, {next_}u, {feature}}}" for split, next_, feature in cells]
+    yield from (f"    {line}," for line in in_lines(items, ", ", 4))
+    yield from ("};", "")
+    yield from _table(_type_of(packed.roots), "roots", _numbers(packed.roots))
+    if packed.sets:
+        words, starts = _bits(packed.sets)
+        yield "/* The codes that go right at a split by category, as bits. */"
+        yield from _table(
+            "uint32_t", "words", [f"{w}u" for w in words.tolist()] or ["0"]
+        )
+        yield from _table("uint32_t", "starts", _numbers(starts))
+    yield from _walk(plan, bool(packed.sets))
+    upper = name.upper()
+    start = plan.base.astype(np.float64 if plan.double_scores else np.float32)
+    if packed.leaves is not None:
+        yield from _table("float", "leaves", _numbers(packed.leaves))
+    elif plan.n_outputs > 1:
+        yield from _table(_type_of(packed.outputs), "outputs", _numbers(packed.outputs))
+    yield from _table(score, "base", _numbers(start))
+    yield f"void {name}_margins(const double features[{upper}_FEATURES],"
+    yield f"    {score} margins[{upper}_OUTPUTS])"
+    yield "{"
+    yield "    int tree, k;"
+    yield f"    for (k = 0; k < {upper}_OUTPUTS; k++)"
+    yield "        margins[k] = base[k];"
+    yield f"    for (tree = 0; tree < {packed.roots.size}; tree++) {{"
+    yield "        const uint32_t leaf = leaf_of(roots[tree], features);"
+    if packed.leaves is not None:
+        yield f"        for (k = 0; k < {upper}_OUTPUTS; k++)"
+        yield (
+            "            margins[k] += "
+            f"leaves[(uint32_t)nodes[leaf].feature * {upper}_OUTPUTS + k];"
+        )
+    else:
+        place = "outputs[tree]" if plan.n_outputs > 1 else "0"
+        yield f"        margins[{place}] += (float)nodes[leaf].split;"
+    yield from ("    }", "}", "")
+
+
+def _walk(plan: Plan, with_sets: bool) -> Iterator[str]:
+    value = "features[nodes[place].feature]"
+    if not plan.exact_features:
+        value = f"(float){value}"
+    yield from (
+        "static uint32_t leaf_of(uint32_t place, const double *features)",
+        "{",
+        "    while (nodes[place].next != 0) {",
+        "        const uint32_t next = nodes[place].next;",
+        f"        const double value = {value};",
+        "        uint32_t right;",
+        "        if (isnan(value))",
+        f"            right = next & {MISSING_RIGHT};",
+    )
+    if with_sets:
+        yield from (
+            f"        else if (next & {BY_CATEGORY}) {{",
+            "            const uint32_t set = (uint32_t)nodes[place].split;",
+            "            const uint32_t size = starts[set + 1] - starts[set];",
+            "            right = 0;",
+            "            if (value >= 0 && value < 32.0 * size) {",
+            "                const uint32_t code = (uint32_t)value;",
+            "                right = words[starts[set] + code / 32] >> code % 32 & 1;",
+            "            }",
+            "        }",
+        )
+    yield from (
+        "        else",
+        "            right = value >= nodes[place].split;",
+        f"        place = (next >> {FLAGS}) + right;",
+        "    }",
+        "    return place;",
+        "}",
+        "",
+    )
+
+
+def _linear(plan: Plan, name: str, score: str) -> Iterator[str]:
+    assert plan.weights is not None
+    upper = name.upper()
+    value = "features[feature]" if plan.exact_features else "(float)features[feature]"
+    yield "/* One for each feature and output; the last are added to the base. */"
+    yield from _table("float", "weights", _numbers(plan.weights))
+    yield from _table("double", "base", _numbers(plan.base))
+    yield f"void {name}_margins(const double features[{upper}_FEATURES],"
+    yield f"    {score} margins[{upper}_OUTPUTS])"
+    yield from (
+        "{",
+        "    int feature, k;",
+        f"    for (k = 0; k < {upper}_OUTPUTS; k++) {{",
+        "        double sum = base[k];",
+        f"        sum += weights[{upper}_FEATURES * {upper}_OUTPUTS + k];",
+        f"        for (feature = 0; feature < {upper}_FEATURES; feature++) {{",
+        f"            const double value = {value};",
+        "            if (!isnan(value))",
+        f"                sum += value * weights[feature * {upper}_OUTPUTS + k];",
+        "        }",
+        f"        margins[k] = ({score})sum;",
+        "    }",
+        "}",
+        "",
+    )
+
+
+# --- Predictions ----------------------------------------------------------------------
+
+#: What becomes of each margin, and of all of them together.
+_OF_ONE = {
+    "identity": "margins[k]",
+    "sigmoid": "1 / (1 + exp(-(double)margins[k]))",
+    "exponential": "exp(margins[k])",
+    "step": "margins[k] > 0",
+    "distribution": (
+        "k < {first} ? margins[k] : exp(fmin(fmax(margins[k], -{highest}), {highest}))"
+    ),
+    "focal": "pull(-margins[k]) / (pull(margins[k]) + pull(-margins[k]))",
+}
+_OF_ALL = {
+    "softmax": """\
+    double highest = margins[0], sum = 0;
+    for (k = 1; k < {outputs}; k++)
+        highest = fmax(highest, margins[k]);
+    for (k = 0; k < {outputs}; k++)
+        sum += exp(margins[k] - highest);
+    for (k = 0; k < {outputs}; k++)
+        predictions[k] = ({score})(exp(margins[k] - highest) / sum);""",
+    "most_likely": """\
+    int best = 0;
+    for (k = 1; k < {outputs}; k++)
+        if (margins[k] > margins[best])
+            best = k;
+    predictions[0] = ({score})best;""",
+    "rising": """\
+    int place;
+    for (k = 0; k < {outputs}; k++) {{
+        for (place = k; place > 0 && predictions[place - 1] > margins[k]; place--)
+            predictions[place] = predictions[place - 1];
+        predictions[place] = margins[k];
+    }}""",
+    "climbing": """\
+    double up = margins[0];
+    predictions[0] = margins[0];
+    for (k = 1; k < {outputs}; k++) {{
+        const double x = margins[k];
+        up = up + {step} + (fmax(x, 0) + log1p(exp(-fabs(x))));
+        predictions[k] = ({score})up;
+    }}""",
+    "shares": """\
+    double sum = 0;
+    for (k = 0; k < {outputs}; k++)
+        sum += margins[k];
+    for (k = 0; k < {outputs}; k++)
+        predictions[k] = ({score})(margins[k] / sum);""",
+}
+_PULL = """\
+/* How strongly the focal loss pulls up the margin of a row of the second class. */
+static double pull(double margin)
+{{
+    const double gamma = {gamma}, t = fmin(fmax(margin, -700), 700);
+    const double odds = exp(-t), p = 1 / (1 + odds), q = odds * p;
+    const double log_p = -log1p(odds);
+    return exp(gamma * (log_p - t)) * (q - gamma * p * log_p);
+}}
+"""
+
+
+def _prediction(plan: Plan, name: str, score: str) -> Iterator[str]:
+    """Yield the function that predicts."""
+    upper, link = name.upper(), plan.link.name
+    if plan.n_outputs == 1 and link in ("rising", "climbing", "shares"):
+        link = "identity"
+    if link == "focal":
+        yield _PULL.format(gamma=plan.link.number)
+    body = _OF_ALL.get(link)
+    if body is None:
+        body = (
+            "    for (k = 0; k < {outputs}; k++)\n"
+            f"        predictions[k] = ({{score}})({_OF_ONE[link]});"
+        )
+    yield f"void {name}_predict(const double features[{upper}_FEATURES],"
+    yield f"    {score} predictions[{upper}_PREDICTIONS])"
+    yield "{"
+    yield f"    {score} margins[{upper}_OUTPUTS];"
+    yield "    int k;"
+    yield f"    {name}_margins(features, margins);"
+    yield body.format(
+        score=score,
+        outputs=f"{upper}_OUTPUTS",
+        first=int(plan.link.number),
+        highest=HIGHEST_LOG,
+        step=LEAST_STEP,
+    )
+    yield "}"

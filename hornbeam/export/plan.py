@@ -1,0 +1,281 @@
+"""What of a model is exported, in arrays: the same for every language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.data.floats import nearest
+from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.export.links import Link, link_of
+from hornbeam.forest.layout import contributions
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import cut_off, join
+from hornbeam.objectives.base import Objective
+
+__all__ = ["Exportable", "Nodes", "Plan"]
+
+#: Objectives whose models tell classes apart, without being told which.
+_CLASSES_BY_NUMBER = (
+    "binary:logistic",
+    "binary:focal",
+    "multi:softprob",
+    "multi:softmax",
+)
+
+
+class HasModel(Protocol):
+    """A booster."""
+
+    model: Model
+    objective: Objective
+
+
+class HasBooster(Protocol):
+    """A fitted estimator."""
+
+    def get_booster(self) -> Any:
+        """Return the trained model."""
+
+
+#: A booster, or the estimator that has trained one.
+Exportable: TypeAlias = HasModel | HasBooster
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes of all trees end to end, without those that pruning has cut off.
+
+    Attributes
+    ----------
+    roots, outputs
+        (trees,): the place of each root, and the output that the tree adds to.
+    left
+        The place of the left child, which the right one follows; -1 at leaves.
+    feature
+        What a split asks for; 0 at leaves.
+    threshold
+        What goes left is below it, float64; NaN at leaves and at splits by category.
+    missing_right
+        Whether rows without a value go right.
+    by_category
+        Whether a split is by category.
+    categories
+        The codes that go right there, all end to end; int32.
+    category_starts
+        (nodes + 1,): where those of each node begin.
+    values
+        (nodes, 1), or (nodes, outputs) of trees of all outputs: what leaves add to the
+        margins, float32.
+    """
+
+    roots: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    left: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    missing_right: NDArray[np.bool_]
+    by_category: NDArray[np.bool_]
+    categories: NDArray[np.int32]
+    category_starts: NDArray[np.int64]
+    values: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, model: Model) -> Nodes:
+        """Return the nodes of a model that has trees."""
+        joined, starts = join(model.trees)
+        roots, sizes = starts[:-1], np.diff(starts)
+        kept = ~cut_off(joined, roots)
+        place = np.cumsum(kept) - 1
+        is_leaf = joined.left < 0
+        children = np.where(is_leaf, 0, joined.left + np.repeat(roots, sizes))
+        weights = np.repeat(model.weights, sizes)[:, np.newaxis]
+        values = contributions(joined.value.reshape(kept.size, -1), weights, 0.0)
+        kind = np.float64 if model.exact_features else np.float32
+        threshold = nearest(joined.threshold, kind).astype(np.float64)
+        return cls(
+            roots=place[roots],
+            outputs=np.array(model.tree_output, np.int64),
+            left=np.where(is_leaf, -1, place[children])[kept],
+            feature=np.where(is_leaf, 0, joined.feature)[kept],
+            threshold=threshold[kept],
+            missing_right=(~is_leaf & (joined.default_left == 0))[kept],
+            by_category=(joined.split_type != 0)[kept],
+            categories=joined.categories,
+            category_starts=np.append(
+                joined.category_starts[:-1][kept], joined.categories.size
+            ),
+            values=values[kept],
+        )
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        return self.left < 0
+
+    @property
+    def of_all_outputs(self) -> bool:
+        """Whether leaves have a value for each output."""
+        return self.values.shape[1] > 1
+
+    def codes(self, node: int) -> list[int]:
+        """Return the categories that go right at a split by category."""
+        first, last = self.category_starts[node : node + 2]
+        codes: list[int] = self.categories[first:last].tolist()
+        return codes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A model as the other languages say it.
+
+    Attributes
+    ----------
+    feature_names
+        One for each feature; f0, f1, ... if the model has none.
+    feature_types
+        ``"c"`` for categories, and XGBoost's words for the others.
+    categories
+        For each feature the names of its categories in the order of their codes; None
+        where they have none.
+    unseen_missing
+        Whether a category without a code counts as missing. If not, it is an error.
+    nodes
+        The trees; None of a linear model.
+    weights
+        (features + 1, outputs) float32 of a linear model, the biases last; else None.
+    base
+        (outputs,) float64: the margins before the first tree.
+    exact_features
+        Whether features are compared as float64. If not, they become float32 first.
+    double_scores
+        Whether margins are float64.
+    link
+        What makes predictions of margins.
+    classes
+        Labels in the order of their numbers, if the model tells classes apart: strings
+        as objects, bool, int64 or float64.
+    objective
+        Its name.
+    """
+
+    feature_names: list[str]
+    feature_types: list[str]
+    categories: list[list[Any] | None]
+    unseen_missing: bool
+    nodes: Nodes | None
+    weights: NDArray[np.float32] | None
+    base: NDArray[np.float64]
+    exact_features: bool
+    double_scores: bool
+    link: Link
+    classes: NDArray[Any] | None
+    objective: str
+
+    @classmethod
+    def of(
+        cls,
+        exported: Exportable,
+        output_margin: bool = False,
+        iteration_range: Sequence[int] = (0, 0),
+    ) -> Plan:
+        """Return the plan of a booster or of a fitted estimator.
+
+        Parameters
+        ----------
+        exported
+            It. An estimator knows its classes, and leaves out the rounds after the
+            best, if training stopped early.
+        output_margin
+            Whether margins are to be predicted.
+        iteration_range
+            Rounds (begin, end) of a booster; (0, 0) means all.
+        """
+        booster, classes = _booster_of(exported)
+        model = booster.model
+        begin, end = iteration_range
+        best = model.attributes.get("best_iteration")
+        if booster is not exported and best is not None and model.linear is None:
+            end = end or int(best) + 1
+        if model.num_feature == 0 or not (model.trees or model.linear is not None):
+            raise NotTrainedError(
+                "the model has not been trained, so there is nothing to export; train "
+                "it, or use load_model"
+            )
+        if (begin, end) != (0, 0):
+            model = model.slice(begin, end or model.n_rounds)
+        if classes is None and model.objective in _CLASSES_BY_NUMBER:
+            classes = np.arange(max(2, model.n_outputs))
+        if classes is not None:
+            classes = _checked(classes, max(2, model.n_outputs))
+        link = Link("identity")
+        if not output_margin:
+            told = booster is not exported and classes is not None
+            link = link_of(booster.objective, model.attributes, told)
+        features = range(model.num_feature)
+        levels = [model.categories.of(feature) for feature in features]
+        return cls(
+            feature_names=model.feature_names or [f"f{i}" for i in features],
+            feature_types=model.feature_types or ["float" for _ in features],
+            categories=[None if own is None else own.tolist() for own in levels],
+            unseen_missing=model.unseen_missing,
+            nodes=None if model.linear is not None else Nodes.of(model),
+            weights=None if model.linear is None else model.linear.weights,
+            base=booster.objective.to_margin(model.base_score),
+            exact_features=model.exact_features,
+            double_scores=model.double_scores,
+            link=link,
+            classes=None if output_margin else classes,
+            objective=model.objective,
+        )
+
+    @property
+    def n_features(self) -> int:
+        return len(self.feature_names)
+
+    @property
+    def n_outputs(self) -> int:
+        """Margins of a row."""
+        return self.base.size
+
+    @property
+    def is_categorical(self) -> list[bool]:
+        """Whether each feature is made of categories."""
+        return [
+            kind == "c" or levels is not None
+            for kind, levels in zip(self.feature_types, self.categories, strict=True)
+        ]
+
+
+def _booster_of(exported: Any) -> tuple[Any, NDArray[Any] | None]:
+    """Return the booster of what is exported, and the classes that an estimator has."""
+    if hasattr(exported, "get_booster"):
+        classes = getattr(exported, "classes_", None)
+        return exported.get_booster(), None if classes is None else np.asarray(classes)
+    if not hasattr(exported, "model"):
+        raise ParameterError(
+            "what is exported must be a Booster or an estimator of Hornbeam, not a "
+            f"{type(exported).__name__}"
+        )
+    return exported, None
+
+
+def _checked(classes: NDArray[Any], n_classes: int) -> NDArray[Any]:
+    """Return the labels of so many classes, in a type that all languages have."""
+    if len(classes) != n_classes:
+        raise ParameterError(
+            f"the estimator has seen {len(classes)} class and tells nothing apart; fit "
+            "it to two classes or more"
+        )
+    kind = classes.dtype.kind
+    if kind in "OUT" and all(isinstance(label, str) for label in classes):
+        return classes.astype(object)
+    if kind in "biuf":
+        return classes.astype({"b": bool, "f": np.float64}.get(kind, np.int64))
+    raise ParameterError(
+        f"labels such as {classes.tolist()[0]!r} cannot be exported; train with labels "
+        "that are all strings or all numbers"
+    )

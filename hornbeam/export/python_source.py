@@ -1,0 +1,325 @@
+"""A model as Python: tables of its trees as text, and the few lines that walk them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hornbeam import __version__
+from hornbeam.export.links import FORMULAS, HIGHEST_LOG, LEAST_STEP
+from hornbeam.export.packed import (
+    BY_CATEGORY,
+    FLAGS,
+    MISSING_RIGHT,
+    Packed,
+    in_lines,
+    spelled,
+)
+from hornbeam.export.plan import Plan
+
+__all__ = ["python_of"]
+
+#: Numbers a line.
+_EACH = 8
+
+
+def python_of(plan: Plan) -> str:
+    """Return a model as the text of one module."""
+    score = "d" if plan.double_scores else "f"
+    known = {
+        feature: levels
+        for feature, levels in enumerate(plan.categories)
+        if levels is not None
+    }
+    blocks = [
+        _about(plan),
+        "import math\nfrom array import array\n\n" + "\n".join(_constants(plan, known)),
+        _WITH_CODES.format(unseen=_UNSEEN[plan.unseen_missing]) if known else _PLAIN,
+        _ROW.format(kind="d" if plan.exact_features else "f"),
+    ]
+    if plan.nodes is None:
+        blocks += _linear(plan, score)
+    else:
+        blocks += _trees(plan, Packed.of(plan), score)
+    blocks += _prediction(plan, score)
+    about, *others = (block.strip("\n") for block in blocks)
+    return "\n\n".join([about, "\n\n\n".join(others)]) + "\n"
+
+
+def _about(plan: Plan) -> str:
+    meaning = FORMULAS[plan.link.name]
+    if plan.classes is not None and plan.link.name != "most_likely":
+        which = "the second of CLASSES" if plan.n_outputs == 1 else "each of CLASSES"
+        meaning += f": the probability of {which}"
+    of_row = "a float" if plan.n_outputs == 1 else f"a list of {plan.n_outputs} floats"
+    names = ", and categories go by their names" if any(plan.categories) else ""
+    text = (
+        "predict(row) returns what the model predicts of one row, and margins(row) "
+        f"what comes before the objective's transformation, {of_row}. A row is a "
+        "mapping that has all the names of FEATURES, or a sequence in their order. "
+        f"What is missing is None or NaN{names}. Predictions are {meaning}."
+    )
+    head = f'"""A model of Hornbeam {__version__}, objective {plan.objective}.'
+    return f'{head}\n\n{textwrap.fill(text, 88)}\n"""'
+
+
+def _constants(plan: Plan, known: dict[int, list[Any]]) -> Iterator[str]:
+    yield f"FEATURES = {_tuple(plan.feature_names)}"
+    if known:
+        yield "# Of the features of these numbers, in the order of their codes."
+        levels = "".join(
+            f"    {feature}: {_tuple(own, '    ')},\n" for feature, own in known.items()
+        )
+        yield f"CATEGORIES = {{\n{levels}}}"
+    if plan.classes is not None:
+        yield f"CLASSES = {_tuple(plan.classes.tolist())}"
+
+
+def _tuple(items: Iterable[Any], indent: str = "") -> str:
+    """Return names, or numbers, as a tuple of Python in plain letters."""
+    literals = [f"{_literal(item)}," for item in items]
+    if len(literals) <= _EACH:
+        return f"({' '.join(literals)})"
+    lines = "".join(f"{indent}    {x}\n" for x in in_lines(literals, " ", _EACH))
+    return f"(\n{lines}{indent})"
+
+
+def _literal(item: Any) -> str:
+    return f"float('{item}')" if item in (np.inf, -np.inf) else ascii(item)
+
+
+def _table(name: str, kind: str, texts: Sequence[str]) -> str:
+    lines = "\n".join(in_lines(texts, " ", _EACH))
+    return f'{name} = _numbers("{kind}", """\n{lines}\n""")'
+
+
+def _integers(values: Any) -> list[str]:
+    return list(map(str, values.tolist()))
+
+
+# --- What is the same of every model --------------------------------------------------
+
+_UNSEEN = {
+    False: (
+        "raise ValueError(\n"
+        '            f"{FEATURES[feature]!r} holds {value!r}, new after training"\n'
+        "        )"
+    ),
+    True: "return math.nan",
+}
+_WITH_CODES = '''
+_CODES = {{
+    feature: {{level: code for code, level in enumerate(levels)}}
+    for feature, levels in CATEGORIES.items()
+}}
+
+
+def _value(feature, value):
+    """Return a value as a number: a category as its code."""
+    if value is None or value != value:
+        return math.nan
+    codes = _CODES.get(feature)
+    if codes is None:
+        return _number(feature, value)
+    if value not in codes:
+        {unseen}
+    return codes[value]
+'''
+_PLAIN = '''
+def _value(feature, value):
+    """Return a value as a number."""
+    if value is None or value != value:
+        return math.nan
+    return _number(feature, value)
+'''
+_ROW = '''
+def _number(feature, value):
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{{FEATURES[feature]!r}} holds {{value!r}}, no number")
+    return float(value)
+
+
+def _values(row):
+    """Return the features of a row, NaN where they are missing."""
+    if hasattr(row, "keys"):
+        for name in FEATURES:
+            if name not in row:
+                raise ValueError(f"the row has no {{name!r}}; give None for missing")
+        row = [row[name] for name in FEATURES]
+    if len(row) != len(FEATURES):
+        raise ValueError(f"the row has {{len(row)}} values, not {{len(FEATURES)}}")
+    return array("{kind}", [_value(*item) for item in enumerate(row)])
+
+
+def _numbers(kind, text):
+    of = float if kind in "fd" else int
+    return array(kind, [of(number) for number in text.split()])
+
+'''
+
+# --- Margins --------------------------------------------------------------------------
+
+_WALK = '''
+def _leaf(place, values):
+    """Return the place of the leaf that a row comes to."""
+    while _NEXT[place]:
+        value = values[_FEATURE[place]]
+        if value != value:
+            right = _NEXT[place] & {missing_right}
+        {by_category}else:
+            right = value >= _SPLIT[place]
+        place = (_NEXT[place] >> {flags}) + right
+    return place
+'''
+_BY_CATEGORY = """\
+elif _NEXT[place] & {by_category}:
+            right = int(value) in _SETS[int(_SPLIT[place])]
+        """
+_SUM = '''
+def _margins(row):
+    """Return the margins of a row, summed in the order of the trees."""
+    values = _values(row)
+    sums = array("{score}", _BASE)
+    for tree, root in enumerate(_ROOTS):
+        {add}
+    return sums
+'''
+_ADD_ONE = "sums[{output}] += _SPLIT[_leaf(root, values)]"
+_ADD_ALL = """\
+first = {outputs} * _FEATURE[_leaf(root, values)]
+        for k in range({outputs}):
+            sums[k] += _LEAVES[first + k]"""
+_LINEAR = '''
+def _margins(row):
+    """Return the margins of a row."""
+    values = _values(row)
+    sums = array("d", _BASE)
+    for k in range({outputs}):
+        for feature, value in enumerate(values):
+            if value == value:
+                sums[k] += value * _WEIGHTS[{outputs} * feature + k]
+    return array("{score}", sums)
+'''
+
+
+def _trees(plan: Plan, packed: Packed, score: str) -> Iterator[str]:
+    kind = "f" if packed.split.dtype == np.float32 else "d"
+    tables = [
+        "# A split sends to the left what is below it, and the right child follows",
+        "# the left one. At leaves next is 0, and split is what the leaf is worth.",
+        _table("_SPLIT", kind, spelled(packed.split)),
+        _table("_NEXT", "q", _integers(packed.next)),
+        _table("_FEATURE", "q", _integers(packed.feature)),
+        _table("_ROOTS", "q", _integers(packed.roots)),
+    ]
+    add = _ADD_ONE
+    if packed.leaves is not None:
+        add = _ADD_ALL
+        tables.append(_table("_LEAVES", "f", spelled(packed.leaves)))
+    elif plan.n_outputs > 1:
+        tables.append(_table("_OUTPUTS", "q", _integers(packed.outputs)))
+    output = "0" if plan.n_outputs == 1 else "_OUTPUTS[tree]"
+    by_category = ""
+    if packed.sets:
+        by_category = _BY_CATEGORY.format(by_category=BY_CATEGORY)
+        sets = (f"    frozenset({_tuple(codes, '    ')}),\n" for codes in packed.sets)
+        tables.append("# The codes that go right at splits by category.")
+        tables.append(f"_SETS = (\n{''.join(sets)})")
+    yield "\n".join([*tables, f"_BASE = {_tuple(plan.base.tolist())}"])
+    yield _WALK.format(
+        missing_right=MISSING_RIGHT, by_category=by_category, flags=FLAGS
+    )
+    yield _SUM.format(
+        score=score, add=add.format(output=output, outputs=plan.n_outputs)
+    )
+
+
+def _linear(plan: Plan, score: str) -> Iterator[str]:
+    assert plan.weights is not None
+    bias = plan.weights[-1].astype(np.float64)
+    yield "\n".join(
+        [
+            "# One for each feature and output.",
+            _table("_WEIGHTS", "f", spelled(plan.weights[:-1])),
+            f"_BASE = {_tuple((plan.base + bias).tolist())}",
+        ]
+    )
+    yield _LINEAR.format(score=score, outputs=plan.n_outputs)
+
+
+# --- Predictions ----------------------------------------------------------------------
+
+#: What becomes of the margins m.
+_LINKS = {
+    "identity": "p = m",
+    "sigmoid": "p = [1 / (1 + _exp(-x)) for x in m]",
+    "exponential": "p = [_exp(x) for x in m]",
+    "step": "p = [float(x > 0) for x in m]",
+    "softmax": """\
+highest = max(m)
+    odds = [_exp(x - highest) for x in m]
+    total = sum(odds)
+    p = [x / total for x in odds]""",
+    "most_likely": "p = [float(m.index(max(m)))]",
+    "rising": "p = sorted(m)",
+    "climbing": """\
+p = [m[0]]
+    up = m[0]
+    for x in m[1:]:
+        up = up + {step} + (max(x, 0) + math.log1p(_exp(-abs(x))))
+        p.append(up)""",
+    "distribution": """\
+p = [
+        x if k < {first} else _exp(min(max(x, -{highest}), {highest}))
+        for k, x in enumerate(m)
+    ]""",
+    "focal": "p = [_pull(-x) / (_pull(x) + _pull(-x)) for x in m]",
+    "shares": """\
+total = sum(m) if len(m) > 1 else 1
+    p = [x / total for x in m]""",
+}
+_EXP = '''
+def _exp(x):
+    """Return e**x, of an x that is held where it is a number."""
+    return math.exp(min(max(x, -708.0), 709.0))
+'''
+_PULL = '''
+def _pull(margin):
+    """Return how strongly the focal loss pulls up a row of the second class."""
+    t = min(max(margin, -700.0), 700.0)
+    odds = _exp(-t)
+    p = 1 / (1 + odds)
+    q = odds * p
+    log_p = -math.log1p(odds)
+    return _exp({gamma} * (log_p - t)) * (q - {gamma} * p * log_p)
+'''
+_MARGINS = '''
+def margins(row):
+    """Return the margins of a row."""
+    return _margins(row){give}
+'''
+_PREDICT = '''
+def predict(row):
+    """Return what the model predicts of a row."""
+    m = _margins(row)
+    {link}
+    return array("{score}", p){give}
+'''
+
+
+def _prediction(plan: Plan, score: str) -> Iterator[str]:
+    """Yield the functions to call, after those that they need."""
+    link = _LINKS[plan.link.name].format(
+        first=int(plan.link.number), highest=HIGHEST_LOG, step=LEAST_STEP
+    )
+    if "_exp" in link or "_pull" in link:
+        yield _EXP
+    if "_pull" in link:
+        yield _PULL.format(gamma=plan.link.number)
+    one = plan.n_outputs == 1
+    yield _MARGINS.format(give="[0]" if one else ".tolist()")
+    one |= plan.link.name == "most_likely"
+    yield _PREDICT.format(link=link, score=score, give="[0]" if one else ".tolist()")

@@ -1,0 +1,136 @@
+"""Models as Python, run without this package and without any other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from exported_models import CASES, codes_of, exported, records_of
+
+import hornbeam
+from hornbeam.export import to_python
+
+# No user's folder, no environment, no installed package.
+ALONE = [sys.executable, "-I", "-S", "-c"]
+RUN = """
+import json, runpy, sys
+model = runpy.run_path(sys.argv[1])
+rows = json.load(sys.stdin)
+print(json.dumps([[model["margins"](row), model["predict"](row)] for row in rows]))
+"""
+
+
+def run(source, rows, folder):
+    """Return the margins and the predictions of rows."""
+    path = folder / "model.py"
+    path.write_text(source)
+    process = subprocess.run(
+        [*ALONE, RUN, path], input=json.dumps(rows), capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    margins, predictions = zip(*json.loads(process.stdout), strict=True)
+    shape = (len(rows), -1)
+    return np.reshape(margins, shape), np.reshape(predictions, shape)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_margins_to_the_bit(name, tmp_path):
+    case = exported(name)
+    margins, predictions = run(to_python(case.booster), case.records[:200], tmp_path)
+    np.testing.assert_array_equal(margins, case.margins[:200])
+    np.testing.assert_allclose(predictions, case.predictions[:200], rtol=1e-6)
+
+
+def test_rows_in_order_and_numbers_of_numpy():
+    case = exported("float32")
+    model = loaded(to_python(case.booster))
+    got = [model["predict"](row) for row in case.codes[:50]]
+    assert got == case.predictions[:50, 0].tolist()
+
+
+def loaded(source):
+    names = {}
+    exec(compile(source, "model.py", "exec"), names)
+    return names
+
+
+def test_margins_alone():
+    case = exported("logistic")
+    model = loaded(to_python(case.booster, output_margin=True))
+    row = case.records[0]
+    assert model["predict"](row) == model["margins"](row) == case.margins[0, 0]
+    assert "CLASSES" not in model
+
+
+def test_classes_of_an_estimator():
+    case = exported("class")
+    X, y = (
+        case.codes,
+        np.array(["a", "b", "c", "é'"])[case.predictions[:, 0].astype(int)],
+    )
+    model = hornbeam.HornbeamClassifier(n_estimators=3).fit(X, y)
+    source = loaded(to_python(model))
+    assert source["CLASSES"] == ("a", "b", "c", "é'")
+    got = [source["predict"](row) for row in X[:40]]
+    np.testing.assert_allclose(got, model.predict_proba(X[:40]), rtol=1e-6)
+
+
+HOSTILE = [
+    'quote " and \' and """',
+    "end */ of /* comment // and \\",
+    "line\nbreak\r\ttab\0nul",
+    "trigraph ??/ ??= ??'",
+    "größe 体重 \u202e bidi",
+    "{braces} %s $x `y`",
+]
+
+
+def test_names_that_are_no_names(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.normal(size=200) for name in HOSTILE[:4]})
+    frame[HOSTILE[5]] = pd.Categorical(rng.choice(HOSTILE[:5], 200))
+    y = frame.iloc[:, 0] + (frame.iloc[:, 4] == HOSTILE[1])
+    data = hornbeam.DMatrix(frame, y)
+    booster = hornbeam.train({"max_cat_to_onehot": 1}, data, 5)
+    source = to_python(booster)
+    assert source.isascii()
+    margins, _ = run(source, records_of(frame), tmp_path)
+    np.testing.assert_array_equal(margins[:, 0], booster.predict(data))
+    assert loaded(source)["FEATURES"] == tuple(frame.columns)
+    assert codes_of(frame).shape == (200, 5)
+
+
+def test_rows_that_are_not_of_training():
+    case = exported("squared error")
+    predict = loaded(to_python(case.booster))["predict"]
+    row = case.records[0]
+    with pytest.raises(ValueError, match="the row has no 'humid'"):
+        predict({name: value for name, value in row.items() if name != "humid"})
+    with pytest.raises(ValueError, match="'origin' holds 'BOS'"):
+        predict(row | {"origin": "BOS"})
+    with pytest.raises(ValueError, match="'hour' holds '3', no number"):
+        predict(row | {"hour": "3"})
+    with pytest.raises(ValueError, match="the row has 2 values, not 9"):
+        predict([1.0, 2.0])
+
+
+def test_a_category_that_training_did_not_see_may_be_missing():
+    rows = pd.DataFrame({"c": pd.Categorical(list("aab") * 20)})
+    params = {"unseen": "missing", "max_cat_to_onehot": 1}
+    booster = hornbeam.train(params, hornbeam.DMatrix(rows, [1, 1, 0] * 20), 2)
+    predict = loaded(to_python(booster))["predict"]
+    assert predict({"c": "z"}) == predict({"c": None})
+    assert predict({"c": "a"}) != predict({"c": "b"})
+
+
+def test_infinite_categories():
+    rows = pd.DataFrame({"c": pd.Categorical([1.0, np.inf, -np.inf] * 20)})
+    data = hornbeam.DMatrix(rows, [1, 2, 3] * 20)
+    booster = hornbeam.train({"max_cat_to_onehot": 1}, data, 2)
+    predict = loaded(to_python(booster))["predict"]
+    want = booster.predict(data)[:3]
+    assert [predict([c]) for c in (1.0, np.inf, -np.inf)] == want.tolist()

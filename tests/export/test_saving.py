@@ -1,0 +1,122 @@
+"""What is exported, to which files, and what cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from exported_models import exported
+
+import hornbeam
+from hornbeam import Booster, HornbeamClassifier, NotTrainedError, ParameterError
+from hornbeam.export import save, to_c, to_onnx, to_python
+from hornbeam.export.links import LINKS
+from hornbeam.objectives.base import names
+
+ENDINGS = [".onnx", ".c", ".py"]
+
+
+def test_every_objective_has_a_link():
+    assert sorted(LINKS) == names()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_takes_the_place_of_another_as_a_whole(ending, tmp_path):
+    path = tmp_path / f"model{ending}"
+    path.write_text("what was there")
+    booster = exported("float32").booster
+    booster.export(path)
+    size = path.stat().st_size
+    assert size > 1000
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        booster.export(tmp_path / "none" / path.name)
+
+
+def test_the_same_model_is_the_same_file(tmp_path):
+    booster = exported("sets").booster
+    again = Booster(model_file=bytes(booster.save_raw()))
+    for ending in ENDINGS:
+        booster.export(tmp_path / f"a{ending}")
+        again.export(tmp_path / f"b{ending}")
+        files = [(tmp_path / f"{name}{ending}").read_bytes() for name in "ab"]
+        assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("name", ["model.json", "model", "model.pmml"])
+def test_an_ending_that_is_no_language(name, tmp_path):
+    with pytest.raises(ParameterError, match=r"must end in \.onnx, \.c, \.py"):
+        exported("float32").booster.export(tmp_path / name)
+
+
+class Absolute(hornbeam.objectives.compiled.ScalarLoss):
+    """A loss with a transformation of its own."""
+
+    @staticmethod
+    def gradient(y, m):
+        return m - y
+
+    @staticmethod
+    def hessian(y, m):
+        return 1.0
+
+    @staticmethod
+    def transform(m):
+        return abs(m)
+
+
+def test_a_transformation_of_ones_own_stays_behind(tmp_path):
+    case = exported("float32")
+    rows, y = case.codes, case.margins[:, 0]
+    data = hornbeam.DMatrix(rows, y)
+    booster = hornbeam.train({}, data, 2, obj=Absolute())
+    for to in (to_onnx, to_c, to_python):
+        with pytest.raises(ParameterError, match=r"Absolute\.transform.*output_margin"):
+            to(booster)
+    names_of_source = {}
+    exec(to_python(booster, output_margin=True), names_of_source)
+    margin = booster.predict(data, output_margin=True)[0]
+    assert names_of_source["predict"](rows[0]) == margin
+
+
+@pytest.mark.parametrize("to", [to_onnx, to_c, to_python])
+def test_what_has_not_been_trained(to):
+    with pytest.raises(NotTrainedError, match="has not been trained"):
+        to(Booster())
+    data = exported("float32").data
+    with pytest.raises(NotTrainedError, match="has not been trained"):
+        to(hornbeam.train({}, data, 0))
+
+
+def test_what_is_no_model():
+    with pytest.raises(ParameterError, match=r"must be a Booster.*not a dict"):
+        save({}, "model.c")
+
+
+def test_a_classifier_of_one_class():
+    model = HornbeamClassifier(n_estimators=2).fit(np.eye(4), ["a"] * 4)
+    with pytest.raises(ParameterError, match="has seen 1 class"):
+        to_c(model)
+
+
+def test_rounds_that_are_not_there():
+    booster = exported("float32").booster
+    with pytest.raises(IndexError, match="rounds 5 up to 99 are not a part"):
+        to_c(booster, iteration_range=(5, 99))
+    with pytest.raises(ParameterError, match="changes as a whole"):
+        to_c(exported("linear").booster, iteration_range=(0, 2))
+
+
+def test_onnx_that_is_not_installed():
+    code = (
+        "import sys; sys.modules['onnx'] = None\n"
+        "import numpy as np, hornbeam\n"
+        "booster = hornbeam.train({}, hornbeam.DMatrix(np.eye(4), [1, 2, 3, 4]), 1)\n"
+        "booster.export('model.onnx')\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert 'pip install "hornbeam[onnx]"' in process.stderr.splitlines()[-1]
