@@ -117,6 +117,8 @@ def settings_of(model: Model, parameters: Parameters) -> Parameters:
     )
     for settings in model.objective_config.values():
         changed = changed.updated(read_settings(settings))
+    if model.n_rounds == 0 and not model.boost_from_average:
+        changed = changed.updated({"base_score": model.base_score.tolist()})
     if create_objective(changed).many_targets:
         changed = changed.updated({"num_target": model.num_target})
     return changed

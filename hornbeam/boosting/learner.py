@@ -181,14 +181,16 @@ class Learner(Predictor):
     def _take_targets(self, n_targets: int) -> None:
         """Give the model an output for each target, before its first tree."""
         targets = self.params.num_target
-        if n_targets > 1 and targets != n_targets and self.objective.many_targets:
-            if self.model.n_rounds or targets > 1:
-                raise DataError(
-                    f"the labels have {n_targets} columns, but the model has {targets} "
-                    f"target{'s' if targets > 1 else ''}; train another model"
-                )
-            counted = self.params.updated({"num_target": n_targets})
-            self._configure(counted, self._loss)
+        if n_targets in (0, targets) or not self.objective.many_targets:
+            return
+        if self.model.n_rounds or targets > 1:
+            raise DataError(
+                f"the labels have {n_targets} column{'s' if n_targets > 1 else ''}, "
+                f"but the model has {targets} target{'s' if targets > 1 else ''}; "
+                "train another model"
+            )
+        counted = self.params.updated({"num_target": n_targets})
+        self._configure(counted, self._loss)
 
     def _begin_model(self, data: DMatrix, targets: NDArray[np.float64] | None) -> None:
         """Take columns and the base score from the first training data."""

@@ -12,7 +12,7 @@ from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.table import Table
 from hornbeam.errors import require
 
-__all__ = ["as_csr", "column_cells", "count_filled", "row_blocks"]
+__all__ = ["as_csr", "column_cells", "count_filled", "has_infinite", "row_blocks"]
 
 # Cells read in one step where a whole table is walked through.
 CELLS = 1 << 20
@@ -45,6 +45,13 @@ def column_cells(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rows, values = zip(*own, strict=True)
         yield np.concatenate(rows), np.concatenate(values)
         own.clear()
+
+
+def has_infinite(table: Table) -> bool:
+    """Return whether a cell is infinite."""
+    if isinstance(table, SparseTable):
+        return any(np.isinf(part[-1]).any() for part in table.filled(CELLS))
+    return any(np.isinf(block).any() for block in row_blocks(table))
 
 
 def count_filled(table: Table) -> int:

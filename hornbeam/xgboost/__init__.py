@@ -87,8 +87,10 @@ _HOMES = {
 _MODULES = (
     "callback",
     "collective",
+    "compat",
     "config",
     "core",
+    "data",
     "objective",
     "plotting",
     "sklearn",

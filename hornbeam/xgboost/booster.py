@@ -6,20 +6,32 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.boosting.agreement import check_same_start, settings_of
 from hornbeam.boosting.booster import Booster as _Booster
+from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import check_names
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.params import ParameterSource
+from hornbeam.files import replace_file
+from hornbeam.params import Parameters, ParameterSource
+from hornbeam.xgboost.compat import framed, is_dataframe
 from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
-from hornbeam.xgboost.objective import as_function
-from hornbeam.xgboost.parameters import gathered, told, unused
+from hornbeam.xgboost.objective import as_float32, as_function, by_row
+from hornbeam.xgboost.parameters import DECISIVE, gathered, told, unused
+from hornbeam.xgboost.words import in_their_words
 
 __all__ = ["Booster"]
+
+
+_FORMATS = (".json", ".ubj")
+#: What follows the brace that JSON begins with; UBJSON has a type there.
+_JSON = (b'"', b" ", b"\t", b"\r", b"\n")
 
 
 class Booster(_Booster):
@@ -48,18 +60,23 @@ class Booster(_Booster):
         for data in cache or ():
             if not isinstance(data, DMatrix):
                 raise TypeError(f"Invalid cache item: {type(data).__name__}")
-        #: What has been set, by XGBoost's names, and what of it was told to be unused.
+        #: What has been set, by XGBoost's names.
         self._given: dict[str, Any] = {}
+        #: The parameters that a model without rounds came with.
+        self._loaded = Parameters()
+        #: Whether what has been set was looked at, and what of it is of no use.
         self._settled = True
+        self._lost: list[str] = []
         super().__init__(None, cache)
         if isinstance(model_file, Booster):
-            self._given = dict(model_file._given)
             model_file._settle()
+            self._given, self._loaded = dict(model_file._given), model_file._loaded
         if isinstance(model_file, _Booster):
             self._take(model_file.model.copy(), model_file.params, model_file._loss)
         elif model_file is not None:
             self.load_model(model_file)
         self.set_param(params or {})
+        self.set_param("validate_parameters", True)
 
     # Parameters
 
@@ -80,21 +97,29 @@ class Booster(_Booster):
             self._given[name] = item
             self._settled = False
 
+    @in_their_words
     def _settle(self) -> None:
-        """Look at what has been set since it was last looked at."""
+        """Look at what has been set, if that has changed since."""
         if self._settled:
             return
-        super().set_param(told(self._given))
+        # What decides which parameters the model has, then those that it has.
+        rounds = self.model.n_rounds
+        before = settings_of(self.model, Parameters()) if rounds else self._loaded
+        self._configure(before.updated(told(self._given)), self._loss)
+        names = dict(parameters_in(self._configuration()))
+        parameters = before.updated(told(self._given, names))
+        check_same_start(self.model, parameters)
+        self._configure(parameters, self._loss)
         self._settled = True
-        if self.params.verbosity > 0 and _true(self._given, "validate_parameters"):
-            names = unused(self._given, dict(parameters_in(self._configuration())))
-            if names:
-                listed = ", ".join(f'"{name}"' for name in names)
-                warnings.warn(
-                    f"WARNING: \nParameters: {{ {listed} }} are not used.\n",
-                    UserWarning,
-                    stacklevel=4,
-                )
+        lost = unused(self._given, names)
+        if lost != self._lost and self.params.verbosity > 0 and self._validates():
+            listed = ", ".join(f'"{name}"' for name in lost)
+            _warn(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
+        self._lost = lost
+
+    def _validates(self) -> bool:
+        text = str(self._given.get("validate_parameters", False)).lower()
+        return text in ("true", "1")
 
     def _configuration(self) -> dict[str, Any]:
         return configuration(self, self._given)
@@ -106,11 +131,15 @@ class Booster(_Booster):
 
     def load_config(self, config: str) -> None:
         """Take the parameters that `save_config` has told of another booster."""
-        self._given.update(values_in(json.loads(config)))
+        tree = json.loads(config)
+        if "learner" not in tree:
+            raise ParameterError("this is no configuration: it has no 'learner'")
+        self._given.update(values_in(tree))
         self._settled = False
 
     # Training
 
+    @in_their_words
     def update(self, dtrain: DMatrix, iteration: int, fobj: Any = None) -> None:
         """Add one round of trees.
 
@@ -130,6 +159,7 @@ class Booster(_Booster):
         self._validate_features(dtrain.feature_names)
         super().update(dtrain, iteration, as_function(fobj, iteration))
 
+    @in_their_words
     def boost(
         self,
         dtrain: DMatrix,
@@ -161,10 +191,17 @@ class Booster(_Booster):
                 )
             self.update(dtrain, iteration, fobj)
             return
+        if grad is None and hess is None:
+            raise ParameterError(
+                "Invalid input for the boost function. Either the gradient or the "
+                "objective should have a valid value."
+            )
+        grad, hess = by_row((grad, hess), dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
 
     # Evaluation
 
+    @in_their_words
     def eval_set(
         self,
         evals: Sequence[tuple[DMatrix, str]],
@@ -192,16 +229,27 @@ class Booster(_Booster):
             if not isinstance(name, str):
                 raise TypeError(f"expected string, got {type(name).__name__}")
             self._validate_features(data.feature_names)
-        own = len(self.metrics)
-        told = [f"[{iteration}]"]
+        built_in, own = [], []
         for data, name in evals:
             scores = self.measure([(data, name)], feval, output_margin)
-            told += [f"{key}:{value:.17g}" for key, value in scores[:own]]
-            told += [f"{key}:{value:f}" for key, value in scores[own:]]
-        return "\t".join(told)
+            count = len(self.metrics)
+            built_in += [f"{key}:{value:.17g}" for key, value in scores[:count]]
+            own += [f"{key}:{value:f}" for key, value in scores[count:]]
+        return "\t".join([f"[{iteration}]", *built_in, *own])
+
+    def measure(
+        self,
+        evals: Sequence[tuple[DMatrix, str]],
+        feval: Any = None,
+        output_margin: bool = True,
+    ) -> list[tuple[str, float]]:
+        """Return the metrics on `evals`, as in ``("valid-rmse", 0.6)``."""
+        self._settle()
+        return super().measure(evals, as_float32(feval), output_margin)
 
     # Prediction
 
+    @in_their_words
     def predict(
         self,
         data: DMatrix,
@@ -222,6 +270,8 @@ class Booster(_Booster):
         self._settle()
         if validate_features:
             self._validate_features(data.feature_names)
+        if self.model.linear is not None:
+            iteration_range = 0, 0  # it has no part of its own for a round
         kinds = output_margin + pred_leaf + pred_contribs + pred_interactions
         if kinds > 1:
             raise ParameterError("One type of prediction at a time.")
@@ -240,6 +290,7 @@ class Booster(_Booster):
         )
         return found.astype(np.float32, copy=False)
 
+    @in_their_words
     def inplace_predict(
         self,
         data: Any,
@@ -253,6 +304,9 @@ class Booster(_Booster):
     ) -> npt.NDArray[np.float32]:
         """Return predictions of an array or frame, in float32."""
         self._settle()
+        data = framed(data)
+        if validate_features and is_dataframe(data):
+            self._validate_features(as_table(data).names)
         found = super().inplace_predict(
             data,
             iteration_range=iteration_range,
@@ -285,16 +339,48 @@ class Booster(_Booster):
             )
         raise DataError(message)
 
+    @in_their_words
+    def get_dump(
+        self,
+        fmap: str | os.PathLike[str] = "",
+        with_stats: bool = False,
+        dump_format: str = "text",
+    ) -> list[str]:
+        """Return a text for each tree; see `hornbeam.Booster.get_dump`."""
+        self._settle()
+        return super().get_dump(os.path.expanduser(fmap), with_stats, dump_format)
+
+    @in_their_words
+    def get_score(
+        self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
+    ) -> dict[str, Any]:
+        """Return how important features are; see `hornbeam.Booster.get_score`."""
+        self._settle()
+        return super().get_score(os.path.expanduser(fmap), importance_type)
+
     # Files and copies
 
+    @in_their_words
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Replace this model by that of a file, or of the bytes of one."""
         if not isinstance(fname, str | os.PathLike | bytes | bytearray):
             raise TypeError(f"Unknown file type: {fname!r}")
         if isinstance(fname, str | os.PathLike):
-            fname = os.path.expanduser(fname)
+            path = Path(fname).expanduser()
+            fname = path
+            if path.suffix not in _FORMATS:
+                fname = path.read_bytes()
+                guess = "JSON (`json`)" if fname[1:2] in _JSON else "UBJSON (`ubj`)"
+                _warn(
+                    f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
+                    "guess."
+                )
         super().load_model(fname)
+        self._loaded = self.params
+        self._given = {k: v for k, v in self._given.items() if k not in DECISIVE}
+        self._settled = False
 
+    @in_their_words
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Write the model for Hornbeam and XGBoost: ``.json``, or ``.ubj`` otherwise.
 
@@ -303,12 +389,49 @@ class Booster(_Booster):
         if not isinstance(fname, str | os.PathLike):
             raise TypeError("fname must be a string or os PathLike")
         self._settle()
-        super().save_model(os.path.expanduser(fname))
+        path = Path(fname).expanduser()
+        if path.suffix in _FORMATS:
+            super().save_model(path)
+            return
+        _warn(
+            "Saving model in the UBJSON format as default.  You can use a file "
+            "extension: `json` or `ubj` to choose between formats."
+        )
+        replace_file(path, [bytes(super().save_raw())])
 
+    @in_their_words
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
         self._settle()
         return super().save_raw(raw_format)
+
+    def __getitem__(self, val: Any) -> Booster:
+        """Return a booster of some rounds; it shares their trees.
+
+        As in XGBoost ``[0:0]`` and ``[...]`` are all of them, and an end beyond the
+        last round is an error.
+        """
+        self._settle()
+        if isinstance(val, tuple):
+            raise ValueError("Only supports slicing through 1 dimension.")
+        rounds = slice(None) if val is ... else val
+        if isinstance(rounds, slice):
+            start = 0 if rounds.start in (None, ...) else rounds.start
+            stop = 0 if rounds.stop in (None, ...) else rounds.stop
+            if rounds.stop not in (None, ...) and 0 <= stop < start:
+                raise ValueError(f"Invalid slice: {val}")
+            if stop > self.model.n_rounds:
+                raise IndexError("Layer index out of range")
+            rounds = slice(start, stop or None, rounds.step)
+        elif isinstance(rounds, np.integer):
+            rounds = int(rounds)
+        elif not isinstance(rounds, int):
+            raise TypeError(f"Expecting int or slice, got {type(val)}")
+        try:
+            part = super().__getitem__(rounds)
+        except IndexError as error:
+            raise IndexError(f"Layer index out of range: {error}") from None
+        return cast(Booster, part)
 
     def copy(self) -> Booster:
         """Return a booster of the same model that goes its own way."""
@@ -320,9 +443,14 @@ class Booster(_Booster):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         super().__setstate__(state)
-        self._given = state["given"]
+        self._given, self._settled = state["given"], False
+        self._loaded = self.params
 
     # Attributes
+
+    def attributes(self) -> dict[str, str]:
+        """Return all attributes, in the order of their names."""
+        return dict(sorted(super().attributes().items()))
 
     def set_attr(self, **attributes: Any) -> None:
         """Set attributes, which are saved with the model; None takes one away."""
@@ -332,6 +460,16 @@ class Booster(_Booster):
                 for name, value in attributes.items()
             }
         )
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns; None if they have none."""
+        return super().feature_names
+
+    @feature_names.setter
+    def feature_names(self, names: Sequence[str] | None) -> None:
+        n_features = self.model.num_feature or len(names or ())
+        self.model.feature_names = check_names(names, n_features) or []
 
     @property
     def best_iteration(self) -> int:
@@ -352,5 +490,5 @@ class Booster(_Booster):
         self.set_attr(best_score=score)
 
 
-def _true(given: Mapping[str, Any], name: str) -> bool:
-    return str(given.get(name, True)).strip().lower() not in ("false", "0")
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)

@@ -18,7 +18,6 @@ def build_info() -> dict[str, Any]:
         "USE_DLOPEN_NCCL": False,
         "USE_FEDERATED": False,
         "USE_NCCL": False,
-        "USE_NVCOMP": False,
         "USE_OPENMP": False,
         "USE_RMM": False,
         "libxgboost": __file__,

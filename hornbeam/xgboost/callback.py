@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ from hornbeam.callbacks import (
     TrainingCheckPoint,
 )
 from hornbeam.callbacks.base import EvalsLog, Score
+from hornbeam.callbacks.stopping import larger_is_better
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.collective import communicator_print, get_rank
 
 __all__ = [
@@ -32,8 +35,6 @@ __all__ = [
 
 class CallbackContainer(_CallbackContainer):
     """The callbacks of one training, and the history of scores that they see.
-
-    Scores are taken from the lines of `Booster.eval_set`.
 
     Parameters
     ----------
@@ -63,7 +64,14 @@ class CallbackContainer(_CallbackContainer):
                 "named in the parameter eval_metric"
             )
         super().__init__(callbacks, metric, output_margin)
+        self.history = OrderedDict()
         self.is_cv = is_cv
+
+    def _remember(self, scores: Sequence[tuple[str, Score]]) -> None:
+        for name, score in scores:
+            data, _, metric = name.partition("-")
+            metrics = self.history.setdefault(data, OrderedDict())
+            metrics.setdefault(metric, []).append(score)
 
 
 class EarlyStopping(_EarlyStopping):
@@ -71,6 +79,8 @@ class EarlyStopping(_EarlyStopping):
 
     The arguments are those of `hornbeam.EarlyStopping`.
     """
+
+    __init__ = require_keyword_args(error=False)(_EarlyStopping.__init__)
 
     #: The scores that were the best when they came, by data set and metric.
     best_scores: dict[str, dict[str, list[Score]]]
@@ -96,9 +106,11 @@ class EarlyStopping(_EarlyStopping):
 
     def _look(self, model: Any, evals_log: EvalsLog) -> bool:
         improved = super()._look(model, evals_log)
+        ((data, metrics),) = self.stopping_history.items()
+        ((metric, scores),) = metrics.items()
+        if self.maximize is None:
+            self.maximize = larger_is_better(metric)
         if improved:
-            ((data, metrics),) = self.stopping_history.items()
-            ((metric, scores),) = metrics.items()
             best = self.best_scores.setdefault(data, {}).setdefault(metric, [])
             best.append(scores[-1])
         return improved

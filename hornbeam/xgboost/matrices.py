@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.categories import Categories
+from hornbeam.data.cells import has_infinite
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
 from hornbeam.data.extmem_quantile_dmatrix import (
     ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
+from hornbeam.errors import DataError
 from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.compat import framed, is_dataframe
 from hornbeam.xgboost.data_iter import DataIter
+from hornbeam.xgboost.words import in_their_words
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
@@ -32,6 +36,7 @@ class DMatrix(_DMatrix):
     """
 
     @_in_time_by_name
+    @in_their_words
     def __init__(
         self,
         data: Any,
@@ -53,7 +58,7 @@ class DMatrix(_DMatrix):
         data_split_mode: DataSplitMode = DataSplitMode.ROW,
     ) -> None:
         super().__init__(
-            data,
+            framed(data),
             label,
             weight=weight,
             base_margin=base_margin,
@@ -67,22 +72,72 @@ class DMatrix(_DMatrix):
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
-            enable_categorical=enable_categorical,
+            enable_categorical=enable_categorical or not is_dataframe(data),
             data_split_mode=data_split_mode,
         )
+        self._remember(missing, silent)
+        if not self.table.is_stream and has_infinite(self.table):
+            raise DataError(
+                "Input data contains `inf` or a value too large, while `missing` is "
+                "not set to `inf`"
+            )
+
+    def _remember(self, missing: float | None, silent: bool) -> None:
+        self.missing = np.nan if missing is None else missing
+        self.silent = silent
+
+    @in_their_words
+    def set_info(self, **fields: Any) -> None:
+        """Set whatever is given; the arguments are those of the constructor."""
+        super().set_info(**fields)
+
+    @in_their_words
+    def set_float_info(self, field: str, data: Any) -> None:
+        """Set a field of numbers by its name."""
+        super().set_float_info(field, data)
+
+    @in_their_words
+    def set_uint_info(self, field: str, data: Any) -> None:
+        """Set the groups: their sizes as ``group``, or ``qid``, or ``group_ptr``."""
+        super().set_uint_info(field, data)
 
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
         """Return a field of numbers as it was set, in float32."""
         return super().get_float_info(field).astype(np.float32)
 
+    def get_data(self) -> Any:
+        """Return the features as a SciPy CSR matrix without the missing cells."""
+        return super().get_data().astype(np.float32)
 
-class QuantileDMatrix(DMatrix, _QuantileDMatrix):
+    def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (pointers, values): for each column a lower bound and its cuts."""
+        pointers, values = super().get_quantile_cut()
+        return pointers, values.astype(np.float32)
+
+    @in_their_words
+    def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
+        """Return a new matrix of some rows, in the order given.
+
+        Parameters
+        ----------
+        rindex
+            Numbers of the rows.
+        allow_groups
+            Whether to take rows of a matrix that has groups.
+        """
+        part = super().slice(rindex, allow_groups)
+        cast(DMatrix, part)._remember(self.missing, self.silent)
+        return part
+
+
+class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     """Features kept only as codes of their bins: less memory than a `DMatrix`.
 
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
 
     @_in_time_by_name
+    @in_their_words
     def __init__(
         self,
         data: Any,
@@ -108,7 +163,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):
     ) -> None:
         _QuantileDMatrix.__init__(
             self,
-            data,
+            framed(data),
             label,
             weight=weight,
             base_margin=base_margin,
@@ -124,13 +179,16 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
-            enable_categorical=enable_categorical,
+            enable_categorical=enable_categorical or not is_dataframe(data),
             max_quantile_batches=max_quantile_batches,
             data_split_mode=data_split_mode,
         )
+        self._remember(missing, silent)
 
 
-class ExtMemQuantileDMatrix(DMatrix, _ExtMemQuantileDMatrix):
+class ExtMemQuantileDMatrix(  # type: ignore[misc]
+    DMatrix, _ExtMemQuantileDMatrix
+):
     """Features kept only as codes of their bins, in blocks on disk.
 
     The arguments are those of `hornbeam.ExtMemQuantileDMatrix`; the folder for the
@@ -138,6 +196,7 @@ class ExtMemQuantileDMatrix(DMatrix, _ExtMemQuantileDMatrix):
     """
 
     @_in_time_by_name
+    @in_their_words
     def __init__(
         self,
         data: DataIter,
@@ -161,3 +220,4 @@ class ExtMemQuantileDMatrix(DMatrix, _ExtMemQuantileDMatrix):
             max_quantile_batches=max_quantile_batches,
             cache_host_ratio=cache_host_ratio,
         )
+        self._remember(missing, False)

@@ -64,6 +64,6 @@ class RabitTracker:
         return {"dmlc_tracker_port": self._port, "dmlc_tracker_uri": self._address}
 
 
-def get_family(addr: str) -> int:
+def get_family(addr: str) -> socket.AddressFamily:
     """Return the family of a network address: that of IPv4, or of IPv6."""
-    return int(socket.getaddrinfo(addr, None)[0][0])
+    return socket.getaddrinfo(addr, None)[0][0]

@@ -16,7 +16,7 @@ from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, require
 from hornbeam.folds import Fold, FoldModels, parts_of, scores_of
 from hornbeam.params import ParameterSource
-from hornbeam.training import run_rounds
+from hornbeam.training import check_training_data, run_rounds
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.callback import (
     CallbackContainer,
@@ -25,6 +25,7 @@ from hornbeam.xgboost.callback import (
     TrainingCallback,
 )
 from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.words import in_their_words
 
 __all__ = ["CVPack", "cv", "groups_to_rows", "mkgroupfold", "mknfold", "train"]
 
@@ -32,6 +33,7 @@ _in_time_by_name = require_keyword_args(error=False)
 
 
 @_in_time_by_name
+@in_their_words
 def train(
     params: ParameterSource,
     dtrain: DMatrix,
@@ -103,6 +105,7 @@ def _all_callbacks(
 
 
 @_in_time_by_name
+@in_their_words
 def cv(
     params: ParameterSource,
     dtrain: DMatrix,
@@ -129,6 +132,7 @@ def cv(
     The arguments are those of `hornbeam.cv`. As in XGBoost each fold is a matrix of its
     own, with cuts of its own; the folds still train side by side.
     """
+    check_training_data(dtrain, None, DMatrix)
     if isinstance(dtrain, QuantileDMatrix):
         raise DataError("`QuantileDMatrix` is not yet supported.")
     given = dict(params)
@@ -170,7 +174,11 @@ def cv(
     best = models.attr("best_iteration")
     if log.stopped and best is not None:
         rounds = int(best) + 1
-    return scores_of(log.history, rounds, as_pandas)
+    table = scores_of(log.history, rounds, as_pandas)
+    # The scores of a caller's own metric come after all others.
+    built_in = tuple(f"-{metric.name}-" for metric in packs[0].bst.metrics)
+    columns = sorted(table, key=lambda name: not any(m in name for m in built_in))
+    return {name: table[name] for name in columns} if not as_pandas else table[columns]
 
 
 class CVPack:

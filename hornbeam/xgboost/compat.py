@@ -1,0 +1,129 @@
+"""What kind of object something is, asked without importing any library for it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from hornbeam.errors import require
+
+__all__ = [
+    "concat",
+    "framed",
+    "import_cupy",
+    "import_pandas",
+    "import_polars",
+    "import_pyarrow",
+    "is_cudf_available",
+    "is_cupy_available",
+    "is_dataframe",
+    "is_pandas_available",
+    "is_pyarrow_available",
+    "lazy_isinstance",
+    "py_str",
+]
+
+T = TypeVar("T")
+
+#: Module and name of the frames and columns that `is_dataframe` knows.
+_FRAMES = (
+    ("pandas.core.frame", "DataFrame"),
+    ("pandas", "DataFrame"),
+    ("pandas.core.series", "Series"),
+    ("pandas", "Series"),
+    ("polars.dataframe.frame", "DataFrame"),
+    ("polars.lazyframe.frame", "LazyFrame"),
+    ("polars.series.series", "Series"),
+    ("pyarrow.lib", "Table"),
+    ("modin.pandas.dataframe", "DataFrame"),
+    ("modin.pandas.series", "Series"),
+    ("cudf.core.dataframe", "DataFrame"),
+    ("cudf.core.series", "Series"),
+)
+
+
+def py_str(x: bytes | None) -> str:
+    """Return a string of UTF-8 bytes."""
+    assert x is not None
+    return x.decode("utf-8")
+
+
+def lazy_isinstance(instance: Any, module: str, name: str) -> bool:
+    """Return whether the class of an object is that of this module and name."""
+    kind = instance.__class__  # that of a proxy says what it stands for
+    return bool(kind.__module__ == module and kind.__name__ == name)
+
+
+def is_dataframe(data: Any) -> bool:
+    """Return whether this is a frame or a column of a library of frames."""
+    return any(lazy_isinstance(data, *frame) for frame in _FRAMES)
+
+
+def framed(data: Any) -> Any:
+    """Return a column of a library of frames as a frame; anything else as it is."""
+    is_column = is_dataframe(data) and len(data.shape) == 1
+    return data.to_frame() if is_column else data
+
+
+def concat(value: Sequence[T]) -> T:
+    """Return arrays, SciPy sparse matrices or pandas frames as one, row after row."""
+    first: Any = value[0]
+    if isinstance(first, np.ndarray):
+        return cast(T, np.concatenate(cast(Any, value), axis=0))
+    if hasattr(first, "tocsr"):
+        sparse = require("scipy.sparse", "frames", "concat")
+        kind = first.format if first.format in ("csr", "csc") else "csr"
+        return cast(T, sparse.vstack(value, format=kind))
+    if type(first).__module__.startswith("pandas"):
+        return cast(T, import_pandas().concat(value, axis=0))
+    raise TypeError(f"Unknown type: {type(first)}")
+
+
+@cache
+def _is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def is_cudf_available() -> bool:
+    """Return False: there is no GPU here."""
+    return False
+
+
+def is_cupy_available() -> bool:
+    """Return False: there is no GPU here."""
+    return False
+
+
+def is_pandas_available() -> bool:
+    """Return whether pandas is installed."""
+    return _is_there("pandas")
+
+
+def is_pyarrow_available() -> bool:
+    """Return whether pyarrow is installed."""
+    return _is_there("pyarrow")
+
+
+def import_cupy() -> ModuleType:
+    """Raise an error: there is no GPU here."""
+    raise ImportError("`cupy` is required for handling CUDA buffer.")
+
+
+def import_pandas() -> ModuleType:
+    """Return pandas."""
+    return require("pandas", "frames", "this")
+
+
+def import_polars() -> ModuleType:
+    """Return polars."""
+    return require("polars", "frames", "this")
+
+
+def import_pyarrow() -> ModuleType:
+    """Return pyarrow."""
+    return require("pyarrow", "frames", "this")

@@ -1,0 +1,125 @@
+"""What XGBoost's errors say, where Hornbeam's say it in other words.
+
+Code matches on the words of errors, so an error of Hornbeam's begins with XGBoost's
+words for it, where there are such.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from hornbeam.errors import HornbeamError
+
+__all__ = ["FileError", "UnsupportedTypeError", "in_their_words"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class UnsupportedTypeError(HornbeamError, TypeError):
+    """Data comes as an object of a type that cannot be read."""
+
+
+class FileError(HornbeamError, OSError):
+    """A file cannot be read or written."""
+
+
+_FRAMES = (
+    "DataFrame.dtypes for data must be int, float, bool or category. When categorical "
+    "type is supplied, `enable_categorical` must be set to `True`. Invalid columns: "
+)
+#: How an error of Hornbeam's begins, or what it holds, and XGBoost's words for it. They
+#: may take up what the pattern has found.
+_WORDS = {
+    # Data
+    r"cannot read features from this (.*?);": r"Not supported type for data.\1",
+    r"features must be 2-d": "Please reshape the input data into 2-dimensional matrix.",
+    r"there are categories or text in (.*?);": _FRAMES + r"\1",
+    r"these columns hold neither numbers nor categories: (.*?);": _FRAMES + r"\1",
+    r"^label is .* in row \d+ \(so": "Label contains NaN, infinity or a value too "
+    "large.",
+    r"^label has .* for \d+ rows": "Invalid size for `label`.",
+    r"^the training data has no labels": "Invalid shape of labels.",
+    r"weights must not be negative": "Weights must be positive values.",
+    r"^group and qid are both": "Either one of `group` or `qid` should be None.",
+    r"^qid is not sorted": "`qid` must be sorted in non-decreasing order along with "
+    "data.",
+    r"^this matrix has groups;": "slice does not support group structure",
+    r"was made with max_bin=": "Inconsistent `max_bin`.",
+    r"need the values themselves, and": "Only the `hist` tree method can use the "
+    "`QuantileDMatrix`.",
+    # Objectives
+    r"is outside \[0, 1\]": "label must be in [0,1] for logistic regression",
+    r"is not above 0, and reg:gamma": "label must be positive for gamma regression.",
+    r"is negative, and count:poisson": "PoissonRegression: label must be nonnegative",
+    r"is negative, and reg:tweedie": "TweedieRegression: label must be nonnegative",
+    r"is not above -1, as": "label must be greater than -1 for rmsle so that "
+    "log(label + 1) can be valid.",
+    r"is not a class of multi:": "SoftmaxMultiClassObj: label must be discrete values "
+    "in the range of [0, num_class).",
+    r"needs num_class.* it is (\d+)": r"value \1 for Parameter num_class should be "
+    "greater equal to 1",
+    r"^base_score=.* must be above 0 and below 1": "base_score must be in (0,1) for "
+    "the logistic loss.",
+    # Parameters
+    r"^there is no objective '(.*?)'": r"Unknown objective function: `\1`",
+    r"^eval_metric '(.*?)' is unknown": r"Unknown metric function \1",
+    r"_constraints names .* no feature of": "Constrained features are not a subset of "
+    "training data feature names",
+    r"^monotone_constraints has .* numbers": "The size of monotone constraint should "
+    "be less or equal to the number of features.",
+    # Training
+    r"^a callback watches the data set '(.*?)'": r"No dataset named: \1",
+    r"^a callback watches the metric '(.*?)'": r"No metric named: \1",
+    # Models
+    r"^there is no file (.*)": r"Opening \1 failed: No such file or directory",
+    r"^iteration_range=": "Out of range for tree layers.",
+    r"^there are (\d+) columns in training, but this data has (\d+)": "Feature shape "
+    r"mismatch, expected: \1, got \2. Number of columns does not match number of "
+    "features in booster.",
+    r"^this Booster has neither": "0 feature is supplied.  Are you using raw Booster "
+    "interface?",
+    r"^the format (.*) is unknown; give 'json' or": r"Unknown model format: \1.",
+    r"^dump_format must be .*, not '(.*?)'": r"Unknown Model Builder:\1",
+    r"^importance_type must be": "Unknown feature importance type",
+    r"holds the category '(.*)', which training did not see": "Found a category not in "
+    r"the training set: `\1`",
+}
+_PATTERNS = [
+    (re.compile(pattern, re.DOTALL), words) for pattern, words in _WORDS.items()
+]
+
+
+def in_their_words(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function with errors that begin with XGBoost's words for them."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except HornbeamError as error:
+            message = str(error)
+            words = _words_of(message)
+            if words is None or words in message:
+                raise
+            error.args = (f"{words}\n{message}",)
+            if words.startswith("Not supported type"):
+                raise UnsupportedTypeError(*error.args) from None
+            raise
+        except OSError as error:
+            raise FileError(
+                f"Opening {error.filename} failed: {error.strerror}"
+            ) from error
+
+    return call
+
+
+def _words_of(message: str) -> str | None:
+    for pattern, words in _PATTERNS:
+        found = pattern.search(message)
+        if found is not None:
+            return found.expand(words) if "\\" in words else words
+    return None
