@@ -9,6 +9,13 @@ from hornbeam.lazy import names_from
 if TYPE_CHECKING:
     from hornbeam.explain.calibration import Calibration, calibration_of
     from hornbeam.explain.confusion import Confusion, confusion_of
+    from hornbeam.explain.contributions import (
+        Contributions,
+        contributions_by_output,
+        contributions_of,
+        contributions_of_row,
+        interactions_of,
+    )
     from hornbeam.explain.curves import LearningCurve, learning_curves_of
     from hornbeam.explain.dependence import PartialDependence, partial_dependence
     from hornbeam.explain.dot import to_graphviz
@@ -19,17 +26,25 @@ if TYPE_CHECKING:
     from hornbeam.explain.plots.dependence import plot_partial_dependence
     from hornbeam.explain.plots.importance import plot_importance
     from hornbeam.explain.plots.residuals import plot_residuals
+    from hornbeam.explain.plots.shap_dependence import plot_shap_dependence
+    from hornbeam.explain.plots.shap_summary import plot_shap_summary
+    from hornbeam.explain.plots.shap_waterfall import plot_shap_waterfall
     from hornbeam.explain.residuals import Residuals, residuals_of
     from hornbeam.explain.text import tree_text
 
 __all__ = [
     "Calibration",
     "Confusion",
+    "Contributions",
     "LearningCurve",
     "PartialDependence",
     "Residuals",
     "calibration_of",
     "confusion_of",
+    "contributions_by_output",
+    "contributions_of",
+    "contributions_of_row",
+    "interactions_of",
     "learning_curves_of",
     "partial_dependence",
     "plot_calibration",
@@ -38,6 +53,9 @@ __all__ = [
     "plot_learning_curves",
     "plot_partial_dependence",
     "plot_residuals",
+    "plot_shap_dependence",
+    "plot_shap_summary",
+    "plot_shap_waterfall",
     "plot_tree",
     "residuals_of",
     "to_graphviz",
@@ -47,11 +65,16 @@ __all__ = [
 _HOMES = {
     "Calibration": "hornbeam.explain.calibration",
     "Confusion": "hornbeam.explain.confusion",
+    "Contributions": "hornbeam.explain.contributions",
     "LearningCurve": "hornbeam.explain.curves",
     "PartialDependence": "hornbeam.explain.dependence",
     "Residuals": "hornbeam.explain.residuals",
     "calibration_of": "hornbeam.explain.calibration",
     "confusion_of": "hornbeam.explain.confusion",
+    "contributions_by_output": "hornbeam.explain.contributions",
+    "contributions_of": "hornbeam.explain.contributions",
+    "contributions_of_row": "hornbeam.explain.contributions",
+    "interactions_of": "hornbeam.explain.contributions",
     "learning_curves_of": "hornbeam.explain.curves",
     "partial_dependence": "hornbeam.explain.dependence",
     "plot_calibration": "hornbeam.explain.plots.calibration",
@@ -60,6 +83,9 @@ _HOMES = {
     "plot_learning_curves": "hornbeam.explain.plots.curves",
     "plot_partial_dependence": "hornbeam.explain.plots.dependence",
     "plot_residuals": "hornbeam.explain.plots.residuals",
+    "plot_shap_dependence": "hornbeam.explain.plots.shap_dependence",
+    "plot_shap_summary": "hornbeam.explain.plots.shap_summary",
+    "plot_shap_waterfall": "hornbeam.explain.plots.shap_waterfall",
     "plot_tree": "hornbeam.explain.picture",
     "residuals_of": "hornbeam.explain.residuals",
     "to_graphviz": "hornbeam.explain.dot",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import listed
+from hornbeam.errors import ParameterError
 from hornbeam.explain.words import Float64s
 
-__all__ = ["Column"]
+__all__ = ["Column", "columns_of", "feature_number"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,10 @@ class Column:
     name: str
     values: Float64s
     levels: list[str] | None = None
+
+    def of_rows(self, rows: Any) -> Column:
+        """Return the same feature of some of the rows."""
+        return replace(self, values=self.values[rows])
 
     @property
     def known(self) -> Float64s:
@@ -56,3 +65,33 @@ class Column:
         if self.levels is not None:
             return np.empty(0)
         return np.quantile(self.known, np.linspace(0.1, 0.9, 9))
+
+
+def columns_of(
+    data: DMatrix, names: Sequence[str], features: Sequence[int] | None = None
+) -> list[Column]:
+    """Return the values of features by their numbers; of all if None."""
+    chosen = None if features is None else np.array(features, np.intp)
+    table = data.rows(0, data.num_row(), chosen)
+    schema = data.schema
+    columns = []
+    for place, feature in enumerate(range(len(names)) if chosen is None else chosen):
+        values = table[:, place].astype(np.float64)
+        levels = schema.categories.of(feature)
+        known = None if levels is None else [str(level) for level in levels]
+        if known is None and schema.types is not None and schema.types[feature] == "c":
+            highest = values[np.isfinite(values)].max(initial=-1.0)
+            known = [str(code) for code in range(1 + int(highest))]
+        columns.append(Column(names[feature], values, known))
+    return columns
+
+
+def feature_number(asked: str | int, names: Sequence[str]) -> int:
+    """Return the number of a feature, asked for by its name or its number."""
+    if isinstance(asked, str) and asked in names:
+        return names.index(asked)
+    if isinstance(asked, int | np.integer) and 0 <= asked < len(names):
+        return int(asked)
+    raise ParameterError(
+        f"{asked!r} is not a feature of this model; it has {listed(names)}"
+    )

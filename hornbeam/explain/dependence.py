@@ -23,7 +23,6 @@ __all__ = ["PartialDependence", "partial_dependence"]
 
 #: Cells of a table that are predicted together.
 _BATCH = 1 << 23
-_BLOCK = 1 << 16  # rows that are read together
 _GRID_SIZES = (60, 20)
 _PERCENTILES = (0.01, 0.99)
 
@@ -126,17 +125,16 @@ def partial_dependence(
             f"features must be one feature or two different ones, not {features!r}"
         )
     place = subject.output(output)
-    columns = [subject.column(feature) for feature in chosen]
+    columns = subject.columns(chosen)
     grids = _grids(columns, grid, percentiles)
 
-    rows = _spread(subject.data.num_row(), max_rows)
+    subject = subject.spread(max_rows)
     points = np.array(list(product(*grids)))
     has_missing = len(chosen) == 1 and bool(np.isnan(columns[0].values).any())
     if has_missing:
         points = np.concatenate([points, [[np.nan]]])
-    found = _predicted(subject, rows, chosen, points, place, margins)
-    weights = None if subject.weights is None else subject.weights[rows]
-    means = np.average(found, axis=0, weights=weights)
+    found = _predicted(subject, chosen, points, place, margins)
+    means = np.average(found, axis=0, weights=subject.weights)
     size = [len(values) for values in grids]
     n_points = int(np.prod(size))
     return PartialDependence(
@@ -188,18 +186,8 @@ def _given(column: Column, values: list[Any]) -> Float64s:
     return found
 
 
-def _spread(n_rows: int, most: int | None) -> Any:
-    """Return the numbers of rows, at most so many."""
-    if most is not None and most < 1:
-        raise ParameterError(f"max_rows must be 1 or more, not {most}")
-    if most is None or n_rows <= most:
-        return np.arange(n_rows)
-    return np.linspace(0, n_rows - 1, most).astype(np.intp)
-
-
 def _predicted(
     subject: Subject,
-    rows: Any,
     features: list[int],
     points: Float64s,
     output: int,
@@ -207,15 +195,15 @@ def _predicted(
 ) -> Float64s:
     """Return predictions, (rows, points), many points at a time."""
     data, booster = subject.data, subject.booster
-    block = _taken(data, rows)
-    base = None if data.base_margin is None else data.base_margin[rows]
-    found = np.empty((len(rows), len(points)))
+    n_rows, base = data.num_row(), data.base_margin
+    block = data.rows(0, n_rows)
+    found = np.empty((n_rows, len(points)))
     together = max(1, _BATCH // block.size)
     for start in range(0, len(points), together):
         part = points[start : start + together]
         table = np.tile(block, (len(part), 1))
         for feature, values in zip(features, part.T, strict=True):
-            table[:, feature] = np.repeat(values, len(rows))
+            table[:, feature] = np.repeat(values, n_rows)
         changed = DMatrix(
             table,
             feature_types=data.feature_types,
@@ -230,13 +218,3 @@ def _predicted(
         )[:, output]
         found[:, start : start + together] = values.reshape(len(part), -1).T
     return found
-
-
-def _taken(data: DMatrix, rows: Any) -> Any:
-    """Return some rows, which rise."""
-    parts = []
-    for start in range(0, data.num_row(), _BLOCK):
-        stop = min(start + _BLOCK, data.num_row())
-        begin, end = np.searchsorted(rows, [start, stop])
-        parts.append(data.rows(start, stop)[rows[begin:end] - start])
-    return np.concatenate(parts)

@@ -28,6 +28,7 @@ __all__ = [
     "series_colours",
     "shades",
     "shortened",
+    "value_colours",
 ]
 
 # In points, 72 to an inch.
@@ -115,6 +116,15 @@ def shades() -> Any:
     return ListedColormap(mpl.colormaps["YlGn"](np.linspace(0.3, 1.0, 256)))
 
 
+def value_colours() -> Any:
+    """Return colours from those of low values to those of high ones."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(
+        "values", ["#3b6ea8", "#a4598f", "#e0762a"]
+    )
+
+
 def class_colours(n_classes: int) -> Any:
     """Return a colour for each class, (classes, 4)."""
     import matplotlib as mpl
@@ -125,14 +135,15 @@ def class_colours(n_classes: int) -> Any:
     return table(np.arange(n_classes))
 
 
-def legend(ax: Axes, *, outside: bool = False) -> None:
+def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None:
     """Say what the lines are: where there is room, or at the right of the axes."""
     entries = len(ax.get_legend_handles_labels()[0])
     place: dict[str, Any] = {"loc": "best"}
     if outside:
         place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
         place["ncols"] = -(-entries // _ENTRIES)
-    ax.legend(fontsize=SMALL_FONT, edgecolor="none", framealpha=0.8, **place)
+    place |= {"fontsize": SMALL_FONT, "title_fontsize": SMALL_FONT}
+    ax.legend(title=title, edgecolor="none", framealpha=0.8, **place)
 
 
 def shortened(line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema, listed
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.explain.columns import Column
+from hornbeam.explain.columns import Column, columns_of, feature_number
 from hornbeam.explain.reading import Boosted, booster_of, names_of
 from hornbeam.explain.words import Float64s
 from hornbeam.kernels.team import lease
@@ -75,10 +76,11 @@ class Subject:
         names = own if class_names is None else class_names
         trained = booster.model
         if not isinstance(data, DMatrix):
+            told = model if fitted else None
             data = DMatrix(
                 data,
-                missing=getattr(model, "missing", None),
-                feature_types=getattr(model, "feature_types", None),
+                missing=getattr(told, "missing", None),
+                feature_types=getattr(told, "feature_types", None),
             )
         by_name = trained.feature_names and (data.feature_names or not fitted)
         expected = Schema(
@@ -92,6 +94,23 @@ class Subject:
         self.classes = None if names is None else names_of(trained, names)
         self._labels = None if labels is None else self._as_labels(labels, own)
 
+    def of_rows(self, rows: Any) -> Subject:
+        """Return the same model, asked about some of the rows."""
+        part = copy.copy(self)
+        part.data = self.data.slice(rows, allow_groups=True)
+        if self._labels is not None:
+            part._labels = self._labels[rows]
+        return part
+
+    def spread(self, most: int | None) -> Subject:
+        """Return the same model, asked about so many rows at most, evenly spread."""
+        n_rows = self.data.num_row()
+        if most is not None and most < 1:
+            raise ParameterError(f"max_rows must be 1 or more, not {most}")
+        if most is None or n_rows <= most:
+            return self
+        return self.of_rows(np.linspace(0, n_rows - 1, most).astype(np.intp))
+
     # Names
 
     @property
@@ -102,35 +121,11 @@ class Subject:
 
     def feature(self, asked: str | int) -> int:
         """Return the number of a column, asked for by its name or its number."""
-        names = self.feature_names
-        if isinstance(asked, str):
-            if asked not in names:
-                raise ParameterError(
-                    f"{asked!r} is not a feature of this model; it has {listed(names)}"
-                )
-            return names.index(asked)
-        return _place(asked, len(names), "feature")
+        return feature_number(asked, self.feature_names)
 
-    def column(self, asked: str | int) -> Column:
-        """Return the values of a feature."""
-        feature = self.feature(asked)
-        chosen = np.array([feature], np.intp)
-        values = self.data.rows(0, self.data.num_row(), chosen)[:, 0]
-        return Column(
-            self.feature_names[feature],
-            values.astype(np.float64),
-            self._levels(feature, values),
-        )
-
-    def _levels(self, feature: int, codes: Any) -> list[str] | None:
-        schema = self.data.schema
-        levels = schema.categories.of(feature)
-        if levels is not None:
-            return [str(level) for level in levels]
-        if schema.types is None or schema.types[feature] != "c":
-            return None
-        known = codes[np.isfinite(codes)]
-        return [str(code) for code in range(1 + int(known.max(initial=-1.0)))]
+    def columns(self, features: Sequence[int] | None = None) -> list[Column]:
+        """Return the values of features by their numbers; of all if None."""
+        return columns_of(self.data, self.feature_names, features)
 
     @property
     def output_names(self) -> list[str]:
@@ -161,12 +156,12 @@ class Subject:
             )
         if asked in names:
             return names.index(str(asked))
-        if isinstance(asked, str):
+        if isinstance(asked, str) or not 0 <= operator.index(asked) < len(names):
             raise ParameterError(
                 f"output={asked!r} is not an output of this model; it has "
                 f"{listed(names)}"
             )
-        return _place(asked, len(names), "output")
+        return operator.index(asked)
 
     # What the model says, (rows, outputs)
 
@@ -177,6 +172,10 @@ class Subject:
     def contributions(self) -> Float64s:
         """Return what each feature contributes, (rows, outputs, features + 1)."""
         return self._asked(pred_contribs=True)
+
+    def interactions(self) -> Float64s:
+        """Return what pairs contribute, (rows, outputs, features + 1, features + 1)."""
+        return self._asked(pred_interactions=True)
 
     def _asked(self, **options: bool) -> Float64s:
         found = self.booster.predict(
@@ -254,17 +253,3 @@ class Subject:
                 f"the label {error.args[0]!r} is not a class of the estimator; it has "
                 f"{listed(map(str, places))}"
             ) from None
-
-
-def _place(asked: Any, count: int, name: str) -> int:
-    """Return a number from 0 to below `count`."""
-    try:
-        place = operator.index(asked)
-    except TypeError:
-        place = -1
-    if not 0 <= place < count:
-        raise ParameterError(
-            f"{name}={asked!r} is not one of this model; give a name, or a number from "
-            f"0 to {count - 1}"
-        )
-    return place

@@ -160,7 +160,7 @@ def test_codes_without_names():
     ("arguments", "words"),
     [
         ({"features": "pine"}, "'pine' is not a feature of this model; it has 'ash'"),
-        ({"features": 9}, "feature=9 is not one of this model"),
+        ({"features": 9}, "9 is not a feature of this model"),
         ({"features": ["ash", "ash"]}, "one feature or two different ones"),
         ({"features": []}, "one feature or two different ones"),
         ({"grid": 1}, "grid must be 2 points or more"),
@@ -169,7 +169,7 @@ def test_codes_without_names():
         ({"features": ["ash", "elm"], "grid": [1.0]}, "for one feature"),
         ({"percentiles": (0.5, 0.2)}, "percentiles must be two shares that rise"),
         ({"max_rows": 0}, "max_rows must be 1 or more"),
-        ({"output": 1}, "output=1 is not one of this model"),
+        ({"output": 1}, "output=1 is not an output of this model"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(model, table, arguments, words):

@@ -1,0 +1,186 @@
+"""What one feature contributes along its values, as points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hornbeam.errors import require
+from hornbeam.explain.contributions import (
+    Contributions,
+    contributions_of,
+    interactions_of,
+)
+from hornbeam.explain.plots.categories import place_along
+from hornbeam.explain.plots.colouring import (
+    colour_bar,
+    dots,
+    dots_of_classes,
+    level_of,
+)
+from hornbeam.explain.plots.swarm import swarm
+from hornbeam.explain.reading import Boosted
+from hornbeam.explain.style import (
+    ACCENT,
+    EDGE,
+    SMALL_FONT,
+    axes_for,
+    entitle,
+    legend,
+    number,
+    rule,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_shap_dependence"]
+
+_MOST_POINTS = 3000
+_MOST_CATEGORIES = 40
+_CROWD = 0.35  # how far points of a category move, of the distance between two
+_APART = 0.07  # where missing values stand, of the width of all others
+
+
+def plot_shap_dependence(
+    model: Boosted | Contributions,
+    data: Any = None,
+    feature: str | int = 0,
+    ax: Axes | None = None,
+    *,
+    colour: str | int | None = "auto",
+    output: str | int | None = None,
+    max_rows: int | None = 5000,
+    class_names: Sequence[Any] | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Draw what a feature contributes along its values, and return the axes.
+
+    Each point is a row. Where points of one value spread, other features change what it
+    contributes: the colour is the value of the one that interacts most.
+
+    Parameters
+    ----------
+    model
+        A `Booster`, or an estimator that has been fitted; or contributions, whose
+        interactions are not known.
+    data
+        A `DMatrix`, or whatever it takes.
+    feature
+        Its name or its number.
+    ax
+        Where to draw; None: on a new figure.
+    colour
+        The feature that gives colours, by its name or its number; ``"auto"`` for the
+        one with the largest interaction, None for one colour.
+    output
+        Of several classes, targets or levels: its name or its number.
+    max_rows
+        How many rows at most, evenly spread over the data; None: all. Of these 3,000
+        at most are drawn.
+    class_names
+        A name for each output; the estimator's own classes if None.
+    title
+        What stands above; the output if None.
+
+    Raises
+    ------
+    ParameterError
+        If a feature or the output is not the model's, or the output has to be chosen.
+    """
+    require("matplotlib", "plot", "plot_shap_dependence")
+    if isinstance(model, Contributions):
+        found = model
+        known = None if colour == "auto" else colour
+    else:
+        found = contributions_of(
+            model, data, output=output, max_rows=max_rows, class_names=class_names
+        )
+        known = colour
+        if colour == "auto":
+            known = _partner(model, data, feature, output, class_names)
+    other = None if known is None else found.feature(known)
+    place = found.feature(feature)
+    n_rows = len(found.values)
+    rows = np.linspace(0, n_rows - 1, min(n_rows, _MOST_POINTS)).astype(np.intp)
+    column = found.columns[place].of_rows(rows)
+    y = found.values[rows, place]
+
+    ax = axes_for(ax)
+    ax.axhline(0.0, color=EDGE, linewidth=0.8)
+    x = _places(ax, column, y)
+    shown = ~np.isnan(x)
+    x, y, rows = x[shown], y[shown], rows[shown]
+    look: dict[str, Any] = {"s": 12 if len(x) <= 1000 else 6, "zorder": 3}
+    if other is None:
+        ax.scatter(x, y, color=ACCENT, alpha=0.6, linewidths=0, **look)
+    else:
+        partner = found.columns[other].of_rows(rows)
+        if partner.levels is not None:
+            dots_of_classes(ax, x, y, partner, **look)
+            legend(ax, shortened(partner.name), outside=True)
+        else:
+            dots(ax, x, y, partner, **look)
+            _, low, high = level_of(partner)
+            colour_bar(ax, partner.name, (number(low), number(high)))
+    rule(ax)
+    entitle(
+        ax,
+        found.output if title is None else title,
+        column.name,
+        "contribution to the margin",
+    )
+    return ax
+
+
+def _partner(
+    model: Boosted, data: Any, feature: Any, output: Any, class_names: Any
+) -> int | None:
+    """Return the feature that interacts most, if any does."""
+    strength = interactions_of(
+        model, data, feature, output=output, class_names=class_names
+    )
+    return int(np.argmax(strength)) if strength.max() > 0 else None
+
+
+def _places(ax: Axes, column: Any, contributions: Any) -> Any:
+    """Return where rows stand along the feature; NaN of those that are left out.
+
+    Rows without a value stand apart: at the left of numbers, after the last category.
+    """
+    missing = np.isnan(column.values)
+    if column.levels is None:
+        low, high = column.known.min(initial=np.inf), column.known.max(initial=-np.inf)
+        if not missing.any():
+            return column.values
+        if not column.known.size:
+            low = high = 0.0
+        apart = low - _APART * ((high - low) or 1.0)
+        ax.axvline((low + apart) / 2, color=EDGE, linewidth=0.6, linestyle=":")
+        across = ax.get_xaxis_transform()
+        ax.text(
+            apart,
+            0.99,
+            "missing",
+            transform=across,
+            rotation=90,
+            ha="center",
+            va="top",
+            fontsize=SMALL_FONT,
+        )
+        return np.where(missing, apart, column.values)
+    codes = column.grid(_MOST_CATEGORIES, (0.0, 1.0))
+    more = "missing" if missing.any() else None
+    places = place_along(ax, "x", column, codes, more=more)
+    x = np.full(len(column.values), np.nan)
+    groups = [column.values == code for code in codes]
+    if more is not None:
+        groups.append(missing)
+        places = np.append(places, len(codes))
+    low, high = contributions.min(), contributions.max()
+    for at, group in zip(places, groups, strict=True):
+        x[group] = at + _CROWD * swarm(contributions[group], low, high)
+    return x
