@@ -90,6 +90,7 @@ _MODULES = (
     "compat",
     "config",
     "core",
+    "dask",
     "data",
     "objective",
     "plotting",

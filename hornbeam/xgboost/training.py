@@ -27,7 +27,15 @@ from hornbeam.xgboost.callback import (
 from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.words import in_their_words
 
-__all__ = ["CVPack", "cv", "groups_to_rows", "mkgroupfold", "mknfold", "train"]
+__all__ = [
+    "CVPack",
+    "all_callbacks",
+    "cv",
+    "groups_to_rows",
+    "mkgroupfold",
+    "mknfold",
+    "train",
+]
 
 _in_time_by_name = require_keyword_args(error=False)
 
@@ -75,7 +83,7 @@ def train(
         maximize=None,
         early_stopping_rounds=None,
         verbose_eval=None,
-        callbacks=_all_callbacks(
+        callbacks=all_callbacks(
             callbacks, verbose_eval, early_stopping_rounds, maximize
         ),
         custom_metric=custom_metric,
@@ -86,13 +94,14 @@ def train(
     return cast(Booster, booster.reset())
 
 
-def _all_callbacks(
+def all_callbacks(
     given: Sequence[TrainingCallback] | None,
     verbose_eval: bool | int | None,
     early_stopping_rounds: int | None,
     maximize: bool | None,
     show_stdv: bool = False,
 ) -> list[TrainingCallback]:
+    """Return the callbacks given, and those that arguments of training ask for."""
     callbacks = list(given or ())
     if verbose_eval:
         callbacks.append(EvaluationMonitor(0, int(verbose_eval), show_stdv))
@@ -164,7 +173,7 @@ def cv(
         maximize=None,
         early_stopping_rounds=None,
         verbose_eval=None,
-        callbacks=_all_callbacks(
+        callbacks=all_callbacks(
             callbacks, verbose_eval, early_stopping_rounds, maximize, show_stdv
         ),
         custom_metric=custom_metric,

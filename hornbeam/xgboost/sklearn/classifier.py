@@ -10,11 +10,12 @@ import numpy.typing as npt
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 
+from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import DataError
 from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
 from hornbeam.xgboost.sklearn.parameters import in_time_by_name
 
-__all__ = ["XGBClassifier"]
+__all__ = ["XGBClassifier", "of_all_classes"]
 
 
 class XGBClassifier(ClassifierMixin, XGBModel):
@@ -63,9 +64,7 @@ class XGBClassifier(ClassifierMixin, XGBModel):
             named = "multi:softprob"
         return {"objective": named, "num_class": self.n_classes_}
 
-    def _trained(
-        self, params: Mapping[str, Any], history: dict[str, dict[str, list[float]]]
-    ) -> None:
+    def _trained(self, params: Mapping[str, Any], history: EvalsLog) -> None:
         super()._trained(params, history)
         if not callable(self.objective):
             self.objective = params["objective"]

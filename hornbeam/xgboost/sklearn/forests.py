@@ -19,10 +19,10 @@ class OneRound(XGBModel):
     def __init__(
         self,
         *,
-        learning_rate: float = 1.0,
-        subsample: float = 0.8,
-        colsample_bynode: float = 0.8,
-        reg_lambda: float = 1e-5,
+        learning_rate: float | None = 1.0,
+        subsample: float | None = 0.8,
+        colsample_bynode: float | None = 0.8,
+        reg_lambda: float | None = 1e-5,
         **kwargs: Any,
     ) -> None:
         super().__init__(

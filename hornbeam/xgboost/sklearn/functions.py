@@ -94,8 +94,8 @@ def metrics_of(
             raise _no_metric(metric)
     if len(functions) > 1:
         raise NotImplementedError(
-            "Using multiple custom metrics is not supported; make them one, or pass "
-            "the others as callbacks"
+            "Using multiple custom metrics is not yet supported; make them one, or "
+            "pass the others as callbacks"
         )
     return names or None, decorate(functions[0]) if functions else None
 

@@ -86,7 +86,8 @@ def matrices_of(
     if eval_set is None:
         if any(values is not None for _, values in eval_fields.values()):
             raise DataError(
-                "`eval_set` is not set, but one of the other evaluation meta info is: "
+                "`eval_set` is not set but one of the other evaluation meta info is "
+                "not None: "
                 + ", ".join(
                     name for name, values in eval_fields.values() if values is not None
                 )

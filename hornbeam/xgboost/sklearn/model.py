@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
+from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import NotTrainedError, ParameterError
 from hornbeam.sklearn.functions import metric_of
 from hornbeam.xgboost.booster import Booster
@@ -58,7 +59,7 @@ class XGBModel(XGBParameters):
     """
 
     _Booster: Booster
-    evals_result_: dict[str, dict[str, list[float]]]
+    evals_result_: EvalsLog
 
     # Training
 
@@ -143,15 +144,13 @@ class XGBModel(XGBParameters):
                 feature_types,
                 feature_weights,
             )
-            history: dict[str, dict[str, list[float]]] = {}
-            self._Booster = train(
+            self._Booster, history = self._learned(
                 params,
                 dtrain,
                 self.get_num_boosting_rounds(),
                 evals=evals,
                 obj=objective_of(self.objective) if callable(self.objective) else None,
                 early_stopping_rounds=self.early_stopping_rounds,
-                evals_result=history,
                 verbose_eval=verbose,
                 xgb_model=model,
                 callbacks=self.callbacks,
@@ -160,13 +159,16 @@ class XGBModel(XGBParameters):
             self._trained(params, history)
         return self
 
+    def _learned(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+        """Return the model, and the scores of its rounds."""
+        history: EvalsLog = {}
+        return train(*args, evals_result=history, **options), history
+
     def _task(self, y: Any) -> dict[str, Any]:
         """Return the parameters that name the loss, which the targets may decide."""
         return {"objective": "reg:squarederror"} if callable(self.objective) else {}
 
-    def _trained(
-        self, params: Mapping[str, Any], history: dict[str, dict[str, list[float]]]
-    ) -> None:
+    def _trained(self, params: Mapping[str, Any], history: EvalsLog) -> None:
         """Take note of how the model was trained."""
         if history:
             self.evals_result_ = history
@@ -318,7 +320,7 @@ class XGBModel(XGBParameters):
 
     # What training found
 
-    def evals_result(self) -> dict[str, dict[str, list[float]]]:
+    def evals_result(self) -> EvalsLog:
         """Return the scores on `eval_set`, by data set and metric, one a round."""
         if getattr(self, "evals_result_", None) is None:
             raise NotTrainedError(

@@ -34,7 +34,7 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
         super().__init__(objective=objective, **kwargs)
         if callable(objective):
             raise ParameterError(
-                "a custom objective function is not supported by XGBRanker; use "
+                "custom objective function not supported by XGBRanker; use "
                 "hornbeam.HornbeamRanker, which takes one"
             )
         if "rank:" not in objective:

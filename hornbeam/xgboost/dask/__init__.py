@@ -1,0 +1,63 @@
+"""Training and prediction on a Dask cluster, with the names of xgboost.dask.
+
+The work is `hornbeam.dask`'s: the model is that of one machine, byte for byte, on
+however many workers, and whichever of them die on the way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hornbeam.errors import require
+from hornbeam.lazy import names_from
+
+require("distributed", "dask", "hornbeam.xgboost.dask")
+require("dask.array", "dask", "hornbeam.xgboost.dask")
+
+if TYPE_CHECKING:
+    from hornbeam.xgboost.dask.estimators import (
+        DaskScikitLearnBase,
+        DaskXGBClassifier,
+        DaskXGBRanker,
+        DaskXGBRegressor,
+        DaskXGBRFClassifier,
+        DaskXGBRFRegressor,
+    )
+    from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
+    from hornbeam.xgboost.dask.prediction import inplace_predict, predict
+    from hornbeam.xgboost.dask.training import TrainReturnT, train
+    from hornbeam.xgboost.dask.workers import CommunicatorContext
+
+__all__ = [
+    "CommunicatorContext",
+    "DaskDMatrix",
+    "DaskQuantileDMatrix",
+    "DaskScikitLearnBase",
+    "DaskXGBClassifier",
+    "DaskXGBRFClassifier",
+    "DaskXGBRFRegressor",
+    "DaskXGBRanker",
+    "DaskXGBRegressor",
+    "TrainReturnT",
+    "inplace_predict",
+    "predict",
+    "train",
+]
+
+_HOMES = {
+    "CommunicatorContext": "hornbeam.xgboost.dask.workers",
+    "DaskDMatrix": "hornbeam.xgboost.dask.matrices",
+    "DaskQuantileDMatrix": "hornbeam.xgboost.dask.matrices",
+    "DaskScikitLearnBase": "hornbeam.xgboost.dask.estimators",
+    "DaskXGBClassifier": "hornbeam.xgboost.dask.estimators",
+    "DaskXGBRFClassifier": "hornbeam.xgboost.dask.estimators",
+    "DaskXGBRFRegressor": "hornbeam.xgboost.dask.estimators",
+    "DaskXGBRanker": "hornbeam.xgboost.dask.estimators",
+    "DaskXGBRegressor": "hornbeam.xgboost.dask.estimators",
+    "TrainReturnT": "hornbeam.xgboost.dask.training",
+    "inplace_predict": "hornbeam.xgboost.dask.prediction",
+    "predict": "hornbeam.xgboost.dask.prediction",
+    "train": "hornbeam.xgboost.dask.training",
+}
+
+__getattr__, __dir__ = names_from(__name__, _HOMES)

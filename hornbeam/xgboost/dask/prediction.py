@@ -1,0 +1,108 @@
+"""Predictions of collections, made where their partitions lie."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from distributed import Client
+
+from hornbeam import dask as hornbeam_dask
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.prediction import ModelSource
+from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.dask.kinds import (
+    check_client,
+    check_model,
+    is_collection,
+    is_series,
+)
+
+__all__ = ["inplace_predict", "predict"]
+
+_in_time_by_name = require_keyword_args(error=False)
+
+
+@_in_time_by_name
+def predict(
+    client: Client | None,
+    model: ModelSource,
+    data: Any,
+    *,
+    output_margin: bool = False,
+    missing: float = math.nan,
+    pred_leaf: bool = False,
+    pred_contribs: bool = False,
+    approx_contribs: bool = False,
+    pred_interactions: bool = False,
+    validate_features: bool = True,
+    iteration_range: tuple[int, int] = (0, 0),
+    strict_shape: bool = False,
+) -> Any:
+    """Return a lazy collection of predictions, those of `Booster.predict`.
+
+    The arguments are those of `hornbeam.dask.predict`.
+    """
+    _check(client, model, data, isinstance(data, DaskDMatrix))
+    found = hornbeam_dask.predict(
+        client,
+        model,
+        data,
+        output_margin=output_margin,
+        missing=missing,
+        pred_leaf=pred_leaf,
+        pred_contribs=pred_contribs,
+        approx_contribs=approx_contribs,
+        pred_interactions=pred_interactions,
+        validate_features=validate_features,
+        iteration_range=iteration_range,
+        strict_shape=strict_shape,
+    )
+    return _called(found)
+
+
+@_in_time_by_name
+def inplace_predict(
+    client: Client | None,
+    model: ModelSource,
+    data: Any,
+    *,
+    iteration_range: tuple[int, int] = (0, 0),
+    predict_type: str = "value",
+    missing: float = math.nan,
+    validate_features: bool = True,
+    base_margin: Any = None,
+    strict_shape: bool = False,
+) -> Any:
+    """Return a lazy collection of predictions, those of `Booster.inplace_predict`.
+
+    The arguments are those of `hornbeam.dask.inplace_predict`.
+    """
+    _check(client, model, data)
+    found = hornbeam_dask.inplace_predict(
+        client,
+        model,
+        data,
+        iteration_range=iteration_range,
+        predict_type=predict_type,
+        missing=missing,
+        validate_features=validate_features,
+        base_margin=base_margin,
+        strict_shape=strict_shape,
+    )
+    return _called(found)
+
+
+def _called(found: Any) -> Any:
+    """Return a series by the name that XGBoost's has; others as they are."""
+    return found.rename(0) if is_series(found) else found
+
+
+def _check(client: Any, model: Any, data: Any, is_matrix: bool = False) -> None:
+    check_client(client)
+    check_model(model)
+    if not is_matrix and not is_collection(data):
+        raise TypeError(
+            "Expecting a DaskDMatrix, a dask.array or a dask.dataframe, got: "
+            f"{type(data).__name__}"
+        )

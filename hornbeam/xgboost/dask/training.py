@@ -1,0 +1,74 @@
+"""The loop of training where the rows are on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from distributed import Client
+
+from hornbeam.callbacks import TrainingCallback
+from hornbeam.callbacks.base import EvalsLog
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.training import train as _train
+from hornbeam.params import ParameterSource
+from hornbeam.xgboost.booster import Booster
+from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.dask.kinds import check_client
+from hornbeam.xgboost.parameters import gathered, told
+from hornbeam.xgboost.training import all_callbacks
+
+__all__ = ["TrainReturnT", "train"]
+
+
+class TrainReturnT(TypedDict):
+    """What `train` returns: the model, and the scores of its rounds."""
+
+    booster: Booster
+    history: EvalsLog
+
+
+@require_keyword_args(error=False)
+def train(
+    client: Client | None,
+    params: ParameterSource,
+    dtrain: DaskDMatrix,
+    num_boost_round: int = 10,
+    *,
+    evals: Sequence[tuple[DaskDMatrix, str]] | None = None,
+    obj: Any = None,
+    early_stopping_rounds: int | None = None,
+    xgb_model: Booster | None = None,
+    verbose_eval: int | bool = True,
+    callbacks: Sequence[TrainingCallback] | None = None,
+    custom_metric: Any = None,
+    coll_cfg: Any = None,
+) -> TrainReturnT:
+    """Return a dict of the ``"booster"`` and the ``"history"`` of its metrics.
+
+    The arguments are those of `hornbeam.dask.train`. Callbacks run, and scores are
+    printed, where the client is.
+    """
+    check_client(client)
+    given = dict(gathered(params))
+    if given.get("booster") == "gblinear":
+        raise NotImplementedError(
+            "booster `gblinear` is not supported for distributed training; train it "
+            "on one machine, with hornbeam.xgboost.train"
+        )
+    found = _train(
+        client,
+        told(given),
+        dtrain,
+        num_boost_round,
+        evals=evals,
+        obj=obj,
+        xgb_model=xgb_model,
+        verbose_eval=None,
+        callbacks=all_callbacks(callbacks, verbose_eval, early_stopping_rounds, None),
+        custom_metric=custom_metric,
+        coll_cfg=coll_cfg,
+    )
+    booster = Booster(model_file=found["booster"])
+    booster.set_param(given)
+    return {"booster": booster, "history": found["history"]}

@@ -1,0 +1,302 @@
+"""XGBoost's names for Dask: the same lines do the same on the same cluster."""
+
+from __future__ import annotations
+
+import pickle
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from hornbeam import xgboost as ours
+
+theirs = pytest.importorskip("xgboost")
+pytest.importorskip("xgboost.dask")
+
+pytestmark = [
+    # What XGBoost's own matrices say when one of them was in vain.
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(200, 5)).astype(np.float32)
+Y = X[:, 0] * 2 + X[:, 1] ** 2
+TWO, THREE = (Y > 1).astype(int), np.digitize(Y, [0, 2])
+GRADES, QID = RNG.integers(0, 4, 200), np.repeat(np.arange(20), 10)
+FRAME = pd.DataFrame(X, columns=list("abcde"))
+
+
+def array(values):
+    chunks = ((50,) * 4, *((width,) for width in values.shape[1:]))
+    return da.from_array(values, chunks=chunks)
+
+
+def frame(values):
+    values = values if isinstance(values, pd.DataFrame) else pd.Series(values)
+    return dd.from_pandas(values, npartitions=4)
+
+
+def seen(value):
+    """Return a value in a form in which two can be compared."""
+    if isinstance(value, da.Array | dd.Series | dd.DataFrame):
+        whole = np.asarray(value.compute())
+        return [type(value).__name__, whole.shape, whole.dtype.str, whole.tolist()]
+    if isinstance(value, dict):
+        return {name: seen(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [seen(one) for one in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
+
+
+def assert_close(found, expected):
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for name, one in expected.items():
+            assert_close(found[name], one)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5, nan_ok=True)
+    else:
+        assert found == expected
+
+
+def arrays(xgb, client):
+    data = xgb.dask.DaskDMatrix(client, array(X), array(Y))
+    found = xgb.dask.train(client, {"max_depth": 2}, data, 3, evals=[(data, "it")])
+    return {
+        "history": found["history"],
+        "of the matrix": xgb.dask.predict(client, found, data),
+        "of an array": xgb.dask.predict(client, found["booster"], array(X)),
+        "in place": xgb.dask.inplace_predict(client, found, array(X)),
+        "margins": xgb.dask.predict(client, found, array(X), output_margin=True),
+        "contributions": xgb.dask.predict(client, found, array(X), pred_contribs=True),
+        "columns": data.num_col(),
+    }
+
+
+def frames(xgb, client):
+    params = {"max_depth": 2, "objective": "multi:softprob", "num_class": 3}
+    data = xgb.dask.DaskQuantileDMatrix(client, frame(FRAME), frame(THREE))
+    found = xgb.dask.train(client, params, data, 2)
+    numbers = xgb.dask.DaskQuantileDMatrix(client, frame(FRAME), frame(Y))
+    regression = xgb.dask.train(client, {"max_depth": 2}, numbers, 2)
+    series = xgb.dask.predict(client, regression, frame(FRAME))
+    return {
+        "several": xgb.dask.predict(client, found, frame(FRAME)),
+        "in place": xgb.dask.inplace_predict(client, found, frame(FRAME)),
+        "one": series,
+        "called": series.name,
+        "features": found["booster"].feature_names,
+    }
+
+
+def regressor(xgb, client):
+    model = xgb.dask.DaskXGBRegressor(n_estimators=3, max_depth=2)
+    model.client = client
+    model.fit(array(X), array(Y), eval_set=[(array(X), array(Y))], verbose=False)
+    again = pickle.loads(pickle.dumps(model))
+    return {
+        "predictions": model.predict(array(X)),
+        "margins": model.predict(array(X), output_margin=True),
+        "leaves": model.apply(array(X)),
+        "history": model.evals_result(),
+        "features": model.n_features_in_,
+        "score": model.score(array(X), array(Y)),
+        "pickled": again.predict(array(X)),
+    }
+
+
+def classifier(xgb, client):
+    model = xgb.dask.DaskXGBClassifier(n_estimators=3, max_depth=2)
+    model.fit(frame(FRAME), frame(TWO))
+    return {
+        "labels": model.predict(frame(FRAME)),
+        "probabilities": model.predict_proba(frame(FRAME)),
+        "margins": model.predict(frame(FRAME), output_margin=True),
+        "objective": model.objective,
+        "names": model.feature_names_in_.tolist(),
+    }
+
+
+def three_classes(xgb, client):
+    model = xgb.dask.DaskXGBClassifier(n_estimators=3, max_depth=2)
+    model.fit(array(X), array(THREE))
+    return {
+        "labels": model.predict(array(X)),
+        "probabilities": model.predict_proba(array(X)),
+        "classes": np.sort(model.classes_),
+        "count": model.n_classes_,
+        "objective": model.objective,
+        "score": model.score(array(X), array(THREE)),
+    }
+
+
+def ranker(xgb, client):
+    model = xgb.dask.DaskXGBRanker(n_estimators=3, max_depth=2, allow_group_split=True)
+    evals = {"eval_set": [(array(X), array(GRADES))], "eval_qid": [array(QID)]}
+    model.fit(array(X), array(GRADES), qid=array(QID), **evals)
+    return model.predict(array(X)), model.evals_result()
+
+
+def forests(xgb, client):
+    params = {"n_estimators": 4, "max_depth": 2, "subsample": 1, "colsample_bynode": 1}
+    regressor = xgb.dask.DaskXGBRFRegressor(**params).fit(array(X), array(Y))
+    classifier = xgb.dask.DaskXGBRFClassifier(**params).fit(array(X), array(TWO))
+    return {
+        "predictions": regressor.predict(array(X)),
+        "labels": classifier.predict(array(X)),
+        "trees": len(regressor.get_booster().get_dump()),
+    }
+
+
+def early_stopping(xgb, client):
+    model = xgb.dask.DaskXGBRegressor(
+        n_estimators=50, learning_rate=1.0, early_stopping_rounds=2
+    )
+    evals = [(array(X)[100:], array(Y)[100:])]
+    model.fit(array(X)[:100], array(Y)[:100], eval_set=evals, verbose=False)
+    return model.best_iteration, model.best_score, model.predict(array(X))
+
+
+def own_objective(xgb, client):
+    def squared(y_true, y_pred):
+        return y_pred - y_true, np.ones_like(y_true)
+
+    model = xgb.dask.DaskXGBRegressor(n_estimators=2, objective=squared)
+    first = model.fit(array(X), array(Y)).predict(array(X)).compute()
+    model.fit(array(X), array(Y), xgb_model=model.get_booster())
+    return first, model.predict(array(X)), model.get_booster().num_boosted_rounds()
+
+
+def parameters(xgb, client):
+    return [
+        getattr(xgb.dask, f"DaskXGB{kind}")(max_depth=3, huber_slope=2).get_params()
+        for kind in ("Regressor", "Classifier", "Ranker", "RFRegressor", "RFClassifier")
+    ]
+
+
+QUICK = [classifier, parameters]
+OTHERS = [
+    arrays,
+    early_stopping,
+    forests,
+    frames,
+    own_objective,
+    ranker,
+    regressor,
+    three_classes,
+]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [*QUICK, *(pytest.param(lines, marks=pytest.mark.slow) for lines in OTHERS)],
+    ids=lambda lines: lines.__name__,
+)
+def test_both_do_the_same_on_a_cluster(lines, client):
+    assert_close(seen(lines(ours, client)), seen(lines(theirs, client)))
+
+
+WRONG = [
+    (lambda xgb, client: xgb.dask.DaskDMatrix("here", array(X)), "Client"),
+    (lambda xgb, client: xgb.dask.DaskDMatrix(client, X, Y), "Expecting"),
+    (lambda xgb, client: xgb.dask.DaskDMatrix(client, array(Y)), "2 dimensional"),
+    (lambda xgb, client: xgb.dask.predict(client, 1, array(X)), "Expecting"),
+    (lambda xgb, client: xgb.dask.DaskXGBRegressor().predict(array(X)), "need to call"),
+    (
+        lambda xgb, client: xgb.dask.DaskXGBRanker().fit(
+            array(X), array(GRADES), qid=array(QID)
+        ),
+        "X is required to be a",
+    ),
+    (
+        lambda xgb, client: xgb.dask.DaskXGBRanker().fit(
+            frame(FRAME), frame(GRADES), group=frame(QID)
+        ),
+        "Use the `qid` instead of the `group`",
+    ),
+    (
+        lambda xgb, client: xgb.dask.DaskXGBRanker().fit(frame(FRAME), frame(GRADES)),
+        "`qid` is required for ranking",
+    ),
+    (
+        lambda xgb, client: xgb.dask.DaskXGBRanker(objective=np.add),
+        "ustom objective function not supported",
+    ),
+    (
+        lambda xgb, client: xgb.dask.DaskXGBRegressor(booster="gblinear").fit(
+            array(X), array(Y)
+        ),
+        "`gblinear` is not supported for distributed training",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_both_refuse_the_same_on_a_cluster(lines, words, client):
+    kinds = []
+    for xgb in (ours, theirs):
+        with pytest.raises((TypeError, ValueError, NotImplementedError)) as raised:
+            lines(xgb, client)
+        assert words in str(raised.value)
+        kinds.append(
+            [kind for kind in (TypeError, ValueError) if isinstance(raised.value, kind)]
+        )
+    assert kinds[0] == kinds[1]
+
+
+def test_the_model_is_that_of_one_machine(client):
+    model = ours.dask.DaskXGBRegressor(n_estimators=3).fit(array(X), array(Y))
+    alone = ours.XGBRegressor(n_estimators=3).fit(X, Y)
+    assert model.get_booster().digest() == alone.get_booster().digest()
+    assert isinstance(model.get_booster(), ours.Booster)
+
+
+def test_groups_that_lie_apart_are_put_together(client):
+    order = RNG.permutation(200)
+    mixed = frame(FRAME.iloc[order].reset_index(drop=True))
+    grades, qid = frame(GRADES[order]), frame(QID[order])
+    model = ours.dask.DaskXGBRanker(n_estimators=3, max_depth=2)
+    model.fit(mixed, grades, qid=qid, eval_set=[(mixed, grades)], eval_qid=[qid])
+    together = np.argsort(QID[order], kind="stable")
+    alone = ours.XGBRanker(n_estimators=3, max_depth=2)
+    alone.fit(
+        FRAME.iloc[order[together]], GRADES[order[together]], qid=QID[order[together]]
+    )
+    np.testing.assert_array_equal(
+        model.predict(mixed).compute().to_numpy(), alone.predict(FRAME.iloc[order])
+    )
+
+
+def test_an_unknown_parameter_is_told_in_a_warning(client):
+    data = ours.dask.DaskDMatrix(client, array(X), array(Y))
+    found = ours.dask.train(client, {"max_deth": 2}, data, 1)
+    with pytest.warns(UserWarning, match=r'Parameters: \{ "max_deth" \} are not used'):
+        found["booster"].predict(ours.DMatrix(X))
+
+
+def test_scores_are_printed_where_the_client_is(client, capsys):
+    data = ours.dask.DaskDMatrix(client, array(X), array(Y))
+    ours.dask.train(client, {}, data, 3, evals=[(data, "it")], verbose_eval=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["[0]\tit-rmse", "[2]\tit-rmse"]
+
+
+def test_a_task_is_in_a_group_of_its_own(client):
+    def task():
+        with ours.dask.CommunicatorContext() as args:
+            return args["DMLC_TASK_ID"], ours.collective.get_world_size()
+
+    name, size = client.submit(task).result()
+    assert name.startswith("[xgboost.dask-")
+    assert size == 1
+    with pytest.raises(ValueError, match="worker"):
+        ours.dask.CommunicatorContext()
