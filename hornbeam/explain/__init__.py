@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from hornbeam.explain.plots.curves import plot_learning_curves
     from hornbeam.explain.plots.dependence import plot_partial_dependence
     from hornbeam.explain.plots.importance import plot_importance
+    from hornbeam.explain.plots.reliability import plot_quantile_reliability
     from hornbeam.explain.plots.residuals import plot_residuals
     from hornbeam.explain.plots.shap_dependence import plot_shap_dependence
     from hornbeam.explain.plots.shap_summary import plot_shap_summary
     from hornbeam.explain.plots.shap_waterfall import plot_shap_waterfall
+    from hornbeam.explain.reliability import Reliability, reliability_of
     from hornbeam.explain.residuals import Residuals, residuals_of
     from hornbeam.explain.text import tree_text
 
@@ -38,6 +40,7 @@ __all__ = [
     "Contributions",
     "LearningCurve",
     "PartialDependence",
+    "Reliability",
     "Residuals",
     "calibration_of",
     "confusion_of",
@@ -52,11 +55,13 @@ __all__ = [
     "plot_importance",
     "plot_learning_curves",
     "plot_partial_dependence",
+    "plot_quantile_reliability",
     "plot_residuals",
     "plot_shap_dependence",
     "plot_shap_summary",
     "plot_shap_waterfall",
     "plot_tree",
+    "reliability_of",
     "residuals_of",
     "to_graphviz",
     "tree_text",
@@ -68,6 +73,7 @@ _HOMES = {
     "Contributions": "hornbeam.explain.contributions",
     "LearningCurve": "hornbeam.explain.curves",
     "PartialDependence": "hornbeam.explain.dependence",
+    "Reliability": "hornbeam.explain.reliability",
     "Residuals": "hornbeam.explain.residuals",
     "calibration_of": "hornbeam.explain.calibration",
     "confusion_of": "hornbeam.explain.confusion",
@@ -82,11 +88,13 @@ _HOMES = {
     "plot_importance": "hornbeam.explain.plots.importance",
     "plot_learning_curves": "hornbeam.explain.plots.curves",
     "plot_partial_dependence": "hornbeam.explain.plots.dependence",
+    "plot_quantile_reliability": "hornbeam.explain.plots.reliability",
     "plot_residuals": "hornbeam.explain.plots.residuals",
     "plot_shap_dependence": "hornbeam.explain.plots.shap_dependence",
     "plot_shap_summary": "hornbeam.explain.plots.shap_summary",
     "plot_shap_waterfall": "hornbeam.explain.plots.shap_waterfall",
     "plot_tree": "hornbeam.explain.picture",
+    "reliability_of": "hornbeam.explain.reliability",
     "residuals_of": "hornbeam.explain.residuals",
     "to_graphviz": "hornbeam.explain.dot",
     "tree_text": "hornbeam.explain.text",

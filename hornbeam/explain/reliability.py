@@ -1,0 +1,138 @@
+"""Whether as many labels lie below predicted quantiles as should."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.explain.reading import Boosted
+from hornbeam.explain.subject import Subject
+from hornbeam.explain.words import Float64s
+from hornbeam.objectives.distributions import Distribution
+from hornbeam.objectives.quantiles import QuantileError
+
+__all__ = ["Reliability", "reliability_of"]
+
+#: Of a predicted distribution: 0.05, 0.1, ..., 0.95.
+_LEVELS = tuple(np.arange(1, 20) / 20)
+_NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Shares of labels below predicted quantiles.
+
+    Parameters
+    ----------
+    levels
+        (quantiles,): the shares that there should be, rising.
+    shares
+        (quantiles,): those that there are. Of labels that are equal to a quantile, half
+        are below it.
+    spread
+        (quantiles,): by how much a share may differ from its level by chance, in 95 of
+        100 samples of as many rows.
+    """
+
+    levels: Float64s
+    shares: Float64s
+    spread: Float64s
+
+    @classmethod
+    def of_quantiles(
+        cls, labels: Any, quantiles: Any, levels: Any, weights: Any = None
+    ) -> Reliability:
+        """Return the reliability of quantiles that anyone predicted.
+
+        Parameters
+        ----------
+        labels
+            (rows,).
+        quantiles
+            (rows, quantiles).
+        levels
+            (quantiles,): the share below each, rising.
+        weights
+            (rows,): how much each row counts; None: as one.
+        """
+        known, given = np.asarray(labels, float), np.asarray(quantiles, float)
+        shares = np.asarray(levels, float)
+        if given.shape != (*known.shape, *shares.shape) or not given.size:
+            raise DataError(
+                f"there are {known.shape} labels, {shares.shape} levels, and quantiles "
+                f"of shape {given.shape}; give one for each row and level, and one row "
+                "at least"
+            )
+        if not ((shares > 0) & (shares < 1)).all() or (np.diff(shares) <= 0).any():
+            raise ParameterError(
+                f"levels must rise, above 0 and below 1, not {shares.tolist()}"
+            )
+        below = (known[:, None] < given) + 0.5 * (known[:, None] == given)
+        count = np.ones(len(known)) if weights is None else np.asarray(weights, float)
+        n_rows = count.sum() ** 2 / (count**2).sum()
+        return cls(
+            shares,
+            np.average(below, axis=0, weights=count),
+            _NORMAL_95 * np.sqrt(shares * (1 - shares) / n_rows),
+        )
+
+    @property
+    def largest_gap(self) -> float:
+        """The largest difference between a share and its level, in absolute value."""
+        return float(np.abs(self.shares - self.levels).max())
+
+    @property
+    def coverage(self) -> float:
+        """The share of labels between the lowest and the highest quantile."""
+        return float(self.shares[-1] - self.shares[0])
+
+
+def reliability_of(
+    model: Boosted,
+    data: Any,
+    labels: Any = None,
+    *,
+    levels: Sequence[float] | None = None,
+) -> Reliability:
+    """Return which shares of labels lie below the quantiles that a model predicts.
+
+    Parameters
+    ----------
+    model
+        A `Booster` or a fitted regressor, of ``reg:quantileerror`` or ``dist:*``.
+    data
+        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+    labels
+        Instead of those of the data.
+    levels
+        Of the quantiles of a distribution, 0.05, 0.1, ..., 0.95 if None. A model of
+        quantiles has its own.
+
+    Raises
+    ------
+    ParameterError
+        If the model predicts no quantiles, or the levels are not to be had.
+    DataError
+        If there are no labels.
+    """
+    subject = Subject(model, data, labels)
+    objective, predictions = subject.booster.objective, subject.predictions()
+    if isinstance(objective, Distribution):
+        asked = _LEVELS if levels is None else tuple(levels)
+        quantiles = objective.quantiles(predictions, asked)
+    elif isinstance(objective, QuantileError):
+        asked, quantiles = objective.levels, predictions
+        if levels is not None:
+            raise ParameterError(
+                f"the model predicts quantiles at {list(asked)}; leave levels out"
+            )
+    else:
+        raise ParameterError(
+            f"objective={objective.name!r} predicts no quantiles; train with "
+            "'reg:quantileerror' or 'dist:normal'"
+        )
+    return Reliability.of_quantiles(subject.labels, quantiles, asked, subject.weights)

@@ -1,0 +1,79 @@
+"""What all pictures have in common."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+from matplotlib import pyplot as plt
+
+from hornbeam import explain
+
+PICTURES = [name for name in explain.__all__ if name.startswith("plot_")]
+
+
+@pytest.mark.parametrize("name", explain.__all__)
+def test_every_name_is_there_and_says_what_it_is(name):
+    assert getattr(explain, name).__doc__
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_picture_takes_axes(name):
+    ax = inspect.signature(getattr(explain, name)).parameters["ax"]
+    assert ax.default is None
+
+
+def test_without_matplotlib_each_names_the_extra():
+    code = f"""
+import sys
+sys.modules["matplotlib"] = None
+import hornbeam
+from hornbeam import explain
+for name in {PICTURES}:
+    try:
+        getattr(explain, name)(None)
+    except hornbeam.MissingExtraError as error:
+        assert str(error).startswith(name), error
+        assert 'pip install "hornbeam[plot]"' in str(error)
+        print(name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == PICTURES
+
+
+def test_numbers_need_no_matplotlib():
+    code = """
+import sys
+import numpy, hornbeam
+from hornbeam import explain
+data = hornbeam.DMatrix(numpy.arange(60.0).reshape(-1, 2), numpy.arange(30.0))
+booster = hornbeam.train({}, data, 2)
+explain.residuals_of(booster, data).trend()
+explain.partial_dependence(booster, data, 0).centred()
+explain.contributions_of(booster, data).ranked()
+assert "matplotlib" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_figure_is_shown(titanic, monkeypatch):
+    monkeypatch.setattr(plt, "show", lambda: pytest.fail("the figure was shown"))
+    before = plt.rcParams.copy()
+    axes = [
+        explain.plot_calibration(*titanic),
+        explain.plot_confusion(*titanic),
+        explain.plot_partial_dependence(*titanic[:2], "age", max_rows=20),
+        explain.plot_shap_summary(*titanic[:2]),
+        explain.plot_shap_dependence(*titanic[:2], "age"),
+        explain.plot_shap_waterfall(*titanic[:2]),
+        explain.plot_importance(titanic[0]),
+    ]
+    assert plt.get_fignums() == [ax.figure.number for ax in axes]
+    assert plt.gcf() is axes[-1].figure
+    for ax in axes:
+        assert ax.figure.gca() is ax
+    assert plt.rcParams == before
