@@ -86,10 +86,7 @@ class DMatrix(_DMatrix):
         self.missing = np.nan if missing is None else missing
         self.silent = silent
 
-    @in_their_words
-    def set_info(self, **fields: Any) -> None:
-        """Set whatever is given; the arguments are those of the constructor."""
-        super().set_info(**fields)
+    set_info = in_their_words(_DMatrix.set_info)
 
     @in_their_words
     def set_float_info(self, field: str, data: Any) -> None:
