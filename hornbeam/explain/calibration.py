@@ -166,12 +166,11 @@ def calibration_of(
     subject = Subject(model, data, labels, class_names)
     probabilities, known = subject.probabilities(), subject.labels
     names = subject.class_names
-    targets = subject.booster.model.num_target
-    if targets > 1:
-        outcomes = known.reshape(-1, targets)
-    else:
-        outcomes = known[:, None] == np.arange(len(names))
-    if len(names) == 2 and targets == 1:
+    many_targets = known.ndim == 2 and known.shape[1] > 1
+    outcomes = known.reshape(len(known), -1)
+    if not many_targets:
+        outcomes = outcomes == np.arange(len(names))
+    if len(names) == 2 and not many_targets:
         names = names[1:]
         probabilities, outcomes = probabilities[:, 1:], outcomes[:, 1:]
     return [

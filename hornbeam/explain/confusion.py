@@ -112,15 +112,15 @@ def confusion_of(
         If there are no labels.
     """
     subject = Subject(model, data, labels, class_names)
-    booster = subject.booster
-    if booster.model.num_target > 1:
+    labels = subject.labels.reshape(subject.data.num_row(), -1)
+    if labels.shape[1] > 1:
         raise ParameterError(
-            f"the model has {booster.model.num_target} targets, each of two classes; "
+            f"the model has {labels.shape[1]} targets, each of two classes; "
             "Confusion.of_classes takes the labels and predictions of one of them"
         )
     if not 0.0 <= threshold <= 1.0:
         raise ParameterError(f"threshold must be from 0 to 1, not {threshold}")
-    if booster.model.objective == "binary:hinge":
+    if subject.booster.model.objective == "binary:hinge":
         predicted = subject.predictions()[:, 0].astype(np.intp)
     else:
         probabilities = subject.probabilities()
@@ -128,5 +128,5 @@ def confusion_of(
         if probabilities.shape[1] == 2:
             predicted = (probabilities[:, 1] > threshold).astype(np.intp)
     return Confusion.of_classes(
-        subject.labels, predicted, subject.weights, subject.class_names
+        labels[:, 0], predicted, subject.weights, subject.class_names
     )

@@ -80,7 +80,7 @@ def partial_dependence(
     margins: bool = False,
     grid: int | Sequence[Any] | None = None,
     percentiles: tuple[float, float] = _PERCENTILES,
-    max_rows: int | None = 5000,
+    max_rows: int | None = 2000,
     class_names: Sequence[Any] | None = None,
 ) -> PartialDependence:
     """Return how predictions depend on one feature or two, by prediction alone.

@@ -203,6 +203,8 @@ class Subject:
             link = create(Parameters.resolve(params))
             with lease(self.booster.params.nthread) as team:
                 found = link.transform(team, found)
+        if shares and found.shape[1] > 1:
+            found /= found.sum(axis=1, keepdims=True)
         if shares:
             found = np.clip(found, 0.0, 1.0)
         if model.num_class == 0 and found.shape[1] == 1:

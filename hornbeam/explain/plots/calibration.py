@@ -34,7 +34,7 @@ _MOST_NAMED = 12
 
 
 def plot_calibration(
-    model: Boosted | Sequence[Calibration],
+    model: Boosted | list[Calibration],
     data: Any = None,
     labels: Any = None,
     ax: Axes | None = None,
@@ -82,8 +82,8 @@ def plot_calibration(
         If there are no labels.
     """
     require("matplotlib", "plot", "plot_calibration")
-    if isinstance(model, Sequence):
-        found = list(model)
+    if isinstance(model, list):
+        found = model
     else:
         found = calibration_of(
             model,

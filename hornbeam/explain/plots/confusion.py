@@ -109,7 +109,7 @@ def plot_confusion(
 def _write(ax: Axes, found: Confusion, room: Any) -> None:
     """Write counts and shares into the cells, if they are large enough."""
     shares = found.shares
-    counts = [[number(count) for count in row] for row in found.counts]
+    counts = [[_said(count) for count in row] for row in found.counts]
     widest = max(4, *(len(count) for row in counts for count in row))
     letters = min(SMALL_FONT, room[0] / widest / _LETTER / 1.1, room[1] / 2.8)
     if letters < _LEGIBLE:
@@ -127,3 +127,8 @@ def _write(ax: Axes, found: Confusion, room: Any) -> None:
                 fontsize=letters,
                 color=PAPER if share > _DARK else INK,
             )
+
+
+def _said(count: float) -> str:
+    """Return a count, of weights in few digits."""
+    return f"{count:,.0f}" if count == round(count) else number(count)

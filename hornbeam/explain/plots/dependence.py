@@ -47,7 +47,7 @@ def plot_partial_dependence(
     margins: bool = False,
     grid: int | Sequence[Any] | None = None,
     percentiles: tuple[float, float] = (0.01, 0.99),
-    max_rows: int | None = 5000,
+    max_rows: int | None = 2000,
     class_names: Sequence[Any] | None = None,
     title: str | None = None,
 ) -> Axes:
@@ -55,7 +55,8 @@ def plot_partial_dependence(
 
     Of one feature the strong line is the mean prediction of all rows when the feature
     is set to a value; each thin line is a row (individual conditional expectation).
-    The dashed line, or the last place among categories, is that of missing values.
+    Categories have dots for the means, and strokes for the rows. The dashed line, or
+    the last place among categories, is the mean where the feature is set to missing.
     Of two features the colour is the mean prediction. Short strokes along the axes part
     the data in tenths.
 
@@ -132,14 +133,15 @@ def _draw_lines(
     places = place_along(ax, "x", column, values, more=more)
     individual = found.individual
     assert individual is not None
+    # Categories have no order that a line could follow.
+    stroke, dot = ("_", "o") if by_category else ("-", "-" if len(values) > 1 else "o")
     if kind != "average":
         chosen = np.linspace(0, len(individual) - 1, min(lines, len(individual)))
         thin: dict[str, Any] = {"color": EDGE, "linewidth": 0.6, "alpha": 0.45}
-        ax.plot(places, individual[chosen.astype(np.intp)].T, **thin)
+        ax.plot(places, individual[chosen.astype(np.intp)].T, stroke, **thin)
     if kind != "individual":
-        style = "o-" if by_category or len(values) == 1 else "-"
         strong: dict[str, Any] = {"color": ACCENT, "linewidth": 2, "markersize": 5}
-        ax.plot(places, found.average, style, label="mean", zorder=3, **strong)
+        ax.plot(places, found.average, dot, label="mean", zorder=3, **strong)
         if found.missing is not None and by_category:
             ax.plot(len(values), found.missing, "o", color=CONTRAST, zorder=3)
         elif found.missing is not None:

@@ -42,7 +42,7 @@ _GAP = 3.0  # points between a bar and its value
 
 
 def plot_shap_summary(
-    model: Boosted | Contributions | Sequence[Contributions],
+    model: Boosted | Contributions | list[Contributions],
     data: Any = None,
     ax: Axes | None = None,
     *,
@@ -97,8 +97,8 @@ def plot_shap_summary(
     asked: dict[str, Any] = {"max_rows": max_rows, "class_names": class_names}
     if isinstance(model, Contributions):
         found = [model]
-    elif isinstance(model, Sequence):
-        found = list(model)
+    elif isinstance(model, list):
+        found = model
     elif output is None and kind == "bar":
         found = contributions_by_output(model, data, **asked)
     else:

@@ -108,6 +108,30 @@ def test_a_forest_tells_shares(titanic):
     assert found.brier == pytest.approx(np.mean((given - (labels == "yes")) ** 2))
 
 
+def test_several_classes_of_a_tree(cuts):
+    _, frame, labels = cuts
+    tree = hornbeam.DecisionTreeClassifier(max_depth=4).fit(frame, labels)
+    found = calibration_of(tree, frame, labels)
+    given = tree.predict_proba(frame)
+    assert [one.name for one in found] == tree.classes_.tolist()
+    for k, one in enumerate(found):
+        true = labels == one.name
+        assert one.brier == pytest.approx(np.mean((given[:, k] - true) ** 2))
+
+
+def test_several_targets_have_a_curve_each(diamonds):
+    frame, prices = diamonds
+    both = np.stack([prices > 900, prices > 5000], axis=1)
+    data = hornbeam.DMatrix(frame, both)
+    booster = hornbeam.train({"objective": "binary:logistic"}, data, 3)
+    found = calibration_of(booster, data, class_names=["dear", "dearer"])
+    given = booster.predict(data)
+    for k, (one, name) in enumerate(zip(found, ["dear", "dearer"], strict=True)):
+        assert one.name == name
+        expected = np.mean((given[:, k] - both[:, k]) ** 2)
+        assert one.brier == pytest.approx(expected, rel=1e-5)
+
+
 def test_rows_count_as_they_weigh():
     rng = np.random.default_rng(0)
     given, weights = rng.random(300), rng.integers(1, 4, 300)

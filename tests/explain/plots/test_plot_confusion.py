@@ -29,7 +29,7 @@ def test_counts_and_shares_of_several_classes(cuts):
     for text in ax.texts:
         predicted, true = map(int, text.get_position())
         count, _, share = text.get_text().partition("\n")
-        assert int(count) == found.counts[true, predicted]
+        assert int(count.replace(",", "")) == found.counts[true, predicted]
         if share:
             assert float(share[:-2]) == pytest.approx(
                 100 * shares[true, predicted], abs=0.5
@@ -50,6 +50,15 @@ def test_the_threshold_of_two_classes(titanic):
     np.testing.assert_array_equal(
         usual.counts, confusion_matrix(labels, model.predict(frame))
     )
+
+
+def test_several_classes_of_a_forest(cuts):
+    _, frame, labels = cuts
+    forest = hornbeam.RandomForestClassifier(n_estimators=3, random_state=0)
+    forest.fit(frame, labels)
+    found = confusion_of(forest, frame, labels)
+    expected = confusion_matrix(labels, forest.predict(frame))
+    np.testing.assert_array_equal(found.counts, expected)
 
 
 def test_rows_count_as_they_weigh():
