@@ -23,6 +23,7 @@ from hornbeam import (
     NotTrainedError,
     ParameterError,
     QuantileDMatrix,
+    explain,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -105,6 +106,59 @@ def linear():
 
 # name: (what is done, the error, words that its message must hold)
 CASES = {
+    # Pictures
+    "a picture of what is no model": (
+        lambda: explain.plot_shap_summary("model.json", ROWS),
+        ParameterError,
+        "must be a Booster or an estimator of Hornbeam, not str",
+    ),
+    "a picture of a feature that the model has not": (
+        lambda: explain.plot_partial_dependence(MODEL, DATA, "d"),
+        ParameterError,
+        "'d' is not a feature of this model|'a', 'b', 'c'",
+    ),
+    "a picture of data without a column": (
+        lambda: explain.plot_shap_summary(
+            MODEL, DMatrix(ROWS[:, :2], feature_names=["a", "b"])
+        ),
+        DataError,
+        "the columns are not those of training|missing: 'c'",
+    ),
+    "residuals without labels": (
+        lambda: explain.plot_residuals(MODEL, DMatrix(ROWS, feature_names=NAMES)),
+        DataError,
+        "the data has none|pass labels",
+    ),
+    "calibration of numbers": (
+        lambda: explain.plot_calibration(MODEL, DATA),
+        ParameterError,
+        "'reg:squarederror' predicts no probabilities|binary:logistic",
+    ),
+    "residuals of classes": (
+        lambda: explain.plot_residuals(SOFTMAX, DMatrix(ROWS, ranked(LABELS, 3))),
+        ParameterError,
+        "does not predict numbers|plot_confusion",
+    ),
+    "a picture of one output of several": (
+        lambda: explain.plot_shap_summary(SOFTMAX, ROWS),
+        ParameterError,
+        "the model has 3 outputs|output='output 0'",
+    ),
+    "reliability of a mean": (
+        lambda: explain.plot_quantile_reliability(MODEL, DATA),
+        ParameterError,
+        "predicts no quantiles|reg:quantileerror",
+    ),
+    "curves of nothing": (
+        lambda: explain.plot_learning_curves({}),
+        DataError,
+        "nothing was evaluated|evals_result",
+    ),
+    "steps to a row that is not there": (
+        lambda: explain.plot_shap_waterfall(MODEL, DATA, 60),
+        DataError,
+        "there is no row 60|0 to 59",
+    ),
     # Tree methods
     "exact trees of all outputs": (
         lambda: hornbeam.train(
