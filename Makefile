@@ -37,8 +37,16 @@ $(BENCH_INSTALLED): $(INSTALLED)
 demo: $(INSTALLED)  ## train on 336,776 flights, predict, save, draw the learning curve
 	$(BIN)/python examples/flights.py
 
+.PHONY: browser
+browser:  ## install Chromium and its driver, for the test of the report (Debian, as root)
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update --quiet \
+		&& apt-get install --quiet --yes --no-install-recommends chromium chromium-driver; \
+	} || { echo "The test of the report needs Chromium and its driver; on Debian, as root: apt-get install chromium chromium-driver" >&2; exit 1; }
+
 .PHONY: test
 test: $(INSTALLED)  ## run the tests, on all cores or WORKERS of them
+	-@$(MAKE) --no-print-directory browser
 	$(BIN)/python -m hornbeam warmup  # once, not in each process
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
 	$(PYTEST) --quiet -m "alone and not slow"

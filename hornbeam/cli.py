@@ -1,4 +1,4 @@
-"""The command line: train, predict, evaluate, inspect, export, warmup."""
+"""The command line: train, predict, evaluate, report, inspect, export, warmup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hornbeam import __version__
 from hornbeam.errors import DataError, ParameterError, require
-from hornbeam.params import Parameters, parameter_table
+from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
 for module in ("typer", "rich", "pyarrow"):
     require(module, "cli", "the command line")
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-# The attribute of a model file that keeps what it was trained with.
-PARAMETERS = "parameters"
 # Where a model is trained must not be seen in its bytes.
 PLACE = {"nthread", "device", "verbosity"}
 
@@ -179,7 +177,7 @@ def train(
         callbacks=[ProgressBar(rounds)],
     )
     kept = {k: v for k, v in parameters.changed().items() if k not in PLACE}
-    booster.set_attr(**{PARAMETERS: json.dumps(kept)})
+    booster.set_attr(**{ATTRIBUTE: json.dumps(kept)})
     booster.save_model(model)
 
     best = booster.attr("best_score")
@@ -253,6 +251,77 @@ def evaluate(
 
 
 @app.command()
+def report(
+    model: Annotated[Path, typer.Argument(help="A model, .ubj or .json.")],
+    data: Data,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the page, .html.")
+    ] = Path("report.html"),
+    target: Target = None,
+    weight: Weight = None,
+    train: Annotated[
+        str | None,
+        typer.Option(help="What the model was trained on, to compare DATA with."),
+    ] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(
+            help="What to judge the model by; DATA is then what it was trained on."
+        ),
+    ] = None,
+    database: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of DuckDB; DATA, --train and --valid are queries of it."
+        ),
+    ] = None,
+    class_names: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="The name of a class; repeated, in their order."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="The most rows of each data to look at, 400,000 if absent."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+) -> None:
+    """Write a report of a saved model on DATA: one page that fetches nothing."""
+    if train is not None and valid is not None:
+        raise ParameterError(
+            "--train and --valid both name the other data; DATA is judged by with "
+            "--train, and trained on with --valid: pass one of them"
+        )
+    _check_destination(output, (".html", ".htm"))
+    from hornbeam.explain.report import report as report_on
+
+    start = perf_counter()
+    booster = _load(model)
+
+    def matrix_of(rows: str) -> DMatrix:
+        source = _open(rows, database)
+        picked = _columns(source, _columns_of(booster), target, weight)
+        return _matrix(picked, target, weight)
+
+    judged, trained_on = (data, train) if valid is None else (valid, data)
+    with Console(stderr=True).status("reading") as status:
+        report_on(
+            booster,
+            matrix_of(judged),
+            None if trained_on is None else matrix_of(trained_on),
+            path=output,
+            class_names=class_names,
+            title=title,
+            rows=rows,
+            seed=seed,
+            progress=status.update,
+        )
+    size = output.stat().st_size / 1e6
+    _say(f"report of {size:.1f} MB in {perf_counter() - start:.1f} s, see {output}")
+
+
+@app.command()
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model, .ubj or .json.")],
     importance: Annotated[
@@ -275,7 +344,7 @@ def inspect(
         "digest": booster.digest(),
     }
     attributes = booster.attributes()
-    trained_with = json.loads(attributes.pop(PARAMETERS, "{}"))
+    trained_with = json.loads(attributes.pop(ATTRIBUTE, "{}"))
     _print_table("Model", facts | attributes)
     if trained_with:
         _print_table("Parameters", trained_with)

@@ -16,7 +16,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hornbeam.errors import ParameterError
 
-__all__ = ["ParameterRow", "ParameterSource", "Parameters", "parameter_table"]
+__all__ = [
+    "ATTRIBUTE",
+    "ParameterRow",
+    "ParameterSource",
+    "Parameters",
+    "parameter_table",
+]
+
+#: The attribute of a model file in which the command line keeps what it was trained
+#: with, as JSON.
+ATTRIBUTE = "parameters"
 
 ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 

@@ -316,6 +316,27 @@ def test_an_export_predicts_as_the_model_does(folder, model, booster):
         assert (folder / name).stat().st_size > 1000
 
 
+def test_a_report_is_a_page_of_files_and_queries(folder, model, booster):
+    train, valid = folder / "train.parquet", folder / "valid.csv"
+    named = ["--target", "late", "--weight", "weight", "--title", "Late & later"]
+    pages = []
+    for number, data in enumerate(
+        ([valid, "--train", train], [train, "--valid", valid])
+    ):
+        page = folder / f"report-{number}.html"
+        process = command("report", model, *data, *named, "-o", page)
+        assert process.returncode == 0, process.stderr
+        assert process.stdout == "" and process.stderr.count("\n") == 1
+        assert process.stderr.startswith("report of ") and str(page) in process.stderr
+        pages.append(page.read_text())
+    assert pages[0] == pages[1]
+    assert "<h1>Late &amp; later</h1>" in pages[0]
+    assert booster.digest() in pages[0]
+    # The metrics and the parameters are those that it was trained with.
+    assert "auc, validation data" in pages[0]
+    assert '<th scope="row">learning_rate</th><td class="words">0.2</td>' in pages[0]
+
+
 def test_a_terminal_gets_a_bar_and_tables(folder, model):
     for arguments, shown in (
         (training(folder, model="bar.ubj"), "20/20"),
@@ -341,6 +362,7 @@ def test_help_lists_the_parameters():
 
 
 TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--rounds", 1]
+REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
 
 
 @pytest.mark.parametrize(
@@ -348,6 +370,22 @@ TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--roun
     [
         (["export", "model.ubj", "-o", "model.pmml"], "must end in .onnx or .c or .py"),
         (["export", "model.ubj", "-o", "no/model.c"], "lies in no folder"),
+        (["report", "model.ubj", "valid.csv"], "valid.csv brings no labels"),
+        (["report", "model.ubj", "valid.csv", "--target", "lat"], "column 'lat'"),
+        ([*REPORT, "-o", "report.pdf"], "must end in .html or .htm"),
+        ([*REPORT, "-o", "no/report.html"], "lies in no folder"),
+        ([*REPORT, "--seed", -1], "seed must be"),
+        ([*REPORT, "--rows", 0], "rows must be 1 or more"),
+        ([*REPORT, "--class", "early"], "class_names has 1 names, and there are 2"),
+        ([*REPORT, "--train", "a.csv", "--valid", "b.csv"], "pass one of them"),
+        (
+            ["report", "model.ubj", "words.csv", "--target", "late"],
+            "words.csv has no column 'hour'; it has late, city",
+        ),
+        (
+            ["report", "model.ubj", "empty.csv", "--target", "late"],
+            "empty.csv",
+        ),
         ([*TRAIN, "max_dept=3"], "did you mean 'max_depth'"),
         ([*TRAIN, "max_depth=-1"], "max_depth must be 0 or more"),
         ([*TRAIN, "depth"], "neither key=value nor"),
@@ -422,6 +460,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, folder):
     (folder / "list.json").write_text("[1]")
     (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
     (folder / "words.csv").write_text("late,city\n1,Rome\n0,Oslo\n")
+    (folder / "empty.csv").write_text("late,hour,wind,seats\n")
     (folder / "train.xls").touch()
     (folder / "ragged.csv").write_text("hour,wind,seats,x\n" + "1,2,3,4\n" * 2 + "1\n")
     (folder / "kept.csv").write_text("what was there")

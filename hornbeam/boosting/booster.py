@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -255,6 +256,57 @@ class Booster(Learner):
         fitted.model.attributes = dict(self.model.attributes)
         fitted._configure(self.params, self._loss)
         return fitted.reset()
+
+    def report(
+        self,
+        data: DMatrix,
+        train: DMatrix | None = None,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        evals_result: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+        class_names: Sequence[str] | None = None,
+        title: str | None = None,
+        rows: int | None = None,
+        seed: int = 0,
+    ) -> str | os.PathLike[str]:
+        """Return a report of this model on data: HTML, or the path of its file.
+
+        It tells what the data was, how good the model is and with which certainty, what
+        it goes by, where it is worst, and what is odd, and it has the trees to click
+        through. The page needs nothing beside itself. It takes the extra ``report``.
+
+        Parameters
+        ----------
+        data
+            Rows with labels to judge the model by, best ones that it has not seen.
+        train
+            What it was trained on, to compare with.
+        path
+            Where to write the page, as a whole or not at all. None: it is returned.
+        evals_result
+            What `train` has noted of the metrics after each round, to be drawn, too.
+        class_names
+            A name for each class or output.
+        title
+            Of the page.
+        rows
+            The most rows of each data to look at, 400,000 if None.
+        seed
+            Of all draws. The same model, data and seed give the same page.
+        """
+        # From a room above, and so by its name: nothing here needs it but this.
+        reporting = importlib.import_module("hornbeam.explain.report")
+        return reporting.report(
+            self,
+            data,
+            train,
+            path=path,
+            evals_result=evals_result,
+            class_names=class_names,
+            title=title,
+            rows=rows,
+            seed=seed,
+        )
 
     def copy(self) -> Booster:
         """Return a booster of the same model that goes its own way."""

@@ -272,9 +272,7 @@ class Learner(Predictor):
                         f"against; pass them: DMatrix(data, {field}=...)"
                     )
             given = squeezed(margins.copy()) if feval and output_margin else None
-            with lease(self.params.nthread) as team:
-                self._need_transform()
-                predictions = squeezed(self.objective.transform(team, margins))
+            predictions = self._transformed(margins)
             with warnings.catch_warnings():
                 if self.params.verbosity == 0:
                     warnings.simplefilter("ignore")
@@ -286,6 +284,19 @@ class Learner(Predictor):
                 for metric_name, value in metric_pairs(result):
                     scores.append((f"{name}-{metric_name}", value))
         return scores
+
+    def predictions_to_measure(self, data: DMatrix) -> NDArray[np.float64]:
+        """Return what metrics compare with labels: (rows,), or (rows, outputs).
+
+        Of classes that is always the probability of each.
+        """
+        margins, _ = self._measured(data)
+        return self._transformed(margins)
+
+    def _transformed(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
+        with lease(self.params.nthread) as team:
+            self._need_transform()
+            return squeezed(self.objective.transform(team, margins))
 
     # Margins, from round to round
 

@@ -109,19 +109,26 @@ class Words:
 
     def condition(self, node: int) -> str:
         """Return what a split asks."""
+        return f"{self.name(node)} {self.question(node)}"
+
+    def name(self, node: int) -> str:
+        """Return the name of the feature that a split asks for."""
         feature = int(self.tree.feature[node])
-        name = self._feature_names[feature] if self._feature_names else f"f{feature}"
+        return self._feature_names[feature] if self._feature_names else f"f{feature}"
+
+    def question(self, node: int) -> str:
+        """Return what a split asks of its feature, without its name."""
         if not self._by_category(node):
             threshold = self.tree.threshold[node]
             if threshold >= _ABOVE_ALL:
-                return f"{name} is known"
-            return f"{name} < {number(threshold)}"
+                return "is known"
+            return f"< {number(threshold)}"
         codes = self.tree.categories[self._starts[node] : self._starts[node + 1]]
         if codes.size == 0:
-            return f"{name} is missing"
-        levels = self._categories.of(feature)
+            return "is missing"
+        levels = self._categories.of(int(self.tree.feature[node]))
         known = [str(code if levels is None else levels[code]) for code in codes]
-        return f"{name} is {', '.join(abridged(known, self._most_categories))}"
+        return f"is {', '.join(abridged(known, self._most_categories))}"
 
     def values(self, node: int) -> list[str]:
         """Return the values of a leaf, after the names of the outputs if several."""

@@ -1,0 +1,105 @@
+"""The values of a feature in a few groups: ranges, or categories, and missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from hornbeam.explain.report.rows import Floats, Integers, Rows
+
+__all__ = ["Groups", "feature_name", "groups_of", "short"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of the values of one feature.
+
+    Parameters
+    ----------
+    feature
+        Its number.
+    edges
+        Of ranges: where each but the first begins. None of categories.
+    codes
+        Of categories: those with a group of their own, ascending. The others that
+        there may be share the next group.
+    labels
+        What to call each group; the last are the missing values.
+    """
+
+    feature: int
+    edges: Floats | None
+    codes: Floats | None
+    labels: list[str]
+
+    @property
+    def size(self) -> int:
+        return len(self.labels)
+
+    def of(self, column: Floats) -> Integers:
+        """Return the group of each value, (rows,)."""
+        missing = np.isnan(column)
+        if self.edges is not None:
+            found = np.searchsorted(self.edges, column, side="right")
+        else:
+            assert self.codes is not None
+            found = np.searchsorted(self.codes, column)
+            near = self.codes[np.minimum(found, len(self.codes) - 1)]
+            found = np.where(near == column, found, len(self.codes))
+        return np.where(missing, self.size - 1, found)
+
+
+def groups_of(rows: Rows, feature: int, most: int) -> Groups:
+    """Return at most so many groups of a feature's values, of about equal size.
+
+    Each value that is frequent enough has a group of its own.
+    """
+    column = rows.column(feature)
+    known = column[~np.isnan(column)]
+    name = feature_name(rows, feature)
+    kinds = rows.matrix.feature_types
+    if kinds is not None and kinds[feature] == "c":
+        return _of_categories(rows, feature, known, most)
+    edges = np.empty(0)
+    if known.size:
+        shares = np.arange(1, most) / most
+        edges = np.unique(np.quantile(known, shares, method="lower"))
+        edges = edges[edges > known.min()]
+    ends = [short(edge) for edge in edges]
+    if not ends:
+        labels = [f"{name} is known"]
+    else:
+        labels = [
+            f"{name} < {ends[0]}",
+            *(f"{low} ≤ {name} < {high}" for low, high in pairwise(ends)),
+            f"{name} ≥ {ends[-1]}",
+        ]
+    return Groups(feature, edges, None, [*labels, f"{name} is missing"])
+
+
+def _of_categories(rows: Rows, feature: int, known: Floats, most: int) -> Groups:
+    name = feature_name(rows, feature)
+    codes, counts = np.unique(known, return_counts=True)
+    kept = np.sort(codes[np.argsort(-counts, kind="stable")[: most - 1]])
+    levels = rows.matrix.schema.categories.of(feature)
+    called = [str(int(code) if levels is None else levels[int(code)]) for code in kept]
+    labels = [f"{name} is {level}" for level in called]
+    return Groups(
+        feature, None, kept, [*labels, f"{name} is another", f"{name} is missing"]
+    )
+
+
+def feature_name(rows: Rows, feature: int) -> str:
+    """Return what the report calls a feature."""
+    names = rows.matrix.feature_names
+    return names[feature] if names else f"f{feature}"
+
+
+def short(value: float) -> str:
+    """Return a number in few digits, whole numbers in all of theirs."""
+    value = float(value) + 0.0
+    if value == round(value) and abs(value) < 1e7:
+        return f"{value:.0f}"
+    return f"{value:.4g}"

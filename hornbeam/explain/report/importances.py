@@ -1,0 +1,151 @@
+"""Which features the model goes by: what they gain, cost and contribute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.explain.report.groups import feature_name
+from hornbeam.explain.report.rows import Floats, Rows, generator
+from hornbeam.explain.report.task import Task, measured
+
+__all__ = ["Importance", "Importances", "importances_of"]
+
+_SHAP_ROWS = 2_000
+_PERMUTED_ROWS = 5_000
+_REPEATS = 5
+#: Features that are permuted: those that gain most.
+_MOST_PERMUTED = 30
+#: Rows times repeats times features times trees, so that wide models take no minutes.
+_MOST_WORK = 1 << 29
+
+
+@dataclass(frozen=True)
+class Importance:
+    """One feature: shares of the gain and of the SHAP values, and what it is worth.
+
+    `drop` is by how much the metric gets worse where the feature is permuted, in mean
+    over `drops`, the repeats; both None where it was not.
+    """
+
+    feature: int
+    name: str
+    gain: float
+    splits: int
+    shap: float
+    drops: list[float] | None
+
+    @property
+    def drop(self) -> float | None:
+        return None if self.drops is None else float(np.mean(self.drops))
+
+    @property
+    def error(self) -> float | None:
+        """The standard deviation of the drops."""
+        return None if self.drops is None else float(np.std(self.drops))
+
+
+@dataclass(frozen=True)
+class Importances:
+    """All features, the most important first, and how they were found."""
+
+    features: list[Importance]
+    metric: str
+    rows: int
+    repeats: int
+    shap_rows: int
+
+
+def importances_of(
+    booster: Booster, rows: Rows, task: Task, seed: int, repeats: int = _REPEATS
+) -> Importances:
+    """Return how important each feature is, by the mean size of its SHAP values."""
+    names = [feature_name(rows, f) for f in range(rows.matrix.n_features)]
+    gains, splits = _gains(booster, len(names))
+    few = rows.sample(_SHAP_ROWS, seed, "shap")
+    shap = _mean_sizes(booster, few)
+    order = np.lexsort((np.arange(len(names)), -gains, -shap))
+    trees = max(1, len(booster.model.trees))
+    used = order[:_MOST_PERMUTED]
+    used = used[(splits[used] > 0) | (booster.model.linear is not None)]
+    most = max(200, _MOST_WORK // (repeats * max(1, used.size) * trees))
+    some = rows.sample(min(_PERMUTED_ROWS, most), seed, "permutation")
+    drops = _drops(booster, some, task, used.tolist(), seed, repeats)
+    return Importances(
+        features=[
+            Importance(
+                feature=f,
+                name=names[f],
+                gain=_share(gains, f),
+                splits=int(splits[f]),
+                shap=_share(shap, f),
+                drops=drops.get(f),
+            )
+            for f in order.tolist()
+        ],
+        metric=task.metrics[0].name,
+        rows=some.n_rows,
+        repeats=repeats,
+        shap_rows=few.n_rows,
+    )
+
+
+def _share(values: Floats, place: int) -> float:
+    total = values.sum()
+    return float(values[place] / total) if total > 0 else 0.0
+
+
+def _gains(booster: Booster, n_features: int) -> tuple[Floats, Floats]:
+    """Return what the splits of each feature gain in all, and how many there are.
+
+    Of a linear model the sizes of its weights, and no splits.
+    """
+    gains, splits = np.zeros(n_features), np.zeros(n_features)
+    if booster.model.linear is not None:
+        weights = booster.model.linear.weights[:-1].astype(np.float64)
+        return np.abs(weights).sum(axis=1), splits
+    for tree in booster.model.trees:
+        inner = tree.left >= 0
+        np.add.at(gains, tree.feature[inner], tree.gain[inner])
+        np.add.at(splits, tree.feature[inner], 1.0)
+    return gains, splits
+
+
+def _mean_sizes(booster: Booster, rows: Rows) -> Floats:
+    """Return the mean size of each feature's contributions, over rows and outputs."""
+    found = booster.predict(rows.matrix, pred_contribs=True, strict_shape=True)
+    sizes = np.abs(found[:, :, :-1]).sum(axis=1, dtype=np.float64)
+    return np.average(sizes, axis=0, weights=_positive(rows.weights))
+
+
+def _positive(weights: Floats) -> Floats:
+    return weights if weights.sum() > 0 else np.ones_like(weights)
+
+
+def _drops(
+    booster: Booster,
+    rows: Rows,
+    task: Task,
+    features: list[int],
+    seed: int,
+    repeats: int,
+) -> dict[int, list[float]]:
+    """Return by how much the metric gets worse where each feature is permuted."""
+    metric, info = task.metrics[0], rows.matrix.info
+    sign = 1.0 if metric.maximize else -1.0
+    before = measured(metric, rows.predictions, info)
+    table = rows.matrix.table
+    values = np.array(table.rows(0, rows.n_rows))
+    found: dict[int, list[float]] = {}
+    for feature in features:
+        own = values[:, feature].copy()
+        found[feature] = []
+        for repeat in range(repeats):
+            order = generator(seed, "permutation", feature, repeat)
+            values[:, feature] = own[order.permutation(rows.n_rows)]
+            predictions = booster.predictions_to_measure(rows.with_values(values))
+            found[feature].append(sign * (before - measured(metric, predictions, info)))
+        values[:, feature] = own
+    return found

@@ -1,0 +1,109 @@
+"""How far a metric might be another on other rows of the same kind: the bootstrap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hornbeam.data.info import Info
+from hornbeam.explain.report.rows import Floats, Rows, generator
+from hornbeam.explain.report.task import Task, measured
+from hornbeam.metrics.base import Metric
+
+__all__ = ["LEVEL", "RESAMPLES", "Score", "resampled", "scores_of"]
+
+RESAMPLES = 200
+LEVEL = 0.95
+#: Resamples are of so many rows at most.
+_MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric of all rows, the interval that it lies in, and that of a constant.
+
+    `constant` is the metric of predicting the same of every row; None where there is
+    no such prediction.
+    """
+
+    metric: str
+    maximize: bool
+    value: float
+    low: float
+    high: float
+    constant: float | None
+
+
+def scores_of(
+    rows: Rows, task: Task, start: Floats | None, seed: int, resamples: int = RESAMPLES
+) -> list[Score]:
+    """Return each metric with its percentile interval.
+
+    Rows are drawn with replacement, whole groups where there are groups, by giving
+    each the weight of as often as it is drawn. Of many rows a sample is resampled, and
+    what its metrics stray by is made smaller by the root of its share.
+
+    Parameters
+    ----------
+    rows
+        With predictions.
+    task
+        Its metrics are measured.
+    start
+        The constant to compare with, (outputs,) or a number; None: there is none.
+    seed
+        Of the draws.
+    resamples
+        How often to draw.
+    """
+    few = rows.sample(_MOST_ROWS, seed, "bootstrap")
+    drawn = [
+        [measured(metric, few.predictions, info) for metric in task.metrics]
+        for info in resampled(few.matrix.info, seed, resamples)
+    ]
+    found = []
+    for metric, values in zip(task.metrics, np.array(drawn).T, strict=True):
+        value = measured(metric, rows.predictions, rows.matrix.info)
+        low, high = value, value
+        values = values[~np.isnan(values)]
+        if values.size:
+            low, high = np.quantile(values, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+        if few is not rows:
+            middle = measured(metric, few.predictions, few.matrix.info)
+            shrunk = np.sqrt(few.n_rows / rows.n_rows)
+            low = value + (low - middle) * shrunk
+            high = value + (high - middle) * shrunk
+        constant = _of_constant(metric, rows, start)
+        found.append(
+            Score(
+                metric.name, metric.maximize, value, float(low), float(high), constant
+            )
+        )
+    return found
+
+
+def resampled(info: Info, seed: int, resamples: int) -> Iterator[Info]:
+    """Yield what goes with the rows, with weights of as often as they were drawn."""
+    fields = info.fields()
+    pointers = info.group_ptr
+    size = info.n_rows if pointers is None else len(pointers) - 1
+    weights = fields.pop("weight", np.ones(size))
+    if len(weights) != size:  # one for each row of groups
+        assert pointers is not None
+        weights = weights[pointers[:-1]]
+    for number in range(resamples):
+        draws = generator(seed, "bootstrap", number).integers(0, size, size)
+        counts = np.bincount(draws, minlength=size)
+        again = Info(info.n_rows, info.n_features)
+        again.set({**fields, "weight": weights * counts}, whole=False)
+        yield again
+
+
+def _of_constant(metric: Metric, rows: Rows, start: Floats | None) -> float | None:
+    if start is None:
+        return None
+    guess = np.empty_like(rows.predictions)
+    guess[:] = start
+    return measured(metric, guess, rows.matrix.info)

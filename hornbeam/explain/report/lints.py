@@ -1,0 +1,358 @@
+"""What is odd about a model and its data: what, where, and how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hornbeam.data.schema import listed
+from hornbeam.explain.report.curves import Curves
+from hornbeam.explain.report.drift import Drift, Twins
+from hornbeam.explain.report.groups import feature_name, short
+from hornbeam.explain.report.importances import Importances
+from hornbeam.explain.report.leaks import Telling
+from hornbeam.explain.report.rows import Floats, Rows
+from hornbeam.explain.report.task import Task
+
+__all__ = ["Lint", "lints_of"]
+
+#: From where on a feature by itself nearly tells the label.
+_TELLING = {"AUC": 0.98, "R² of ranks": 0.98, "share of the entropy": 0.95}
+#: From where on a population stability index is a large shift, by common rule.
+_LARGE_SHIFT = 0.25
+_OF_CHANCE = 3.0
+#: From where on the two data are told apart, in area and in standard errors.
+_TOLD_APART = 0.6
+_ERRORS = 4.0
+#: A difference of shares of missing values that counts.
+_MISSING = 0.05
+#: The share of rows in both data that counts, and how far it is above that of rows
+#: which repeat within the training.
+_TWINS = 0.005
+_BEYOND = 2.0
+#: The share of different values of an id, and the fewest rows that tell.
+_DIFFERENT = 0.995
+_LEAST_ROWS = 100
+_MANY_LEVELS = 0.5
+#: Whole numbers from here on are no counts.
+_LARGE = 2.0**31
+_SMALL_CLASS = 0.05
+#: The share of rows with categories that training has not seen, from where it counts.
+_UNSEEN = 0.001
+#: A loss this much above the least of the curve is worse.
+_WORSE = 0.02
+
+
+@dataclass(frozen=True)
+class Lint:
+    """One finding.
+
+    Parameters
+    ----------
+    level
+        ``"warning"``, or ``"note"`` of what may well be meant so.
+    title
+        What it is.
+    where
+        The features, or the data.
+    text
+        What was seen.
+    mend
+        What to do.
+    """
+
+    level: str
+    title: str
+    where: str
+    text: str
+    mend: str
+
+
+def lints_of(
+    before: Rows | None,
+    now: Rows,
+    task: Task,
+    *,
+    tellings: list[Telling],
+    drift: Drift | None,
+    twins: Twins | None,
+    importances: Importances,
+    curves: Curves | None,
+    stopped: bool,
+) -> list[Lint]:
+    """Return all findings, warnings first.
+
+    Parameters
+    ----------
+    before
+        The rows of training, if there are any.
+    now
+        Those that the model is judged by.
+    task
+        What the model is for.
+    tellings, drift, twins, importances, curves
+        What was found; None where it could not be.
+    stopped
+        Whether the model keeps the best of its rounds.
+    """
+    first = now if before is None else before
+    found = [
+        *_leaks(first, tellings),
+        *_ids(first),
+        *_constants(first),
+        *(_twins(twins, now) if twins is not None else ()),
+        *(_drift(drift, now) if drift is not None else ()),
+        *(_missing(drift) if drift is not None else ()),
+        *_unseen(now),
+        *_labels(before, now, task),
+        *(_overtrained(curves, now, task) if curves and not stopped else ()),
+        *_unused(importances),
+    ]
+    return sorted(found, key=lambda lint: lint.level != "warning")
+
+
+def _leaks(rows: Rows, tellings: list[Telling]) -> Iterator[Lint]:
+    for telling in sorted(tellings, key=lambda t: -t.score):
+        if telling.score >= _TELLING[telling.measure]:
+            name = feature_name(rows, telling.feature)
+            yield Lint(
+                "warning",
+                "A feature alone nearly tells the label",
+                name,
+                f"By {name!r} alone the label of other rows is told with "
+                f"{telling.measure} {telling.score:.4f}.",
+                "Ask whether it is known when the prediction is due. If it is made "
+                "from the label, or after it, leave it out and train again.",
+            )
+
+
+def _ids(rows: Rows) -> Iterator[Lint]:
+    if rows.n_rows < _LEAST_ROWS:
+        return
+    types = rows.matrix.feature_types
+    for feature in range(rows.matrix.n_features):
+        column = rows.column(feature)
+        known = column[~np.isnan(column)]
+        if known.size < _LEAST_ROWS:
+            continue
+        distinct = len(np.unique(known))
+        name = feature_name(rows, feature)
+        if types is not None and types[feature] == "c":
+            is_id = distinct > _MANY_LEVELS * known.size
+            said = f"{distinct:,} categories in {known.size:,} rows"
+        else:
+            is_id = distinct >= _DIFFERENT * known.size and _counts_up(known)
+            said = f"{distinct:,} different whole numbers in {known.size:,} rows"
+        if is_id:
+            yield Lint(
+                "warning",
+                "A column looks like an id",
+                name,
+                f"{name!r} has {said}.",
+                "An id says nothing of rows to come, but trees remember by it: leave "
+                "it out, unless its order is a time that matters.",
+            )
+
+
+def _counts_up(known: Floats) -> bool:
+    """Whether whole numbers are those of a counter, a key, or sorted by the row."""
+    if not (known == np.floor(known)).all():
+        return False
+    span = known.max() - known.min()
+    steps = np.diff(known)
+    return bool(
+        span < 3 * known.size
+        or np.abs(known).max() >= _LARGE
+        or (steps > 0).all()
+        or (steps < 0).all()
+    )
+
+
+def _constants(rows: Rows) -> Iterator[Lint]:
+    names = []
+    for feature in range(rows.matrix.n_features):
+        column = rows.column(feature)
+        missing = np.isnan(column)
+        if missing.all() or (not missing.any() and column.min() == column.max()):
+            names.append(feature_name(rows, feature))
+    if names:
+        yield Lint(
+            "warning",
+            "Columns that never change" if len(names) > 1 else "A constant column",
+            ", ".join(names),
+            f"In the {rows.name} data {listed(names)} "
+            f"{'have' if len(names) > 1 else 'has'} one value, or none.",
+            "No split can use that. Look whether a join or an export went wrong, or "
+            "leave out what is constant.",
+        )
+
+
+def _twins(twins: Twins, now: Rows) -> Iterator[Lint]:
+    if twins.share < _TWINS and twins.count < 5:
+        return
+    text = (
+        f"{twins.count:,} rows of the {now.name} data ({twins.share:.1%}) are rows of "
+        "the training data, too, labels included; within the training data "
+        f"{twins.within:.1%} of the rows occur more than once."
+    )
+    if twins.share >= _TWINS and twins.share > _BEYOND * twins.within:
+        yield Lint(
+            "warning",
+            "Rows of training among those that judge",
+            f"{now.name} data",
+            text,
+            "The model is judged by what it has learned by heart: drop the duplicates, "
+            "and split after that.",
+        )
+    elif twins.share >= _TWINS:
+        yield Lint(
+            "note",
+            "Equal rows in both data",
+            f"{now.name} data",
+            text,
+            "With few different values rows are equal by chance. If not, drop the "
+            "duplicates before the split.",
+        )
+
+
+def _drift(drift: Drift, now: Rows) -> Iterator[Lint]:
+    moved = [
+        column
+        for column in drift.columns
+        if column.index >= max(_LARGE_SHIFT, _OF_CHANCE * column.by_chance)
+    ]
+    apart = drift.area is not None and (
+        drift.area >= _TOLD_APART and drift.area - _ERRORS * drift.error > 0.5
+    )
+    if not moved and not apart:
+        return
+    names = [column.name for column in moved]
+    said = []
+    if moved:
+        most = ", ".join(f"{c.name} {c.index:.2f}" for c in moved[:5])
+        said.append(
+            f"The population stability index of {len(moved)} of "
+            f"{len(drift.columns)} features is {_LARGE_SHIFT} or more ({most})."
+        )
+    if apart:
+        said.append(
+            f"A small model tells rows of training and of the {now.name} data apart "
+            f"with AUC {drift.area:.3f} (0.5 is by chance), most of all by "
+            f"{listed(drift.tells)}."
+        )
+        names = names or drift.tells
+    yield Lint(
+        "warning",
+        "The data has drifted since training",
+        ", ".join(names[:5]) + (" and more" if len(names) > 5 else ""),
+        " ".join(said),
+        "Scores may be worse than in training for that reason. If the two should be "
+        "alike, look at how they were split; if time has passed, train again on newer "
+        "rows, or leave out what only tells the time.",
+    )
+
+
+def _missing(drift: Drift) -> Iterator[Lint]:
+    changed = [
+        c for c in drift.columns if abs(c.missing_before - c.missing_now) >= _MISSING
+    ]
+    changed.sort(key=lambda c: -abs(c.missing_before - c.missing_now))
+    if changed:
+        shares = ", ".join(
+            f"{c.name} {c.missing_before:.0%} → {c.missing_now:.0%}"
+            for c in changed[:5]
+        )
+        yield Lint(
+            "warning",
+            "Values are missing more or less often than in training",
+            ", ".join(c.name for c in changed[:5]),
+            f"The share of missing values differs: {shares}.",
+            "Look whether missing values are written the same way in both data, and "
+            "whether a source has stopped to deliver.",
+        )
+
+
+def _unseen(now: Rows) -> Iterator[Lint]:
+    for unseen in now.unseen:
+        name = feature_name(now, unseen.feature)
+        yield Lint(
+            "warning" if unseen.share >= _UNSEEN else "note",
+            "Categories that training has not seen",
+            name,
+            f"{round(unseen.share * now.n_rows):,} of {now.n_rows:,} rows of the "
+            f"{now.name} data have a category of "
+            f"{name!r} that the model does not know: {listed(unseen.categories)}. Here "
+            "they are read as missing.",
+            "Predictions of such rows are an error unless unseen='missing' is set. "
+            "Train on rows that have them, or put rare categories together.",
+        )
+
+
+def _labels(before: Rows | None, now: Rows, task: Task) -> Iterator[Lint]:
+    if task.kind not in ("binary", "classes"):
+        return
+    parts = [now] if before is None else [before, now]
+    for part in parts:
+        assert part.labels is not None
+        values, counts = np.unique(part.labels, return_counts=True)
+        if len(values) < len(task.outputs):
+            present = {task.outputs[int(v)] for v in values if v == int(v)}
+            lacking = [name for name in task.outputs if name not in present]
+            if lacking:
+                yield Lint(
+                    "warning",
+                    "A class has no rows",
+                    f"{part.name} data",
+                    f"No row of the {part.name} data has the label {listed(lacking)}.",
+                    "What is measured there says nothing of that class: add rows of "
+                    "it, or drop it.",
+                )
+        share = counts.min() / counts.sum()
+        if part is parts[0] and 0 < share < _SMALL_CLASS and len(values) > 1:
+            name = task.outputs[int(values[counts.argmin()])]
+            yield Lint(
+                "note",
+                "The classes are of very different size",
+                f"label {name}",
+                f"Only {share:.2%} of the rows have the label {name!r}.",
+                "The share of errors flatters here; look at aucpr and the loss. Weigh "
+                "the rows (scale_pos_weight, weight=) only if the small class shall "
+                "cost more.",
+            )
+
+
+def _overtrained(curves: Curves, now: Rows, task: Task) -> Iterator[Lint]:
+    rounds, found = curves
+    metric = task.metrics[0]
+    values = np.array(found.get(now.name, {}).get(metric.name, []))
+    if len(found) < 2 or len(values) < 3 or not np.isfinite(values).all():
+        return
+    losses = -values if metric.maximize else values
+    best = int(losses.argmin())
+    span = abs(losses[best])
+    if losses[-1] - losses[best] > _WORSE * span and best < 0.9 * len(values):
+        yield Lint(
+            "warning",
+            "Later rounds make the model worse",
+            f"{now.name} data",
+            f"{metric.name} is best after about {rounds[best]} rounds "
+            f"({short(values[best])}), and {short(values[-1])} after all "
+            f"{rounds[-1]}.",
+            "Stop earlier: early_stopping_rounds with evals, or --early-stopping; or "
+            "lower learning_rate or max_depth.",
+        )
+
+
+def _unused(importances: Importances) -> Iterator[Lint]:
+    unused = [entry.name for entry in importances.features if entry.gain == 0]
+    if unused:
+        yield Lint(
+            "note",
+            "Features that the model does not use",
+            ", ".join(unused[:5]) + (" and more" if len(unused) > 5 else ""),
+            f"{len(unused)} of {len(importances.features)} features are in no split: "
+            f"{listed(unused)}.",
+            "They can be left out at no loss, which makes data and service simpler.",
+        )

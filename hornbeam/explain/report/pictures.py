@@ -1,0 +1,227 @@
+"""The pictures of a report, section by section."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hornbeam.explain.calibration import calibration_of
+from hornbeam.explain.confusion import confusion_of
+from hornbeam.explain.contributions import contributions_by_output
+from hornbeam.explain.dependence import partial_dependence
+from hornbeam.explain.plots.calibration import plot_calibration
+from hornbeam.explain.plots.confusion import plot_confusion
+from hornbeam.explain.plots.curves import plot_learning_curves
+from hornbeam.explain.plots.dependence import plot_partial_dependence
+from hornbeam.explain.plots.residuals import plot_residuals
+from hornbeam.explain.plots.shap_summary import plot_shap_summary
+from hornbeam.explain.report.figures import Picture, picture_of
+from hornbeam.explain.report.findings import Findings
+from hornbeam.explain.residuals import residuals_of
+from hornbeam.explain.style import (
+    EDGE,
+    axes_for,
+    entitle,
+    legend,
+    rule,
+    series_colours,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["pictures_of"]
+
+_MOST_METRICS = 6
+#: Features whose dependence is drawn, of one output and of several, and how.
+_DRAWN, _DRAWN_OF_SEVERAL, _MOST_OUTPUTS = 6, 4, 3
+_ROWS, _POINTS, _LINES = 500, 30, 25
+#: Objectives that predict a class, and not a number that might depend on something.
+_OF_CLASS = ("multi:softmax", "binary:hinge")
+_SWARM_ROWS, _SWARM_FEATURES = 1000, 12
+_MOST_CLASSES = 40
+
+
+def pictures_of(findings: Findings) -> dict[str, list[Picture]]:
+    """Return the pictures of each section, by its name."""
+    return {
+        "curves": _curves(findings),
+        "history": _history(findings),
+        "fit": _fit(findings),
+        "importance": _contributions(findings),
+        "dependence": _dependence(findings),
+    }
+
+
+def _curves(findings: Findings) -> list[Picture]:
+    if findings.curves is None:
+        return []
+    rounds, found = findings.curves
+
+    def draw(metric: str, figure: Figure) -> None:
+        ax = axes_for(figure.add_subplot())
+        for name, colour in zip(found, series_colours(len(found)), strict=True):
+            marker = "." if len(rounds) == 1 else "-"
+            ax.plot(rounds, found[name][metric], marker, color=colour, label=name)
+        if findings.best_round is not None:
+            ax.axvline(findings.best_round, color=EDGE, linestyle=":", linewidth=0.8)
+        ax.locator_params(axis="x", integer=True)
+        rule(ax)
+        entitle(ax, xlabel="rounds", ylabel=metric)
+        legend(ax)
+
+    metrics = list(next(iter(found.values())))[:_MOST_METRICS]
+    return [
+        picture_of(
+            lambda figure, metric=metric: draw(metric, figure),  # type: ignore[misc]
+            f"{metric} after {rounds[0]} to {rounds[-1]} rounds. "
+            + _ends(metric, found),
+            4.8,
+            3.2,
+        )
+        for metric in metrics
+    ]
+
+
+def _ends(metric: str, found: dict[str, dict[str, list[float]]]) -> str:
+    """Return in words where the lines of a metric begin and end."""
+    return " ".join(
+        f"{name.capitalize()} data: from {values[metric][0]:.4g} "
+        f"to {values[metric][-1]:.4g}."
+        for name, values in found.items()
+    )
+
+
+def _history(findings: Findings) -> list[Picture]:
+    history = findings.history
+    if not history:
+        return []
+    metrics = dict.fromkeys(name for scores in history.values() for name in scores)
+    return [
+        picture_of(
+            lambda figure, metric=metric: plot_learning_curves(  # type: ignore[misc]
+                history, figure.add_subplot(), metric=metric, title=None
+            ),
+            f"{metric} after each round, as noted in training.",
+            4.8,
+            3.2,
+        )
+        for metric in list(metrics)[:_MOST_METRICS]
+    ]
+
+
+def _fit(findings: Findings) -> list[Picture]:
+    """Return pictures of predictions against labels, as the task asks for them."""
+    task, booster, data = findings.task, findings.booster, findings.rows.matrix
+    found: list[Picture] = []
+
+    def add(plot: Any, subject: Any, text: str, width: float, height: float) -> None:
+        found.append(
+            picture_of(
+                lambda figure: plot(subject, ax=figure.add_subplot()),
+                text,
+                width,
+                height,
+            )
+        )
+
+    if task.kind in ("binary", "classes"):
+        if task.objective not in ("binary:hinge", "binary:logitraw"):
+            lines = calibration_of(booster, data, class_names=task.outputs)
+            said = "; ".join(
+                f"{one.name}: Brier {one.brier:.3f}, mean distance {one.ece:.3f}"
+                for one in lines[:8]
+            )
+            add(plot_calibration, lines, f"Calibration. {said}.", 5.2, 5.0)
+        if len(task.outputs) <= _MOST_CLASSES:
+            table = confusion_of(booster, data, class_names=task.outputs)
+            text = f"Confusion: {table.accuracy:.1%} of the rows are predicted rightly."
+            add(plot_confusion, table, text, 5.2, 4.8)
+    elif task.kind == "regression":
+        left = residuals_of(booster, data)
+        text = f"Residuals: their mean is {left.mean:.4g}, RMSE {left.rmse:.4g}."
+        add(plot_residuals, left, text, 6.4, 4.2)
+    return found
+
+
+def _contributions(findings: Findings) -> list[Picture]:
+    """Return what features contribute: points of rows, or bars of several outputs."""
+    rows = findings.rows.sample(_SWARM_ROWS, findings.seed, "swarm")
+    names = _outputs(findings)
+    parts = contributions_by_output(
+        findings.booster, rows.matrix, class_names=names or None
+    )
+    kind = "swarm" if len(parts) == 1 else "bar"
+    shown = min(_SWARM_FEATURES, rows.matrix.n_features)
+    most = [parts[0].columns[place].name for place in parts[0].ranked(3)]
+    text = (
+        f"What features contribute to the margins of {rows.n_rows} rows; most of all "
+        f"{', '.join(most)}."
+    )
+    return [
+        picture_of(
+            lambda figure: plot_shap_summary(
+                parts,
+                ax=figure.add_subplot(),
+                kind=kind,
+                max_features=_SWARM_FEATURES,
+                title=None if kind == "swarm" else "Mean size of contributions",
+            ),
+            text,
+            7.2,
+            1.2 + 0.34 * shown,
+        )
+    ]
+
+
+def _dependence(findings: Findings) -> list[Picture]:
+    """Return how predictions depend on the features that matter most."""
+    names = _outputs(findings)
+    rows = findings.rows.sample(_ROWS, findings.seed, "dependence")
+    chosen = _chosen(findings, names)
+    most = _DRAWN_OF_SEVERAL if names else _DRAWN
+    used = [entry for entry in findings.importances.features if entry.shap > 0]
+    found = []
+    for entry in used[:most]:
+        for output in chosen:
+            lines = partial_dependence(
+                findings.booster,
+                rows.matrix,
+                entry.feature,
+                output=output,
+                margins=findings.task.objective in _OF_CLASS,
+                grid=_POINTS,
+                max_rows=None,
+                class_names=names or None,
+            )
+            low, high = lines.average.min(), lines.average.max()
+            said = f"{entry.name}: in mean from {low:.4g} to {high:.4g}."
+            if lines.output:
+                said = f"{said[:-1]}, of {lines.output}."
+            text = f"How predictions depend on {said}"
+            found.append(
+                picture_of(
+                    lambda figure, lines=lines: plot_partial_dependence(  # type: ignore[misc]
+                        lines, ax=figure.add_subplot(), lines=_LINES
+                    ),
+                    text,
+                    4.8,
+                    3.2,
+                )
+            )
+    return found
+
+
+def _outputs(findings: Findings) -> list[str]:
+    """Return the names of the outputs, none if there is but one."""
+    several = findings.booster.objective.n_outputs > 1
+    return findings.task.outputs if several else []
+
+
+def _chosen(findings: Findings, names: list[str]) -> list[int | None]:
+    """Return the numbers of the outputs that are drawn; of many the first and last."""
+    if not names:
+        return [None]
+    places = np.linspace(0, len(names) - 1, min(_MOST_OUTPUTS, len(names)))
+    return [int(place) for place in places]

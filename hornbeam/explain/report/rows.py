@@ -1,0 +1,199 @@
+"""The rows that a report looks at: in memory, as the model reads them."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.data.containers.from_numpy import ArrayTable
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import Schema
+from hornbeam.errors import DataError
+
+__all__ = ["Floats", "Integers", "Rows", "generator", "read_rows", "taken"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+#: Cells that are held in memory at most: half a gigabyte.
+_MOST_CELLS = 1 << 26
+
+
+def generator(seed: int, *purpose: object) -> np.random.Generator:
+    """Return the random numbers that are for one purpose alone."""
+    words = "/".join(map(str, purpose)).encode()
+    return np.random.default_rng([seed, zlib.crc32(words)])
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Categories of a feature that the model does not know, and their share of rows."""
+
+    feature: int
+    categories: list[str]
+    share: float
+
+
+class Rows:
+    """Some rows of a matrix, in memory, with the columns and codes of the model.
+
+    Parameters
+    ----------
+    name
+        What the report calls them.
+    booster
+        The model.
+    matrix
+        The rows.
+    n_given
+        How many there were to draw them from.
+    unseen
+        Categories that the model does not know; they are read as missing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        booster: Booster,
+        matrix: DMatrix,
+        n_given: int,
+        unseen: list[Unseen],
+    ) -> None:
+        self.name = name
+        self.booster = booster
+        self.matrix = matrix
+        self.n_given = n_given
+        self.unseen = unseen
+        self._columns: dict[int, Floats] = {}
+
+    @property
+    def n_rows(self) -> int:
+        return self.matrix.n_rows
+
+    @property
+    def is_sample(self) -> bool:
+        return self.n_rows < self.n_given
+
+    @property
+    def labels(self) -> Floats | None:
+        """The labels, (rows,) or (rows, targets)."""
+        return self.matrix.labels
+
+    @cached_property
+    def weights(self) -> Floats:
+        """How much each row counts, (rows,)."""
+        weights = self.matrix.row_weights
+        return np.ones(self.n_rows) if weights is None else weights
+
+    @cached_property
+    def predictions(self) -> Floats:
+        """What metrics compare with the labels, (rows,) or (rows, outputs)."""
+        return self.booster.predictions_to_measure(self.matrix)
+
+    def column(self, feature: int) -> Floats:
+        """Return the values of a feature, codes of a category; NaN where missing."""
+        if feature not in self._columns:
+            column = self.matrix.table.column(feature)
+            self._columns[feature] = column.astype(np.float64)
+        return self._columns[feature]
+
+    def sample(self, most: int, seed: int, purpose: str) -> Rows:
+        """Return at most so many of the rows, in their order; these if they are few."""
+        numbers = _draw(self.matrix, most, seed, purpose)
+        if numbers is None:
+            return self
+        matrix = taken(self.matrix, numbers)
+        part = Rows(self.name, self.booster, matrix, self.n_given, self.unseen)
+        part.predictions = self.predictions[numbers]
+        return part
+
+    def with_values(self, values: NDArray[np.floating]) -> DMatrix:
+        """Return a matrix of the same labels over other features, (rows, columns)."""
+        table = self.matrix.table
+        changed = ArrayTable(
+            values, names=table.names, types=table.types, categories=table.categories
+        )
+        return DMatrix.of_table(changed, self.matrix.info.fields())
+
+
+def read_rows(name: str, booster: Booster, data: DMatrix, most: int, seed: int) -> Rows:
+    """Return at most so many rows of a matrix, drawn by the seed.
+
+    Of a ranking whole groups are drawn. Raises a `DataError` if there is no row, or the
+    columns are not those of the model.
+    """
+    if not isinstance(data, DMatrix):
+        raise DataError(
+            f"the {name} data of a report must be a DMatrix, not "
+            f"{type(data).__name__}; wrap it: DMatrix(data, label)"
+        )
+    if data.n_rows == 0:
+        raise DataError(f"there are no rows in the {name} data; give some to report on")
+    expected = Schema(
+        booster.num_features(),
+        booster.feature_names,
+        booster.feature_types,
+        booster.get_categories(),
+    )
+    aligned = data.like(expected, "missing")
+    most = min(most, max(1, _MOST_CELLS // data.n_features))
+    numbers = _draw(data, most, seed, f"rows of {name}")
+    if numbers is None:
+        numbers = np.arange(data.n_rows)
+    held = aligned
+    if data.table.is_stream or len(numbers) < data.n_rows:
+        held = taken(aligned, numbers)
+    return Rows(name, booster, held, data.n_rows, _unseen(data, aligned, numbers, held))
+
+
+def taken(matrix: DMatrix, numbers: Integers) -> DMatrix:
+    """Return some rows of a matrix of any kind, with what goes with them."""
+    fields = matrix.info.take(numbers).fields()
+    fields.pop("feature_weights", None)  # of columns, and of no use here
+    return DMatrix.of_table(matrix.table.take(numbers), fields)
+
+
+def _draw(matrix: DMatrix, most: int, seed: int, purpose: str) -> Integers | None:
+    """Return the numbers of so many rows, ascending; None where all are few enough."""
+    if matrix.n_rows <= most:
+        return None
+    draws = generator(seed, purpose)
+    pointers = matrix.info.group_ptr
+    if pointers is None:
+        return np.sort(draws.choice(matrix.n_rows, most, replace=False))
+    order = draws.permutation(len(pointers) - 1)
+    sizes = np.diff(pointers)[order]
+    fit = max(1, int(np.searchsorted(np.cumsum(sizes), most, side="right")))
+    groups = np.sort(order[:fit])
+    return np.concatenate([np.arange(*pointers[g : g + 2]) for g in groups])
+
+
+def _unseen(
+    given: DMatrix, aligned: DMatrix, numbers: Integers, held: DMatrix
+) -> list[Unseen]:
+    """Return the categories that the model does not know."""
+    found = []
+    known = aligned.schema.categories
+    places = {name: place for place, name in enumerate(given.feature_names or ())}
+    for feature in range(aligned.n_features):
+        levels = known.of(feature)
+        place = feature
+        if aligned.feature_names and places:
+            place = places[aligned.feature_names[feature]]
+        own = given.schema.categories.of(place)
+        if levels is None or own is None:
+            continue
+        strange = [level for level in own.tolist() if level not in set(levels.tolist())]
+        if not strange:
+            continue
+        before = np.isnan(given.table.column(place)[numbers])
+        after = np.isnan(held.table.column(feature))
+        share = float(np.mean(after & ~before))
+        if share > 0:
+            found.append(Unseen(feature, [str(level) for level in strange], share))
+    return found

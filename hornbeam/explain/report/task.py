@@ -1,0 +1,211 @@
+"""What a model is for, and by what it is judged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.data.info import Info
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.explain.report.rows import Floats, Rows
+from hornbeam.metrics import create
+from hornbeam.metrics.base import Metric
+from hornbeam.metrics.ranking import RankingMetric
+from hornbeam.metrics.survival import PartialLikelihood
+from hornbeam.params import Parameters
+
+__all__ = ["Task", "measured", "task_of"]
+
+#: What is measured beside the metrics of the parameters.
+_USUAL = {
+    "binary": ("logloss", "auc", "aucpr", "error"),
+    "classes": ("mlogloss", "merror", "auc"),
+    "regression": ("rmse", "mae"),
+    "ranking": ("ndcg", "ndcg@10", "map"),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model is for.
+
+    Parameters
+    ----------
+    kind
+        ``"binary"``, ``"classes"``, ``"regression"``, ``"targets"`` (several numbers),
+        ``"quantiles"``, ``"distribution"``, ``"ranking"`` or ``"survival"``.
+    objective
+        The name of the objective.
+    metrics
+        By which the model is judged; the first is the one that counts.
+    loss
+        A metric that is a mean over rows; None where rows have no loss of their own.
+    outputs
+        A name for each output, or for the two classes.
+    """
+
+    kind: str
+    objective: str
+    metrics: list[Metric]
+    loss: Metric | None
+    outputs: list[str]
+
+    def losses(self, rows: Rows) -> Floats:
+        """Return the loss of each row; squares where the metric is their root."""
+        assert self.loss is not None
+        fields = rows.matrix.info.fields()
+        needed = [fields[name] for name in self.loss.needs]
+        labels = needed[0] if len(needed) == 1 else np.column_stack(needed)
+        predictions = np.ascontiguousarray(rows.predictions)
+        found = np.array(
+            [
+                self.loss(predictions[row : row + 1], labels[row : row + 1])
+                for row in range(rows.n_rows)
+            ]
+        )
+        return found**2 if self.loss.is_root else found
+
+    def plain_labels(self, rows: Rows) -> Floats | None:
+        """Return one number for each row that says what is to be learned, if any does.
+
+        Times that were not all seen, and several targets, are no such number.
+        """
+        if self.kind in ("survival", "targets") or rows.labels is None:
+            return None
+        return rows.labels.reshape(rows.n_rows, -1)[:, 0]
+
+    def compared(self, rows: Rows) -> list[Floats]:
+        """Return labels and what is predicted of them, if their means are alike.
+
+        The list is empty where they are not numbers of one kind.
+        """
+        predictions, labels = rows.predictions, self.plain_labels(rows)
+        if labels is None:
+            return []
+        if self.objective == "binary:logitraw":
+            return [labels, 1.0 / (1.0 + np.exp(-predictions))]
+        if self.kind in ("binary", "regression") and predictions.ndim == 1:
+            return [labels, predictions]
+        if self.objective in ("dist:normal", "dist:negbinomial"):
+            return [labels, predictions[:, 0]]
+        return []
+
+
+def task_of(
+    booster: Booster,
+    params: Parameters,
+    parts: Sequence[Rows],
+    names: Sequence[str] | None,
+) -> Task:
+    """Return what a model is for, by its objective and the labels of some rows.
+
+    Raises a `DataError` if rows lack what the model is judged by.
+
+    Parameters
+    ----------
+    booster
+        The model.
+    params
+        What it was trained with, of which its metrics are taken.
+    parts
+        Data with labels; the last is what the model is judged by.
+    names
+        Of classes or outputs; their numbers if None.
+    """
+    objective = booster.objective.name
+    kind = _kind_of(booster, parts[-1])
+    metrics = _metrics_of(booster, params, parts, kind)
+    default = create(
+        booster.objective.default_metric, booster.objective.n_outputs, booster.params
+    )
+    by_row = not isinstance(default, RankingMetric | PartialLikelihood)
+    return Task(
+        kind,
+        objective,
+        metrics,
+        default if by_row and kind != "ranking" else None,
+        _outputs(booster, kind, names),
+    )
+
+
+def measured(metric: Metric, predictions: Floats, info: Info) -> float:
+    """Return a metric; NaN without a warning where it is not defined."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return metric.of(predictions, info)
+
+
+def _kind_of(booster: Booster, rows: Rows) -> str:
+    objective = booster.objective.name
+    family = objective.partition(":")[0]
+    if booster.model.num_target > 1:
+        return "targets"
+    if objective == "reg:logistic":
+        whole = rows.labels is not None and np.isin(rows.labels, (0.0, 1.0)).all()
+        return "binary" if whole else "regression"
+    if objective in ("reg:quantileerror", "reg:expectileerror"):
+        return "quantiles"
+    kinds = {
+        "binary": "binary",
+        "multi": "classes",
+        "rank": "ranking",
+        "survival": "survival",
+        "dist": "distribution",
+    }
+    return kinds.get(family, "regression")
+
+
+def _metrics_of(
+    booster: Booster, params: Parameters, parts: Sequence[Rows], kind: str
+) -> list[Metric]:
+    """Return the metrics of the parameters, and the usual ones that can be measured."""
+    objective = booster.objective
+    n_outputs = objective.n_outputs
+    named = params.eval_metric or (objective.default_metric,)
+    metrics = [create(name, n_outputs, booster.params) for name in named]
+    for rows in parts:
+        for metric in metrics:
+            _check_fields(rows, metric)
+    for name in _USUAL.get(kind, ()):
+        metric = create(name, n_outputs, booster.params)
+        if all(metric.name != known.name for known in metrics):
+            try:
+                for rows in parts:
+                    measured(metric, rows.predictions, rows.matrix.info)
+            except (DataError, ParameterError):
+                continue  # such as map of grades, or logloss of margins
+            metrics.append(metric)
+    return metrics
+
+
+def _check_fields(rows: Rows, metric: Metric) -> None:
+    for field in metric.needs:
+        if rows.matrix.info[field] is None:
+            raise DataError(
+                f"the {rows.name} data of a report has no {field}s to judge the model "
+                f"by {metric.name}; pass them: DMatrix(data, {field}=...)"
+            )
+
+
+def _outputs(booster: Booster, kind: str, names: Sequence[str] | None) -> list[str]:
+    n_outputs = booster.objective.n_outputs
+    expected = 2 if kind == "binary" else n_outputs
+    if names is not None:
+        if len(names) != expected:
+            raise ParameterError(
+                f"class_names has {len(names)} names, and there are {expected} "
+                f"{'classes' if kind in ('binary', 'classes') else 'outputs'}; "
+                "give one for each"
+            )
+        return [str(name) for name in names]
+    if kind == "quantiles":
+        params = booster.params
+        levels = params.quantile_alpha or params.expectile_alpha or ()
+        return [f"{level:g}" for level in levels]
+    if kind == "distribution":
+        return list(booster.objective.parameter_names)  # type: ignore[attr-defined]
+    return [str(number) for number in range(expected)]
