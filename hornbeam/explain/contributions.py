@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ParameterError
 from hornbeam.explain.columns import Column, columns_of, feature_number
 from hornbeam.explain.reading import Boosted
 from hornbeam.explain.subject import Subject
@@ -195,8 +195,14 @@ def interactions_of(
     """
     subject = Subject(model, data, class_names=class_names)
     chosen, place = subject.feature(feature), subject.output(output)
-    cells = len(subject.output_names) * (subject.data.num_col() + 1) ** 2
-    few = subject.spread(max(1, min(_PAIR_ROWS, _PAIR_CELLS // cells)))
+    n_features = subject.data.num_col()
+    cells = len(subject.output_names) * (n_features + 1) ** 2
+    if cells > _PAIR_CELLS:
+        raise ParameterError(
+            f"the interactions of {n_features:,} features are too many to look for the "
+            "largest; name a feature, or leave it out with colour=None"
+        )
+    few = subject.spread(min(_PAIR_ROWS, _PAIR_CELLS // cells))
     pairs = few.interactions()[:, place, chosen, :-1]
     strength = 2.0 * np.abs(pairs).mean(axis=0)  # half of it is on either side
     strength[chosen] = 0.0

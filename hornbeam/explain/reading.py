@@ -99,12 +99,18 @@ def booster_of(model: Boosted) -> Booster:
     """Return the model itself, or that of an estimator."""
     if isinstance(model, Booster):
         return model
-    if not hasattr(model, "get_booster"):
-        raise ParameterError(
-            "the model must be a Booster or an estimator of Hornbeam, not "
-            f"{type(model).__name__}"
+    booster = model.get_booster() if hasattr(model, "get_booster") else None
+    if isinstance(booster, Booster):
+        return booster
+    said = type(model).__name__
+    if type(model).__module__.startswith("xgboost"):
+        said = (
+            f"XGBoost's {said}; hornbeam.Booster(model_file=path) reads what its "
+            "save_model writes"
         )
-    return model.get_booster()
+    raise ParameterError(
+        f"the model must be a Booster or an estimator of Hornbeam, not {said}"
+    )
 
 
 def number_of(model: Model, number: int) -> int:

@@ -85,6 +85,13 @@ def test_interactions_are_those_of_predict(prices, diamonds):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_interactions_of_too_many_features_are_not_looked_for():
+    rows = np.zeros((4, 6000))
+    booster = hornbeam.train({}, hornbeam.DMatrix(rows, np.arange(4.0)), 1)
+    with pytest.raises(ParameterError, match="interactions of 6,000 features"):
+        interactions_of(booster, rows, 0)
+
+
 def test_values_of_ones_own():
     frame = pd.DataFrame({"a": [1.0, np.nan], "b": pd.Categorical(["x", "y"])})
     found = Contributions.of_values([[1, 2], [3, -4]], 0.5, frame)

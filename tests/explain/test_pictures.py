@@ -6,10 +6,14 @@ import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import xgboost
 from matplotlib import pyplot as plt
 
+import hornbeam
 from hornbeam import explain
+from hornbeam.errors import ParameterError
 
 PICTURES = [name for name in explain.__all__ if name.startswith("plot_")]
 
@@ -43,6 +47,18 @@ for name in {PICTURES}:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == PICTURES
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_models_of_xgboost_have_to_be_loaded(fitted, tmp_path):
+    rows = np.arange(40.0).reshape(-1, 2)
+    model = xgboost.XGBRegressor(n_estimators=2).fit(rows, rows[:, 0])
+    given = model if fitted else model.get_booster()
+    with pytest.raises(ParameterError, match=r"not XGBoost.s .*save_model writes"):
+        explain.plot_shap_summary(given, rows)
+    model.save_model(tmp_path / "model.json")
+    loaded = hornbeam.Booster(model_file=tmp_path / "model.json")
+    assert explain.contributions_of(loaded, rows).values.shape == (20, 2)
 
 
 def test_numbers_need_no_matplotlib():

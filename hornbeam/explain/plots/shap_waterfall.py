@@ -164,5 +164,5 @@ def _widen(ax: Axes, starts: Any, ends: Any, steps: Any, letters: float) -> None
     low, high = min(starts.min(), ends.min()), max(starts.max(), ends.max())
     span = (high - low) or 1.0
     share = (letters + 2 * _GAP) * ax.figure.dpi / 72 / ax.bbox.width
-    room = max(0.04, min(0.4, share)) * span * 1.3
+    room = max(0.04, min(0.4, share)) * span * 1.5
     ax.set_xlim(low - room, high + room)
