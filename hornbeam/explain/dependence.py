@@ -194,7 +194,7 @@ def _predicted(
     margins: bool,
 ) -> Float64s:
     """Return predictions, (rows, points), many points at a time."""
-    data, booster = subject.data, subject.booster
+    data = subject.data
     n_rows, base = data.num_row(), data.base_margin
     block = data.rows(0, n_rows)
     found = np.empty((n_rows, len(points)))
@@ -209,12 +209,6 @@ def _predicted(
             feature_types=data.feature_types,
             base_margin=None if base is None else np.concatenate([base] * len(part)),
         )
-        values = booster.predict(
-            changed,
-            output_margin=margins,
-            validate_features=False,
-            iteration_range=subject.rounds,
-            strict_shape=True,
-        )[:, output]
+        values = subject.of_data(changed).values(margins=margins)[:, output]
         found[:, start : start + together] = values.reshape(len(part), -1).T
     return found

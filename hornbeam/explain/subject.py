@@ -96,10 +96,15 @@ class Subject:
 
     def of_rows(self, rows: Any) -> Subject:
         """Return the same model, asked about some of the rows."""
-        part = copy.copy(self)
-        part.data = self.data.slice(rows, allow_groups=True)
+        part = self.of_data(self.data.slice(rows, allow_groups=True))
         if self._labels is not None:
             part._labels = self._labels[rows]
+        return part
+
+    def of_data(self, data: DMatrix) -> Subject:
+        """Return the same model, asked about other rows of the same columns."""
+        part = copy.copy(self)
+        part.data = data
         return part
 
     def spread(self, most: int | None) -> Subject:
@@ -168,6 +173,15 @@ class Subject:
     def predictions(self, *, margins: bool = False) -> Float64s:
         """Return predictions, or margins."""
         return self._asked(output_margin=margins)
+
+    def values(self, *, margins: bool = False) -> Float64s:
+        """Return what is predicted of each output: probabilities, where it is a class.
+
+        Or margins.
+        """
+        if not margins and self.booster.model.objective == "multi:softmax":
+            return self.probabilities()
+        return self.predictions(margins=margins)
 
     def contributions(self) -> Float64s:
         """Return what each feature contributes, (rows, outputs, features + 1)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from samples import few_values
+from samples import few_values, ranked
 from sklearn.inspection import partial_dependence as theirs
 
 import hornbeam
@@ -141,6 +141,19 @@ def test_classes_are_chosen_by_name(cuts):
         partial_dependence(model, frame, "carat")
     with pytest.raises(ParameterError, match="output='Best' is not an output"):
         partial_dependence(model, frame, "carat", output="Best")
+
+
+def test_softmax_has_probabilities():
+    rows, labels = few_values(200, 3)
+    data = hornbeam.DMatrix(rows, ranked(labels, 3))
+    kinds = {"objective": "multi:softmax"}, {"objective": "multi:softprob"}
+    one, other = (
+        partial_dependence(
+            hornbeam.train(kind | {"num_class": 3}, data, 3), data, 0, output=2
+        )
+        for kind in kinds
+    )
+    np.testing.assert_allclose(one.average, other.average, rtol=1e-6)
 
 
 def test_codes_without_names():
