@@ -359,17 +359,20 @@ def export(
     model: Annotated[Path, typer.Argument(help="A model, .ubj or .json.")],
     *,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write: .onnx, .c or .py.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="Where to write: .onnx, .c, .py, .json or .ubj."
+        ),
     ],
     margin: Annotated[
         bool, typer.Option("--margin", help="Leave out the objective's transformation.")
     ] = False,
 ) -> None:
-    """Write a model as ONNX, or as source of C or Python that needs no Hornbeam."""
-    _check_destination(output, (".onnx", ".c", ".py"))
+    """Write a model as ONNX, as source of C or Python, or for XGBoost alone."""
+    _check_destination(output, (".onnx", ".c", ".py", ".json", ".ubj"))
     booster = _load(model)
-    rounds = _best_rounds(booster)
-    booster.export(output, output_margin=margin, iteration_range=rounds)
+    options = {"output_margin": True} if margin else {}
+    booster.export(output, iteration_range=_best_rounds(booster), **options)
     _say(f"{booster.digest()[:12]} exported to {output}")
 
 

@@ -1196,7 +1196,7 @@ CASES = {
     "an export to no language": (
         lambda: MODEL.export("model.exe"),
         ParameterError,
-        "'model.exe' must end in .onnx, .c, .py|save_model",
+        "'model.exe' must end in .onnx, .c, .py, .json, .ubj|save_model",
     ),
     "an export of nothing": (
         lambda: Booster().export("model.c"),
@@ -1206,7 +1206,7 @@ CASES = {
     "an option of another language": (
         lambda: MODEL.export("model.py", input_type="float64"),
         ParameterError,
-        "an export to '.py' takes no input_type|output_margin, iteration_range",
+        "an export to '.py' takes no input_type|iteration_range, output_margin",
     ),
     # Model files
     "garbage": (

@@ -368,7 +368,7 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["export", "model.ubj", "-o", "model.pmml"], "must end in .onnx or .c or .py"),
+        (["export", "model.ubj", "-o", "model.pmml"], "must end in .onnx or .c"),
         (["export", "model.ubj", "-o", "no/model.c"], "lies in no folder"),
         (["report", "model.ubj", "valid.csv"], "valid.csv brings no labels"),
         (["report", "model.ubj", "valid.csv", "--target", "lat"], "column 'lat'"),

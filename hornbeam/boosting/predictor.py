@@ -299,9 +299,10 @@ class Predictor(ModelAccounts):
         )
 
     def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
-        """Write the model for where Hornbeam is not: to ``.onnx``, ``.c`` or ``.py``.
+        """Write the model for where Hornbeam is not.
 
-        What is written predicts, and cannot be loaded again. See
+        To ``.onnx``, ``.c`` or ``.py``, which cannot be loaded again, or to ``.json``
+        or ``.ubj`` for readers of nothing but XGBoost's files. See
         `hornbeam.export.save`, which takes the options.
         """
         from hornbeam.export import save

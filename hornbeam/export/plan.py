@@ -17,7 +17,7 @@ from hornbeam.forest.model import Model
 from hornbeam.forest.tree import cut_off, join
 from hornbeam.objectives.base import Objective
 
-__all__ = ["Exportable", "Nodes", "Plan"]
+__all__ = ["Exportable", "Nodes", "Plan", "model_of"]
 
 #: Objectives whose models tell classes apart, without being told which.
 _CLASSES_BY_NUMBER = (
@@ -195,18 +195,7 @@ class Plan:
             Rounds (begin, end) of a booster; (0, 0) means all.
         """
         booster, classes = _booster_of(exported)
-        model = booster.model
-        begin, end = iteration_range
-        best = model.attributes.get("best_iteration")
-        if booster is not exported and best is not None and model.linear is None:
-            end = end or int(best) + 1
-        if model.num_feature == 0 or not (model.trees or model.linear is not None):
-            raise NotTrainedError(
-                "the model has not been trained, so there is nothing to export; train "
-                "it, or use load_model"
-            )
-        if (begin, end) != (0, 0):
-            model = model.slice(begin, end or model.n_rounds)
+        model = model_of(exported, iteration_range)
         if classes is None and model.objective in _CLASSES_BY_NUMBER:
             classes = np.arange(max(2, model.n_outputs))
         if classes is not None:
@@ -248,6 +237,24 @@ class Plan:
             kind == "c" or levels is not None
             for kind, levels in zip(self.feature_types, self.categories, strict=True)
         ]
+
+
+def model_of(exported: Exportable, iteration_range: Sequence[int]) -> Model:
+    """Return the trained model of these rounds; the arguments are as for `Plan.of`."""
+    booster, _ = _booster_of(exported)
+    model: Model = booster.model
+    if model.num_feature == 0 or not (model.trees or model.linear is not None):
+        raise NotTrainedError(
+            "the model has not been trained, so there is nothing to export; train it, "
+            "or use load_model"
+        )
+    begin, end = iteration_range
+    best = model.attributes.get("best_iteration")
+    if booster is not exported and best is not None and model.linear is None:
+        end = end or int(best) + 1
+    if (begin, end) == (0, 0):
+        return model
+    return model.slice(begin, end or model.n_rounds)
 
 
 def _booster_of(exported: Any) -> tuple[Any, NDArray[Any] | None]:

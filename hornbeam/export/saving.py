@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from hornbeam.errors import ParameterError
-from hornbeam.export.plan import Exportable, Plan
+from hornbeam.export.plan import Exportable, Plan, model_of
 from hornbeam.files import replace_file
+from hornbeam.forest.model_file import encode_for_xgboost
 
-__all__ = ["save", "to_c", "to_onnx", "to_python"]
+__all__ = ["save", "to_c", "to_onnx", "to_python", "to_xgboost"]
 
 Rounds = tuple[int, int]
 
@@ -82,10 +85,34 @@ def to_python(
     return python_of(Plan.of(model, output_margin, iteration_range))
 
 
+def to_xgboost(
+    model: Exportable,
+    *,
+    iteration_range: Rounds = (0, 0),
+    raw_format: str = "ubj",
+) -> bytes:
+    """Return a model in the bytes of a file of XGBoost's, and nothing else in it.
+
+    `save_model` adds what Hornbeam alone reads: a checksum, and exact numbers where
+    those of XGBoost are rounded to float32. XGBoost passes over that, and some other
+    readers of its files do not.
+
+    Parameters
+    ----------
+    model, iteration_range
+        As for `to_onnx`.
+    raw_format
+        ``"ubj"`` or ``"json"``.
+    """
+    return encode_for_xgboost(model_of(model, iteration_range), raw_format)
+
+
 _KINDS: Mapping[str, Any] = {
     ".onnx": to_onnx,
     ".c": to_c,
     ".py": to_python,
+    ".json": partial(to_xgboost, raw_format="json"),
+    ".ubj": partial(to_xgboost, raw_format="ubj"),
 }
 
 
@@ -99,9 +126,10 @@ def save(model: Exportable, fname: str | os.PathLike[str], **options: Any) -> No
     model
         A booster, or a fitted estimator.
     fname
-        Ends in ``.onnx``, ``.c`` or ``.py``.
+        Ends in ``.onnx``, ``.c`` or ``.py``; or, for `to_xgboost`, in ``.json`` or
+        ``.ubj``.
     options
-        For `to_onnx`, `to_c` or `to_python`.
+        For `to_onnx`, `to_c`, `to_python` or `to_xgboost`.
     """
     ending = Path(fname).suffix
     if ending not in _KINDS:
@@ -110,13 +138,14 @@ def save(model: Exportable, fname: str | os.PathLike[str], **options: Any) -> No
             "again is written by save_model"
         )
     to = _KINDS[ending]
-    known = to.__kwdefaults__
+    known = signature(to).parameters.keys() - {"model", "raw_format"}
     for name in options:
         if name not in known:
             raise ParameterError(
                 f"an export to {ending!r} takes no {name}; its options are "
-                f"{', '.join(known)}"
+                f"{', '.join(sorted(known))}"
             )
     made = to(model, **options)
-    text = made.encode() if isinstance(made, str) else made.SerializeToString()
-    replace_file(fname, [text])
+    if isinstance(made, str):
+        made = made.encode()
+    replace_file(fname, [made if isinstance(made, bytes) else made.SerializeToString()])

@@ -15,7 +15,7 @@ from hornbeam.forest.document import write_document
 from hornbeam.forest.model import Model
 from hornbeam.forest.reader import read_document
 
-__all__ = ["decode", "digest", "encode", "load", "save"]
+__all__ = ["decode", "digest", "encode", "encode_for_xgboost", "load", "save"]
 
 _SPELLINGS = {"json": json_text.dumps, "ubj": ubjson.dumps}
 
@@ -26,6 +26,21 @@ def encode(model: Model, format: str) -> bytes:
         raise ParameterError(f"the format {format!r} is unknown; give 'json' or 'ubj'")
     document = write_document(model)
     document["hornbeam"]["digest"] = _digest(document)
+    return _SPELLINGS[format](document)
+
+
+def encode_for_xgboost(model: Model, format: str) -> bytes:
+    """Return `model` as XGBoost itself writes it, in "json" or "ubj".
+
+    What Hornbeam adds is left out, for readers that do not pass over it: the checksum,
+    thresholds beyond float32, and whether predictions are float64.
+    """
+    document = write_document(model)
+    del document["hornbeam"]
+    booster = document["learner"]["gradient_booster"]
+    trees = booster.get("gbtree", booster)["model"].get("trees", [])
+    for tree in trees:
+        tree.pop("hornbeam_thresholds", None)
     return _SPELLINGS[format](document)
 
 

@@ -99,8 +99,9 @@ class ModelEstimator(TableEstimator):
         marked.save_model(fname)
 
     def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
-        """Write the model, with its classes, to ``.onnx``, ``.c`` or ``.py``.
+        """Write the model for where Hornbeam is not, as `Booster.export` does.
 
+        It takes the labels of its classes with it, and the rounds up to the best.
         See `hornbeam.export.save`, which takes the options.
         """
         save(self, fname, **options)

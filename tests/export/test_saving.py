@@ -15,7 +15,7 @@ from hornbeam.export import save, to_c, to_onnx, to_python
 from hornbeam.export.links import LINKS
 from hornbeam.objectives.base import names
 
-ENDINGS = [".onnx", ".c", ".py"]
+ENDINGS = [".onnx", ".c", ".py", ".json", ".ubj"]
 
 
 def test_every_objective_has_a_link():
@@ -45,7 +45,7 @@ def test_the_same_model_is_the_same_file(tmp_path):
         assert files[0] == files[1]
 
 
-@pytest.mark.parametrize("name", ["model.json", "model", "model.pmml"])
+@pytest.mark.parametrize("name", ["model.txt", "model", "model.pmml"])
 def test_an_ending_that_is_no_language(name, tmp_path):
     with pytest.raises(ParameterError, match=r"must end in \.onnx, \.c, \.py"):
         exported("float32").booster.export(tmp_path / name)
