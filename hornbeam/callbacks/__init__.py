@@ -6,6 +6,8 @@ from hornbeam.callbacks.checkpoints import TrainingCheckPoint
 from hornbeam.callbacks.schedule import LearningRateScheduler
 from hornbeam.callbacks.showing import EvaluationMonitor, ProgressBar
 from hornbeam.callbacks.stopping import EarlyStopping, TimeLimit
+from hornbeam.callbacks.tracking import MLflowLogger
+from hornbeam.callbacks.trials import OptunaPruning
 
 __all__ = [
     "CallbackContainer",
@@ -13,6 +15,8 @@ __all__ = [
     "EvalsLog",
     "EvaluationMonitor",
     "LearningRateScheduler",
+    "MLflowLogger",
+    "OptunaPruning",
     "OutOfBag",
     "ProgressBar",
     "TimeLimit",
