@@ -143,6 +143,7 @@ def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None
         place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
         place["ncols"] = -(-entries // _ENTRIES)
     place |= {"fontsize": SMALL_FONT, "title_fontsize": SMALL_FONT}
+    place |= {"handlelength": 1.5, "markerscale": 1.3}
     ax.legend(title=title, edgecolor="none", framealpha=0.8, **place)
 
 
@@ -154,10 +155,10 @@ def shortened(line: str) -> str:
     return f"{line[:half]}…{line[-half:]}"
 
 
-def number(value: Any) -> str:
+def number(value: Any, digits: int = _DIGITS) -> str:
     """Return a number in a few digits, whole numbers in all of theirs."""
     value = float(value) + 0.0  # no negative zero
-    whole = value == round(value) or abs(value) >= 10**_DIGITS
+    whole = value == round(value) or abs(value) >= 10**digits
     if abs(value) < _LARGE and whole:
         return f"{value:.0f}"
-    return f"{value:.{_DIGITS}g}"
+    return f"{value:.{digits}g}"

@@ -81,7 +81,7 @@ def plot_residuals(
     else:
         ax.scatter(x, y, s=9, color=ACCENT, alpha=0.5, linewidths=0)
     ax.axhline(0.0, color=EDGE, linewidth=1, linestyle="--")
-    said = f"mean residual (of all {number(found.mean)}; RMSE {number(found.rmse)})"
+    said = f"mean (of all {number(found.mean, 3)})\nRMSE {number(found.rmse, 3)}"
     ax.plot(*found.trend(), color=CONTRAST, linewidth=1.6, label=said)
     rule(ax)
     entitle(ax, title, "prediction", "label less prediction")

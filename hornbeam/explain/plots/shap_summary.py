@@ -139,7 +139,7 @@ def _draw_bars(
         ends += widths
     for place, end in zip(places, ends, strict=True):
         ax.annotate(
-            number(float(f"{end:.3g}")),
+            number(end, 3),
             (end, place),
             xytext=(_GAP, 0),
             textcoords="offset points",

@@ -150,7 +150,7 @@ def _mark(
     ax.text(
         value,
         places[1],
-        f"{said} {number(float(f'{value:.5g}'))}",
+        f"{said} {number(value)}",
         ha="center",
         va="center",
         fontsize=letters,
