@@ -217,7 +217,8 @@ base_margin_eval_set
 
 def split_off_qid(X: Any) -> tuple[Any, Any]:
     """Return a frame without its column ``qid``, and that column, if it has one."""
-    names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
-    if "qid" not in names:
+    names = list(getattr(X, "columns", ()))
+    others = [name for name in names if not (isinstance(name, str) and name == "qid")]
+    if len(others) == len(names):
         return X, None
-    return X[[name for name in names if name != "qid"]], X["qid"]
+    return X[others], X["qid"]

@@ -19,6 +19,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.files import replace_file
+from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.compat import framed, is_dataframe
 from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
@@ -64,6 +65,8 @@ class Booster(_Booster):
         self._given: dict[str, Any] = {}
         #: The parameters that a model without rounds came with.
         self._loaded = Parameters()
+        #: How many labels a row has, which decides how many outputs there are.
+        self._n_labels = max((data.n_targets for data in cache or ()), default=0)
         #: Whether what has been set was looked at, and what of it is of no use.
         self._settled = True
         self._lost: list[str] = []
@@ -105,9 +108,9 @@ class Booster(_Booster):
         # What decides which parameters the model has, then those that it has.
         rounds = self.model.n_rounds
         before = settings_of(self.model, Parameters()) if rounds else self._loaded
-        self._configure(before.updated(told(self._given)), self._loss)
+        self._configure(self._counted(before.updated(told(self._given))), self._loss)
         names = dict(parameters_in(self._configuration()))
-        parameters = before.updated(told(self._given, names))
+        parameters = self._counted(before.updated(told(self._given, names)))
         check_same_start(self.model, parameters)
         self._configure(parameters, self._loss)
         self._settled = True
@@ -116,6 +119,14 @@ class Booster(_Booster):
             listed = ", ".join(f'"{name}"' for name in lost)
             _warn(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
         self._lost = lost
+
+    def _counted(self, parameters: Parameters) -> Parameters:
+        """Return parameters with a target for each label, where there can be many."""
+        if self.model.n_rounds or self._n_labels < 2 or parameters.num_target > 1:
+            return parameters
+        if not create_objective(parameters).many_targets:
+            return parameters
+        return parameters.updated({"num_target": self._n_labels})
 
     def _validates(self) -> bool:
         text = str(self._given.get("validate_parameters", False)).lower()
@@ -155,6 +166,8 @@ class Booster(_Booster):
         """
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
+        if dtrain.n_targets != self._n_labels:
+            self._n_labels, self._settled = dtrain.n_targets, False
         self._settle()
         self._validate_features(dtrain.feature_names)
         super().update(dtrain, iteration, as_function(fobj, iteration))

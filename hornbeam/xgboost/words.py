@@ -39,6 +39,8 @@ _WORDS = {
     r"features must be 2-d": "Please reshape the input data into 2-dimensional matrix.",
     r"there are categories or text in (.*?);": _FRAMES + r"\1",
     r"these columns hold neither numbers nor categories: (.*?);": _FRAMES + r"\1",
+    r" holds -?inf in row ": "Input data contains `inf` or a value too large, while "
+    "`missing` is not set to `inf`",
     r"^label is .* in row \d+ \(so": "Label contains NaN, infinity or a value too "
     "large.",
     r"^label has .* for \d+ rows": "Invalid size for `label`.",
@@ -84,6 +86,8 @@ _WORDS = {
     "interface?",
     r"^the format (.*) is unknown; give 'json' or": r"Unknown model format: \1.",
     r"^dump_format must be .*, not '(.*?)'": r"Unknown Model Builder:\1",
+    r"^the importances of a model of booster='gblinear' are": "gblinear only has "
+    "`weight` defined for feature importance.",
     r"^importance_type must be": "Unknown feature importance type",
     r"holds the category '(.*)', which training did not see": "Found a category not in "
     r"the training set: `\1`",

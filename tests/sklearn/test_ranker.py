@@ -47,6 +47,16 @@ def test_the_ways_to_give_groups_to_a_ranker(lists):
         np.testing.assert_array_equal(model.predict(frame), model.predict(X))
 
 
+def test_columns_with_numbers_for_names_stay_beside_the_groups(lists):
+    X, y, qid = lists
+    frame = X.set_axis(range(3), axis=1)
+    model = HornbeamRanker(n_estimators=5).fit(frame.assign(qid=qid), y)
+    assert model.n_features_in_ == 3
+    np.testing.assert_array_equal(
+        model.predict(frame), rank((frame, y, qid)).predict(frame)
+    )
+
+
 def test_the_scores_of_a_ranker(lists):
     X, y, qid = lists
     model = HornbeamRanker(

@@ -224,6 +224,32 @@ def two_targets_in_one_tree(xgb):
 
 
 @case
+def own_objective_of_two_targets(xgb):
+    def squared(y_true, y_pred):
+        return y_pred - y_true, np.ones_like(y_true)
+
+    model = xgb.XGBRegressor(n_estimators=3, max_depth=2, objective=squared)
+    return model.fit(X, TWO_COLUMNS).predict(X)
+
+
+@case
+def base_scores_of_two_targets(xgb):
+    model = xgb.XGBRegressor(n_estimators=2, base_score=[0.5, 1.5])
+    return model.fit(X, TWO_COLUMNS).predict(X), model.intercept_
+
+
+@case
+def base_scores_of_several_labels(xgb):
+    model = xgb.XGBClassifier(n_estimators=2, base_score=np.array([0.2, 0.3, 0.5]))
+    return model.fit(LABELS, MULTILABEL).predict_proba(LABELS), model.intercept_
+
+
+@case
+def infinite_values(xgb):
+    return xgb.XGBRegressor().fit(np.where(X > 1, np.inf, X), Y)
+
+
+@case
 def weights_and_margins(xgb):
     model = xgb.XGBRegressor(n_estimators=3, max_depth=2)
     model.fit(
@@ -696,6 +722,13 @@ def ranking_by_a_column(xgb):
         model.score(GROUPED, GRADES),
         model.n_features_in_,
     )
+
+
+@case
+def ranking_by_a_column_among_numbers(xgb):
+    numbered = pd.DataFrame(X).assign(qid=QID)
+    model = xgb.XGBRanker(n_estimators=3, max_depth=2).fit(numbered, GRADES)
+    return model.predict(numbered), model.n_features_in_
 
 
 @case
