@@ -372,7 +372,14 @@ def export(
     _check_destination(output, (".onnx", ".c", ".py", ".json", ".ubj"))
     booster = _load(model)
     options = {"output_margin": True} if margin else {}
-    booster.export(output, iteration_range=_best_rounds(booster), **options)
+    if _tells_labels(booster):
+        from hornbeam.sklearn import HornbeamClassifier
+
+        classifier = HornbeamClassifier()
+        classifier.load_model(model)
+        classifier.export(output, **options)
+    else:
+        booster.export(output, iteration_range=_best_rounds(booster), **options)
     _say(f"{booster.digest()[:12]} exported to {output}")
 
 
@@ -561,6 +568,12 @@ def _columns_of(booster: Booster) -> list[str] | None:
     """Return the names to pick from the data; None takes all columns in order."""
     names = booster.feature_names
     return None if names is None else list(names)
+
+
+def _tells_labels(booster: Booster) -> bool:
+    """Return whether a classifier has written its labels into the model's file."""
+    mark = json.loads(booster.attr("scikit_learn") or "{}")
+    return isinstance(mark, dict) and "classes" in mark
 
 
 def _best_rounds(booster: Booster) -> tuple[int, int]:

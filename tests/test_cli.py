@@ -337,6 +337,17 @@ def test_a_report_is_a_page_of_files_and_queries(folder, model, booster):
     assert '<th scope="row">learning_rate</th><td class="words">0.2</td>' in pages[0]
 
 
+def test_an_export_knows_the_labels_that_a_classifier_has_saved(folder):
+    X = np.arange(40.0).reshape(-1, 1)
+    model = hornbeam.HornbeamClassifier(n_estimators=3, objective="binary:logitraw")
+    model.fit(X, np.repeat(["early", "late"], 20)).save_model(folder / "labels.ubj")
+    hornbeam_says("export", folder / "labels.ubj", "-o", folder / "labels.py")
+    source = runpy.run_path(folder / "labels.py")
+    assert source["CLASSES"] == ("early", "late")
+    want = model.predict_proba(X)[:, 1]
+    np.testing.assert_allclose([source["predict"](row) for row in X], want, rtol=1e-6)
+
+
 def test_a_terminal_gets_a_bar_and_tables(folder, model):
     for arguments, shown in (
         (training(folder, model="bar.ubj"), "20/20"),
