@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_shap_dependence"]
 
 _MOST_POINTS = 3000
+#: An interaction of a smaller share of what a feature contributes is none.
+_NOISE = 1e-4
 _MOST_CATEGORIES = 40
 _CROWD = 0.35  # how far points of a category move, of the distance between two
 _APART = 0.07  # where missing values stand, of the width of all others
@@ -60,7 +62,8 @@ def plot_shap_dependence(
     """Draw what a feature contributes along its values, and return the axes.
 
     Each point is a row. Where points of one value spread, other features change what it
-    contributes: the colour is the value of the one that interacts most.
+    contributes: the colour is the value of the one that interacts most. Of categories
+    the 40 most frequent are drawn.
 
     Parameters
     ----------
@@ -95,15 +98,19 @@ def plot_shap_dependence(
     if isinstance(model, Contributions):
         found = model
         known = None if colour == "auto" else colour
+        place = found.feature(feature)
     else:
         found = contributions_of(
             model, data, output=output, max_rows=max_rows, class_names=class_names
         )
-        known = colour
+        place, known = found.feature(feature), colour
         if colour == "auto":
-            known = _partner(model, data, feature, output, class_names)
+            strength = interactions_of(
+                model, data, place, output=output, class_names=class_names
+            )
+            least = _NOISE * found.importances[place]
+            known = int(np.argmax(strength)) if strength.max() > least else None
     other = None if known is None else found.feature(known)
-    place = found.feature(feature)
     n_rows = len(found.values)
     rows = np.linspace(0, n_rows - 1, min(n_rows, _MOST_POINTS)).astype(np.intp)
     column = found.columns[place].of_rows(rows)
@@ -134,16 +141,6 @@ def plot_shap_dependence(
         "contribution to the margin",
     )
     return ax
-
-
-def _partner(
-    model: Boosted, data: Any, feature: Any, output: Any, class_names: Any
-) -> int | None:
-    """Return the feature that interacts most, if any does."""
-    strength = interactions_of(
-        model, data, feature, output=output, class_names=class_names
-    )
-    return int(np.argmax(strength)) if strength.max() > 0 else None
 
 
 def _places(ax: Axes, column: Any, contributions: Any) -> Any:

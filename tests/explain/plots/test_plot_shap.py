@@ -223,12 +223,11 @@ def test_rare_categories_share_a_colour():
     assert sum(len(dots.get_offsets()) for dots in ax.collections) == 400
 
 
-def test_features_that_do_not_interact_give_no_colours(diamonds):
+@pytest.mark.parametrize("params", [{"booster": "gblinear"}, {"max_depth": 1}])
+def test_features_that_do_not_interact_give_no_colours(diamonds, params):
     frame, labels = diamonds
-    numbers = frame[["carat", "depth"]]
-    data = hornbeam.DMatrix(numbers, labels)
-    booster = hornbeam.train({"booster": "gblinear"}, data, 5)
-    ax = plot_shap_dependence(booster, data, "carat")
+    data = hornbeam.DMatrix(frame[["carat", "depth"]], labels)
+    ax = plot_shap_dependence(hornbeam.train(params, data, 5), data, "carat")
     assert len(ax.collections) == 1 and ax.get_legend() is None
     assert len(ax.figure.axes) == 1
 
