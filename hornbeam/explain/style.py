@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -158,6 +159,8 @@ def shortened(line: str) -> str:
 def number(value: Any, digits: int = _DIGITS) -> str:
     """Return a number in a few digits, whole numbers in all of theirs."""
     value = float(value) + 0.0  # no negative zero
+    if not math.isfinite(value):
+        return str(value)
     whole = value == round(value) or abs(value) >= 10**digits
     if abs(value) < _LARGE and whole:
         return f"{value:.0f}"

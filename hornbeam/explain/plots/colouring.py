@@ -25,14 +25,14 @@ __all__ = ["colour_bar", "dots", "dots_of_classes", "level_of"]
 
 #: Shares of the values beyond which all have one colour.
 _ENDS = (0.05, 0.95)
-_MOST_CATEGORIES = 9
+_MOST_CATEGORIES = 7  # the next colour is grey
 _WIDE = 0.1  # inches
 
 
 def level_of(column: Column) -> tuple[Float64s, float, float]:
-    """Return each number from 0, low, to 1, high; and which numbers these are.
+    """Return each number from 0, low, to 1, high; and the lowest and the highest.
 
-    NaN where there is none, or nothing but categories.
+    NaN where there is no number.
     """
     known = column.known
     if column.levels is not None or not known.size:
@@ -88,7 +88,11 @@ def dots_of_classes(ax: Axes, x: Any, y: Any, column: Column, **look: Any) -> No
     look = {"linewidths": 0, "rasterized": True} | look
     others = places < 0
     if others.any():
-        ax.scatter(x[others], y[others], color=EDGE, label="other", **look)
+        missing = np.isnan(column.values[others])
+        said = "missing" if missing.all() else "other"
+        if missing.any() and not missing.all():
+            said = "other or missing"
+        ax.scatter(x[others], y[others], color=EDGE, label=said, **look)
     for place, (name, colour) in enumerate(
         zip(names, series_colours(len(names)), strict=True)
     ):

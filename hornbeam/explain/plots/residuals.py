@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.errors import require
-from hornbeam.explain.plots.beside import axes_beside
 from hornbeam.explain.reading import Boosted
 from hornbeam.explain.residuals import Residuals, residuals_of
 from hornbeam.explain.style import (
@@ -29,6 +28,7 @@ __all__ = ["plot_residuals"]
 _MOST_POINTS = 3000
 _CELLS = 60
 _BINS = 60
+_SIDE = "18%"  # of the axes
 
 
 def plot_residuals(
@@ -86,8 +86,23 @@ def plot_residuals(
     rule(ax)
     entitle(ax, title, "prediction", "label less prediction")
     legend(ax)
-    side = axes_beside(ax)
+    side = _axes_beside(ax)
     look: dict[str, Any] = {"orientation": "horizontal", "color": ACCENT, "alpha": 0.6}
     side.hist(y, _BINS, weights=found.weights, **look)
     side.axhline(found.mean, color=CONTRAST, linewidth=1.2)
     return ax
+
+
+def _axes_beside(ax: Axes) -> Axes:
+    """Take the right of the axes away for others of the same height, and return them.
+
+    They have no lines and numbers of their own.
+    """
+    from mpl_toolkits.axes_grid1 import make_axes_locatable
+
+    current = ax.figure.gca()
+    divider = make_axes_locatable(ax)
+    beside = divider.append_axes("right", size=_SIDE, pad=0.06, sharey=ax)
+    beside.set_axis_off()
+    ax.figure.sca(current)
+    return beside

@@ -219,8 +219,19 @@ def test_rare_categories_share_a_colour():
     given = Contributions.of_values(rng.random((400, 2)), 0, frame)
     ax = plot_shap_dependence(given, feature="a", colour="b")
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names[0] == "other" and len(names) == 10
+    assert names[0] == "other" and len(names) == 8
     assert sum(len(dots.get_offsets()) for dots in ax.collections) == 400
+
+
+def test_missing_colours_are_grey(diamonds):
+    frame = diamonds[0][["carat", "cut", "depth"]][:50].assign(depth=np.nan)
+    frame.loc[3, "cut"] = None
+    given = Contributions.of_values(np.ones((50, 3)), 0, frame)
+    ax = plot_shap_dependence(given, feature="carat", colour="cut")
+    grey = ax.collections[0]
+    assert grey.get_label() == "missing" and len(grey.get_offsets()) == 1
+    ax = plot_shap_dependence(given, feature="carat", colour="depth")
+    assert len(ax.collections[0].get_offsets()) == 50
 
 
 @pytest.mark.parametrize("params", [{"booster": "gblinear"}, {"max_depth": 1}])
