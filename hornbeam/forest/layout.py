@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from hornbeam.data.floats import nearest
+from hornbeam.forest.coded import CodedLayout
 from hornbeam.forest.tree import Tree, join
-from hornbeam.kernels.predict import FEATURE_BITS
+from hornbeam.kernels.predict import FEATURE_BITS, MOST_LEVELS
 
 __all__ = ["Layout", "contributions"]
 
@@ -19,7 +21,7 @@ __all__ = ["Layout", "contributions"]
 _WIDE = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """The arrays that the prediction kernels walk.
 
@@ -96,6 +98,24 @@ class Layout:
             (places - offsets).astype(np.int32),
             features,
         )
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of a row down all trees."""
+        return int(self.roots[:, 1].sum())
+
+    @cached_property
+    def coded(self) -> CodedLayout | None:
+        """The same trees for many rows; None if they do not go by codes.
+
+        Those are trees of one output without categories, and not as deep and uneven as
+        to have most rows wait at leaves.
+        """
+        by_category = self.roots[:, 3].any()
+        is_deep = self.roots[:, 1].max(initial=0) > MOST_LEVELS
+        if by_category or is_deep or self.values.ndim > 1:
+            return None
+        return CodedLayout.of(self.roots, self.nodes, self.thresholds)
 
     def after(self, n_trees: int) -> Layout:
         """Return the layout without its first trees."""

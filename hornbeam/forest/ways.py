@@ -57,7 +57,7 @@ class Ways:
         edges["is_right"] = edges["child"] == joined.left[parent] + offsets + 1
         edges["is_leaf"] = joined.left < 0
         parts = _parts(joined.cover.astype(np.float64), parent)
-        n_features = _share_out(edges, parts, levels)
+        _share_out(edges, parts, levels)
 
         means = layout.values.reshape(parent.size, -1).T.astype(np.float64)
         below = np.ones(parent.size, np.int64)
@@ -69,7 +69,8 @@ class Ways:
         ways["end"] = np.cumsum(below[roots] - 1)
         ways["begin"] = ways["end"] - (below[roots] - 1)
         tree = np.repeat(np.arange(len(trees)), sizes)
-        np.maximum.at(ways["points"], tree, np.maximum(1, (n_features + 1) // 2))
+        n_features = np.maximum(1, edges["features"])
+        np.maximum.at(ways["points"], tree, (n_features + 1) // 2)
         ways["output"] = layout.roots[:, 2] if layout.values.ndim == 1 else -1
 
         place = np.zeros(parent.size, np.int64)
@@ -87,12 +88,9 @@ def _share_out(
     edges: NDArray[np.void],
     parts: NDArray[np.float64],
     levels: Sequence[NDArray[np.intp]],
-) -> NDArray[np.int64]:
-    """Write what share of the rows takes all edges of a feature down to each edge.
-
-    Return how many features lead to each node.
-    """
-    parent, n_features = edges["parent"], np.zeros(edges.size, np.int64)
+) -> None:
+    """Write which features lead to each edge, and what share of the rows takes them."""
+    parent, n_features = edges["parent"], edges["features"]
     twin = _same_above(parent, edges["feature"])
     edges["above"] = np.where(twin >= 0, edges["level"][twin], 0)
     edges["share"] = edges["share_above"] = 1.0
@@ -102,7 +100,9 @@ def _share_out(
         edges["share_above"][nodes] = shares
         edges["share"][nodes] = parts[nodes] * shares
         n_features[nodes] = n_features[parent[nodes]] + is_first
-    return n_features
+        edges["bit"][nodes] = np.where(
+            is_first, n_features[nodes] - 1, edges["bit"][twin[nodes]]
+        )
 
 
 def _parts(

@@ -12,6 +12,7 @@ __all__ = [
     "CART_DTYPE",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
+    "CODED_DTYPE",
     "COLUMN_DTYPE",
     "EDGE_DTYPE",
     "FEATURE_DTYPE",
@@ -19,6 +20,7 @@ __all__ = [
     "JOIN_CELLS",
     "NODE_DTYPE",
     "PRECISION",
+    "RUN_DTYPE",
     "SIZE_CLASSES",
     "SPLIT_DTYPE",
     "SUM_BITS",
@@ -159,6 +161,8 @@ EDGE_DTYPE = np.dtype(
         ("feature", np.int64),  # of the split
         ("level", np.int64),  # edges from the root down to here, this one included
         ("above", np.int64),  # level of the last edge by the same feature; 0: none
+        ("bit", np.int64),  # the number of its feature among those from the root down
+        ("features", np.int64),  # how many those are, this one included
         # The part of the rows that takes this edge and all those by the same feature
         # above, out of those that come to them; and the part without this edge.
         ("share", np.float64),
@@ -178,4 +182,24 @@ WAYS_DTYPE = np.dtype(
         ("output", np.int64),  # -1: all
     ],
     align=True,
+)
+
+#: Trees that compare the same codes.
+RUN_DTYPE = np.dtype(
+    [
+        ("begin", np.int64),  # the first tree, and the one after the last
+        ("end", np.int64),
+        ("first_column", np.int64),  # of their codes, and the one after the last
+        ("end_column", np.int64),
+    ]
+)
+
+#: A column of such codes: a feature, with the missing on one side of all splits.
+CODED_DTYPE = np.dtype(
+    [
+        ("feature", np.int64),
+        ("first_cut", np.int64),  # of 2 ** steps: the first is not used
+        ("steps", np.int64),  # of the search among them
+        ("missing_code", np.int64),
+    ]
 )

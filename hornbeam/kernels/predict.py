@@ -10,6 +10,7 @@ from hornbeam.kernels.sync import next_task
 __all__ = [
     "FEATURE",
     "FEATURE_BITS",
+    "MOST_LEVELS",
     "PREDICT_ROWS",
     "ROWS_OF_LARGE",
     "add_trees",
@@ -37,7 +38,7 @@ _LEFT = np.uint64(32)
 _ONE = np.uint64(1)
 
 #: Trees of more levels are mostly uneven: a few rows at a time walk to their leaves.
-_MOST_LEVELS = 12
+MOST_LEVELS = 12
 _SIDE_BY_SIDE = 8
 
 
@@ -82,7 +83,7 @@ def _descend_whole(data, root, depth, nodes, thresholds, places):
 @inline
 def _descend(data, root, depth, nodes, thresholds, places):
     """Send any rows down any tree; leave their leaves in `places`."""
-    if depth > _MOST_LEVELS:
+    if depth > MOST_LEVELS:
         for begin in range(0, data.shape[0], _SIDE_BY_SIDE):
             end = min(begin + _SIDE_BY_SIDE, data.shape[0])
             for i in range(begin, end):
@@ -177,7 +178,7 @@ def reach_leaves(data, has_missing, root, nodes, thresholds, spans, rights, plac
     """Send rows down a tree, by the way that suits them; leave their leaves."""
     if root[3] > 0:
         _descend_mixed(data, root[0], root[1], nodes, thresholds, spans, rights, places)
-    elif has_missing or root[1] > _MOST_LEVELS:
+    elif has_missing or root[1] > MOST_LEVELS:
         _descend(data, root[0], root[1], nodes, thresholds, places)
     else:
         _descend_whole(data, root[0], root[1], nodes, thresholds, places)

@@ -1,0 +1,120 @@
+"""Prediction by codes, against one row at a time going down one tree."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from kernel_calls import MEMBERS, call
+from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
+
+from hornbeam.forest.layout import Layout
+from hornbeam.kernels.coded import CODED_ROWS, MOST_CUTS, add_coded_trees
+from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.predict import MOST_LEVELS
+
+ROWS = 2 * CODED_ROWS + 100 if COMPILED else 12
+
+
+def margins_of(trees, outputs, rows, margins, members=1):
+    """Return margins with the trees added."""
+    layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
+    coded, margins = layout.coded, margins.copy()
+    columns = 2 * FEATURES
+    call(
+        add_coded_trees, rows, layout.roots, coded.runs, coded.columns, coded.cuts,
+        coded.tops, coded.entries, coded.nodes, layout.values,
+        np.empty((members, CODED_ROWS), rows.dtype),
+        np.empty((members, CODED_ROWS), np.uint32),
+        np.empty((members, 2, CODED_ROWS), np.uint8),
+        np.empty((members, columns, CODED_ROWS), np.uint8),
+        margins, members=members,
+    )  # fmt: skip
+    return margins
+
+
+def forest(rng):
+    """Return lone roots, bushes, and a chain as long as trees by codes may be."""
+    return [
+        random_tree(rng, 0),
+        random_tree(rng, 1),
+        random_tree(rng, 40),
+        random_tree(rng, MOST_LEVELS, deep=True),
+        random_tree(rng, 5),
+    ]
+
+
+def assert_like_naive(trees, outputs, rows, members=1):
+    margins = np.random.default_rng(1).normal(size=(len(rows), 2)).astype(rows.dtype)
+    exact = margins.copy()
+    for tree, output in zip(trees, outputs, strict=True):
+        exact[:, output] += naive.predict_tree(in_type(tree, rows.dtype), rows)
+    found = margins_of(trees, outputs, rows, margins, members)
+    np.testing.assert_array_equal(found, exact)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("missing", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_margins_are_summed_in_the_order_of_trees(dtype, missing, members):
+    rng = np.random.default_rng(0)
+    rows = random_rows(rng, ROWS, dtype, missing)
+    assert_like_naive(forest(rng), [0, 1, 1, 0, 1], rows, members)
+
+
+def test_infinite_values_follow_the_thresholds():
+    rng = np.random.default_rng(0)
+    rows = random_rows(rng, 8, np.float32)
+    rows[:4] = np.inf
+    rows[4:] = -np.inf
+    assert_like_naive(forest(rng), [0, 1, 1, 0, 1], rows)
+
+
+def test_a_run_of_trees_ends_where_a_byte_has_no_more_codes():
+    rng = np.random.default_rng(0)
+    trees = [random_tree(rng, 9) for _ in range(120 if COMPILED else 80)]
+    for tree in trees:
+        tree.feature[tree.left >= 0] = 2
+        tree.threshold[tree.left >= 0] = rng.normal(size=9)
+    coded = Layout.of(trees, [0] * len(trees), np.float32, FEATURES).coded
+    assert coded.runs.size > 1
+    assert coded.runs["begin"].tolist() == [0, *coded.runs["end"][:-1].tolist()]
+    # Missing values go to either side in all runs.
+    assert coded.columns.size == 2 * coded.runs.size
+    assert (1 << coded.columns["steps"]).max() <= MOST_CUTS + 1
+    rows = random_rows(rng, 40 if COMPILED else 4, np.float32)
+    assert_like_naive(trees, [0] * len(trees), rows)
+
+
+def bush(splits):
+    """Return a tree of one feature, as low as can be, and the nodes that split."""
+    tree = random_tree(np.random.default_rng(0), splits)
+    number = np.arange(tree.n_nodes, dtype=np.int32)
+    inner = number < splits
+    tree.left[:] = np.where(inner, 2 * number + 1, -1)
+    tree.right[:] = np.where(inner, 2 * number + 2, -1)
+    tree.parent[:] = (number - 1) // 2
+    tree.value[:] = np.where(inner, 0, number)
+    tree.feature[:], tree.default_left[:] = 0, inner
+    tree.threshold[:] = np.where(inner, number, np.nan)
+    return tree, np.flatnonzero(inner)
+
+
+def test_as_many_thresholds_as_a_byte_tells_apart():
+    tree, inner = bush(MOST_CUTS + 1)
+    tree.threshold[inner[-1]] = 0.0  # there is another
+    rows = np.zeros((2 * MOST_CUTS if COMPILED else 40, FEATURES), np.float32)
+    rows[:, 0] = np.linspace(-1, MOST_CUTS + 1, len(rows)).round()
+    rows[5, 0] = np.nan
+    assert_like_naive([tree], [0], rows)
+    tree.threshold[inner[-1]] = MOST_CUTS
+    assert Layout.of([tree], [0], np.float32, FEATURES).coded is None
+
+
+def test_trees_that_do_not_go_by_codes():
+    rng = np.random.default_rng(0)
+    deep = random_tree(rng, MOST_LEVELS + 1, deep=True)
+    by_category = random_tree(rng, 9, categorical=range(FEATURES))
+    for tree in (deep, by_category):
+        trees = [random_tree(rng, 3), tree]
+        assert Layout.of(trees, [0, 0], np.float32, FEATURES).coded is None
