@@ -568,3 +568,26 @@ def steps(tree, row):
         found[feature] += worth_of(tree, row, (), node) - worth
         worth = worth_of(tree, row, (), node)
     return found
+
+
+def shapley_values_against(tree, row, background, shares):
+    """Return what each feature of a row contributes against others, and their mean.
+
+    A coalition of features is the row's; the others are those of a background row.
+    """
+    n = len(row)
+
+    def worth(inside):
+        mixed = background.copy()
+        mixed[:, inside] = row[inside]
+        return shares @ predict_tree(tree, mixed).astype(np.float64)
+
+    found = np.zeros(n + 1)
+    found[n] = worth([])
+    for i in range(n):
+        rest = [j for j in range(n) if j != i]
+        for size in range(n):
+            weight = 1 / (n * math.comb(n - 1, size))
+            for known in map(list, itertools.combinations(rest, size)):
+                found[i] += weight * (worth([*known, i]) - worth(known))
+    return found

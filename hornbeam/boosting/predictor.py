@@ -9,6 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.boosting.accounts import ModelAccounts
+from hornbeam.boosting.background import (
+    contributions_against,
+    linear_contributions_against,
+    shares_of,
+)
 from hornbeam.boosting.contributions import (
     contributions_of,
     linear_contributions_of,
@@ -48,6 +53,10 @@ class Predictor(ModelAccounts):
     _loss: ScalarLoss | None
     #: Trees laid out for prediction, until the model changes.
     _layouts: dict[tuple[Any, ...], Layout]
+    #: The margins before the first tree, after what they were found by.
+    _known_base: tuple[Objective, NDArray[np.float64], NDArray[np.float64]] | None = (
+        None
+    )
 
     def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
         """Return `data` with the columns and the category codes of the model."""
@@ -103,7 +112,13 @@ class Predictor(ModelAccounts):
         return layout
 
     def _base(self) -> NDArray[np.float64]:
-        return self.objective.to_margin(self.model.base_score)
+        """Return the margins before the first tree, (outputs,)."""
+        objective, score = self.objective, self.model.base_score
+        known = self._known_base
+        if known is None or known[0] is not objective or known[1] is not score:
+            known = objective, score, objective.to_margin(score)
+            self._known_base = known
+        return known[2]
 
     def _margins_of(
         self, data: DMatrix
@@ -246,6 +261,73 @@ class Predictor(ModelAccounts):
                 self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else squeezed(margins)
+
+    def shap_values(
+        self,
+        data: DMatrix,
+        background: DMatrix | None = None,
+        *,
+        validate_features: bool = True,
+        iteration_range: tuple[int, int] = (0, 0),
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return what each feature contributes to the margins, its Shapley value.
+
+        (rows, features + 1), or (rows, outputs, features + 1) of several outputs. The
+        last is what is predicted where nothing is known of a row, and all of them add
+        up to the margins.
+
+        Parameters
+        ----------
+        data
+            Columns as in training.
+        background
+            Rows that stand for what is not known, such as a sample of the training
+            data; their weights count. What is not known of a row is then as in one of
+            these, whatever goes with it (interventional Shapley values), and the last
+            column is their mean margin, but for base margins. None: it is averaged by
+            the cover of the trees, as `predict` does with `pred_contribs`.
+        validate_features
+            Whether names of columns must be those of training.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        strict_shape
+            Return (rows, outputs, features + 1) always.
+        """
+        if background is None:
+            return self.predict(
+                data,
+                pred_contribs=True,
+                validate_features=validate_features,
+                iteration_range=iteration_range,
+                strict_shape=strict_shape,
+            )
+        self._need_model()
+        begin, end = self._tree_range(iteration_range)
+        linear = self.model.linear
+        if linear is not None:
+            check_features(data)
+            check_features(background)
+        data = self._aligned(data, validate_features)
+        others = self._aligned(background, validate_features)
+        shares = shares_of(background.row_weights, others.n_rows)
+        start = self._start(data)
+        # In the wider type of the two: what both are compared in with thresholds.
+        kind = np.result_type(data.dtype, others.dtype)
+        with lease(self.params.nthread) as team:
+            if linear is not None:
+                kind = self._feature_type(kind)
+                found = linear_contributions_against(
+                    team, data, others, shares, linear.weights, kind, start
+                )
+            else:
+                layout = self._layout(begin, end, kind)
+                ways = Ways.of(self.model.trees[begin:end], layout)
+                found = contributions_against(
+                    team, data, others, shares, layout, ways, start
+                )
+        found = found.astype(self._score_type)
+        return found if strict_shape else squeezed(found)
 
     def predict_interval(
         self,

@@ -231,6 +231,11 @@ TWO = {
     "route_rows": "codes",
     "add_products": "floats",
     "_follow": "floats",
+    "_keep_bits": "floats",
+    "_turn": "floats",
+    "weigh_background": "floats",
+    "explain_by_tables": "floats",
+    "explain_pairs": "floats",
     "_take_edge": "floats",
     "descend": "floats",
     "size_steps": "floats",
@@ -277,6 +282,7 @@ TWO = {
 }
 FOUR = {
     "add_trees": "floats of features and of margins",
+    "add_coded_trees": "floats of features and of margins",
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",
     "find_filled_splits": "codes, with or without limits",
