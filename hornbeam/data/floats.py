@@ -40,6 +40,9 @@ NOT_NUMBERS = (
     "into a data frame, and make numbers of dates, such as days, or leave them out"
 )
 
+_NARROW: np.dtype[Any] = np.dtype(np.float32)
+_WIDE: np.dtype[Any] = np.dtype(np.float64)
+
 Locate = Callable[[tuple[int, ...]], str]
 
 
@@ -48,20 +51,17 @@ def float_type(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
     64-bit integers count as float64 here; `write_floats` looks at each value.
     """
-    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
-    if dtype.kind == "b":
-        return narrow
-    if dtype.kind in "iu":
-        return narrow if dtype.itemsize <= 2 else wide
-    if dtype.kind == "f" and dtype.itemsize <= 8:
-        return narrow if dtype.itemsize <= 4 else wide
-    return None
+    kind, size = dtype.kind, dtype.itemsize
+    if kind == "f" and size <= 8:
+        return _NARROW if size <= 4 else _WIDE
+    if kind in "iu":
+        return _NARROW if size <= 2 else _WIDE
+    return _NARROW if kind == "b" else None
 
 
 def common_float(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
     """Return float32 if every column fits into it, else float64."""
-    wide = np.dtype(np.float64)
-    return wide if wide in map(float_type, dtypes) else np.dtype(np.float32)
+    return _WIDE if _WIDE in map(float_type, dtypes) else _NARROW
 
 
 def feature_type(dtype: np.dtype[Any]) -> str:
@@ -73,6 +73,8 @@ def check_missing(missing: Any) -> float:
     """Return the value that means missing, NaN by default."""
     if missing is None:
         return math.nan
+    if type(missing) is float:
+        return missing
     if isinstance(missing, (bool, str, bytes)) or not np.isscalar(missing):
         raise DataError(
             f"missing must be one number, not {missing!r}; "
@@ -174,7 +176,7 @@ def as_floats(
 def _is_plain(values: np.ndarray) -> bool:
     """Whether the array is what kernels read: native floats, in C order, aligned."""
     return (
-        values.dtype in (np.float32, np.float64)
+        values.dtype in (_NARROW, _WIDE)
         and values.flags.c_contiguous
         and values.flags.aligned
     )

@@ -78,6 +78,10 @@ class Table(ABC):
     def retype(self, types: Sequence[str] | None) -> None:
         """Give the columns other types; what has names of categories keeps its."""
         types = check_types(types, self.n_features)
+        self._raw_codes: frozenset[int] = frozenset()
+        if types is None and self.categories.empty():
+            self.types = None
+            return
         for feature, levels in enumerate(self.categories.names):
             given = None if types is None else types[feature]
             if levels is not None and given != "c":

@@ -16,6 +16,8 @@ from hornbeam.errors import DataError
 
 __all__ = ["TableEstimator", "column_of", "seed_of"]
 
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
 
 class TableEstimator(BaseEstimator):
     """What all that learn from a table share, however they learn.
@@ -53,6 +55,8 @@ class TableEstimator(BaseEstimator):
 
         Frames are left as they are, with the precision of each column.
         """
+        if not reset and self._is_plain(X):
+            return X
         return validate_data(
             self,
             X,
@@ -61,6 +65,19 @@ class TableEstimator(BaseEstimator):
             accept_sparse="csr",
             ensure_all_finite=False,  # the matrix looks, and knows what is missing
             ensure_min_samples=1 if reset else 0,
+        )
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether scikit-learn would find nothing to say, which takes it long to say.
+
+        That is an array of floats with the columns of training, which had no names.
+        """
+        return (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype in _FLOATS
+            and X.shape[1] == getattr(self, "n_features_in_", None)
+            and not hasattr(self, "feature_names_in_")
         )
 
     def _targets(self, X: Any, y: Any) -> Any:

@@ -148,7 +148,7 @@ def _array_table(
     names: Sequence[str] | None,
     types: Sequence[str] | None,
 ) -> Table:
-    if _reader(data, COLUMNS) is not None:
+    if type(data) is not np.ndarray and _reader(data, COLUMNS) is not None:
         raise DataError(
             f"the features must be 2-d (rows x columns), but this {words(data)} is one "
             "column; make it a frame of one column, such as with to_frame()"
