@@ -386,10 +386,16 @@ def export(
 @app.command()
 def warmup() -> None:
     """Compile the kernels now, so that the first fit need not."""
+    from rich.progress import Progress
+
     from hornbeam.warm import warmup as compile_kernels
 
     start = perf_counter()
-    compile_kernels()
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("compiling", total=None)
+        compile_kernels(
+            lambda done, total: bar.update(task, completed=done, total=total)
+        )
     _say(f"the kernels are ready after {perf_counter() - start:.1f} s")
 
 

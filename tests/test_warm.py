@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ import scipy.sparse
 import hornbeam
 from hornbeam import kernels
 from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.team import available_threads
 
 
 def compiled() -> dict[str, int]:
@@ -25,8 +30,44 @@ def compiled() -> dict[str, int]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def warm():
-    hornbeam.warmup()
+def steps():
+    """Return what the warm-up tells of how far it is."""
+    steps = []
+    hornbeam.warmup(lambda done, total: steps.append((done, total)))
+    return steps
+
+
+def test_it_tells_how_far_it_is(steps):
+    total = steps[0][1]
+    assert steps == [(done, total) for done in range(1, total + 1)]
+
+
+COLD = """
+import resource
+import hornbeam
+from hornbeam import warm
+
+hornbeam.warmup()
+own, theirs = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(warm._uncompiled(), own.ru_utime, theirs.ru_utime)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+def test_in_a_new_installation_all_cores_compile(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", COLD],
+        cwd=Path(hornbeam.__file__).parents[1],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    uncompiled, own, theirs = map(float, done.stdout.split())
+    assert uncompiled <= 3  # they are for codes on disk, and for columns with weights
+    if available_threads() > 1:
+        assert theirs > 4 * own  # here they are only loaded
 
 
 FITS = [
