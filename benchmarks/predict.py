@@ -1,19 +1,27 @@
-"""Compare prediction with XGBoost's, by the same trees.
+"""Compare prediction with XGBoost's and hessboost's, by the same trees.
 
     python -m benchmarks.predict
+    python -m benchmarks.predict --rows 100000 --trees 100 --depth 6
 
-Hornbeam trains a model, saves it, and both libraries load the file. Measured in turn:
-many rows from an array, many rows from a DMatrix made before the clock, and one row.
+Hornbeam trains a model, saves it, and all libraries load the file. They take turns with
+many rows from an array, and from a matrix made before the clock. Then one row, a NumPy
+array, goes through each way in, of a model of `ONE_TREES` trees.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+os.environ.setdefault("RAYON_NUM_THREADS", "1")  # hessboost has no other setting
+
+import hessboost
 import numpy as np
 import xgboost
 from rich.console import Console
@@ -22,91 +30,127 @@ from rich.table import Table
 import hornbeam
 from benchmarks.data import made
 from benchmarks.libraries import PACKAGES
-from benchmarks.machine import add_output_option, core_count, describe, write
+from benchmarks.machine import add_output_option, clock, describe, write
 
 COLUMNS = 28
-#: One row is predicted this many times to a measurement.
-CALLS = 300
+#: The model that one row goes through, and how often it does in one measurement.
+ONE_TREES, ONE_DEPTH = 100, 6
+CALLS, MEASUREMENTS = 50, 100
+
+Work = Callable[[], Any]
 
 
-def train(rows: int, trees: int, path: Path) -> None:
-    """Write a model of `trees` trees of depth 6 to `path`."""
+def train(rows: int, trees: int, depth: int, path: Path) -> None:
+    """Write a model of `trees` trees of this depth to `path`."""
     x, y = made(rows, COLUMNS, seed=0)
-    parameters = {"objective": "binary:logistic", "max_depth": 6, "learning_rate": 0.1}
+    parameters = {
+        "objective": "binary:logistic",
+        "max_depth": depth,
+        "learning_rate": 0.1,
+    }
     data = hornbeam.QuantileDMatrix(x, y)
     hornbeam.train(parameters, data, trees, verbose_eval=False).save_model(path)
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    """Return the wall seconds that `work` takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+def ways_of_many(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
+    """Return what prepares each way to predict all rows on one thread."""
+    ours = hornbeam.Booster({"nthread": 1}, model_file=path)
+    theirs = xgboost.Booster({"nthread": 1}, model_file=path)
+    other = hessboost.Booster(path)
+    return {
+        "hornbeam, array": lambda: partial(ours.inplace_predict, x),
+        "hornbeam, DMatrix": lambda: partial(ours.predict, hornbeam.DMatrix(x)),
+        "xgboost, array": lambda: partial(theirs.inplace_predict, x),
+        # A new one each time: XGBoost keeps the predictions of old ones.
+        "xgboost, DMatrix": lambda: partial(theirs.predict, xgboost.DMatrix(x)),
+        "hessboost, array": lambda: partial(other.predict, x),
+    }
+
+
+def many(path: Path, x: np.ndarray, repeats: int) -> dict[str, list[float]]:
+    """Return the CPU seconds of each way; they take turns."""
+    ways = ways_of_many(path, x)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, np.ndarray] = {}
+    for _ in range(repeats):
+        for name, prepare in ways.items():
+            predict = prepare()
+            with clock() as working:
+                found[name] = predict()
+            seconds[name].append(working.cpu)
+    for predictions in found.values():
+        np.testing.assert_allclose(predictions, found["hornbeam, array"], atol=1e-5)
+    return seconds
+
+
+def ways_of_one(path: Path, row: np.ndarray) -> dict[str, Work]:
+    """Return the ways in for one row."""
+    ours = hornbeam.Booster({"nthread": 1}, model_file=path)
+    theirs = xgboost.Booster({"nthread": 1}, model_file=path)
+    x, y = made(2000, COLUMNS, seed=2)
+    size = {"n_estimators": ONE_TREES, "max_depth": ONE_DEPTH, "n_jobs": 1}
+    regressor = hornbeam.HornbeamRegressor(**size).fit(x, y)
+    classifier = hornbeam.HornbeamClassifier(**size).fit(x, y)
+    matrix = hornbeam.DMatrix(row)
+    return {
+        "Booster.inplace_predict": lambda: ours.inplace_predict(row),
+        "Booster.predict": lambda: ours.predict(matrix),
+        "Booster.predict, DMatrix made too": lambda: ours.predict(
+            hornbeam.DMatrix(row)
+        ),
+        "HornbeamRegressor.predict": lambda: regressor.predict(row),
+        "HornbeamClassifier.predict": lambda: classifier.predict(row),
+        "HornbeamClassifier.predict_proba": lambda: classifier.predict_proba(row),
+        "xgboost inplace_predict": lambda: theirs.inplace_predict(row),
+    }
+
+
+def microseconds(work: Work) -> float:
+    """Return the wall time of one call, the least of all measurements."""
+    least = float("inf")
+    for _ in range(MEASUREMENTS):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            work()
+        least = min(least, time.perf_counter() - start)
+    return 1e6 * least / CALLS
 
 
 def main() -> None:
     """Train, measure, print, write."""
-    parser = argparse.ArgumentParser(description="Compare prediction with XGBoost's.")
-    parser.add_argument("--rows", type=int, default=100_000, help="default: 100,000")
-    parser.add_argument("--trees", type=int, default=100, help="default: 100")
-    parser.add_argument("--repeats", type=int, default=7, help="default: 7")
-    parser.add_argument(
-        "--threads",
-        nargs="+",
-        type=int,
-        default=sorted({1, core_count()}),
-        help="thread counts to run at; default: 1 and all cores",
-    )
+    parser = argparse.ArgumentParser(description="Compare prediction.")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--trees", type=int, default=500)
+    parser.add_argument("--depth", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
     add_output_option(parser)
     arguments = parser.parse_args()
     machine = describe(PACKAGES)
     x, _ = made(arguments.rows, COLUMNS, seed=1)
-    one = x[:1].copy()
-    libraries = {"hornbeam": hornbeam, "xgboost": xgboost}
-    boosters = {}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        train(arguments.rows, arguments.trees, path)
-        for name, library in libraries.items():
-            boosters[name] = library.Booster(model_file=path)
-
-    times: dict[str, dict[str, list[float]]] = {}
-    for threads in arguments.threads:
-        for _ in range(arguments.repeats):
-            for name, library in libraries.items():
-                booster = boosters[name]
-                booster.set_param({"nthread": threads})
-                # A new matrix each time: XGBoost keeps the predictions of old ones.
-                data = library.DMatrix(x, nthread=threads)
-                measured = {
-                    f"array, {threads} thr.": lambda b=booster: b.inplace_predict(x),
-                    f"DMatrix, {threads} thr.": lambda b=booster, d=data: b.predict(d),
-                }
-                for what, work in measured.items():
-                    work_times = times.setdefault(what, {}).setdefault(name, [])
-                    work_times.append(seconds_of(work))
-    for _ in range(arguments.repeats):
-        for name, booster in boosters.items():
-            booster.set_param({"nthread": 1})
-            booster.inplace_predict(one)
-            seconds = seconds_of(
-                lambda b=booster: [b.inplace_predict(one) for _ in range(CALLS)]
-            )
-            times.setdefault("one row", {}).setdefault(name, []).append(seconds / CALLS)
-
-    difference = np.abs(
-        boosters["hornbeam"].inplace_predict(x) - boosters["xgboost"].inplace_predict(x)
-    ).max()
-    table = Table(title=f"{arguments.rows:,} rows, {arguments.trees} trees")
-    for heading in ("seconds, least of all", "hornbeam", "xgboost", "times as fast"):
-        table.add_column(heading, justify="right")
-    for what, by_library in times.items():
-        ours, theirs = (min(by_library[name]) for name in libraries)
-        table.add_row(what, f"{ours:.3g}", f"{theirs:.3g}", f"{theirs / ours:.2f}")
+        path, small = Path(folder) / "model.json", Path(folder) / "small.json"
+        train(arguments.rows, arguments.trees, arguments.depth, path)
+        train(100_000, ONE_TREES, ONE_DEPTH, small)
+        seconds = many(path, x, arguments.repeats)
+        ways = ways_of_one(small, x[:1].copy())
+        one = {name: microseconds(work) for name, work in ways.items()}
+    best = {name: min(times) for name, times in seconds.items()}
     console = Console()
+    title = f"{arguments.rows:,} rows, {arguments.trees} trees, one thread"
+    table = Table("", "CPU s, least", "of ours", title=title)
+    for name, least in best.items():
+        table.add_row(name, f"{least:.2f}", f"{least / best['hornbeam, array']:.2f}")
     console.print(table)
-    console.print(f"largest difference of a prediction: {difference:.2g}")
-    result = {"machine": machine, "seconds": times}
+    table = Table("", "µs, least", title=f"one row, {ONE_TREES} trees, one thread")
+    for name, least in one.items():
+        table.add_row(name, f"{least:.1f}")
+    console.print(table)
+    result = {
+        "machine": machine,
+        "options": vars(arguments),
+        "seconds": seconds,
+        "microseconds": one,
+    }
     print(write("predict", result, arguments.output))
 
 

@@ -1140,6 +1140,21 @@ CASES = {
         ParameterError,
         "approx_contribs=True|pred_contribs=True, or pred_interactions=True",
     ),
+    "a background that is no matrix": (
+        lambda: MODEL.shap_values(DATA, ROWS),
+        DataError,
+        "expected a DMatrix, got ndarray",
+    ),
+    "a background of no rows": (
+        lambda: MODEL.shap_values(DATA, DMatrix(ROWS[:0], feature_names=NAMES)),
+        DataError,
+        "the background has no rows|a sample of the training data",
+    ),
+    "a background of other columns": (
+        lambda: MODEL.shap_values(DATA, DMatrix(ROWS, feature_names=list("abd"))),
+        DataError,
+        "missing: 'c'",
+    ),
     "another kind of prediction": (
         lambda: MODEL.inplace_predict(ROWS, predict_type="leaf"),
         ParameterError,

@@ -304,27 +304,26 @@ class Predictor(ModelAccounts):
             )
         self._need_model()
         begin, end = self._tree_range(iteration_range)
+        rows = self._aligned(data, validate_features)
+        others = self._aligned(background, validate_features)
+        shares = shares_of(others.row_weights, others.n_rows)
         linear = self.model.linear
         if linear is not None:
             check_features(data)
             check_features(background)
-        data = self._aligned(data, validate_features)
-        others = self._aligned(background, validate_features)
-        shares = shares_of(background.row_weights, others.n_rows)
-        start = self._start(data)
-        # In the wider type of the two: what both are compared in with thresholds.
-        kind = np.result_type(data.dtype, others.dtype)
+        start = self._start(rows)
         with lease(self.params.nthread) as team:
             if linear is not None:
-                kind = self._feature_type(kind)
+                kind = self._feature_type(rows.dtype)
                 found = linear_contributions_against(
-                    team, data, others, shares, linear.weights, kind, start
+                    team, rows, others, shares, linear.weights, kind, start
                 )
             else:
-                layout = self._layout(begin, end, kind)
+                # The background is read as the rows are, so that these add up.
+                layout = self._layout(begin, end, rows.dtype)
                 ways = Ways.of(self.model.trees[begin:end], layout)
                 found = contributions_against(
-                    team, data, others, shares, layout, ways, start
+                    team, rows, others, shares, layout, ways, start
                 )
         found = found.astype(self._score_type)
         return found if strict_shape else squeezed(found)
