@@ -16,6 +16,8 @@ from hornbeam.boosting.agreement import check_same_start, settings_of
 from hornbeam.boosting.booster import Booster as _Booster
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.padded import PaddedTable
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import check_names
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.files import replace_file
@@ -170,6 +172,7 @@ class Booster(_Booster):
             self._n_labels, self._settled = dtrain.n_targets, False
         self._settle()
         self._validate_features(dtrain.feature_names)
+        self._take_targets(dtrain.n_targets)
         super().update(dtrain, iteration, as_function(fobj, iteration))
 
     @in_their_words
@@ -209,6 +212,7 @@ class Booster(_Booster):
                 "Invalid input for the boost function. Either the gradient or the "
                 "objective should have a valid value."
             )
+        self._take_targets(dtrain.n_targets)
         grad, hess = by_row((grad, hess), dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
 
@@ -318,6 +322,20 @@ class Booster(_Booster):
         """Return predictions of an array or frame, in float32."""
         self._settle()
         data = framed(data)
+        if isinstance(data, np.ndarray) and data.ndim == 1:
+            data = data.reshape(-1, 1)
+        if "c" in self.model.feature_types and not is_dataframe(data):
+            types = self.model.feature_types
+            found = super().predict(
+                DMatrix(
+                    data, base_margin=base_margin, missing=missing, feature_types=types
+                ),
+                output_margin=predict_type == "margin",
+                validate_features=False,
+                iteration_range=iteration_range,
+                strict_shape=strict_shape,
+            )
+            return found.astype(np.float32, copy=False)
         if validate_features and is_dataframe(data):
             self._validate_features(as_table(data).names)
         found = super().inplace_predict(
@@ -330,6 +348,24 @@ class Booster(_Booster):
             strict_shape=strict_shape,
         )
         return found.astype(np.float32, copy=False)
+
+    def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+        """Return `data` with the columns and the category codes of the model.
+
+        Columns without names go by place: those that are not there are missing, and
+        numbers are codes where training had categories.
+        """
+        width, types = self.model.num_feature, self.model.feature_types
+        lacks = data.feature_names is None and data.n_features < width
+        codes = "c" in types and "c" not in (data.feature_types or ())
+        if (lacks or codes) and not isinstance(data, QuantileDMatrix):
+            table = data.table.select(range(data.n_features))
+            if lacks:
+                table = PaddedTable(table, width)
+            if codes and table.n_features == width:
+                table.retype(types)
+            data = data._over(table, DMatrix)
+        return super()._aligned(data, validate_features)
 
     def _validate_features(self, names: Sequence[str] | None) -> None:
         """Raise a `DataError` unless data has the names of the model, in its order."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -188,8 +191,9 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
 ):
     """Features kept only as codes of their bins, in blocks on disk.
 
-    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`; the folder for the
-    blocks is the `cache_prefix` of the `DataIter`.
+    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The folder for the
+    blocks is the `cache_prefix` of the `DataIter`; without one it is a temporary one,
+    which goes with the matrix.
     """
 
     @_in_time_by_name
@@ -209,6 +213,7 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
         _ExtMemQuantileDMatrix.__init__(
             self,
             data,
+            cache=None if data.cache_prefix else _temporary_folder(self),
             missing=missing,
             nthread=nthread,
             max_bin=max_bin,
@@ -218,3 +223,10 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             cache_host_ratio=cache_host_ratio,
         )
         self._remember(missing, False)
+
+
+def _temporary_folder(owner: object) -> str:
+    """Return a new folder that is removed with its owner."""
+    folder = tempfile.mkdtemp()
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder

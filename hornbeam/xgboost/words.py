@@ -53,6 +53,8 @@ _WORDS = {
     r"was made with max_bin=": "Inconsistent `max_bin`.",
     r"need the values themselves, and": "Only the `hist` tree method can use the "
     "`QuantileDMatrix`.",
+    r"^the columns are not those of training; (numbers|categories) where": "The data "
+    "type doesn't match.",
     # Objectives
     r"is outside \[0, 1\]": "label must be in [0,1] for logistic regression",
     r"is not above 0, and reg:gamma": "label must be positive for gamma regression.",

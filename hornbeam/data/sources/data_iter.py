@@ -100,8 +100,8 @@ class _Inbox:
 
     def __call__(
         self,
-        *,
-        data: Any,
+        *places: Any,
+        data: Any = None,
         label: Any = None,
         weight: Any = None,
         base_margin: Any = None,
@@ -114,6 +114,11 @@ class _Inbox:
         feature_weights: Any = None,
     ) -> None:
         """Take the next batch; the arguments are those of ``DMatrix``."""
+        if places:
+            raise TypeError(
+                f"{self._where}: input_data takes its arguments by name, as in "
+                "input_data(data=..., label=...). Keyword argument is required."
+            )
         if self.batch is not None:
             raise DataError(
                 f"{self._where}: input_data was called twice; call it once in a next()"
