@@ -104,7 +104,8 @@ class ModelHolder:
         value = self.model.attributes.get(name)
         if value is None:
             raise AttributeError(
-                f"{name} is only there after training with early_stopping_rounds"
+                f"`{name}` is only defined when early stopping is used: train with "
+                "early_stopping_rounds"
             )
         return value
 

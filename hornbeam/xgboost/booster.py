@@ -140,7 +140,7 @@ class Booster(_Booster):
     def save_config(self) -> str:
         """Return all parameters, as they are resolved, as JSON with XGBoost's names."""
         self._settle()
-        return json.dumps(self._configuration())
+        return json.dumps(self._configuration(), sort_keys=True, separators=(",", ":"))
 
     def load_config(self, config: str) -> None:
         """Take the parameters that `save_config` has told of another booster."""
@@ -168,12 +168,15 @@ class Booster(_Booster):
         """
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
+        self._settle_for(dtrain)
+        super().update(dtrain, iteration, as_function(fobj, iteration))
+
+    def _settle_for(self, dtrain: DMatrix) -> None:
+        """Look at what has been set, with as many outputs as the data has labels."""
         if dtrain.n_targets != self._n_labels:
             self._n_labels, self._settled = dtrain.n_targets, False
         self._settle()
         self._validate_features(dtrain.feature_names)
-        self._take_targets(dtrain.n_targets)
-        super().update(dtrain, iteration, as_function(fobj, iteration))
 
     @in_their_words
     def boost(
@@ -198,7 +201,6 @@ class Booster(_Booster):
         fobj
             A function or an `Objective` that gives both, instead.
         """
-        self._settle()
         if fobj is not None:
             if grad is not None or hess is not None:
                 raise ParameterError(
@@ -212,7 +214,7 @@ class Booster(_Booster):
                 "Invalid input for the boost function. Either the gradient or the "
                 "objective should have a valid value."
             )
-        self._take_targets(dtrain.n_targets)
+        self._settle_for(dtrain)
         grad, hess = by_row((grad, hess), dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,11 @@ _VERSION = [3, 2, 0]
 
 def _single(value: Any) -> str:
     return f"{np.float32(value):.9g}"
+
+
+def _as_single(text: str) -> str:
+    """Return a number as the nearest float32; other words as they are."""
+    return _single(text) if re.fullmatch(r"-?\d+\.\d+", text) else text
 
 
 def _double(value: Any) -> str:
@@ -202,7 +208,13 @@ def configuration(booster: Booster, given: Given) -> dict[str, Any]:
             },
             "learner_train_param": _block(_LEARNER, p, given),
             "metrics": _metrics(booster),
-            "objective": {"name": model.objective, **model.objective_config},
+            "objective": {
+                "name": model.objective,
+                **{
+                    group: {name: _as_single(text) for name, text in settings.items()}
+                    for group, settings in model.objective_config.items()
+                },
+            },
         },
         "version": _VERSION,
     }
@@ -290,7 +302,9 @@ def _of_metric(name: str, p: Parameters) -> dict[str, dict[str, str]]:
     group = _OF_METRIC.get(base)
     if group is None:
         return {}
-    settings = {field: spelled(getattr(p, field)) for field in _FIELDS[group]}
+    settings = {
+        field: _as_single(spelled(getattr(p, field))) for field in _FIELDS[group]
+    }
     if group == "lambdarank_param" and number.rstrip("-") and p.eval_metric:
         settings["lambdarank_num_pair_per_sample"] = number.rstrip("-")
     return {group: settings}

@@ -70,10 +70,8 @@ def is_pa_ext_categorical_dtype(dtype: Any) -> bool:
 
 def is_nullable_dtype(dtype: Any) -> bool:
     """Return whether this is a type of pandas whose columns may hold nulls."""
-    kind = type(dtype)
-    own = kind.__module__.startswith("pandas.core.arrays.")
-    is_number = own and kind.__name__.removesuffix("Dtype") in _NULLABLE
-    return is_number or is_pd_cat_dtype(dtype)
+    name = type(dtype).__name__
+    return name.removesuffix("Dtype") in _NULLABLE or is_pd_cat_dtype(dtype)
 
 
 def is_on_cuda(data: Any) -> bool:

@@ -82,6 +82,8 @@ def told(given: Given, names: Collection[str] | None = None) -> dict[str, Any]:
 def _resolve_shape(values: dict[str, Any], given: Given) -> None:
     if int(given.get("num_class", 0)) > 1 and "objective" not in given:
         values["objective"] = "multi:softmax"
+    if values.get("objective") == "count:poisson":
+        values.setdefault("max_delta_step", given.get("max_delta_step", 0.7))
     if "updater" in values:
         # Trees of histograms are pruned while they grow, so that nothing is left to.
         updater = str(values["updater"]).replace("histmaker,prune", "histmaker")
@@ -91,14 +93,15 @@ def _resolve_shape(values: dict[str, Any], given: Given) -> None:
 
 
 def _resolve_rest(values: dict[str, Any], given: Given) -> None:
-    if given.get("default_direction", "learn") != "learn":
+    exact = values.get("tree_method") == "exact"
+    if exact and given.get("default_direction", "learn") != "learn":
         raise ParameterError(
             f"default_direction={given['default_direction']!r} is not in Hornbeam, "
             "where each split learns which way missing values go; leave it out"
         )
     if values.get("objective") == "reg:linear":
         _warn("reg:linear is now deprecated in favor of reg:squarederror.")
-    if values.get("tree_method") == "exact":
+    if exact:
         values.pop("max_bin", None)
     if values.get("process_type", "default") == "default":
         values.pop("refresh_leaf", None)

@@ -56,10 +56,10 @@ _WORDS = {
     r"^the columns are not those of training; (numbers|categories) where": "The data "
     "type doesn't match.",
     # Objectives
-    r"is outside \[0, 1\]": "label must be in [0,1] for logistic regression",
+    r"is outside \[0, 1\]": "label must be in (0, 1) for logistic regression",
     r"is not above 0, and reg:gamma": "label must be positive for gamma regression.",
-    r"is negative, and count:poisson": "PoissonRegression: label must be nonnegative",
-    r"is negative, and reg:tweedie": "TweedieRegression: label must be nonnegative",
+    r"is negative, and (count:poisson|reg:tweedie)": "label must be non-negative for "
+    "Poisson/Tweedie regression.",
     r"is not above -1, as": "label must be greater than -1 for rmsle so that "
     "log(label + 1) can be valid.",
     r"is not a class of multi:": "SoftmaxMultiClassObj: label must be discrete values "
@@ -116,9 +116,11 @@ def in_their_words(function: Callable[P, T]) -> Callable[P, T]:
                 raise UnsupportedTypeError(*error.args) from None
             raise
         except OSError as error:
-            raise FileError(
-                f"Opening {error.filename} failed: {error.strerror}"
-            ) from error
+            # An error of ours says more, and names no file of the system's.
+            words = f"Opening {error.filename} failed: {error.strerror}"
+            ours = f"No such file or directory\n{error}"
+            message = words if error.filename else ours
+            raise FileError(message) from error
 
     return call
 

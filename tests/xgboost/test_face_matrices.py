@@ -1,0 +1,305 @@
+"""Matrices beside XGBoost's: what they take, and what their getters return."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow
+import pytest
+import scipy.sparse
+from beside import NAMES, X, Y, assert_close, both, ours, theirs, train
+
+FRAME = pd.DataFrame(X, columns=NAMES)
+KINDS = pd.DataFrame({"kind": pd.Categorical(["a", "b"] * 40), "size": Y})
+
+
+def make(xgb, **beside):
+    return xgb.DMatrix(X, Y, **beside)
+
+
+GETTERS = {
+    "label": lambda d: d.get_label(),
+    "weight": lambda d: d.get_weight(),
+    "base_margin": lambda d: d.get_base_margin(),
+    "feature_weights": lambda d: d.get_float_info("feature_weights"),
+    "label_upper_bound": lambda d: d.get_float_info("label_upper_bound"),
+    "group": lambda d: d.get_group(),
+    "group_ptr": lambda d: d.get_uint_info("group_ptr"),
+}
+BESIDE = {
+    "nothing": {},
+    "all": {
+        "weight": Y,
+        "base_margin": Y,
+        "feature_weights": [1, 2, 3, 4],
+        "label_lower_bound": Y,
+        "label_upper_bound": Y + 1,
+    },
+    "margins": {"base_margin": np.stack([Y, -Y], axis=1)},
+    "groups": {"group": [30, 50], "weight": [1.0, 2.0]},
+    "ids": {"qid": [0] * 30 + [4] * 50},
+}
+
+
+@pytest.mark.parametrize("getter", GETTERS)
+@pytest.mark.parametrize("beside", BESIDE)
+def test_getters_return_the_same_types_and_values(beside, getter):
+    assert_close(*both(lambda xgb: GETTERS[getter](make(xgb, **BESIDE[beside]))))
+
+
+CONTAINERS = {
+    "array": X,
+    "float32": X.astype(np.float32),
+    "integers": (np.nan_to_num(X) * 10).astype(np.uint8),
+    "list": X[:3].tolist(),
+    "pandas": FRAME,
+    "numbered columns": pd.DataFrame(X),
+    "mixed columns": pd.DataFrame(
+        {"x": [1, 2], "y": [True, False], "z": pd.array([1, None], dtype="Int64")}
+    ),
+    "pandas column": pd.Series([1.0, 2.0], name="s"),
+    "polars": polars.DataFrame({"a": [1, 2], "b": [3.0, 4.0]}),
+    "arrow": pyarrow.table({"a": [1, 2], "b": [3.0, 4.0]}),
+    "sparse rows": scipy.sparse.csr_matrix(np.nan_to_num(X)),
+    "sparse columns": scipy.sparse.csc_matrix(np.nan_to_num(X)),
+    "coordinates": scipy.sparse.coo_matrix(np.nan_to_num(X)),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_containers_are_read_alike(container):
+    def run(xgb):
+        data = xgb.DMatrix(CONTAINERS[container])
+        rows = data.get_data()
+        told = (
+            data.num_row(),
+            data.num_col(),
+            data.num_nonmissing(),
+            data.feature_names,
+            data.feature_types,
+            type(rows).__name__,
+            rows.dtype,
+        )
+        return told, rows.toarray()
+
+    (told, mine), (their_words, other) = both(run)
+    assert told == their_words
+    assert_close(mine, other)
+
+
+def test_categories_have_to_be_asked_for():
+    def run(xgb):
+        with pytest.raises(ValueError, match="enable_categorical"):
+            xgb.DMatrix(KINDS)
+        with pytest.raises(ValueError, match="for data must be int, float, bool"):
+            xgb.QuantileDMatrix(KINDS)
+        coded = xgb.DMatrix(X.round(), feature_types=["c", "q", "q", "q"])
+        data = xgb.DMatrix(KINDS, enable_categorical=True)
+        names = data.get_categories(export_to_arrow=True).to_arrow()
+        return (
+            coded.feature_types,
+            data.feature_types,
+            [(name, a if a is None else a.to_pylist()) for name, a in names],
+        )
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_names_and_types_are_set_and_taken_away():
+    def run(xgb):
+        data = make(xgb)
+        seen = [(data.feature_names, data.feature_types)]
+        data.feature_names, data.feature_types = NAMES, list("qiqi")
+        seen.append((data.feature_names, data.feature_types))
+        seen.append(data.slice([0, 1]).feature_names)
+        for names in (["x"], ["a", "b", "c", "c"], ["a[", "b", "c", "d"]):
+            with pytest.raises(ValueError):
+                data.feature_names = names
+        data.feature_names = None
+        return [*seen, (data.feature_names, data.feature_types)]
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_fields_are_set_by_name():
+    def run(xgb):
+        data = make(xgb)
+        data.set_info(label=-Y, weight=Y, feature_names=NAMES)
+        data.set_float_info("base_margin", Y)
+        data.set_float_info_npy2d("label_upper_bound", Y)
+        data.set_uint_info("group", [40, 40])
+        return np.concatenate(
+            [data.get_label(), data.get_weight(), data.get_base_margin()]
+        )
+
+    assert_close(*both(run))
+
+
+def test_rows_and_cuts_are_float32():
+    def run(xgb):
+        data = make(xgb, weight=Y)
+        part = data.slice(np.array([5, 1, 7]))
+        assert type(part) is xgb.DMatrix
+        train_on = make(xgb)
+        xgb.train({}, train_on, 1)
+        pointers, cuts = train_on.get_quantile_cut()
+        return part.get_weight(), pointers, cuts
+
+    mine, other = both(run)
+    for one, two in zip(mine, other, strict=True):
+        assert_close(one, two)
+
+
+def test_matrices_know_how_they_were_made(tmp_path):
+    def run(xgb):
+        data = make(xgb, missing=0.5, silent=True)
+        data.save_binary(tmp_path / "saved")
+        with pytest.raises(ValueError):
+            pickle.dumps(data)
+        again = xgb.DMatrix(tmp_path / "saved")
+        return (
+            data.missing,
+            data.silent,
+            data.data_split_mode(),
+            again.num_row(),
+            isinstance(xgb.QuantileDMatrix(X, Y), xgb.DMatrix),
+            issubclass(xgb.ExtMemQuantileDMatrix, xgb.DMatrix),
+            issubclass(xgb.ExtMemQuantileDMatrix, xgb.QuantileDMatrix),
+        )
+
+    mine, other = both(run)
+    assert mine == other
+
+
+@pytest.mark.parametrize("text", ["?format=csv&label_column=0", "?format=libsvm"])
+def test_text_files_are_named_with_their_format(tmp_path, text, recwarn):
+    lines = "1,2,3\n4,5,6\n" if "csv" in text else "1 0:1 2:3\n0 1:2\n1 0:5 1:1\n"
+    (tmp_path / "table.txt").write_text(lines)
+
+    def run(xgb):
+        data = xgb.DMatrix(f"{tmp_path / 'table.txt'}{text}")
+        recwarn.clear()
+        return np.concatenate([data.get_label(), data.get_data().toarray().ravel()])
+
+    assert_close(*both(run))
+
+
+def batches(xgb, cache_prefix=None):
+    class Halves(xgb.DataIter):
+        def __init__(self):
+            self.at = 0
+            super().__init__(cache_prefix=cache_prefix)
+
+        def next(self, input_data):
+            if self.at == 2:
+                return False
+            rows = slice(self.at * 40, self.at * 40 + 40)
+            input_data(data=X[rows], label=Y[rows])
+            self.at += 1
+            return True
+
+        def reset(self):
+            self.at = 0
+
+    return Halves()
+
+
+@pytest.mark.parametrize("kind", ["DMatrix", "QuantileDMatrix"])
+def test_batches_train_the_same_model(kind):
+    def run(xgb):
+        data = getattr(xgb, kind)(batches(xgb))
+        return xgb.train({"max_depth": 3}, data, 2).predict(xgb.DMatrix(X))
+
+    assert_close(*both(run))
+
+
+def test_blocks_on_disk_go_with_their_matrix(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    data = ours.ExtMemQuantileDMatrix(batches(ours), max_bin=32)
+    (folder,) = Path(tmp_path).iterdir()
+    assert any(folder.rglob("*"))
+    booster = ours.train({"max_bin": 32, "max_depth": 3}, data, 2)
+    whole = ours.QuantileDMatrix(X, Y, max_bin=32)
+    again = ours.train({"max_bin": 32, "max_depth": 3}, whole, 2)
+    assert booster.digest() == again.digest()
+    del data, booster
+    gc.collect()
+    assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_batches_come_by_name_and_errors_come_through():
+    class Wrong(ours.DataIter):
+        def next(self, input_data):
+            return input_data(X, Y)
+
+        def reset(self):
+            return
+
+    class Broken(Wrong):
+        def next(self, input_data):
+            raise RuntimeError("no more")
+
+    with pytest.raises(TypeError, match="Keyword argument"):
+        ours.QuantileDMatrix(Wrong())
+    with pytest.raises(RuntimeError, match="no more"):
+        ours.DMatrix(Broken())
+    one = ours.data.SingleBatchInternalIter(data=X, label=Y)
+    assert ours.QuantileDMatrix(one).num_row() == 80
+
+
+def test_validation_needs_the_cuts_of_training():
+    def run(xgb):
+        data = xgb.QuantileDMatrix(X, Y)
+        with pytest.raises(ValueError, match="should be used as a reference"):
+            xgb.train({}, data, 1, evals=[(xgb.QuantileDMatrix(X, Y), "v")])
+        result = {}
+        referring = xgb.QuantileDMatrix(X, Y, ref=data)
+        evals = [(referring, "v"), (data, "t")]
+        xgb.train({"max_depth": 2}, data, 2, evals=evals, evals_result=result)
+        return np.array([result["v"]["rmse"], result["t"]["rmse"]])
+
+    assert_close(*both(run))
+
+
+def test_what_something_is():
+    frames = [FRAME, FRAME["a"], X, CONTAINERS["polars"], CONTAINERS["arrow"], [1]]
+    sparse = [CONTAINERS[k] for k in ("sparse rows", "sparse columns", "coordinates")]
+    dtypes = [
+        np.dtype(float),
+        pd.Int8Dtype(),
+        pd.Float64Dtype(),
+        pd.BooleanDtype(),
+        pd.CategoricalDtype(),
+        pd.SparseDtype(),
+        pd.ArrowDtype(pyarrow.int8()),
+        pd.ArrowDtype(pyarrow.dictionary(pyarrow.int8(), pyarrow.string())),
+        pd.StringDtype(),
+    ]
+
+    def run(xgb):
+        names = [name for name in dir(ours.data) if name.startswith("is_")]
+        of_types = [name for name in names if name.endswith("dtype")]
+        of_sparse = [name for name in names if "scipy" in name]
+        return (
+            [xgb.compat.is_dataframe(frame) for frame in frames],
+            [[getattr(xgb.data, n)(s) for n in of_sparse] for s in [*sparse, X]],
+            [[bool(getattr(xgb.data, n)(d)) for n in of_types] for d in dtypes],
+            xgb.data.is_on_cuda(X),
+            xgb.compat.lazy_isinstance(FRAME, "pandas", "DataFrame"),
+            xgb.compat.concat([X, X]).shape,
+            type(xgb.compat.concat([sparse[0], sparse[0]])),
+            xgb.compat.concat([FRAME, FRAME]).shape,
+            xgb.compat.py_str(b"a"),
+            xgb.compat.is_pandas_available(),
+        )
+
+    mine, other = both(run)
+    assert mine == other
+    assert train(ours).num_features() == theirs.DMatrix(X).num_col()

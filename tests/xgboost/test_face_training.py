@@ -1,0 +1,341 @@
+"""Training beside XGBoost's: lines to the character, scores, callbacks and folds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from beside import BINARY, THREE, X, Y, assert_close, both, ours, train
+from sklearn.model_selection import KFold
+
+
+def error(predictions, data):
+    """Return a metric of one's own."""
+    return "mine", float(np.mean(np.abs(predictions - data.get_label())))
+
+
+@pytest.mark.parametrize("verbose_eval", [True, False, None, 2, 3, 100])
+def test_lines_are_the_same_to_the_character(capsys, verbose_eval):
+    def run(xgb):
+        train(
+            xgb,
+            {"eval_metric": ["rmse", "mae", "mape"]},
+            rounds=7,
+            evals=[(xgb.DMatrix(X, Y), "a"), (xgb.DMatrix(X[:9], Y[:9]), "b")],
+            custom_metric=error,
+            verbose_eval=verbose_eval,
+        )
+        return capsys.readouterr().out
+
+    mine, other = both(run)
+    assert mine == other
+    assert bool(mine) == bool(verbose_eval)
+
+
+def test_scores_come_back_in_the_same_order():
+    def run(xgb):
+        result = {}
+        data = xgb.DMatrix(X, Y)
+        booster = xgb.train(
+            {"max_depth": 2, "eval_metric": ["mae", "rmse"]},
+            data,
+            2,
+            evals=[(data, "a"), (data, "b")],
+            evals_result=result,
+            custom_metric=lambda p, d: [error(p, d), ("two", 2)],
+            verbose_eval=False,
+        )
+        line = booster.eval_set([(data, "x"), (data, "y")], 3, error, False)
+        return result, line
+
+    (mine, line), (other, their_line) = both(run)
+    assert str(mine).count("OrderedDict") == str(other).count("OrderedDict")
+    for data, metrics in other.items():
+        assert list(mine[data]) == list(metrics)
+        for metric, scores in metrics.items():
+            np.testing.assert_allclose(mine[data][metric], scores, 1e-5, 1e-6)
+    cells, their_cells = line.split("\t"), their_line.split("\t")
+    assert [c.split(":")[0] for c in cells] == [c.split(":")[0] for c in their_cells]
+    assert [len(c) for c in cells] == [len(c) for c in their_cells]
+
+
+STOPPING = {
+    "error": ({"eval_metric": "error"}, {}),
+    "the last": ({"eval_metric": ["logloss", "error"]}, {}),
+    "auc": ({"eval_metric": "auc"}, {}),
+    "turned round": ({"eval_metric": "auc"}, {"maximize": False}),
+}
+
+
+@pytest.mark.parametrize("case", STOPPING)
+def test_stopping_early_ends_in_the_same_round(capsys, case):
+    params, options = STOPPING[case]
+
+    def run(xgb):
+        booster = train(
+            xgb,
+            {"objective": "binary:logistic", "max_depth": 2, **params},
+            BINARY,
+            20,
+            evals=[(xgb.DMatrix(X, BINARY), "v")],
+            early_stopping_rounds=3,
+            **options,
+        )
+        return (
+            booster.num_boosted_rounds(),
+            booster.best_iteration,
+            booster.best_score,
+            capsys.readouterr().out,
+        )
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_what_stops_training_tells_what_it_saw():
+    def run(xgb):
+        stopping = xgb.callback.EarlyStopping(rounds=2, save_best=True, min_delta=10)
+        data = xgb.DMatrix(X, BINARY)
+        booster = xgb.train(
+            {"eval_metric": "error", "objective": "binary:logistic"},
+            data,
+            9,
+            evals=[(data, "v")],
+            callbacks=[stopping],
+            verbose_eval=False,
+        )
+        return (
+            booster.num_boosted_rounds(),
+            booster.best_iteration,
+            stopping.stopping_history,
+            stopping.best_scores,
+            stopping.current_rounds,
+            stopping.starting_round,
+            stopping.maximize,
+        )
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_callbacks_are_called_alike():
+    def run(xgb):
+        calls = []
+
+        class Told(xgb.callback.TrainingCallback):
+            def before_training(self, model):
+                calls.append(("begin", type(model).__name__))
+                return model
+
+            def after_training(self, model):
+                calls.append("end")
+                return model
+
+            def before_iteration(self, model, epoch, evals_log):
+                calls.append(("before", epoch, list(evals_log)))
+                return False
+
+            def after_iteration(self, model, epoch, evals_log):
+                calls.append((epoch, {k: list(v) for k, v in evals_log.items()}))
+                return epoch == 2
+
+        train(
+            xgb,
+            rounds=9,
+            evals=[(xgb.DMatrix(X, Y), "a")],
+            callbacks=[Told(), xgb.callback.LearningRateScheduler(lambda i: 0.1)],
+            verbose_eval=False,
+        )
+        return calls
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_lines_go_to_a_logger_and_checkpoints_to_files(tmp_path):
+    def run(xgb):
+        lines, folder = [], tmp_path / xgb.__name__
+        folder.mkdir()
+        train(
+            xgb,
+            rounds=7,
+            evals=[(xgb.DMatrix(X, Y), "a")],
+            callbacks=[
+                xgb.callback.EvaluationMonitor(period=3, logger=lines.append),
+                xgb.callback.EvaluationMonitor(rank=1, logger=lines.append),
+                xgb.callback.TrainingCheckPoint(folder, "c", interval=2),
+                xgb.callback.TrainingCheckPoint(folder, "p", True, interval=3),
+            ],
+            verbose_eval=False,
+        )
+        return lines, sorted(path.name for path in folder.iterdir())
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_an_objective_of_ones_own_gets_and_gives_the_same():
+    def run(xgb):
+        seen = []
+
+        def squares(predictions, data):
+            seen.append((predictions.dtype, predictions.shape, data.get_label().dtype))
+            return predictions - data.get_label(), np.ones(len(predictions))
+
+        class Squares(xgb.objective.Objective):
+            def __call__(self, iteration, y_pred, dtrain):
+                seen.append(iteration)
+                return squares(y_pred, dtrain)
+
+        class Trees(xgb.objective.TreeObjective):
+            def __call__(self, iteration, y_pred, dtrain):
+                return squares(y_pred, dtrain)
+
+        predictions = [
+            train(xgb, rounds=2, obj=own).predict(xgb.DMatrix(X))
+            for own in (squares, Squares(), Trees())
+        ]
+        return seen, np.stack(predictions)
+
+    (seen, mine), (their_seen, other) = both(run)
+    assert seen == their_seen
+    assert_close(mine, other)
+
+
+def test_gradients_to_split_by_are_refused():
+    class Reduced(ours.objective.TreeObjective):
+        def __call__(self, iteration, y_pred, dtrain):
+            return y_pred, np.ones_like(y_pred)
+
+        def split_grad(self, iteration, grad, hess):
+            return grad, hess
+
+    with pytest.raises(ValueError, match="sketch_outputs"):
+        train(ours, obj=Reduced())
+
+
+def test_training_goes_on_from_anything(tmp_path):
+    def run(xgb):
+        before = train(xgb)
+        path = tmp_path / f"{xgb.__name__}.json"
+        before.save_model(path)
+        starts = [before, str(path), path, before.save_raw()]
+        more = [train(xgb, xgb_model=start) for start in starts]
+        assert before.num_boosted_rounds() == 3
+        assert [b.num_boosted_rounds() for b in more] == [6] * 4
+        return np.stack([b.predict(xgb.DMatrix(X)) for b in more])
+
+    assert_close(*both(run))
+
+
+def test_old_arguments_by_place():
+    data = ours.DMatrix(X, Y)
+    with pytest.warns(FutureWarning, match="Pass `evals` as keyword args"):
+        ours.train({}, data, 1, [])
+    with pytest.warns(FutureWarning, match="Pass `weight, base_margin` as"):
+        weighted = ours.DMatrix(X, Y, Y, Y)
+    np.testing.assert_array_equal(weighted.get_weight(), Y.astype(np.float32))
+
+
+# --- Cross-validation -----------------------------------------------------------------
+
+FOLDS = {
+    "plain": ({}, {}, Y),
+    "more": ({"eval_metric": ["mae", "rmse"]}, {"nfold": 4, "seed": 3}, Y),
+    "in order": ({}, {"shuffle": False}, Y),
+    "metrics": ({"eval_metric": "mae"}, {"metrics": ["rmse"]}, Y),
+    "one metric": ({}, {"metrics": "mae", "show_stdv": False}, Y),
+    "stratified": (
+        {"objective": "binary:logistic"},
+        {"stratified": True, "metrics": ("auc", "logloss"), "seed": 7},
+        BINARY,
+    ),
+    "stopped": (
+        {"objective": "binary:logistic"},
+        {"metrics": "error", "early_stopping_rounds": 2, "num_boost_round": 20},
+        BINARY,
+    ),
+    "a splitter": ({}, {"folds": KFold(3)}, Y),
+    "rows": ({}, {"folds": [(range(40), range(40, 80)), (range(40, 80), [1, 2])]}, Y),
+    "a metric": ({}, {"custom_metric": error}, Y),
+    "an objective": (
+        {},
+        {"obj": lambda p, d: (p - d.get_label(), np.ones(len(p)))},
+        Y,
+    ),
+    "changed": ({}, {"fpreproc": lambda a, b, p: (a, b, {**p, "eta": 0.1})}, Y),
+    "classes": ({"objective": "multi:softprob", "num_class": 3}, {}, THREE),
+}
+
+
+@pytest.mark.parametrize("case", FOLDS)
+def test_folds_print_and_return_the_same(capsys, case):
+    params, options, label = FOLDS[case]
+
+    def run(xgb):
+        frame = xgb.cv(
+            {"max_depth": 2, **params},
+            xgb.DMatrix(X, label),
+            **{"num_boost_round": 4, "verbose_eval": 2, **options},
+        )
+        return capsys.readouterr().out, frame
+
+    (printed, mine), (their_lines, other) = both(run)
+    assert printed == their_lines
+    pd.testing.assert_frame_equal(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_folds_of_groups_and_without_pandas():
+    def run(xgb):
+        data = xgb.DMatrix(X, THREE, group=[10] * 8)
+        scores = xgb.cv({"objective": "rank:ndcg"}, data, 2, as_pandas=False)
+        return {name: np.array(values) for name, values in scores.items()}
+
+    mine, other = both(run)
+    assert list(mine) == list(other)
+    for name, scores in other.items():
+        np.testing.assert_allclose(mine[name], scores, 0.02)
+
+
+def test_folds_by_hand():
+    def run(xgb):
+        packs = xgb.training.mknfold(
+            dall=xgb.DMatrix(X, Y), nfold=3, param={"max_depth": 2}, seed=1
+        )
+        packs[0].update(0, None)
+        line = packs[0].eval(0, None, False)
+        return (
+            [(p.dtrain.num_row(), p.dtest.get_label().tolist()) for p in packs],
+            line[:18],
+            packs[0].num_boosted_rounds(),
+            xgb.training.groups_to_rows(
+                np.array([0, 2]), np.array([0, 3, 5, 9])
+            ).tolist(),
+        )
+
+    mine, other = both(run)
+    assert mine[1:] == other[1:]
+    assert [sorted(labels) for _, labels in mine[0]] == [
+        sorted(labels) for _, labels in other[0]
+    ]
+
+
+def test_callbacks_of_folds_see_the_models():
+    def run(xgb):
+        seen = []
+
+        class Told(xgb.callback.TrainingCallback):
+            def after_iteration(self, model, epoch, evals_log):
+                fold = model.cvfolds[0]
+                seen.append((epoch, len(model.cvfolds), fold.dtest.num_row()))
+                seen.append((type(fold.bst).__name__, type(fold.dtrain).__name__))
+                seen.extend(
+                    (k, list(v), len(v["rmse"][-1])) for k, v in evals_log.items()
+                )
+                return False
+
+        xgb.cv({"max_depth": 2}, xgb.DMatrix(X, Y), 2, callbacks=[Told()])
+        return seen
+
+    mine, other = both(run)
+    assert mine == other
