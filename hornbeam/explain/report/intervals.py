@@ -42,8 +42,9 @@ def scores_of(
     """Return each metric with its percentile interval.
 
     Rows are drawn with replacement, whole groups where there are groups, by giving
-    each the weight of as often as it is drawn. Of many rows a sample is resampled, and
-    what its metrics stray by is made smaller by the root of its share.
+    each the weight of as often as it is drawn; one group alone has no interval. Of many
+    rows a sample is resampled, and what its metrics stray by is made smaller by the
+    root of its share.
 
     Parameters
     ----------
@@ -59,18 +60,21 @@ def scores_of(
         How often to draw.
     """
     few = rows.sample(_MOST_ROWS, seed, "bootstrap")
+    if task.kind == "ranking" and few.n_groups == 1:
+        resamples = 0  # there is but one group to draw
     drawn = [
         [measured(metric, few.predictions, info) for metric in task.metrics]
         for info in resampled(few.matrix.info, seed, resamples)
     ]
+    columns = np.array(drawn).reshape(resamples, len(task.metrics)).T
     found = []
-    for metric, values in zip(task.metrics, np.array(drawn).T, strict=True):
+    for metric, values in zip(task.metrics, columns, strict=True):
         value = measured(metric, rows.predictions, rows.matrix.info)
         low, high = value, value
         values = values[~np.isnan(values)]
         if values.size:
             low, high = np.quantile(values, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-        if few is not rows:
+        if values.size and few is not rows:
             middle = measured(metric, few.predictions, few.matrix.info)
             shrunk = np.sqrt(few.n_rows / rows.n_rows)
             low = value + (low - middle) * shrunk

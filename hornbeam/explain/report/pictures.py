@@ -14,8 +14,10 @@ from hornbeam.explain.plots.calibration import plot_calibration
 from hornbeam.explain.plots.confusion import plot_confusion
 from hornbeam.explain.plots.curves import plot_learning_curves
 from hornbeam.explain.plots.dependence import plot_partial_dependence
+from hornbeam.explain.plots.reliability import plot_quantile_reliability
 from hornbeam.explain.plots.residuals import plot_residuals
 from hornbeam.explain.plots.shap_summary import plot_shap_summary
+from hornbeam.explain.reliability import reliability_of
 from hornbeam.explain.report.figures import Picture, picture_of
 from hornbeam.explain.report.findings import Findings
 from hornbeam.explain.residuals import residuals_of
@@ -40,7 +42,9 @@ _ROWS, _POINTS, _LINES = 500, 30, 25
 #: Objectives that predict a class, and not a number that might depend on something.
 _OF_CLASS = ("multi:softmax", "binary:hinge")
 _SWARM_ROWS, _SWARM_FEATURES = 1000, 12
-_MOST_CLASSES = 40
+#: Outputs whose contributions are bars beside one another.
+_MOST_BARS = 10
+_FEW_CLASSES, _MOST_CLASSES = 4, 40
 
 
 def pictures_of(findings: Findings) -> dict[str, list[Picture]]:
@@ -133,11 +137,17 @@ def _fit(findings: Findings) -> list[Picture]:
                 f"{one.name}: Brier {one.brier:.3f}, mean distance {one.ece:.3f}"
                 for one in lines[:8]
             )
-            add(plot_calibration, lines, f"Calibration. {said}.", 5.2, 5.0)
+            # The names of many classes stand outside.
+            wide = 7.6 if len(lines) > _FEW_CLASSES else 5.2
+            add(plot_calibration, lines, f"Calibration. {said}.", wide, 5.0)
         if len(task.outputs) <= _MOST_CLASSES:
             table = confusion_of(booster, data, class_names=task.outputs)
             text = f"Confusion: {table.accuracy:.1%} of the rows are predicted rightly."
             add(plot_confusion, table, text, 5.2, 4.8)
+    elif task.objective == "reg:quantileerror" or task.kind == "distribution":
+        shares = reliability_of(booster, data)
+        text = f"Reliability of quantiles: the largest gap is {shares.largest_gap:.3f}."
+        add(plot_quantile_reliability, shares, text, 5.0, 4.8)
     elif task.kind == "regression":
         left = residuals_of(booster, data)
         text = f"Residuals: their mean is {left.mean:.4g}, RMSE {left.rmse:.4g}."
@@ -149,6 +159,8 @@ def _contributions(findings: Findings) -> list[Picture]:
     """Return what features contribute: points of rows, or bars of several outputs."""
     rows = findings.rows.sample(_SWARM_ROWS, findings.seed, "swarm")
     names = _outputs(findings)
+    if len(names) > _MOST_BARS:
+        return []
     parts = contributions_by_output(
         findings.booster, rows.matrix, class_names=names or None
     )
@@ -181,7 +193,11 @@ def _dependence(findings: Findings) -> list[Picture]:
     rows = findings.rows.sample(_ROWS, findings.seed, "dependence")
     chosen = _chosen(findings, names)
     most = _DRAWN_OF_SEVERAL if names else _DRAWN
-    used = [entry for entry in findings.importances.features if entry.shap > 0]
+    used = [
+        entry
+        for entry in findings.importances.features
+        if entry.shap > 0 and np.isfinite(rows.column(entry.feature)).any()
+    ]
     found = []
     for entry in used[:most]:
         for output in chosen:

@@ -58,12 +58,11 @@ class Profile:
 def profile_of(rows: Rows, task: Task) -> Profile:
     """Return what some rows are."""
     columns = [_column(rows, feature) for feature in range(rows.matrix.n_features)]
-    pointers = rows.matrix.info.group_ptr
     return Profile(
         name=rows.name,
         n_rows=rows.n_rows,
         n_given=rows.n_given,
-        n_groups=None if pointers is None else len(pointers) - 1,
+        n_groups=None if rows.matrix.info.group_ptr is None else rows.n_groups,
         weighted=rows.matrix.row_weights is not None,
         missing=float(np.mean([column.missing for column in columns])),
         columns=columns,

@@ -76,8 +76,10 @@ class Rows:
         return self.matrix.n_rows
 
     @property
-    def is_sample(self) -> bool:
-        return self.n_rows < self.n_given
+    def n_groups(self) -> int:
+        """Groups of a ranking; all rows are one where there are none."""
+        pointers = self.matrix.info.group_ptr
+        return 1 if pointers is None else len(pointers) - 1
 
     @property
     def labels(self) -> Floats | None:

@@ -142,13 +142,13 @@ def measured(metric: Metric, predictions: Floats, info: Info) -> float:
 def _kind_of(booster: Booster, rows: Rows) -> str:
     objective = booster.objective.name
     family = objective.partition(":")[0]
-    if booster.model.num_target > 1:
-        return "targets"
     if objective == "reg:logistic":
         whole = rows.labels is not None and np.isin(rows.labels, (0.0, 1.0)).all()
         return "binary" if whole else "regression"
     if objective in ("reg:quantileerror", "reg:expectileerror"):
         return "quantiles"
+    if booster.model.num_target > 1 and family != "dist":
+        return "targets"
     kinds = {
         "binary": "binary",
         "multi": "classes",

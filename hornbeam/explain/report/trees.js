@@ -148,7 +148,7 @@
     for (let at = node; parents[at] >= 0; at = parents[at]) {
       steps.unshift(`${question(parents[at])}: ${answer(at)}`);
     }
-    const share = tree.c[0] > 0 ? ` (${(100 * tree.c[node] / tree.c[0]).toFixed(1)}% of the root's)` : "";
+    const share = steps.length && tree.c[0] > 0 ? ` (${(100 * tree.c[node] / tree.c[0]).toFixed(1)}% of the root's)` : "";
     const lines = [];
     if (isLeaf(node)) {
       const parts = values(node);
@@ -160,7 +160,9 @@
     lines.push(`Cover ${number.format(tree.c[node])}${share}.`);
     if (steps.length) lines.push(`Reached by ${steps.join("; ")}.`);
     const row = rowInput.value === "" ? null : data.rows[Number(rowInput.value)];
-    if (row && !isLeaf(node)) {
+    if (row && way.has(node) && isLeaf(node)) {
+      lines.push(`Row ${row.n} comes to this leaf.`);
+    } else if (row && !isLeaf(node)) {
       const value = row.x[tree.f[node]];
       lines.push(`Row ${row.n} has ${feature(node)} ${value === null ? "missing" : `= ${value}`}.`);
     }
@@ -221,7 +223,9 @@
   rowInput.addEventListener("change", () => {
     follow();
     draw();
-    tell(focused);
+    const leaf = [...way][0] ?? focused;
+    elementOf(leaf).firstElementChild.scrollIntoView({ block: "nearest", inline: "nearest" });
+    tell(leaf);
   });
   byId("tree-before").addEventListener("click", () => show(current - 1));
   byId("tree-next").addEventListener("click", () => show(current + 1));

@@ -219,6 +219,37 @@ def test_each_task_has_its_report(task):
     assert "nan" not in page.words["scores"]
 
 
+def test_quantiles_are_called_by_their_levels():
+    params, info = TASKS["quantiles"]
+    data = hornbeam.DMatrix(ROWS, **info)
+    page = Page(report(hornbeam.train(params, data, 3), data))
+    alts = [value for _, name, value in page.attributes if name == "alt"]
+    assert any(alt.endswith("of 0.1.") for alt in alts)
+    assert any(alt.startswith("Reliability of quantiles") for alt in alts)
+    start = np.quantile(NUMBERS, [0.1, 0.9])
+    guess = np.broadcast_to(start, (N, 2)).copy()
+    (metric,) = hornbeam.train(params, data, 1).metrics
+    assert f"{metric.of(guess, data.info):.5g}" in page.words["scores"]
+
+
+def test_odd_data_has_a_report():
+    """Few rows, one class, no value at all, one group, many classes."""
+    numbers = hornbeam.train({"objective": "reg:squarederror"}, TRAIN, 2)
+    for rows in (1, 3):
+        assert numbers.report(hornbeam.DMatrix(FRAME[:rows], LABELS[:rows]))
+    assert MODEL.report(hornbeam.DMatrix(FRAME, np.zeros(800)), TRAIN)
+    empty = FRAME.assign(age=np.nan, income=np.nan, score=np.nan)
+    assert MODEL.report(hornbeam.DMatrix(empty, LABELS))
+    params, info = TASKS["ranking"]
+    ranks = hornbeam.train(params, hornbeam.DMatrix(ROWS, **info), 2)
+    assert "[" not in Page(ranks.report(hornbeam.DMatrix(ROWS, info["label"]))).words[
+        "scores"
+    ].replace("brackets", "")
+    params = {"objective": "multi:softprob", "num_class": 50}
+    data = hornbeam.DMatrix(ROWS, np.arange(N) % 50)
+    assert hornbeam.train(params, data, 1).report(data)
+
+
 def test_weights_of_rows_count():
     weights = np.where(LABELS == 1, 1.0, 3.0)
     data = hornbeam.DMatrix(FRAME, LABELS, weight=weights)
