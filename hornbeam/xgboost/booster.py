@@ -21,6 +21,7 @@ from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import check_names
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.files import replace_file
+from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.compat import framed, is_dataframe
@@ -323,10 +324,13 @@ class Booster(_Booster):
     ) -> npt.NDArray[np.float32]:
         """Return predictions of an array or frame, in float32."""
         self._settle()
-        data = framed(data)
         if isinstance(data, np.ndarray) and data.ndim == 1:
             data = data.reshape(-1, 1)
-        if "c" in self.model.feature_types and not is_dataframe(data):
+        if is_dataframe(data):
+            data = framed(data)
+            if validate_features:
+                self._validate_features(as_table(data).names)
+        elif "c" in self.model.feature_types:
             types = self.model.feature_types
             found = super().predict(
                 DMatrix(
@@ -338,8 +342,6 @@ class Booster(_Booster):
                 strict_shape=strict_shape,
             )
             return found.astype(np.float32, copy=False)
-        if validate_features and is_dataframe(data):
-            self._validate_features(as_table(data).names)
         found = super().inplace_predict(
             data,
             iteration_range=iteration_range,
@@ -408,6 +410,25 @@ class Booster(_Booster):
         """Return how important features are; see `hornbeam.Booster.get_score`."""
         self._settle()
         return super().get_score(os.path.expanduser(fmap), importance_type)
+
+    def get_split_value_histogram(
+        self,
+        feature: str,
+        fmap: str | os.PathLike[str] = "",
+        bins: int | None = None,
+        as_pandas: bool = True,
+    ) -> Any:
+        """Return how often trees split a feature near which threshold.
+
+        A feature that the model does not have is split nowhere; for the arguments see
+        `hornbeam.Booster.get_split_value_histogram`.
+        """
+        self._settle()
+        self._need_model()
+        names = FeatureMap.of(self.model, fmap).names
+        known = feature if feature in names else names[0]
+        found = super().get_split_value_histogram(known, fmap, bins, as_pandas)
+        return found if feature in names else found[:0]
 
     # Files and copies
 

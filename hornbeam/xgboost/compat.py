@@ -31,19 +31,21 @@ __all__ = [
 T = TypeVar("T")
 
 #: Module and name of the frames and columns that `is_dataframe` knows.
-_FRAMES = (
-    ("pandas.core.frame", "DataFrame"),
-    ("pandas", "DataFrame"),
-    ("pandas.core.series", "Series"),
-    ("pandas", "Series"),
-    ("polars.dataframe.frame", "DataFrame"),
-    ("polars.lazyframe.frame", "LazyFrame"),
-    ("polars.series.series", "Series"),
-    ("pyarrow.lib", "Table"),
-    ("modin.pandas.dataframe", "DataFrame"),
-    ("modin.pandas.series", "Series"),
-    ("cudf.core.dataframe", "DataFrame"),
-    ("cudf.core.series", "Series"),
+_FRAMES = frozenset(
+    [
+        ("pandas.core.frame", "DataFrame"),
+        ("pandas", "DataFrame"),
+        ("pandas.core.series", "Series"),
+        ("pandas", "Series"),
+        ("polars.dataframe.frame", "DataFrame"),
+        ("polars.lazyframe.frame", "LazyFrame"),
+        ("polars.series.series", "Series"),
+        ("pyarrow.lib", "Table"),
+        ("modin.pandas.dataframe", "DataFrame"),
+        ("modin.pandas.series", "Series"),
+        ("cudf.core.dataframe", "DataFrame"),
+        ("cudf.core.series", "Series"),
+    ]
 )
 
 
@@ -61,7 +63,8 @@ def lazy_isinstance(instance: Any, module: str, name: str) -> bool:
 
 def is_dataframe(data: Any) -> bool:
     """Return whether this is a frame or a column of a library of frames."""
-    return any(lazy_isinstance(data, *frame) for frame in _FRAMES)
+    kind = data.__class__
+    return (kind.__module__, kind.__name__) in _FRAMES
 
 
 def framed(data: Any) -> Any:

@@ -218,6 +218,7 @@ def test_dumps_and_tables_are_told_alike(tmp_path):
             booster.get_fscore(),
             list(booster.trees_to_dataframe().columns),
             booster.get_split_value_histogram("f0", as_pandas=False).tolist(),
+            booster.get_split_value_histogram("no").shape,
             {
                 kind: sorted(booster.get_score(importance_type=kind))
                 for kind in ("gain", "cover", "total_gain", "total_cover")
