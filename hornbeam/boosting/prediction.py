@@ -15,6 +15,7 @@ from hornbeam.kernels.predict import PREDICT_ROWS, ROWS_OF_LARGE, add_trees, fin
 from hornbeam.kernels.team import Team
 
 __all__ = [
+    "PlainRows",
     "Rows",
     "add_layout",
     "add_linear",
@@ -46,6 +47,23 @@ class Rows(Protocol):
         self, start: int, stop: int, features: NDArray[np.intp] | None = None
     ) -> NDArray[Any]:
         """Return rows `start` to `stop` of the columns `features`, None for all."""
+
+
+class PlainRows:
+    """An array that is just as kernels read it, without a table around it."""
+
+    __slots__ = ("array", "dtype", "n_features", "n_rows")
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array, self.dtype = array, array.dtype
+        self.n_rows, self.n_features = array.shape
+
+    def rows(
+        self, start: int, stop: int, features: NDArray[np.intp] | None = None
+    ) -> NDArray[Any]:
+        """Return rows `start` to `stop` of the columns `features`, None for all."""
+        part = self.array[start:stop]
+        return part if features is None else part.take(features, axis=1)
 
 
 def start_margins(

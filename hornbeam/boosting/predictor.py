@@ -21,6 +21,7 @@ from hornbeam.boosting.contributions import (
 from hornbeam.boosting.dart import Dropout, Scale
 from hornbeam.boosting.linear import check_features
 from hornbeam.boosting.prediction import (
+    PlainRows,
     Rows,
     add_layout,
     add_linear,
@@ -31,6 +32,7 @@ from hornbeam.boosting.prediction import (
 from hornbeam.data.align import align
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.floats import is_plain
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError
@@ -470,11 +472,15 @@ class Predictor(ModelAccounts):
                 f"predict_type must be 'value' or 'margin', not {predict_type!r}"
             )
         self._need_model()
-        table = align(
-            as_table(data, missing),
-            self._expected(validate_features),
-            self.params.unseen,
-        )
+        table: Rows
+        if self._is_plain(data, missing):
+            table = PlainRows(data)
+        else:
+            table = align(
+                as_table(data, missing),
+                self._expected(validate_features),
+                self.params.unseen,
+            )
         begin, end = self._tree_range(iteration_range)
         if base_margin is not None:
             base_margin = as_base_margin(base_margin, table.n_rows)
@@ -492,6 +498,19 @@ class Predictor(ModelAccounts):
                 self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else squeezed(margins)
+
+    def _is_plain(self, data: Any, missing: Any) -> bool:
+        """Whether data is read as it is: for a single row, all else takes long."""
+        model = self.model
+        return (
+            type(data) is np.ndarray
+            and data.ndim == 2
+            and data.shape[1] == model.num_feature
+            and is_plain(data)
+            and type(missing) is float
+            and missing != missing
+            and "c" not in model.feature_types
+        )
 
     def _need_transform(self) -> None:
         """Raise an error if margins become predictions by a formula that is missing."""

@@ -26,6 +26,7 @@ __all__ = [
     "common_float",
     "feature_type",
     "float_type",
+    "is_plain",
     "nearest",
     "shared",
     "write_floats",
@@ -166,14 +167,14 @@ def as_floats(
 
     `values` must hold numbers (`float_type` says so).
     """
-    if nulls is None and _is_plain(values) and _marker(values.dtype, missing) is None:
+    if nulls is None and is_plain(values) and _marker(values.dtype, missing) is None:
         return shared(values)
     out = np.empty(values.shape, float_type(values.dtype))
     write_floats(values, out, missing, locate, nulls)
     return out
 
 
-def _is_plain(values: np.ndarray) -> bool:
+def is_plain(values: np.ndarray) -> bool:
     """Whether the array is what kernels read: native floats, in C order, aligned."""
     return (
         values.dtype in (_NARROW, _WIDE)

@@ -109,6 +109,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
             with lease(self.n_jobs or 0) as team:
                 values = link.transform(team, values.reshape(len(values), -1))
         if model.num_class == 0:
-            ones, values = values, np.empty((len(values), 2), values.dtype)
+            ones = values.reshape(len(values))
+            values = np.empty((len(ones), 2), ones.dtype)
             values[:, 0], values[:, 1] = 1 - ones, ones
         return values if self.n_classes_ > 1 else np.ones((len(values), 1), np.float32)

@@ -77,3 +77,24 @@ def test_all_ways_of_prediction_agree():
     )  # fmt: skip
     error = np.sqrt(np.mean(np.square(expected - data.get_label())))
     assert report["a"]["rmse"][-1] == pytest.approx(error, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ">f4", np.float16])
+def test_an_array_is_read_alike_however_it_lies_in_memory(dtype):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 5)).astype(dtype)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    data = hornbeam.DMatrix(rows, np.nan_to_num(rows[:, 0]))
+    booster = hornbeam.train({"max_depth": 3}, data, 5, verbose_eval=False)
+    expected = booster.predict(data)
+    read_only = rows.copy()
+    read_only.flags.writeable = False
+    wide = np.repeat(rows, 2, axis=1)[:, ::2]
+    for array in (rows, np.asfortranarray(rows), read_only, wide, rows[::-1][::-1]):
+        np.testing.assert_array_equal(booster.inplace_predict(array), expected)
+    for row in (0, 7, 299):
+        alone = booster.inplace_predict(rows[row : row + 1])
+        np.testing.assert_array_equal(alone, expected[row : row + 1])
+    marked = np.where(np.isnan(rows), -9, rows).astype(dtype)
+    found = booster.inplace_predict(marked, missing=-9)
+    np.testing.assert_array_equal(found, expected)
