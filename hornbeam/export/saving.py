@@ -94,8 +94,8 @@ def to_xgboost(
     """Return a model in the bytes of a file of XGBoost's, and nothing else in it.
 
     `save_model` adds what Hornbeam alone reads: a checksum, and exact numbers where
-    those of XGBoost are rounded to float32. XGBoost passes over that, and some other
-    readers of its files do not.
+    those of XGBoost are rounded to float32. XGBoost passes over that, and so do other
+    readers of its files, but maybe not all.
 
     Parameters
     ----------

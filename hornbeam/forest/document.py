@@ -2,7 +2,7 @@
 
 The document is XGBoost's own (3.2), with two additions that XGBoost does not read:
 a block ``hornbeam`` beside ``learner``, and the key ``hornbeam_thresholds`` in trees
-whose thresholds float32 cannot hold.
+whose thresholds float32 cannot hold. In files both are put away (`own_part`).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from hornbeam.forest import json_text, ubjson
 from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.document import write_document
 from hornbeam.forest.model import Model
+from hornbeam.forest.own_part import brought_out, dropped, put_away
 from hornbeam.forest.reader import read_document
 
 __all__ = ["decode", "digest", "encode", "encode_for_xgboost", "load", "save"]
@@ -26,7 +27,7 @@ def encode(model: Model, format: str) -> bytes:
         raise ParameterError(f"the format {format!r} is unknown; give 'json' or 'ubj'")
     document = write_document(model)
     document["hornbeam"]["digest"] = _digest(document)
-    return _SPELLINGS[format](document)
+    return _SPELLINGS[format](put_away(document))
 
 
 def encode_for_xgboost(model: Model, format: str) -> bytes:
@@ -35,13 +36,7 @@ def encode_for_xgboost(model: Model, format: str) -> bytes:
     What Hornbeam adds is left out, for readers that do not pass over it: the checksum,
     thresholds beyond float32, and whether predictions are float64.
     """
-    document = write_document(model)
-    del document["hornbeam"]
-    booster = document["learner"]["gradient_booster"]
-    trees = booster.get("gbtree", booster)["model"].get("trees", [])
-    for tree in trees:
-        tree.pop("hornbeam_thresholds", None)
-    return _SPELLINGS[format](document)
+    return _SPELLINGS[format](dropped(write_document(model)))
 
 
 def decode(data: bytes | bytearray | memoryview) -> Model:
@@ -54,7 +49,7 @@ def decode(data: bytes | bytearray | memoryview) -> Model:
     """
     data = bytes(data)
     try:
-        document = _loads(data)
+        document = brought_out(_loads(data))
         model = read_document(document)
         if "hornbeam" in document:
             said, found = document["hornbeam"]["digest"], digest(model)

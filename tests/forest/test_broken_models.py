@@ -13,6 +13,7 @@ from forest_models import hand_made
 
 from hornbeam.errors import HornbeamError, ModelFileError
 from hornbeam.forest import decode, digest, encode, ubjson
+from hornbeam.forest.model_file import encode_for_xgboost
 
 
 def sound_document():
@@ -20,9 +21,7 @@ def sound_document():
     model = hand_made(
         n_trees=2, attributes={"note": "x"}, feature_names=["a", "b", "c"]
     )
-    document = json.loads(encode(model, "json"))
-    del document["hornbeam"]
-    return document
+    return json.loads(encode_for_xgboost(model, "json"))
 
 
 SOUND = sound_document()
@@ -302,9 +301,7 @@ def vector_document():
     for tree in model.trees:
         tree.value = np.stack([tree.value, -tree.value], axis=1)
         tree.weight = np.stack([tree.weight, -tree.weight], axis=1)
-    document = json.loads(encode(model, "json"))
-    del document["hornbeam"]
-    return document
+    return json.loads(encode_for_xgboost(model, "json"))
 
 
 def of_leaves(key, value):
@@ -387,9 +384,8 @@ def test_broken_leaves_of_several_values_are_refused(edit, message):
 
 def typed(document):
     """Return a document with arrays where UBJSON has arrays."""
-    again = ubjson.loads(encode(decode(json.dumps(document).encode()), "ubj"))
-    del again["hornbeam"]
-    return again
+    model = decode(json.dumps(document).encode())
+    return ubjson.loads(encode_for_xgboost(model, "ubj"))
 
 
 @pytest.mark.parametrize(
@@ -440,8 +436,43 @@ def test_exact_thresholds_must_fit_the_rounded_ones(thresholds, message):
 )
 def test_our_own_block_is_checked(key, value, message):
     document = json.loads(encode(hand_made(), "json"))
-    document["hornbeam"][key] = value
+    param = document["learner"]["gradient_booster"]["model"]["gbtree_model_param"]
+    own = json.loads(param["hornbeam"]) | {key: value}
+    param["hornbeam"] = json.dumps(own)
     with pytest.raises(ModelFileError, match=message):
+        decode(json.dumps(document).encode())
+    # Where it stands in a linear model.
+    del param["hornbeam"]
+    document["hornbeam"] = own
+    with pytest.raises(ModelFileError, match=message):
+        decode(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "the block 'hornbeam' cannot be read"),
+        (1, "the block 'hornbeam' cannot be read"),
+        ("[]", "the block 'hornbeam' cannot be read"),
+        ("[" * 100_000, "the block 'hornbeam' cannot be read"),
+        ('{"thresholds": 1}', "the block 'hornbeam' cannot be read"),
+        ('{"thresholds": {"0": "!"}}', "the block 'hornbeam' cannot be read"),
+        ('{"thresholds": {"9": ""}}', "the block 'hornbeam' cannot be read"),
+        ('{"thresholds": {"x": ""}}', "the block 'hornbeam' cannot be read"),
+        ('{"thresholds": {"0": "AAAA"}}', "the block 'hornbeam' cannot be read"),
+        ('{"thresholds": {"0": ""}}', "hornbeam has no key 'digest'"),
+    ],
+)
+def test_the_text_of_our_own_block_is_checked(text, message):
+    document = edited(put("forest_param", "hornbeam", text))
+    with pytest.raises(ModelFileError, match=message):
+        decode(json.dumps(document).encode())
+
+
+def test_our_own_block_is_there_once():
+    document = json.loads(encode(hand_made(), "json"))
+    document["hornbeam"] = {}
+    with pytest.raises(ModelFileError, match="is there twice"):
         decode(json.dumps(document).encode())
 
 
