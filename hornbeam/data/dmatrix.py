@@ -77,9 +77,9 @@ class DMatrix(Beside):
     qid
         The group of each row, instead of `group`: whole numbers that never fall.
     label_lower_bound, label_upper_bound
-        Where the label of each row lies; the upper one may be infinite. A string as
-        label, weight, base_margin, qid or one of these names a column of `data`, which
-        is then no feature.
+        Where the label of each row lies; -inf below and inf above are no bounds. A
+        string as label, weight, base_margin, qid or one of these names a column of
+        `data`, which is then no feature.
     feature_weights
         How likely each column is to be drawn where columns are sampled; not negative.
     enable_categorical

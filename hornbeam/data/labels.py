@@ -38,8 +38,10 @@ class Field:
         What has a number: a "row", or a "column".
     wide
         What may have several numbers of its own, each in a column; none if empty.
-    negative, infinite
-        Whether a number may be below zero, and whether it may be +inf.
+    negative
+        Whether a number may be below zero.
+    infinite
+        The infinity that a number may be; 0: none.
     idle
         What is wrong if all are zero; they may be, if empty.
     mend
@@ -50,7 +52,7 @@ class Field:
     each: str = "row"
     wide: str = ""
     negative: bool = True
-    infinite: bool = False
+    infinite: float = 0.0
     idle: str = ""
     mend: str = ""
 
@@ -66,8 +68,8 @@ FIELDS = {
         ),
         Field("weight", negative=False, idle="at least one row must count"),
         Field("base_margin", wide="output"),
-        Field("label_lower_bound"),
-        Field("label_upper_bound", infinite=True),
+        Field("label_lower_bound", infinite=-np.inf),
+        Field("label_upper_bound", infinite=np.inf),
         Field(
             "feature_weights",
             each="column",
@@ -152,7 +154,7 @@ def _raise_length(field: Field, values: Floats, count: int, groups: int | None) 
 def _check_domain(field: Field, values: Floats, each: str) -> None:
     good = np.isfinite(values)
     if field.infinite:
-        good |= values == np.inf
+        good |= values == field.infinite
     bad = ~(good if good.ndim == 1 else good.all(axis=1))
     if bad.any():
         i = int(bad.argmax())

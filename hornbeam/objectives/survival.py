@@ -119,7 +119,8 @@ class ProportionalHazards(LogLink):
 class AcceleratedFailure(LogLink):
     """The likelihood of bounds of log times under a distribution about the margin.
 
-    A time seen has two equal bounds. One that is not there is 0 below, inf above.
+    A time seen has two equal bounds. One that is not there is 0 or -inf
+    below, inf above.
     """
 
     name = "survival:aft"

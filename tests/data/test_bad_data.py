@@ -272,8 +272,8 @@ ARGUMENTS = {
     ),
     "lower too short": ({"label_lower_bound": [0]}, ["label_lower_bound", "1 values"]),
     "lower infinite": (
-        {"label_lower_bound": [0, -INF, 0, 0]},
-        ["label_lower_bound is -inf in row 1"],
+        {"label_lower_bound": [0, INF, 0, 0]},
+        ["label_lower_bound is inf in row 1"],
     ),
     "upper nan": (
         {"label_upper_bound": [0, INF, NAN, 0]},
