@@ -102,6 +102,9 @@ class DMatrix(Beside):
         bins, two codes a byte), ``"lz4"``, or ``"auto"``, what pays for each column.
     """
 
+    #: Whether columns in order are held in memory even where codes are on disk.
+    _holds_beside_cache = False
+
     def __init__(
         self,
         data: Any,
@@ -254,7 +257,7 @@ class DMatrix(Beside):
         """Return the columns in order, made on the first call and kept."""
         from hornbeam.binning.blocks import order_columns
 
-        if self._caching is not None:
+        if self._caching is not None and not self._holds_beside_cache:
             raise DataError(
                 "tree_method 'exact' and 'approx' hold the values in memory, and this "
                 "matrix has a cache for bins on disk; leave the cache out, or use "

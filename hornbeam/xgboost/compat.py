@@ -26,6 +26,7 @@ __all__ = [
     "is_pyarrow_available",
     "lazy_isinstance",
     "py_str",
+    "uncategorised",
 ]
 
 T = TypeVar("T")
@@ -69,8 +70,15 @@ def is_dataframe(data: Any) -> bool:
 
 def framed(data: Any) -> Any:
     """Return a column of a library of frames as a frame; anything else as it is."""
-    is_column = is_dataframe(data) and len(data.shape) == 1
+    # What is lazy has columns, and no shape yet.
+    is_column = is_dataframe(data) and len(getattr(data, "shape", (0, 0))) == 1
     return data.to_frame() if is_column else data
+
+
+def uncategorised(label: Any) -> Any:
+    """Return labels that are categories of pandas as their values; else as they are."""
+    is_category = type(getattr(label, "dtype", None)).__name__ == "CategoricalDtype"
+    return label.to_numpy() if is_category else label
 
 
 def concat(value: Sequence[T]) -> T:

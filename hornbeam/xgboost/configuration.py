@@ -214,6 +214,7 @@ def configuration(booster: Booster, given: Given) -> dict[str, Any]:
                     group: {name: _as_single(text) for name, text in settings.items()}
                     for group, settings in model.objective_config.items()
                 },
+                **{key: own.tolist() for key, own in model.objective_state.items()},
             },
         },
         "version": _VERSION,

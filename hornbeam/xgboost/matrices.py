@@ -21,7 +21,7 @@ from hornbeam.data.extmem_quantile_dmatrix import (
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.errors import DataError
 from hornbeam.xgboost.calling import require_keyword_args
-from hornbeam.xgboost.compat import framed, is_dataframe
+from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
 from hornbeam.xgboost.data_iter import DataIter
 from hornbeam.xgboost.words import in_their_words
 
@@ -37,6 +37,9 @@ class DMatrix(_DMatrix):
     has to be asked for, they have its defaults, too. What the getters return is
     float32.
     """
+
+    # There `approx` trains on batches with a cache, too.
+    _holds_beside_cache = True
 
     @_in_time_by_name
     @in_their_words
@@ -62,7 +65,7 @@ class DMatrix(_DMatrix):
     ) -> None:
         super().__init__(
             framed(data),
-            label,
+            uncategorised(label),
             weight=weight,
             base_margin=base_margin,
             missing=missing,
@@ -101,6 +104,7 @@ class DMatrix(_DMatrix):
         """Set the groups: their sizes as ``group``, or ``qid``, or ``group_ptr``."""
         super().set_uint_info(field, data)
 
+    @in_their_words
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
         """Return a field of numbers as it was set, in float32."""
         return super().get_float_info(field).astype(np.float32)
@@ -164,7 +168,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
         _QuantileDMatrix.__init__(
             self,
             framed(data),
-            label,
+            uncategorised(label),
             weight=weight,
             base_margin=base_margin,
             missing=missing,

@@ -99,6 +99,10 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
             f"default_direction={given['default_direction']!r} is not in Hornbeam, "
             "where each split learns which way missing values go; leave it out"
         )
+    if "gpu_id" in given:
+        raise ParameterError(
+            "`gpu_id` has been removed since 3.1. Use `device` instead."
+        )
     if values.get("objective") == "reg:linear":
         _warn("reg:linear is now deprecated in favor of reg:squarederror.")
     if exact:

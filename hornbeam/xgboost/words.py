@@ -43,7 +43,16 @@ _WORDS = {
     "`missing` is not set to `inf`",
     r"^label is .* in row \d+ \(so": "Label contains NaN, infinity or a value too "
     "large.",
-    r"^label has .* for \d+ rows": "Invalid size for `label`.",
+    r"^(label|base_margin) has .* for \d+ rows": r"Invalid size for `\1`.",
+    r"^weight has .* for \d+ rows": "Size of weights must equal to number of rows.",
+    r"^feature_(names|types) has (\d+) entries for (\d+) columns": r"feature \1 must "
+    r"have the same length as the number of data columns, expected \3, got \2",
+    r"^feature names must differ": "feature_names must be unique.",
+    r"^the feature name .* holds one of|^feature_names must be": "feature_names must "
+    "be string, and may not contain [, ] or <",
+    r"^feature_types has '.*' for column": "All feature_types must be one of {int, "
+    "float, i, q, c}.",
+    r"^there is no field '(.*?)'": r"Unknown key:\1",
     r"^the training data has no labels": "Invalid shape of labels.",
     r"weights must not be negative": "Weights must be positive values.",
     r"^group and qid are both": "Either one of `group` or `qid` should be None.",
@@ -76,6 +85,8 @@ _WORDS = {
     r"^monotone_constraints has .* numbers": "The size of monotone constraint should "
     "be less or equal to the number of features.",
     # Training
+    r"needs labels of 1 for relevant rows": "map can only be used with binary labels.",
+    r"has no labels to measure against": "label and prediction size not match",
     r"^a callback watches the data set '(.*?)'": r"No dataset named: \1",
     r"^a callback watches the metric '(.*?)'": r"No metric named: \1",
     # Models
@@ -86,7 +97,7 @@ _WORDS = {
     "features in booster.",
     r"^this Booster has neither": "0 feature is supplied.  Are you using raw Booster "
     "interface?",
-    r"^the format (.*) is unknown; give 'json' or": r"Unknown model format: \1.",
+    r"^the format '(.*)' is unknown; give 'json' or": r"Unknown model format: `\1`.",
     r"^dump_format must be .*, not '(.*?)'": r"Unknown Model Builder:\1",
     r"^the importances of a model of booster='gblinear' are": "gblinear only has "
     "`weight` defined for feature importance.",
