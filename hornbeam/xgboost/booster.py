@@ -411,6 +411,7 @@ class Booster(_Booster):
         self._settle()
         return super().get_score(os.path.expanduser(fmap), importance_type)
 
+    @in_their_words
     def get_split_value_histogram(
         self,
         feature: str,

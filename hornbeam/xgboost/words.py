@@ -64,6 +64,9 @@ _WORDS = {
     "`QuantileDMatrix`.",
     r"^the columns are not those of training; (numbers|categories) where": "The data "
     "type doesn't match.",
+    r"but a column of type 'c' holds codes": "Invalid categorical value detected.",
+    r"^batch .* holds (numbers|categories), and": "Inconsistent number of categories "
+    "between batches. Inconsistent feature types.",
     # Objectives
     r"is outside \[0, 1\]": "label must be in (0, 1) for logistic regression",
     r"is not above 0, and reg:gamma": "label must be positive for gamma regression.",
@@ -84,6 +87,8 @@ _WORDS = {
     "training data feature names",
     r"^monotone_constraints has .* numbers": "The size of monotone constraint should "
     "be less or equal to the number of features.",
+    r"is split by category, which has": "Split value histogram doesn't support "
+    "categorical split.",
     # Training
     r"needs labels of 1 for relevant rows": "map can only be used with binary labels.",
     r"has no labels to measure against": "label and prediction size not match",
@@ -102,7 +107,7 @@ _WORDS = {
     r"^the importances of a model of booster='gblinear' are": "gblinear only has "
     "`weight` defined for feature importance.",
     r"^importance_type must be": "Unknown feature importance type",
-    r"holds the category '(.*)', which training did not see": "Found a category not in "
+    r"holds the category (.*), which training did not see": "Found a category not in "
     r"the training set: `\1`",
 }
 _PATTERNS = [

@@ -16,6 +16,12 @@ def named(xgb):
     return xgb.train({"max_depth": 2}, xgb.DMatrix(FRAME, Y), 1)
 
 
+def kinds(xgb, names):
+    """Return data of one column of categories."""
+    frame = pd.DataFrame({"kind": pd.Categorical(list(names) * 40)})
+    return xgb.DMatrix(frame, Y, enable_categorical=True)
+
+
 #: What is wrong, its type, and words that both libraries have for it.
 CASES = {
     "objective": (
@@ -97,6 +103,14 @@ CASES = {
     "dates": (
         lambda x: x.DMatrix(pd.DataFrame({"x": pd.to_datetime(["2020-01-01"])})),
         "DataFrame.dtypes for data must be int, float, bool or category",
+    ),
+    "no codes": (
+        lambda x: x.train({}, x.DMatrix(-X.round(), Y, feature_types=["c"] * 4), 1),
+        "Invalid categorical value detected",
+    ),
+    "another category": (
+        lambda x: x.train({}, kinds(x, "ab"), 1).predict(kinds(x, "ac")),
+        "Found a category not in the training set",
     ),
     "one dimension": (lambda x: x.DMatrix(X[0]), "Please reshape the input data"),
     "no container": (lambda x: x.DMatrix(object()), "Not supported type for data."),
