@@ -123,6 +123,19 @@ class Booster(_Booster):
             _warn(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
         self._lost = lost
 
+    def resolved(self, n_labels: int) -> dict[str, Any]:
+        """Return what has been set and has a part in the model, by Hornbeam's names.
+
+        Parameters
+        ----------
+        n_labels
+            How many labels a row of the data to learn from has.
+        """
+        self._n_labels, self._settled = n_labels, False
+        self._settle()
+        values = told(self._given, dict(parameters_in(self._configuration())))
+        return values | {"num_target": self.params.num_target}
+
     def _counted(self, parameters: Parameters) -> Parameters:
         """Return parameters with a target for each label, where there can be many."""
         if self.model.n_rounds or self._n_labels < 2 or parameters.num_target > 1:

@@ -278,9 +278,16 @@ def test_groups_that_lie_apart_are_put_together(client):
 
 def test_an_unknown_parameter_is_told_in_a_warning(client):
     data = ours.dask.DaskDMatrix(client, array(X), array(Y))
-    found = ours.dask.train(client, {"max_deth": 2}, data, 1)
     with pytest.warns(UserWarning, match=r'Parameters: \{ "max_deth" \} are not used'):
-        found["booster"].predict(ours.DMatrix(X))
+        ours.dask.train(client, {"max_deth": 2}, data, 1)
+
+
+def test_each_target_has_a_base_score_of_its_own(client):
+    targets = np.stack([Y, -Y], axis=1)
+    params = {"n_estimators": 2, "base_score": [0.5, 1.5], "max_depth": 2}
+    model = ours.dask.DaskXGBRegressor(**params).fit(array(X), array(targets))
+    alone = ours.XGBRegressor(**params).fit(X, targets)
+    np.testing.assert_array_equal(model.predict(array(X)).compute(), alone.predict(X))
 
 
 def test_scores_are_printed_where_the_client_is(client, capsys):

@@ -15,7 +15,7 @@ from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.dask.kinds import check_client
-from hornbeam.xgboost.parameters import gathered, told
+from hornbeam.xgboost.parameters import gathered
 from hornbeam.xgboost.training import all_callbacks
 
 __all__ = ["TrainReturnT", "train"]
@@ -56,9 +56,10 @@ def train(
             "booster `gblinear` is not supported for distributed training; train it "
             "on one machine, with hornbeam.xgboost.train"
         )
+    booster = Booster(given)
     found = _train(
         client,
-        told(given),
+        booster.resolved(getattr(dtrain, "n_targets", 0)),
         dtrain,
         num_boost_round,
         evals=evals,
@@ -69,6 +70,6 @@ def train(
         custom_metric=custom_metric,
         coll_cfg=coll_cfg,
     )
-    booster = Booster(model_file=found["booster"])
-    booster.set_param(given)
+    trained = found["booster"]
+    booster._take(trained.model, trained.params, trained._loss)
     return {"booster": booster, "history": found["history"]}
