@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         XGBRFClassifier,
         XGBRFRegressor,
     )
+    from hornbeam.xgboost.standing_in import stand_in
     from hornbeam.xgboost.tracker import RabitTracker
     from hornbeam.xgboost.training import cv, train
 
@@ -57,6 +58,7 @@ __all__ = [
     "plot_importance",
     "plot_tree",
     "set_config",
+    "stand_in",
     "to_graphviz",
     "train",
 ]
@@ -81,6 +83,7 @@ _HOMES = {
     "plot_importance": "hornbeam.xgboost.plotting",
     "plot_tree": "hornbeam.xgboost.plotting",
     "set_config": "hornbeam.xgboost.config",
+    "stand_in": "hornbeam.xgboost.standing_in",
     "to_graphviz": "hornbeam.xgboost.plotting",
     "train": "hornbeam.xgboost.training",
 }

@@ -45,6 +45,7 @@ _HOMES = {
     "get_model_categories": "hornbeam.xgboost.sklearn.matrices",
     "ltr_metric_decorator": "hornbeam.xgboost.sklearn.functions",
     "pick_ref_categories": "hornbeam.xgboost.sklearn.matrices",
+    "train": "hornbeam.xgboost.training",
 }
 
 __getattr__, __dir__ = names_from(__name__, _HOMES)
