@@ -18,9 +18,9 @@ from hornbeam.callbacks import EarlyStopping, EvaluationMonitor, TrainingCallbac
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.kernels.team import available_threads
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
+from hornbeam.processors import available_threads
 from hornbeam.training import check_training_data, run_rounds
 
 __all__ = ["Fold", "FoldModels", "cv", "parts_of", "scores_of"]

@@ -10,9 +10,9 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hornbeam.control_groups import group_folders, read
 from hornbeam.errors import ParameterError
 
 __all__ = [
@@ -28,6 +28,11 @@ _UNITS = {
     "b": 1,
     **{f"{letter}b": 1000**i for i, letter in enumerate("kmgt", 1)},
     **{f"{letter}ib": 1024**i for i, letter in enumerate("kmgt", 1)},
+}
+#: Files of a control group by its version: the limit, and what is used, also by files.
+_FILES = {
+    1: ("limit_in_bytes", "usage_in_bytes", r"^total_(?:in)?active_file (\d+)"),
+    2: ("max", "current", r"^(?:in)?active_file (\d+)"),
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 
@@ -78,7 +83,7 @@ def available_bytes() -> int:
 
 def _room_of_system() -> int:
     with suppress(OSError):
-        found = dict(re.findall(r"(\w+): +(\d+) kB", _read("/proc/meminfo")))
+        found = dict(re.findall(r"(\w+): +(\d+) kB", read("/proc/meminfo")))
         if "MemAvailable" in found:
             return (int(found["MemAvailable"]) + int(found.get("SwapFree", 0))) * 1024
     return sys.maxsize
@@ -89,7 +94,7 @@ def _room_of_process() -> int:
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
     try:
-        pages = int(_read("/proc/self/statm").split()[0])
+        pages = int(read("/proc/self/statm").split()[0])
     except OSError:
         return limit
     return limit - pages * os.sysconf("SC_PAGE_SIZE")
@@ -97,36 +102,14 @@ def _room_of_process() -> int:
 
 def _rooms_of_containers() -> Iterator[int]:
     """Yield what each control group has left that this process is in, if limited."""
-    groups = ""
-    with suppress(OSError):
-        groups = _read("/proc/self/cgroup")
-    for line in groups.splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        # What files have of it is given up when it is asked for.
-        root, limit, used, files = (
-            ("/sys/fs/cgroup", "max", "current", r"^(?:in)?active_file (\d+)")
-            if controllers == ""
-            else (
-                "/sys/fs/cgroup/memory",
-                "limit_in_bytes",
-                "usage_in_bytes",
-                r"^total_(?:in)?active_file (\d+)",
-            )
-        )
-        own = PurePosixPath(group)
-        for folder in (own, *own.parents):
-            # From within a container its own group is the root.
-            at = f"{root}/{folder.relative_to('/')}/memory."
-            with suppress(OSError, ValueError):
-                cached = re.findall(files, _read(f"{at}stat"), re.MULTILINE)
-                left = int(_read(f"{at}{limit}")) - int(_read(f"{at}{used}"))
-                yield left + sum(map(int, cached))
-
-
-def _read(path: str) -> str:
-    return Path(path).read_text(encoding="ascii")
+    for version, folder in group_folders("memory"):
+        limit, used, files = _FILES[version]
+        at = f"{folder}/memory."
+        with suppress(OSError, ValueError):
+            # What files have of it is given up when it is asked for.
+            cached = re.findall(files, read(f"{at}stat"), re.MULTILINE)
+            left = int(read(f"{at}{limit}")) - int(read(f"{at}{used}"))
+            yield left + sum(map(int, cached))
 
 
 def give_back_freed() -> None:

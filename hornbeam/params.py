@@ -135,7 +135,7 @@ class Parameters:
         aliases=("n_jobs",),
         low=-(2**63),
         high=4096,
-        help="threads; 0 or less takes all cores; never changes the model",
+        help="threads; 0 or less takes all there is room for; never changes the model",
     )
     seed: int = parameter(
         0,

@@ -26,7 +26,7 @@ from hornbeam.cart.pruning import pruning_path
 from hornbeam.cart.targets import Targets
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.kernels.jit import prune_cache
-from hornbeam.kernels.team import available_threads
+from hornbeam.processors import available_threads
 from hornbeam.training import train
 
 __all__ = ["warmup"]

@@ -27,8 +27,8 @@ ROOMS = [
     ["kernels.maths"],
     ["kernels.jit", "kernels.layout"],
     ["params"],
-    ["memory"],
-    ["errors", "files", "lazy"],
+    ["memory", "processors"],
+    ["control_groups", "errors", "files", "lazy"],
 ]
 # The contracts of a backend, of rows and of a cluster, and what chooses a backend.
 OPEN_BACKENDS = {

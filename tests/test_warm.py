@@ -16,7 +16,7 @@ import scipy.sparse
 import hornbeam
 from hornbeam import kernels
 from hornbeam.kernels.jit import COMPILED
-from hornbeam.kernels.team import available_threads
+from hornbeam.processors import available_threads
 
 
 def compiled() -> dict[str, int]:

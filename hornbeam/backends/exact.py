@@ -22,7 +22,8 @@ from hornbeam.kernels.exact import (
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE, TASK_ROWS
 from hornbeam.kernels.limits import Limits
-from hornbeam.kernels.team import Team, available_threads
+from hornbeam.kernels.team import Team
+from hornbeam.processors import available_threads
 
 __all__ = ["ExactBackend", "bytes_beside"]
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.kernels.team import available_threads
+from hornbeam.processors import available_threads, processor_count
 
 __all__ = ["in_threads", "mapped_bytes", "thread_count"]
 
@@ -24,8 +24,10 @@ def mapped_bytes(size: int) -> npt.NDArray[np.uint8]:
 
 def thread_count(n_threads: int, n_tasks: int) -> int:
     """Return how many threads to use: no more than processors, or than tasks."""
-    processors = available_threads()
-    n_threads = min(n_threads, processors) if n_threads > 0 else processors
+    if n_threads > 0:
+        n_threads = min(n_threads, processor_count())
+    else:
+        n_threads = available_threads()
     return max(1, min(n_threads, n_tasks))
 
 

@@ -22,19 +22,12 @@ from typing import Any
 import numpy as np
 
 from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, members_for
+from hornbeam.processors import available_threads
 
-__all__ = ["Team", "available_threads", "give_back_team", "lease", "take_team"]
-
+__all__ = ["Team", "give_back_team", "lease", "take_team"]
 
 #: Seconds between two looks for members that finish after an interrupt.
 _PATIENCE = 0.02
-
-
-def available_threads() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Team:

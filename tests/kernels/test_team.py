@@ -27,7 +27,8 @@ from hornbeam.kernels.sync import (
     prefetch,
     yield_processor,
 )
-from hornbeam.kernels.team import Team, available_threads, lease
+from hornbeam.kernels.team import Team, lease
+from hornbeam.processors import available_threads
 
 
 @njit(nogil=True)

@@ -1,0 +1,39 @@
+"""The control groups that this process is in, whose limits hold for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+__all__ = ["group_folders", "read"]
+
+
+def group_folders(controller: str) -> Iterator[tuple[int, str]]:
+    """Yield (version, folder) of each group with limits of a controller, if any.
+
+    Parameters
+    ----------
+    controller
+        ``"memory"`` or ``"cpu"``. The files of version 1 and 2 have other names.
+    """
+    groups = ""
+    with suppress(OSError):
+        groups = read("/proc/self/cgroup")
+    for line in groups.splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            version, root = 2, "/sys/fs/cgroup"
+        elif controller in controllers.split(","):
+            version, root = 1, f"/sys/fs/cgroup/{controller}"
+        else:
+            continue
+        own = PurePosixPath(group)
+        for folder in (own, *own.parents):
+            # From within a container its own group is the root.
+            yield version, f"{root}/{folder.relative_to('/')}"
+
+
+def read(path: str) -> str:
+    """Return the text of a file of the system."""
+    return Path(path).read_text(encoding="ascii")
