@@ -53,7 +53,7 @@ class LinearRounds(Rounds):
             learner._begin_model(data, targets)
             model.exact_features = data.dtype == np.float64
             model.linear = begin_linear(learner._base(), data.n_features)
-            model.base_score[:] = model.base_score[0]
+            model.base_score = np.full_like(model.base_score, model.base_score[0])
         rows = open_linear_rows(
             columns,
             np.empty((1, 0)) if targets is None else targets,

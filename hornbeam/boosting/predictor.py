@@ -118,6 +118,7 @@ class Predictor(ModelAccounts):
         objective, score = self.objective, self.model.base_score
         known = self._known_base
         if known is None or known[0] is not objective or known[1] is not score:
+            score.flags.writeable = False  # what is known goes by which array it is
             known = objective, score, objective.to_margin(score)
             self._known_base = known
         return known[2]
