@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.errors import ParameterError
 from hornbeam.forest.model import Model
 
-__all__ = ["IMPORTANCES", "feature_importance"]
+__all__ = ["IMPORTANCES", "feature_importance", "split_sums"]
 
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 
@@ -43,13 +44,7 @@ def feature_importance(model: Model, kind: str, names: Sequence[str]) -> dict[st
         weights = model.linear.weights[:-1].astype(np.float64)
         listed = weights[:, 0] if weights.shape[1] == 1 else weights
         return dict(zip(names, listed.tolist(), strict=True))
-    counts = np.zeros(model.num_feature)
-    totals = np.zeros(model.num_feature)
-    of_node = "cover" if "cover" in kind else "gain"
-    for tree in model.trees:
-        inner = tree.left >= 0
-        np.add.at(counts, tree.feature[inner], 1.0)
-        np.add.at(totals, tree.feature[inner], getattr(tree, of_node)[inner])
+    totals, counts = split_sums(model, "cover" if "cover" in kind else "gain")
     used = np.flatnonzero(counts)
     values = totals
     if kind == "weight":
@@ -57,3 +52,18 @@ def feature_importance(model: Model, kind: str, names: Sequence[str]) -> dict[st
     elif not kind.startswith("total"):
         values = np.divide(totals, counts, out=totals, where=counts > 0)
     return {names[i]: float(values[i]) for i in used.tolist()}
+
+
+def split_sums(
+    model: Model, of_node: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ``"gain"`` or ``"cover"`` of the splits of each feature in all.
+
+    And how many splits there are; both are (features,).
+    """
+    totals, counts = np.zeros(model.num_feature), np.zeros(model.num_feature)
+    for tree in model.trees:
+        inner = tree.left >= 0
+        np.add.at(counts, tree.feature[inner], 1.0)
+        np.add.at(totals, tree.feature[inner], getattr(tree, of_node)[inner])
+    return totals, counts

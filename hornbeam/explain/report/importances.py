@@ -10,6 +10,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.explain.report.groups import feature_name
 from hornbeam.explain.report.rows import Floats, Rows, generator
 from hornbeam.explain.report.task import Task, measured
+from hornbeam.forest.importance import split_sums
 
 __all__ = ["Importance", "Importances", "importances_of"]
 
@@ -63,7 +64,7 @@ def importances_of(
 ) -> Importances:
     """Return how important each feature is, by the mean size of its SHAP values."""
     names = [feature_name(rows, f) for f in range(rows.matrix.n_features)]
-    gains, splits = _gains(booster, len(names))
+    gains, splits = _gains(booster)
     few = rows.sample(_SHAP_ROWS, seed, "shap")
     shap = _mean_sizes(booster, few)
     order = np.lexsort((np.arange(len(names)), -gains, -shap))
@@ -97,19 +98,15 @@ def _share(values: Floats, place: int) -> float:
     return float(values[place] / total) if total > 0 else 0.0
 
 
-def _gains(booster: Booster, n_features: int) -> tuple[Floats, Floats]:
+def _gains(booster: Booster) -> tuple[Floats, Floats]:
     """Return what the splits of each feature gain in all, and how many there are.
 
     Of a linear model the sizes of its weights, and no splits.
     """
-    gains, splits = np.zeros(n_features), np.zeros(n_features)
+    gains, splits = split_sums(booster.model, "gain")
     if booster.model.linear is not None:
         weights = booster.model.linear.weights[:-1].astype(np.float64)
-        return np.abs(weights).sum(axis=1), splits
-    for tree in booster.model.trees:
-        inner = tree.left >= 0
-        np.add.at(gains, tree.feature[inner], tree.gain[inner])
-        np.add.at(splits, tree.feature[inner], 1.0)
+        gains = np.abs(weights).sum(axis=1)
     return gains, splits
 
 
