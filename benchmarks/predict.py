@@ -1,7 +1,7 @@
 """Compare prediction with XGBoost's and hessboost's, by the same trees.
 
     python -m benchmarks.predict
-    python -m benchmarks.predict --rows 100000 --trees 100 --depth 6
+    python -m benchmarks.predict --rows 100000 --trees 100 --depth 6 --peers xgboost
 
 Hornbeam trains a model, saves it, and all libraries load the file. They take turns with
 many rows from an array, and from a matrix made before the clock. Then one row, a NumPy
@@ -21,9 +21,7 @@ from typing import Any
 
 os.environ.setdefault("RAYON_NUM_THREADS", "1")  # hessboost has no other setting
 
-import hessboost
 import numpy as np
-import xgboost
 from rich.console import Console
 from rich.table import Table
 
@@ -52,24 +50,45 @@ def train(rows: int, trees: int, depth: int, path: Path) -> None:
     hornbeam.train(parameters, data, trees, verbose_eval=False).save_model(path)
 
 
-def ways_of_many(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
-    """Return what prepares each way to predict all rows on one thread."""
-    ours = hornbeam.Booster({"nthread": 1}, model_file=path)
-    theirs = xgboost.Booster({"nthread": 1}, model_file=path)
-    other = hessboost.Booster(path)
+def ways_of_hornbeam(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
+    """Return what prepares each of our ways to predict all rows on one thread."""
+    booster = hornbeam.Booster({"nthread": 1}, model_file=path)
     return {
-        "hornbeam, array": lambda: partial(ours.inplace_predict, x),
-        "hornbeam, DMatrix": lambda: partial(ours.predict, hornbeam.DMatrix(x)),
-        "xgboost, array": lambda: partial(theirs.inplace_predict, x),
-        # A new one each time: XGBoost keeps the predictions of old ones.
-        "xgboost, DMatrix": lambda: partial(theirs.predict, xgboost.DMatrix(x)),
-        "hessboost, array": lambda: partial(other.predict, x),
+        "hornbeam, array": lambda: partial(booster.inplace_predict, x),
+        "hornbeam, DMatrix": lambda: partial(booster.predict, hornbeam.DMatrix(x)),
     }
 
 
-def many(path: Path, x: np.ndarray, repeats: int) -> dict[str, list[float]]:
+def ways_of_xgboost(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
+    """Return what prepares each way of XGBoost's."""
+    import xgboost
+
+    booster = xgboost.Booster({"nthread": 1}, model_file=path)
+    return {
+        "xgboost, array": lambda: partial(booster.inplace_predict, x),
+        # A new one each time: XGBoost keeps the predictions of old ones.
+        "xgboost, DMatrix": lambda: partial(booster.predict, xgboost.DMatrix(x)),
+    }
+
+
+def ways_of_hessboost(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
+    """Return what prepares hessboost's one way."""
+    import hessboost
+
+    booster = hessboost.Booster(path)
+    return {"hessboost, array": lambda: partial(booster.predict, x)}
+
+
+PEERS = {"xgboost": ways_of_xgboost, "hessboost": ways_of_hessboost}
+
+
+def many(
+    path: Path, x: np.ndarray, repeats: int, peers: list[str]
+) -> dict[str, list[float]]:
     """Return the CPU seconds of each way; they take turns."""
-    ways = ways_of_many(path, x)
+    ways = ways_of_hornbeam(path, x)
+    for peer in peers:
+        ways |= PEERS[peer](path, x)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     found: dict[str, np.ndarray] = {}
     for _ in range(repeats):
@@ -83,16 +102,15 @@ def many(path: Path, x: np.ndarray, repeats: int) -> dict[str, list[float]]:
     return seconds
 
 
-def ways_of_one(path: Path, row: np.ndarray) -> dict[str, Work]:
+def ways_of_one(path: Path, row: np.ndarray, peers: list[str]) -> dict[str, Work]:
     """Return the ways in for one row."""
     ours = hornbeam.Booster({"nthread": 1}, model_file=path)
-    theirs = xgboost.Booster({"nthread": 1}, model_file=path)
     x, y = made(2000, COLUMNS, seed=2)
     size = {"n_estimators": ONE_TREES, "max_depth": ONE_DEPTH, "n_jobs": 1}
     regressor = hornbeam.HornbeamRegressor(**size).fit(x, y)
     classifier = hornbeam.HornbeamClassifier(**size).fit(x, y)
     matrix = hornbeam.DMatrix(row)
-    return {
+    ways = {
         "Booster.inplace_predict": lambda: ours.inplace_predict(row),
         "Booster.predict": lambda: ours.predict(matrix),
         "Booster.predict, DMatrix made too": lambda: ours.predict(
@@ -101,8 +119,13 @@ def ways_of_one(path: Path, row: np.ndarray) -> dict[str, Work]:
         "HornbeamRegressor.predict": lambda: regressor.predict(row),
         "HornbeamClassifier.predict": lambda: classifier.predict(row),
         "HornbeamClassifier.predict_proba": lambda: classifier.predict_proba(row),
-        "xgboost inplace_predict": lambda: theirs.inplace_predict(row),
     }
+    if "xgboost" in peers:
+        import xgboost
+
+        theirs = xgboost.Booster({"nthread": 1}, model_file=path)
+        ways["xgboost inplace_predict"] = lambda: theirs.inplace_predict(row)
+    return ways
 
 
 def microseconds(work: Work) -> float:
@@ -123,6 +146,7 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=500)
     parser.add_argument("--depth", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     add_output_option(parser)
     arguments = parser.parse_args()
     machine = describe(PACKAGES)
@@ -131,8 +155,8 @@ def main() -> None:
         path, small = Path(folder) / "model.json", Path(folder) / "small.json"
         train(arguments.rows, arguments.trees, arguments.depth, path)
         train(100_000, ONE_TREES, ONE_DEPTH, small)
-        seconds = many(path, x, arguments.repeats)
-        ways = ways_of_one(small, x[:1].copy())
+        seconds = many(path, x, arguments.repeats, arguments.peers)
+        ways = ways_of_one(small, x[:1].copy(), arguments.peers)
         one = {name: microseconds(work) for name, work in ways.items()}
     best = {name: min(times) for name, times in seconds.items()}
     console = Console()

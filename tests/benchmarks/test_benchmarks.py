@@ -16,7 +16,7 @@ SCRIPTS = {
     "histogram": FEW,
     "partition": FEW,
     "split": FEW,
-    "predict": [*FEW[:4], "--trees", "3"],
+    "predict": [*FEW[:4], "--trees", "3", "--peers", "xgboost"],
     "cluster": ["--rows", "3000", "--repeats", "1", "--rounds", "4"],
     "paged": ["--rows", "3000", "--rounds", "2", "--batch", "700", "--threads", "1"],
     "scale": ["--rows", "3000", "--repeats", "1"],
