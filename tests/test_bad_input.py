@@ -80,6 +80,16 @@ def objective_giving(result):
     return lambda: train(obj=lambda margins, data: result)
 
 
+THREE = np.ones((60, 3))
+
+
+def vector_objective_giving(*result, **params):
+    """Return a training of trees of three outputs by these gradients."""
+    params = {"multi_strategy": "multi_output_tree", "num_target": 3, **params}
+    data = DMatrix(ROWS, THREE)
+    return lambda: hornbeam.train(params, data, 1, obj=lambda margins, data: result)
+
+
 class Formulas(SimpleNamespace):
     """An objective in formulas, some of them wrong."""
 
@@ -1042,12 +1052,37 @@ CASES = {
     "objective gives nothing": (
         objective_giving(None),
         DataError,
-        "must return (gradients, hessians), not None",
+        "must return (gradients, hessians)|not None",
     ),
     "objective gives three": (
         objective_giving((LABELS, LABELS, LABELS)),
         DataError,
         "must return (gradients, hessians)",
+    ),
+    "gradients to split trees of one output by": (
+        objective_giving((LABELS, LABELS, LABELS, LABELS)),
+        ParameterError,
+        "gradients to split by|multi_strategy='multi_output_tree'|leave",
+    ),
+    "gradients of mixes to split by": (
+        vector_objective_giving(THREE, THREE, LABELS, LABELS, sketch_outputs=1),
+        ParameterError,
+        "gradients to split by|leave sketch_outputs out",
+    ),
+    "gradients to split by in one direction": (
+        vector_objective_giving(THREE, THREE, LABELS, LABELS, monotone_constraints=[1]),
+        ParameterError,
+        "monotone_constraints|leave monotone_constraints out",
+    ),
+    "too many gradients to split by": (
+        vector_objective_giving(THREE, THREE, *[np.ones((60, 4))] * 2),
+        DataError,
+        "have 4 columns|the model has 3 outputs|one for each output at most",
+    ),
+    "gradients to split by without hessians": (
+        vector_objective_giving(THREE, THREE, THREE[:, :2], LABELS),
+        DataError,
+        "gradients to split by have 2 columns|give a hessian for each",
     ),
     "gradients too few": (
         objective_giving((LABELS[:5], LABELS)),

@@ -59,6 +59,8 @@ class ApproxBackend(MarginRows, Backend):
     ) -> None:
         self.vector_columns = vector_columns
         self._mix: NDArray[np.float64] | None = None
+        #: Gradients and hessians by which splits are searched beside the outputs'.
+        self._columns: tuple[NDArray[Any], NDArray[Any]] | None = None
         self._codes, self._open = codes, open_histograms
         super().__init__(targets, weights, scores, team)
         self._inner: Backend | None = None
@@ -70,16 +72,23 @@ class ApproxBackend(MarginRows, Backend):
 
     def compute_gradients(self, objective: GradientSource) -> None:
         super().compute_gradients(objective)
-        self._has_new_gradients = True
+        self._has_new_gradients, self._columns = True, None
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         super().set_gradients(gradients, hessians)
-        self._has_new_gradients = True
+        self._has_new_gradients, self._columns = True, None
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
         self._mix = mix
+
+    def set_columns(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        if self._mix is not None or self.vector_columns == 0:
+            super().set_columns(gradients, hessians)
+        self._columns = gradients, hessians
 
     def begin_tree(
         self,
@@ -91,7 +100,10 @@ class ApproxBackend(MarginRows, Backend):
         # A caller's hessian may be negative, and weighs nothing then. What is not
         # finite is an error when the tree begins.
         own = slice(output, output + 1) if self.vector_columns == 0 else slice(None)
-        hessians = self._state.hessians[own].sum(axis=0, dtype=np.float64)
+        counting = self._state.hessians[own]
+        if self._columns is not None:
+            counting = self._columns[1]
+        hessians = counting.sum(axis=0, dtype=np.float64)
         hessians[~(np.isfinite(hessians) & (hessians > 0.0))] = 0.0
         if self._inner is None or not np.array_equal(hessians, self._hessians):
             self._let_go()
@@ -100,11 +112,14 @@ class ApproxBackend(MarginRows, Backend):
             self._has_new_gradients = True
         if self._has_new_gradients:
             self._inner.set_gradients(self._state.gradients, self._state.hessians)
+            if self._columns is not None:
+                self._inner.set_columns(*self._columns)
             self._has_new_gradients = False
         if self._mix is not None:
             self._inner.mix_outputs(self._mix)
         self.lookahead = self._inner.lookahead
         self._inner.begin_tree(output, growth, features, sample)
+        self.vector_columns = self._inner.vector_columns
 
     def find_splits(
         self,

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.errors import ParameterError
 from hornbeam.kernels.layout import COLUMN_DTYPE, FEATURE_DTYPE
 from hornbeam.kernels.limits import Limits
 
@@ -29,6 +30,7 @@ __all__ = [
     "GradientSource",
     "Growth",
     "HistogramLayout",
+    "NoColumns",
     "OrderedCells",
     "PagedCodes",
     "RecutCodes",
@@ -446,6 +448,29 @@ class GradientRows(Protocol):
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
 
+    def set_columns(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        """Search the splits of this round's trees by these, both (columns, rows).
+
+        They come after the gradients that leaves are weighed by, and are dropped with
+        them.
+        """
+
+
+class NoColumns:
+    """What is searched by the very gradients that its leaves are weighed by."""
+
+    def set_columns(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        """Raise a `ParameterError`: there is no search by others."""
+        raise ParameterError(
+            "gradients to split by are for new trees of all outputs, and here are "
+            "none; set multi_strategy='multi_output_tree', leave sketch_outputs out, "
+            "or return (gradients, hessians) alone"
+        )
+
 
 class WeightRows(GradientRows, Protocol):
     """Rows that the weights of a linear model descend on, the bias the last of them."""
@@ -462,7 +487,7 @@ class WeightRows(GradientRows, Protocol):
         """Move the weights of these features, one after the other."""
 
 
-class Backend(ABC):
+class Backend(NoColumns, ABC):
     """Rows in bins, and the verbs by which trees are grown on them.
 
     In one round come `compute_gradients` or `set_gradients`; then for each tree
@@ -569,9 +594,10 @@ class Backend(ABC):
     ) -> NDArray[np.float64]:
         """Return the sums of gradients and hessians, (leaves, 2), in fine steps.
 
-        For a tree of all outputs these are (outputs, leaves, 2). `nodes` are all those
-        without children, and the rows of ``nodes[i]`` count for leaf ``leaves[i]`` of
-        the tree: a grower that looked ahead may have split nodes further than it uses.
+        For a tree of all outputs these are (outputs, leaves, 2), and where columns were
+        set (outputs + columns, leaves, 2). `nodes` are all those without children, and
+        the rows of ``nodes[i]`` count for leaf ``leaves[i]`` of the tree: a grower that
+        looked ahead may have split nodes further than it uses.
         """
 
     def leaf_of(self) -> NDArray[np.uint32]:

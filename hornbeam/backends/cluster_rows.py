@@ -252,6 +252,8 @@ class ClusterRows(Rows):
         if guess is not None:
             self._begun = _Beginning(*guess, *answers.sums)
         assert answers.extents is not None
+        if len(answers.extents) > self.n_outputs:  # those of other columns come last
+            self._kind = (len(answers.extents) - self.n_outputs,), self._kind[1]
         return answers.extents
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:

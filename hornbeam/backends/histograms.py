@@ -75,9 +75,7 @@ class HistogramBackend(Backend):
         self._max_histograms = max_histograms
         self._init_histograms(2)
         self._widest = int(layout.bins.max())
-        # Each category may go alone, with the missing and without them.
-        candidates = max(self._widest, 2 * layout.most_categories)
-        self._split_scratch = self._make_scratch(candidates)
+        self._split_scratch = self._make_scratch()
         self._set_words = -(-layout.most_categories // 64)
         #: The parent, the slot (-1: none) and the sum of hessians of each node.
         self._family = np.full((3, 64), -1, np.int64)
@@ -102,9 +100,14 @@ class HistogramBackend(Backend):
         self._free = np.empty(n_slots, np.int64)
         self._n_free = np.zeros(1, np.int64)
 
-    def _make_scratch(self, candidates: int) -> tuple[NDArray[Any], ...]:
-        """Return where `_search` works; so many candidates has a feature at most."""
-        return (np.empty((self._team.size, 6, candidates + 1)),)
+    @property
+    def _candidates(self) -> int:
+        """The most that a feature has; each category may go with the missing or not."""
+        return max(self._widest, 2 * self._layout.most_categories)
+
+    def _make_scratch(self) -> tuple[NDArray[Any], ...]:
+        """Return where `_search` works."""
+        return (np.empty((self._team.size, 6, self._candidates + 1)),)
 
     def _beside(self, limits: Limits | None) -> tuple[Any, ...]:
         """Return what `_search` takes after the rules."""

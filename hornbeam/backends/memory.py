@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import GradientSource, Growth, RowSample
+from hornbeam.backends.base import GradientSource, Growth, NoColumns, RowSample
 from hornbeam.backends.sample import begin_gradients
 from hornbeam.backends.steps import Steps
 from hornbeam.kernels.gradients import find_extent, quantise, widen
@@ -159,6 +159,27 @@ class RowState:
             hessians=self.hessians[own],
         )
         state.leaf_of = self.leaf_of
+        return state
+
+    def beside(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> RowState:
+        """Return these rows with more gradients, (more, rows), after theirs.
+
+        It has no scores.
+        """
+        pairs = (self.gradients, gradients), (self.hessians, hessians)
+        both = [np.concatenate(pair) for pair in pairs]
+        none = np.broadcast_to(0.0, both[0].shape)
+        state = RowState(
+            self._targets,
+            self._weights,
+            none,
+            self._team,
+            self._spans,
+            scratch=self._scratch,
+        )
+        state.set_gradients(*both)
         return state
 
     def compute_gradients(self, objective: GradientSource) -> None:
@@ -348,7 +369,7 @@ class RowState:
         )
 
 
-class MarginRows:
+class MarginRows(NoColumns):
     """Rows with margins and gradients in memory, however their features are held.
 
     Parameters

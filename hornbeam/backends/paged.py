@@ -25,7 +25,7 @@ from hornbeam.backends.sampled import SampledRows
 from hornbeam.kernels.layout import SIZE_CLASSES
 from hornbeam.kernels.team import Team
 
-__all__ = ["PagedRows"]
+__all__ = ["BlockArrays", "PagedRows"]
 
 Splits = tuple[
     NDArray[np.intp], NDArray[Any], NDArray[np.uint64], NDArray[np.intp]
@@ -126,7 +126,8 @@ class PagedRows(Rows):
         every = np.zeros((1, 2), np.int64) if spans is None else spans
         self._spans = [_spans_between(every, *bounds) for bounds in self._bounds]
         self._spill = codes.open_spill() if budget.on_disk else None
-        self._init_arrays(scores, budget.on_disk)
+        self._on_disk = budget.on_disk
+        self._init_arrays(scores)
         layout = self._layout = codes.layout
         self._features = layout.feature_table
         self._counter = Counter(layout, codes.pages.dtype, team)
@@ -139,18 +140,16 @@ class PagedRows(Rows):
         self._nodes = self._node_rows(layout.words, largest)
         self._extents = np.zeros((self.n_outputs, 3))
 
-    def _init_arrays(
-        self, scores: NDArray[np.float64], on_disk: frozenset[str]
-    ) -> None:
+    def _init_arrays(self, scores: NDArray[np.float64]) -> None:
         kind = gradient_type(self._weights)
         shape = (self.n_outputs,)
-        self._scores = self._arrays("scores", shape, scores.dtype, on_disk, scores)
-        self._gradients = self._arrays("gradients", shape, kind, on_disk)
-        self._hessians = self._arrays("hessians", shape, kind, on_disk)
+        self._scores = self._arrays("scores", shape, scores.dtype, values=scores)
+        self._gradients = self._arrays("gradients", shape, kind)
+        self._hessians = self._arrays("hessians", shape, kind, kept_as="gradients")
         # In memory the nodes' rows have a list of their own for each block.
         self._places: BlockArrays | None = None
-        if "places" in on_disk:
-            self._places = self._arrays("places", (), np.dtype(np.uint32), on_disk)
+        if "places" in self._on_disk:
+            self._places = self._arrays("places", (), np.dtype(np.uint32))
 
     def _node_rows(self, words: int, largest: int) -> list[NodeRows]:
         """Return where each block's rows are in nodes; they share room on disk."""
@@ -169,12 +168,16 @@ class PagedRows(Rows):
         name: str,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        on_disk: frozenset[str],
+        *,
         values: NDArray[Any] | None = None,
+        kept_as: str | None = None,
     ) -> BlockArrays:
-        """Return arrays of this shape for each row, with `values` if there are any."""
+        """Return arrays of this shape for each row, with `values` if there are any.
+
+        They are in memory or on disk, as those that are called `kept_as` are.
+        """
         rows = [end - begin for begin, end in self._bounds]
-        spilled = ("gradients" if name == "hessians" else name) in on_disk
+        spilled = (kept_as or name) in self._on_disk
         if spilled:
             blocks = [np.empty((*shape, max(rows, default=0)), dtype)]
         elif values is None:

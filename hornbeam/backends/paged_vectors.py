@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import CodeBlock, PagedCodes, RowSample
+from hornbeam.backends.base import CodeBlock, GradientSource, PagedCodes, RowSample
 from hornbeam.backends.budget import Budget
-from hornbeam.backends.memory import Drawn, RowState, run_rows
+from hornbeam.backends.memory import Drawn, RowState, gradient_type, run_rows
 from hornbeam.backends.nodes import NodeRows
-from hornbeam.backends.paged import PagedRows
+from hornbeam.backends.paged import BlockArrays, PagedRows
 from hornbeam.kernels.layout import SIZE_CLASSES
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.vectors import mix_outputs
@@ -49,11 +49,56 @@ class PagedVectorRows(PagedRows):
         super().__init__(codes, targets, weights, scores, team, budget, spans)
         self._n_columns = n_columns
         self._mix: NDArray[np.float64] | None = None
+        #: Gradients and hessians that are set beside the outputs'.
+        self._beside: tuple[BlockArrays, BlockArrays] | None = None
+        self._usual_columns = n_columns
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        super().compute_gradients(objective)
+        self._forget_columns()
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        super().set_gradients(gradients, hessians)
+        self._forget_columns()
+
+    def _forget_columns(self) -> None:
+        self._beside, self._n_columns = None, self._usual_columns
+
+    def set_columns(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        if self._usual_columns < self.n_outputs:
+            super().set_columns(gradients, hessians)
+        self._n_columns, kind = len(gradients), gradient_type(self._weights)
+        self._beside = (
+            self._columns_on_disk("column gradients", gradients.astype(kind)),
+            self._columns_on_disk("column hessians", hessians.astype(kind)),
+        )
+
+    def _columns_on_disk(self, name: str, values: NDArray[Any]) -> BlockArrays:
+        shape = (len(values),)
+        return self._arrays(
+            name, shape, values.dtype, values=values, kept_as="gradients"
+        )
+
+    def _every(self, block: int) -> RowState:
+        """Return the state of a block's rows, with the columns that are set."""
+        state = self._state(block, pairs=True)
+        if self._beside is None:
+            return state
+        return state.beside(*(arrays.read(block) for arrays in self._beside))
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
         self._mix = mix
 
     def extents(self) -> NDArray[np.float64]:
+        if self._beside is not None:
+            every = np.stack(
+                [self._every(block).extents() for block in range(len(self._bounds))]
+            )
+            return np.hstack([every[..., :2].max(axis=0), every[..., 2:].min(axis=0)])
         found = super().extents()
         if self._mix is None:
             return found
@@ -77,7 +122,7 @@ class PagedVectorRows(PagedRows):
     def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
         counts = np.zeros(SIZE_CLASSES, np.int64)
         for block in range(len(self._bounds)):
-            counts += self._state(block, pairs=True).weigh(None, hessian_weight)
+            counts += self._every(block).weigh(None, hessian_weight)
         return counts
 
     def begin_tree(
@@ -104,13 +149,16 @@ class PagedVectorRows(PagedRows):
         state, taken, pairs = self._sampled(block)
         if self._mix is not None:
             pairs = self._mixed(*pairs)
+        elif self._beside is not None:
+            pairs = pairs[0][self.n_outputs :], pairs[1][self.n_outputs :]
         fine_steps = self._fine_steps[-self._n_columns :]
         yield from self._taken_up(state, taken, pairs, fine_steps)
 
-    def _outputs_of(self, block: int) -> Iterator[RowState]:
-        """Yield the state of a block's rows for each output, one at a time."""
-        fine_steps = self._fine_steps[: self.n_outputs]
-        yield from self._taken_up(*self._sampled(block), fine_steps)
+    def _summed_of(self, block: int) -> Iterator[RowState]:
+        """Yield the state of a block's rows for all that leaves are summed of."""
+        state, taken, pairs = self._sampled(block)
+        fine_steps = self._fine_steps[: len(pairs[0])]
+        yield from self._taken_up(state, taken, pairs, fine_steps)
 
     def _taken_up(
         self,
@@ -128,8 +176,7 @@ class PagedVectorRows(PagedRows):
         self, block: int
     ) -> tuple[RowState, NDArray[np.uint8] | None, tuple[NDArray[Any], NDArray[Any]]]:
         """Return a block's rows, and what a sample by gradients makes of these."""
-        state = self._state(block, pairs=True)
-        sample = self._sample
+        state, sample = self._every(block), self._sample
         if sample is None or not sample.by_gradient:
             return state, None, (state.gradients, state.hessians)
         scaled = np.empty((2, *state.gradients.shape))
@@ -170,10 +217,10 @@ class PagedVectorRows(PagedRows):
             self._counter.count(*asked, histograms[-1], block.by_row, *pair, add=add)
 
     def _sum_block(self, block: int, n_leaves: int) -> NDArray[np.int64]:
-        return np.stack([own.sum_leaves(n_leaves) for own in self._outputs_of(block)])
+        return np.stack([own.sum_leaves(n_leaves) for own in self._summed_of(block)])
 
     def _drawn(self, block: int) -> NDArray[np.uint8] | None:
-        return next(self._outputs_of(block)).draw()
+        return next(self._summed_of(block)).draw()
 
     def _add_values(self, state: RowState, values: NDArray[np.float32]) -> None:
         for output, own in enumerate(values.T):

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import GradientSource, RowSample
+from hornbeam.backends.base import GradientSource, NoColumns, RowSample
 
 __all__ = ["Rows"]
 
 
-class Rows(ABC):
+class Rows(NoColumns, ABC):
     """Rows of codes, their gradients and scores, and the nodes that they are in.
 
     In one round come `compute_gradients` or `set_gradients`, and `extents`; then for
@@ -55,7 +55,7 @@ class Rows(ABC):
         """Make columns of these mixes of the outputs, (columns, outputs)."""
         raise NotImplementedError  # only rows for trees of all outputs are asked
 
-    def expect(  # noqa: B027
+    def expect(
         self, output: int, features: NDArray[np.uint64], sample: RowSample | None
     ) -> None:
         """Take note that such a tree is about to begin, once the extents are known."""
@@ -67,7 +67,8 @@ class Rows(ABC):
         They are (outputs, 3), and no more than a bound in the last column where the
         gradients are an objective's: 0, since its hessians are never negative. Over
         parts they are put together by the maximum, the maximum and the minimum.
-        Infinite or NaN where a gradient is.
+        Infinite or NaN where a gradient is. Columns that are no outputs come after
+        these.
         """
 
     @abstractmethod
@@ -138,7 +139,8 @@ class Rows(ABC):
         """Return the sums of g and h, (leaves, 2), in whole fine steps.
 
         `nodes` are all those without children; rows of ``nodes[i]`` count for leaf
-        ``leaves[i]``.
+        ``leaves[i]``. Of trees of all outputs they are (outputs, leaves, 2), and those
+        of columns that were set come after these.
         """
 
     def leaf_of(self) -> NDArray[np.uint32]:

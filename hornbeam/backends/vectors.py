@@ -1,9 +1,9 @@
 """Trees of all outputs: a histogram for each column of gradients, one split for all.
 
-The columns are the outputs' gradients, or a few mixes of them. To the rows they are
-what outputs are to trees of one output: each has integers, steps and histograms of its
-own. They share the nodes; only the search for splits and the leaves know that they
-belong together.
+The columns are the outputs' gradients, a few mixes of them, or what a caller has set
+beside them. To the rows they are what outputs are to trees of one output: each has
+integers, steps and histograms of its own. They share the nodes; only the search for
+splits and the leaves know that they belong together.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.base import (
     DenseCodes,
+    GradientSource,
     Growth,
     HistogramLayout,
     RowSample,
@@ -44,8 +45,9 @@ class VectorRows(DenseRows):
     What `DenseRows` have of one output they have here of every column: histograms are
     (columns, slots, 2, cells), coarse steps and magnitudes (columns, 2), sums of leaves
     (outputs, leaves, 2). Histograms of one more column have the rows as its hessians.
-    Where columns are mixes, the extents and the fine steps are those of the outputs,
-    followed by those of the columns.
+    Where columns are not the outputs themselves, the extents and the fine steps are
+    those of the outputs, followed by those of the columns; and where they are set, the
+    sums of leaves, too.
 
     Parameters
     ----------
@@ -70,14 +72,12 @@ class VectorRows(DenseRows):
         super().__init__(codes, targets, weights, scores, team, spans)
         self._team = team
         self._is_mixed = n_columns < self.n_outputs
-        self._outputs = self._columns = [
-            self._state.of_output(k) for k in range(self.n_outputs)
-        ]
+        self._outputs = [self._state.of_output(k) for k in range(self.n_outputs)]
         if self._is_mixed:
             #: What is searched: mixes of the outputs' gradients, and mean hessians.
             self._mixes = np.empty((n_columns, self.n_rows))
             self._means = np.empty((1, self.n_rows))
-            self._columns = [
+            self._mixed = [
                 RowState(
                     targets,
                     weights,
@@ -88,6 +88,33 @@ class VectorRows(DenseRows):
                 )
                 for own in self._mixes
             ]
+        self._forget_columns()
+
+    def _forget_columns(self) -> None:
+        """Search splits by the outputs again, or by their mixes."""
+        self._columns = self._mixed if self._is_mixed else self._outputs
+        #: The outputs, and the columns that are set beside them.
+        self._every, self._summed = self._state, self._outputs
+
+    def compute_gradients(self, objective: GradientSource) -> None:
+        super().compute_gradients(objective)
+        self._forget_columns()
+
+    def set_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        super().set_gradients(gradients, hessians)
+        self._forget_columns()
+
+    def set_columns(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        if self._is_mixed:
+            super().set_columns(gradients, hessians)
+        self._every = self._state.beside(gradients, hessians)
+        numbers = range(self.n_outputs, self._every.n_outputs)
+        self._columns = [self._every.of_output(k) for k in numbers]
+        self._summed = self._outputs + self._columns
 
     def mix_outputs(self, mix: NDArray[np.float64]) -> None:
         self._mix = mix
@@ -106,7 +133,7 @@ class VectorRows(DenseRows):
         )
 
     def extents(self) -> NDArray[np.float64]:
-        found = self._state.extents()
+        found = self._every.extents()
         if not self._is_mixed:
             return found
         of_mixes = np.concatenate([column.extents() for column in self._columns])
@@ -114,7 +141,7 @@ class VectorRows(DenseRows):
         return np.concatenate([found, of_mixes])
 
     def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
-        return self._state.weigh(None, hessian_weight)
+        return self._every.weigh(None, hessian_weight)
 
     def begin_tree(
         self,
@@ -128,7 +155,7 @@ class VectorRows(DenseRows):
         drawn: list[Drawn | None] = [None] * len(fine_steps)
         if sample is not None and sample.by_gradient:
             drawn = self._draw_by_size(sample)
-        states = self._outputs + (self._columns if self._is_mixed else [])
+        states = self._summed + (self._columns if self._is_mixed else [])
         for state, own, pair in zip(states, fine_steps, drawn, strict=True):
             state.take_up(0, sample, own, pair)
         self._nodes.begin_tree(self._outputs[0].draw())
@@ -138,10 +165,10 @@ class VectorRows(DenseRows):
     def _draw_by_size(self, sample: RowSample) -> list[Drawn | None]:
         """Draw rows by the gradients of all outputs; return what they then have.
 
-        For each output, and for each mix of outputs.
+        For each output, and for each column that is none.
         """
-        scaled = np.empty((2, self.n_outputs, self.n_rows))
-        taken, (gradients, hessians) = self._state.draw_by_size(None, sample, scaled)
+        scaled = np.empty((2, self._every.n_outputs, self.n_rows))
+        taken, (gradients, hessians) = self._every.draw_by_size(None, sample, scaled)
         pairs = list(zip(gradients, hessians, strict=True))
         if self._is_mixed:
             self._mix_pairs(gradients, hessians)
@@ -170,7 +197,7 @@ class VectorRows(DenseRows):
     ) -> NDArray[np.int64]:
         leaf_of = self._state.leaf_of
         self._nodes.mark_leaves(nodes, leaves, n_leaves, self._by_feature, leaf_of)
-        return np.stack([output.sum_leaves(n_leaves) for output in self._outputs])
+        return np.stack([state.sum_leaves(n_leaves) for state in self._summed])
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._nodes.mark_left_out(self._by_feature, self._state.leaf_of)
@@ -203,10 +230,10 @@ class VectorBackend(HistogramBackend):
         self._n_columns = self._n_histograms = self.vector_columns = n_columns
         super().__init__(rows, layout, n_rows, team, max_histograms)
 
-    def _make_scratch(self, candidates: int) -> tuple[NDArray[Any], ...]:
+    def _make_scratch(self) -> tuple[NDArray[Any], ...]:
         members, columns = self._team.size, self._n_columns
         return (
-            np.empty((members, 7, candidates + 1)),
+            np.empty((members, 7, self._candidates + 1)),
             np.empty((members, columns, self._layout.most_categories + 2)),
             np.empty((members, columns + 1)),
             np.empty((members, columns, 2), np.int64),
@@ -240,6 +267,19 @@ class VectorBackend(HistogramBackend):
         self._rows.mix_outputs(mix)
         self._extents = None
 
+    def set_columns(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self._rows.set_columns(gradients, hessians)
+        self._extents = None
+
+    def _search_by(self, n_columns: int) -> None:
+        """Search the histograms of so many columns from now on."""
+        if n_columns != self._n_columns:
+            self._n_columns = self._n_histograms = self.vector_columns = n_columns
+            self._split_scratch = self._make_scratch()
+            self._init_histograms(2)
+
     def _begin_gradients(
         self,
         output: int,
@@ -254,7 +294,9 @@ class VectorBackend(HistogramBackend):
             extents[:, :2],
             self._n_rows,
         )
-        columns = self._n_columns
+        # Those of columns that are no outputs come after those of the outputs.
+        columns = len(extents) - self.n_outputs or self.n_outputs
+        self._search_by(columns)
         if sample is not None and sample.by_gradient:
             # A mix is larger than all its outputs' gradients together.
             largest = largest.copy()
@@ -274,8 +316,7 @@ class VectorBackend(HistogramBackend):
             self._rows.widen(wide)
         fine = steps.fine[-columns:]
         self._steps = np.where(np.array(is_coarse)[:, None], coarse, fine)
-        # Of outputs, and of an axis of leaves.
-        self._fine_steps = steps.fine[: self.n_outputs, None]
+        self._fine_steps = steps.fine[:, None]  # with an axis of leaves
         last = Steps(coarse[-1], fine[-1])
         one_row = last.one_row(own[-1], int(magnitudes[-1, 1]), self._n_rows)
         self._one_row = one_row if is_coarse[-1] and one_row > 0 else 1
@@ -283,3 +324,9 @@ class VectorBackend(HistogramBackend):
         if counts != self._n_histograms:
             self._n_histograms = counts
             self._init_histograms(2)
+
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.float64]:
+        sums = self._rows.sum_leaves(nodes, leaves, n_leaves)
+        return sums * self._fine_steps[: len(sums)]

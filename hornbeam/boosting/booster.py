@@ -13,7 +13,11 @@ import numpy as np
 
 from hornbeam.backends.base import GradientRows
 from hornbeam.boosting.agreement import settings_of
-from hornbeam.boosting.custom import ObjectiveFunction, as_gradients, gradients_of
+from hornbeam.boosting.custom import (
+    ObjectiveFunction,
+    set_gradients,
+    set_gradients_of,
+)
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.line_search import PseudoResiduals
 from hornbeam.boosting.out_of_bag import check_out_of_bag, out_of_bag_improvement
@@ -109,8 +113,11 @@ class Booster(Learner):
         iteration
             Number of the round in the caller's count; it changes nothing.
         fobj
-            An objective of your own, instead of the parameter's: a function of
-            (predictions, data), or formulas.
+            An objective of your own, instead of the parameter's: formulas, or a
+            function of (predictions, data) that returns gradients and hessians, each
+            (rows,) or (rows, outputs). In trees of all outputs the leaves are weighed
+            by these, and splits are searched by them, too, unless two more follow,
+            of fewer columns or as many.
         """
         fobj = self._function_in(fobj)
         with self._rounds.lend(self, dtrain, estimate=fobj is None) as rows:
@@ -118,7 +125,7 @@ class Booster(Learner):
                 self._compute_gradients(rows, dtrain.info)
             else:
                 margins = squeezed(np.ascontiguousarray(rows.scores().T))
-                _set_gradients(rows, *gradients_of(fobj, margins, dtrain))
+                set_gradients_of(rows, fobj, margins, dtrain)
 
     def _function_in(
         self, own: ObjectiveFunction | ScalarLoss | None
@@ -189,7 +196,7 @@ class Booster(Learner):
             self.update(dtrain, iteration, fobj)
             return
         with self._rounds.lend(self, dtrain, estimate=False) as rows:
-            _set_gradients(rows, grad, hess)
+            set_gradients(rows, grad, hess)
 
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Replace this model by that of a file, or of the bytes of one."""
@@ -381,12 +388,4 @@ def _read(source: str | os.PathLike[str] | bytes | bytearray) -> Model:
     raise ParameterError(
         "a model comes from a path, the bytes of a model file, or a Booster, not from "
         f"{source!r}"
-    )
-
-
-def _set_gradients(backend: GradientRows, grad: Any, hess: Any) -> None:
-    outputs, rows = backend.n_outputs, backend.n_rows
-    backend.set_gradients(
-        as_gradients(grad, "gradients", (rows, outputs)),
-        as_gradients(hess, "hessians", (rows, outputs)),
     )

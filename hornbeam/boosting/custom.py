@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.base import GradientRows
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 
 __all__ = [
     "MetricFunction",
     "ObjectiveFunction",
-    "as_gradients",
-    "gradients_of",
     "metric_pairs",
+    "set_gradients",
+    "set_gradients_of",
 ]
 
-#: (predictions, data) -> (gradients, hessians).
-ObjectiveFunction = Callable[[NDArray[Any], DMatrix], tuple[Any, Any]]
+#: (predictions, data) -> (gradients, hessians), and if splits are searched by others,
+#: then these gradients and hessians, too.
+ObjectiveFunction = Callable[[NDArray[Any], DMatrix], tuple[Any, ...]]
 #: (predictions, data) -> (name, value), or a list of such pairs.
 MetricFunction = Callable[[NDArray[Any], DMatrix], Any]
 
@@ -40,10 +42,13 @@ def metric_pairs(result: Any) -> Iterator[tuple[str, float]]:
             ) from None
 
 
-def gradients_of(
-    objective: ObjectiveFunction, margins: NDArray[Any], data: DMatrix
-) -> tuple[Any, Any]:
-    """Return the gradients and hessians of a caller's objective."""
+def set_gradients_of(
+    rows: GradientRows,
+    objective: ObjectiveFunction,
+    margins: NDArray[Any],
+    data: DMatrix,
+) -> None:
+    """Have rows take what a caller's objective gives for these margins."""
     if not callable(objective):
         raise ParameterError(
             "an objective of your own must be a function of (predictions, data), not "
@@ -51,13 +56,49 @@ def gradients_of(
         )
     result = objective(margins, data)
     try:
-        gradients, hessians = result
+        gradients, hessians, *searched = result
+        if len(searched) not in (0, 2):
+            raise ValueError
     except (TypeError, ValueError):
         raise DataError(
-            "an objective of your own must return (gradients, hessians), not "
-            f"{_brief(result)}"
+            "an objective of your own must return (gradients, hessians), or besides "
+            f"those that splits are searched by, not {_brief(result)}"
         ) from None
-    return gradients, hessians
+    set_gradients(rows, gradients, hessians)
+    if searched:
+        _set_columns(rows, *searched)
+
+
+def set_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> None:
+    """Have rows take a caller's gradients and hessians."""
+    shape = rows.n_rows, rows.n_outputs
+    rows.set_gradients(
+        _as_gradients(gradients, "gradients", shape),
+        _as_gradients(hessians, "hessians", shape),
+    )
+
+
+def _set_columns(rows: GradientRows, gradients: Any, hessians: Any) -> None:
+    """Have rows search splits by a caller's gradients and hessians."""
+    names = "gradients to split by", "hessians to split by"
+    pair = [
+        _numbers(*given) for given in zip((gradients, hessians), names, strict=True)
+    ]
+    counts = [array.shape[-1] if array.ndim == 2 else 1 for array in pair]
+    if counts[0] != counts[1]:
+        raise DataError(
+            f"the {names[0]} have {counts[0]} columns, and the {names[1]} {counts[1]}; "
+            "give a hessian for each"
+        )
+    if not 1 <= counts[0] <= rows.n_outputs:
+        raise DataError(
+            f"the {names[0]} have {counts[0]} columns, and the model has "
+            f"{rows.n_outputs} outputs; give one column at least, and one for each "
+            "output at most"
+        )
+    shape = rows.n_rows, counts[0]
+    checked = [_as_gradients(*given, shape) for given in zip(pair, names, strict=True)]
+    rows.set_columns(*checked)
 
 
 def _brief(value: Any) -> str:
@@ -65,8 +106,8 @@ def _brief(value: Any) -> str:
     return " ".join(repr(value).split())[:100]
 
 
-def as_gradients(values: Any, what: str, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Return a caller's gradients as (outputs, rows), or say what is wrong."""
+def _numbers(values: Any, what: str) -> NDArray[Any]:
+    """Return a caller's gradients as they are, if they are numbers."""
     if values is None:
         raise DataError(f"{what} are missing; give grad and hess")
     try:
@@ -75,10 +116,18 @@ def as_gradients(values: Any, what: str, shape: tuple[int, int]) -> NDArray[np.f
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{what} must be an array of numbers, not {_brief(values)}")
+    return array
+
+
+def _as_gradients(
+    values: Any, what: str, shape: tuple[int, int]
+) -> NDArray[np.float64]:
+    """Return a caller's gradients as (outputs, rows), or say what is wrong."""
+    array = _numbers(values, what)
     if array.shape not in (shape, shape[:1]) or array.size != shape[0] * shape[1]:
         raise DataError(
             f"{what} have the shape {array.shape}, but the data has {shape[0]} rows "
-            f"and the model {shape[1]} outputs; give the shape {shape}"
+            f"and there are {shape[1]} outputs; give the shape {shape}"
         )
     array = array.reshape(shape).astype(np.float64)
     wrong = np.argwhere(~np.isfinite(array))

@@ -14,7 +14,7 @@ from hornbeam.backends.base import GradientSource, HistogramLayout
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, LocalRows
 from hornbeam.backends.rows import Rows
-from hornbeam.boosting.custom import ObjectiveFunction, as_gradients, gradients_of
+from hornbeam.boosting.custom import ObjectiveFunction, set_gradients_of
 from hornbeam.data.beside import Beside
 from hornbeam.data.info import Info
 from hornbeam.data.schema import Schema
@@ -227,14 +227,9 @@ class LearningRows(LocalRows):
 
     def _set_gradients_of(self, objective: ObjectiveFunction) -> None:
         scores = self.rows.scores()
-        outputs, rows = scores.shape
-        margins = np.array(scores[0] if outputs == 1 else scores.T, order="C")
+        margins = np.array(scores[0] if len(scores) == 1 else scores.T, order="C")
         view: Any = self._view
-        gradients, hessians = gradients_of(objective, margins, view)
-        self.rows.set_gradients(
-            as_gradients(gradients, "gradients", (rows, outputs)),
-            as_gradients(hessians, "hessians", (rows, outputs)),
-        )
+        set_gradients_of(self.rows, objective, margins, view)
 
     def _take_scores(self, scores: Floats) -> None:
         self.rows.set_scores(scores[:, self._numbers])

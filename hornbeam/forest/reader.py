@@ -26,7 +26,7 @@ from hornbeam.forest.document import FORMAT, ROOT_PARENT
 from hornbeam.forest.linear import Linear
 from hornbeam.forest.model import Model
 from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
-from hornbeam.forest.tree import Tree, cut_off, split
+from hornbeam.forest.tree import Tree, climb, cut_off, split
 from hornbeam.forest.values import (
     array_of,
     count_of,
@@ -263,8 +263,7 @@ def _read_trees(
             f"the leaves of the trees have {sorted(leaf_sizes)} values, not all as many"
         )
     leaf_size = max(leaf_sizes, default=1)
-    of_nodes = [size * leaf_size for size in sizes]
-    weight = _column(values, "base_weights", of_nodes, np.float32)
+    is_whole, weight = _read_weights(values, sizes, leaf_size)
     columns = {
         key: _column(values, key, sizes, dtype)
         for key, dtype in _TREE_COLUMNS.items()
@@ -281,7 +280,6 @@ def _read_trees(
     )
     value = condition = columns["split_conditions"]
     if leaf_size > 1:
-        weight = weight.reshape(-1, leaf_size)
         value = _read_leaf_vectors(values, columns, sizes, leaf_size)
     parent = columns["parents"]
     parent[starts[:-1][parent[starts[:-1]] == ROOT_PARENT]] = -1
@@ -307,12 +305,50 @@ def _read_trees(
     )
     said = [deleted for _, deleted, _ in params]
     _check_cut_off(cut_off(nodes, starts[:-1]), starts, said)
-    trees = split(nodes, starts)
+    trees = [
+        tree if known else replace(tree, weight=_means_below(tree))
+        for tree, known in zip(split(nodes, starts), is_whole, strict=True)
+    ]
     for number, (tree, value) in enumerate(zip(trees, values, strict=True)):
         if "hornbeam_thresholds" in value:
             where = f"trees[{number}].hornbeam_thresholds"
             _refine_thresholds(tree, value["hornbeam_thresholds"], where)
     return trees
+
+
+def _read_weights(
+    values: list[Any], sizes: list[int], leaf_size: int
+) -> tuple[list[bool], NDArray[np.float32]]:
+    """Return of which trees the weights of nodes are known, and these or zeros.
+
+    Nodes of XGBoost's trees have a weight for each column that splits were searched by,
+    and leaves have more values where these columns were reduced.
+    """
+    counts = [size * leaf_size for size in sizes]
+    given = [value["base_weights"] for value in values]
+    is_whole = [
+        not isinstance(own, list | np.ndarray)
+        or len(own) not in range(size, count, size)
+        for own, size, count in zip(given, sizes, counts, strict=True)
+    ]
+    known = [
+        value if whole else {"base_weights": [0.0] * count}
+        for value, whole, count in zip(values, is_whole, counts, strict=True)
+    ]
+    weight = _column(known, "base_weights", counts, np.float32)
+    return is_whole, weight.reshape(-1, leaf_size) if leaf_size > 1 else weight
+
+
+def _means_below(tree: Tree) -> NDArray[np.float32]:
+    """Return for each node the mean value of its leaves, by the rows they cover."""
+    cover, means = tree.cover.astype(np.float64), tree.value.astype(np.float64)
+    _, depth = climb(tree.parent)
+    for node in np.argsort(-depth, kind="stable").tolist():
+        pair = [tree.left[node], tree.left[node] + 1]
+        if pair[0] >= 0:
+            rows = cover[pair] if cover[pair].sum() > 0.0 else None
+            means[node] = np.average(means[pair], axis=0, weights=rows)
+    return means.astype(np.float32)
 
 
 def _read_leaf_vectors(

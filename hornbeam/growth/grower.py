@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.base import Backend, Growth, RowSample
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.best_first import grow_best_first
 from hornbeam.growth.constraints import Constraints
@@ -127,6 +127,12 @@ def _finish(
     leaves = np.flatnonzero(is_leaf)
     numbers = np.searchsorted(leaves, owners)
     found = backend.sum_leaves(nodes, numbers, leaves.size)
+    if bounds is not None and found.ndim == 3 and len(found) > backend.n_outputs:
+        raise ParameterError(
+            "monotone_constraints hold the weights that splits are searched by, and "
+            "leaves have others; return (gradients, hessians) alone, or leave "
+            "monotone_constraints out"
+        )
     # Of a tree of all outputs everything has an axis of outputs, the first one.
     sums = np.zeros((*found.shape[:-2], n_nodes, 2))
     sums[..., leaves, :] = found
@@ -136,6 +142,10 @@ def _finish(
         held = _FREE if bounds is None else bounds[output or 0]
         own = sums[output], held, rows, weights[output]
         weigh_nodes(left, growth.rules, learning_rate, *own)
+    covers = sums[..., 1].reshape(-1, n_nodes)
+    if len(covers) > backend.n_outputs:
+        # After the outputs come the columns that the tree was grown by.
+        weights, covers = weights[: backend.n_outputs], covers[backend.n_outputs :]
     if constants is not None:
         found = constants(backend.leaf_of(), leaves.size)
         weights[leaves] = found * learning_rate
@@ -160,7 +170,7 @@ def _finish(
         categories=categories,
         value=_as_float32(np.where(is_leaf, weights, 0.0).T),
         gain=_as_float32(splits["gain"]),
-        cover=_as_float32(sums[..., 1].reshape(-1, n_nodes).sum(axis=0)),
+        cover=_as_float32(covers.sum(axis=0)),
         weight=_as_float32(weights.T),
     )
 

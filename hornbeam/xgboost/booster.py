@@ -183,7 +183,8 @@ class Booster(_Booster):
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
         self._settle_for(dtrain)
-        super().update(dtrain, iteration, as_function(fobj, iteration))
+        has_vectors = self.params.vector_columns(self.model.n_outputs) > 0
+        super().update(dtrain, iteration, as_function(fobj, iteration, has_vectors))
 
     def _settle_for(self, dtrain: DMatrix) -> None:
         """Look at what has been set, with as many outputs as the data has labels."""
@@ -229,7 +230,7 @@ class Booster(_Booster):
                 "objective should have a valid value."
             )
         self._settle_for(dtrain)
-        grad, hess = by_row((grad, hess), dtrain.num_row())
+        grad, hess = by_row(grad, hess, dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
 
     # Evaluation

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import DataError
 
 __all__ = ["Objective", "TreeObjective", "as_float32", "as_function", "by_row"]
 
@@ -27,30 +27,47 @@ class TreeObjective(Objective):
     def split_grad(
         self, iteration: int, grad: Any, hess: Any
     ) -> tuple[Any, Any] | None:
-        """Return fewer columns of gradients to find splits by; None: all of them.
+        """Return gradients and hessians to find splits by; None: those of the leaves.
 
-        Hornbeam reduces them itself, by the parameter ``sketch_outputs``: what is
-        returned here is an error.
+        They may have fewer columns, for trees of all outputs
+        (``multi_strategy="multi_output_tree"``). As in XGBoost, trees of one output
+        learn from nothing but them.
         """
         return None
 
 
-def as_function(objective: Any, iteration: int) -> Any:
+def as_function(objective: Any, iteration: int, has_vectors: bool) -> Any:
     """Return an objective as a function of (float32 margins, data).
 
     What is no function is returned as it is.
+
+    Parameters
+    ----------
+    objective
+        A function, or an `Objective`.
+    iteration
+        Number of the round.
+    has_vectors
+        Whether trees have all outputs.
     """
     if not callable(objective):
         return objective
 
-    def gradients(margins: Any, dtrain: Any) -> Any:
+    def gradients(margins: Any, dtrain: Any) -> tuple[Any, ...]:
         y_pred = margins.astype(np.float32)
+        n_rows = len(y_pred)
         if not isinstance(objective, Objective):
-            return by_row(objective(y_pred, dtrain), len(y_pred))
+            grad, hess = objective(y_pred, dtrain)
+            return by_row(grad, hess, n_rows)
         grad, hess = objective(iteration, y_pred, dtrain)
+        reduced = None
         if isinstance(objective, TreeObjective):
-            _refuse(objective.split_grad(iteration, grad, hess))
-        return by_row((grad, hess), len(y_pred))
+            reduced = objective.split_grad(iteration, grad, hess)
+        if reduced is None:
+            return by_row(grad, hess, n_rows)
+        split_grad, split_hess = reduced
+        searched = by_row(split_grad, split_hess, n_rows)
+        return (*by_row(grad, hess, n_rows), *searched) if has_vectors else searched
 
     return gradients
 
@@ -62,27 +79,39 @@ def as_float32(metric: Any) -> Any:
     return lambda y_pred, data: metric(y_pred.astype(np.float32), data)
 
 
-def by_row(pair: Any, n_rows: int) -> Any:
-    """Return gradients that come flat as (rows, outputs), with a warning."""
-    if not (isinstance(pair, tuple | list) and len(pair) == 2):
-        return pair
-    if not all(isinstance(part, np.ndarray) for part in pair):
-        return pair
-    flat = [part.ndim == 1 and part.size not in (0, n_rows) for part in pair]
-    if not any(flat) or any(part.size % n_rows for part in pair):
-        return pair
-    warnings.warn(
-        "Since 2.1.0, the shape of the gradient and hessian is required to be "
-        "(n_samples, n_targets) or (n_samples, n_classes).",
-        FutureWarning,
-        stacklevel=2,
-    )
-    return tuple(part.reshape(n_rows, -1) for part in pair)
+def by_row(grad: Any, hess: Any, n_rows: int) -> tuple[Any, Any]:
+    """Return gradients and hessians as (rows,) or (rows, outputs).
 
-
-def _refuse(reduced: Any) -> None:
-    if reduced is not None:
-        raise ParameterError(
-            "split_grad returns gradients to find splits by, which Hornbeam does not "
-            "take; set sketch_outputs=1 or more, and leave split_grad out"
+    What comes flat is told in a warning. Raises `TypeError` for what is no array, and
+    `DataError` where the two do not fit each other or the rows.
+    """
+    pair = []
+    for part in (grad, hess):
+        if not isinstance(part, np.ndarray):
+            raise TypeError(
+                "Expecting `np.ndarray` or `cupy.ndarray` for gradient and hessian. "
+                f"Got: {type(part)}"
+            )
+        is_flat = part.size == max(part.shape, default=0)
+        if len(part) != n_rows and is_flat and part.size % n_rows == 0:
+            warnings.warn(
+                "Since 2.1.0, the shape of the gradient and hessian is required to be "
+                "(n_samples, n_targets) or (n_samples, n_classes).",
+                FutureWarning,
+                stacklevel=2,
+            )
+            part = part.reshape(n_rows, -1)
+        pair.append(part)
+    grad, hess = pair
+    if grad.shape[1:] != hess.shape[1:] and grad.size != hess.size:
+        raise DataError(
+            f"Mismatched shape between the gradient and hessian: {grad.shape} and "
+            f"{hess.shape}"
         )
+    if len(grad) != n_rows or len(hess) != n_rows:
+        raise DataError(
+            "Mismatched size between the gradient and training data: there are "
+            f"{n_rows} rows, and gradients and hessians have the shapes {grad.shape} "
+            f"and {hess.shape}"
+        )
+    return grad, hess

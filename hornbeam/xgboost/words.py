@@ -94,6 +94,8 @@ _WORDS = {
     r"has no labels to measure against": "label and prediction size not match",
     r"^a callback watches the data set '(.*?)'": r"No dataset named: \1",
     r"^a callback watches the metric '(.*?)'": r"No metric named: \1",
+    r"^(gradients|hessians) have the shape": "The number of columns in gradient should "
+    "be equal to the number of targets/classes in the model.",
     # Models
     r"^there is no file (.*)": r"Opening \1 failed: No such file or directory",
     r"^iteration_range=": "Out of range for tree layers.",

@@ -18,6 +18,7 @@ FULL = np.nan_to_num(X)
 #: Twelve outputs that two features decide, each in its own way.
 WEIGHTS = RNG.normal(size=(2, 12))
 Y = np.sin(2 * FULL[:, :2]) @ WEIGHTS + 0.1 * RNG.normal(size=(1500, 12))
+ONES = np.ones(len(X))
 VECTOR = {"multi_strategy": "multi_output_tree", "nthread": 1, "max_depth": 4}
 KINDS = {
     "plain": {},
@@ -159,6 +160,55 @@ def test_an_objective_of_ones_own():
     own = hornbeam.train(params, data, 3, obj=squared, verbose_eval=False)
     ours = hornbeam.train(params, data, 3, verbose_eval=False)
     np.testing.assert_allclose(own.predict(data), ours.predict(data), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["hist", "approx"])
+def test_splits_may_be_searched_by_other_gradients(method):
+    """The tree is that of the other gradients, the leaves are those of all outputs."""
+    labels = Y.astype(np.float32)
+
+    def mean(margins, data):
+        gradients = margins - labels
+        return gradients, 2 * np.ones_like(margins), gradients.mean(axis=1), ONES
+
+    params = {**VECTOR, "base_score": 0.0, "num_target": 12, "tree_method": method}
+    params |= {"lambda": 3.0, "eta": 0.7}
+    rows = DMatrix(X, labels)
+    booster = hornbeam.train(params, rows, 2, obj=mean, verbose_eval=False)
+    alone = hornbeam.train(
+        {**params, "num_target": 1, "multi_strategy": "one_output_per_tree"},
+        DMatrix(X),
+        1,
+        obj=lambda margins, data: (-labels.mean(axis=1), ONES),
+        verbose_eval=False,
+    )
+    tree, expected = booster.model.trees[0], alone.model.trees[0]
+    for name in ("left", "feature", "threshold", "default_left", "cover"):
+        np.testing.assert_array_equal(getattr(tree, name), getattr(expected, name))
+    np.testing.assert_allclose(tree.gain, expected.gain, rtol=1e-5)
+    leaves = booster.predict(rows, pred_leaf=True)[:, 0].astype(int)
+    for leaf in np.unique(leaves):
+        own = labels[leaves == leaf]
+        value = 0.7 * own.sum(axis=0) / (2.0 * len(own) + 3.0)
+        np.testing.assert_allclose(tree.value[leaf], value, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_to_split_by_may_be_those_of_leaves_and_come_in_some_rounds():
+    def squared(margins, data):
+        gradients = margins - Y
+        pair = gradients, np.ones_like(margins)
+        calls.append(margins)
+        if len(calls) % 2:
+            return *pair, *pair
+        return pair
+
+    calls = []
+    params = {**VECTOR, "base_score": 0.0, "num_target": 12}
+    data = DMatrix(X, Y)
+    mixed = hornbeam.train(params, data, 4, obj=squared, verbose_eval=False)
+    calls.append(None)
+    other = hornbeam.train(params, data, 4, obj=squared, verbose_eval=False)
+    assert mixed.digest() == other.digest()
 
 
 def test_categories_are_split_for_all_outputs():

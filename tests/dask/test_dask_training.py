@@ -402,6 +402,19 @@ def test_trees_of_all_outputs(client, params):
     assert here == result["history"]
 
 
+def test_trees_of_all_outputs_by_splits_of_other_gradients(client):
+    def squares(margins, data):
+        gradients, ones = margins - data.get_label(), np.ones_like(margins)
+        return gradients, ones, gradients.mean(axis=1), ones[:, 0]
+
+    X, y, w = draw("reg:squarederror")
+    params, labels = {**TOGETHER, "num_target": 2}, np.stack([y, w], axis=1)
+    one = hb.train(params, hb.DMatrix(X, labels), 2, obj=squares, verbose_eval=False)
+    matrix = spread(client, X, labels)
+    result = train(client, params, matrix, 2, obj=squares, verbose_eval=False)
+    assert one.digest() == result["booster"].digest()
+
+
 def logistic_of(steepness):
     """Return an object of a class that workers cannot import."""
 

@@ -347,7 +347,7 @@ VECTOR_EDITS = {
         "not a row of leaf_weights",
     ),
     "weights of one output": (
-        of_leaves("base_weights", lambda weights: weights[:9]),
+        of_leaves("base_weights", lambda weights: weights[:8]),
         "base_weights is not an array of 18 floating-point",
     ),
     "no leaf weights": (no_leaf_weights, "2 values and no key 'leaf_weights'"),

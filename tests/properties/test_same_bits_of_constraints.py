@@ -117,6 +117,24 @@ def test_trees_of_all_outputs(name, of_all_outputs):
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("name", ["rows", "sample by gradients"])
+def test_splits_by_gradients_of_the_callers(name, of_all_outputs):
+    def two_of_three(margins, data):
+        gradients = margins - data.get_label()
+        return gradients, 1.0 + abs(gradients), gradients[:, 1:], abs(gradients[:, 1:])
+
+    held, paged = of_all_outputs
+    params = {**CONFIGURATIONS[name], "multi_strategy": "multi_output_tree"}
+    params |= {"num_target": 3, "max_depth": 4}
+    digests = {
+        hornbeam.train(
+            {**params, "nthread": threads}, data, 3, obj=two_of_three
+        ).digest()
+        for threads, data in [*held.items(), (2, paged)]
+    }
+    assert len(digests) == 1
+
+
 @pytest.mark.parametrize("params", CASES)
 def test_filled_cells_and_their_bundles(params, sparse_and_dense):
     digests = {

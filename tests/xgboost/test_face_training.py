@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from beside import BINARY, THREE, X, Y, assert_close, both, ours, train
+from beside import BINARY, THREE, X, Y, assert_close, both, ours, theirs, train
 from sklearn.model_selection import KFold
 
 
@@ -202,16 +202,88 @@ def test_an_objective_of_ones_own_gets_and_gives_the_same():
     assert_close(mine, other)
 
 
-def test_gradients_to_split_by_are_refused():
-    class Reduced(ours.objective.TreeObjective):
+TARGETS = np.stack([Y, Y[::-1] + X[:, 0], X[:, 2]], axis=1)
+VECTOR = {"multi_strategy": "multi_output_tree"}
+#: Gradients to split by, of gradients of three outputs.
+REDUCED = {
+    "none": lambda grad, hess: None,
+    "all": lambda grad, hess: (grad, hess),
+    "mean": lambda grad, hess: (grad.mean(axis=1), hess.mean(axis=1)),
+    "two": lambda grad, hess: (grad[:, 1:].copy(), hess[:, 1:].copy()),
+    "flat": lambda grad, hess: (grad[:, :2].ravel(), hess[:, :2].ravel()),
+}
+
+
+def reduced_by(xgb, reduced, labels=TARGETS):
+    """Return an objective that has these gradients to split by."""
+
+    class Reduced(xgb.objective.TreeObjective):
         def __call__(self, iteration, y_pred, dtrain):
-            return y_pred, np.ones_like(y_pred)
+            return y_pred - labels, np.full(y_pred.shape, [1.0, 2.0, 1.0])
 
         def split_grad(self, iteration, grad, hess):
-            return grad, hess
+            return reduced(grad, hess)
 
-    with pytest.raises(ValueError, match="sketch_outputs"):
-        train(ours, obj=Reduced())
+    return Reduced()
+
+
+@pytest.mark.filterwarnings("ignore:Since 2.1.0")
+@pytest.mark.parametrize("params", [{}, {"lambda": 4, "alpha": 9, "eta": 0.6}])
+@pytest.mark.parametrize("name", REDUCED)
+def test_splits_by_reduced_gradients_are_those_of_xgboost(name, params):
+    def run(xgb):
+        data, scores = xgb.DMatrix(X, TARGETS), {}
+        booster = xgb.train(
+            {**VECTOR, "max_depth": 3, "base_score": [0.1, 0.2, 0.3], **params},
+            data,
+            3,
+            evals=[(data, "a")],
+            evals_result=scores,
+            obj=reduced_by(xgb, REDUCED[name]),
+            verbose_eval=False,
+        )
+        covers = booster.get_score(importance_type="total_cover")
+        return booster.predict(data), scores["a"]["rmse"], [*covers.values()], booster
+
+    (*mine, booster), (*other, their_booster) = both(run)
+    for found, expected in zip(mine, other, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
+    # Files go both ways, whatever the widths of their nodes.
+    for xgb, trained in ((ours, their_booster), (theirs, booster)):
+        again = xgb.Booster(model_file=trained.save_raw("json"))
+        found = again.predict(xgb.DMatrix(X))
+        np.testing.assert_allclose(found, other[0], rtol=2e-5, atol=1e-5)
+
+
+def test_trees_of_one_output_learn_from_the_reduced_gradients_alone():
+    def run(xgb):
+        own = reduced_by(xgb, lambda grad, hess: (-2.0 * grad, 3.0 * hess))
+        data = xgb.DMatrix(X, TARGETS)
+        return xgb.train({"max_depth": 2}, data, 2, obj=own).predict(data)
+
+    assert_close(*both(run))
+
+
+@pytest.mark.parametrize(
+    ("reduced", "error", "words"),
+    [
+        (lambda g, h: (g[:9], h[:9]), ValueError, "Mismatched size between the grad"),
+        (lambda g, h: (g, h[:, :1]), ValueError, "Mismatched shape between the grad"),
+        (lambda g, h: ([*g], [*h]), TypeError, "Expecting `np.ndarray` or `cupy.nd"),
+        (lambda g, h: (g, h, h), ValueError, "too many values to unpack"),
+        (lambda g, h: (g[:, [0] * 4], h[:, [0] * 4]), ValueError, "number of columns"),
+    ],
+)
+def test_gradients_that_do_not_fit_are_errors_of_the_same_kind(reduced, error, words):
+    def run(xgb):
+        data = xgb.DMatrix(X, TARGETS)
+        with pytest.raises(error):
+            xgb.train(VECTOR, data, 1, obj=reduced_by(xgb, reduced))
+        result = reduced(np.ones((len(X), 3)), np.ones((len(X), 3)))
+        with pytest.raises(error, match=words):
+            xgb.train({}, data, 1, obj=lambda margins, data: result)
+
+    both(run)
 
 
 def test_training_goes_on_from_anything(tmp_path):
