@@ -123,6 +123,14 @@ def test_only_backends_know_a_concrete_backend(module):
     assert not concrete
 
 
+@pytest.mark.parametrize("package", [m for m in INNER if MODULES[m] != m])
+def test_no_package_imports_what_is_in_it(package):
+    # A thread that imports a module while another imports its package would wait for
+    # that one, which waits for the module: the threads of a worker do so.
+    targets = imports(package, at_run_time=True)
+    assert not [target for target in targets if target.startswith(f"{package}.")]
+
+
 def test_no_module_imports_itself_by_a_detour():
     graph = {module: set(imports(module, at_run_time=True)) for module in INNER}
     done: set[str] = set()

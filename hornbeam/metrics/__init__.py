@@ -1,21 +1,24 @@
 """Metrics: how good predictions are, in XGBoost's names and numbers."""
 
-from hornbeam.metrics import (
-    classification,
-    distributions,
-    ranking,
-    regression,
-    survival,
-)
-from hornbeam.metrics.base import Metric, create, names
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hornbeam.lazy import names_from
+
+if TYPE_CHECKING:
+    from hornbeam.metrics.base import Metric, create, names
 
 __all__ = [
     "Metric",
-    "classification",
     "create",
-    "distributions",
     "names",
-    "ranking",
-    "regression",
-    "survival",
 ]
+
+_HOMES = {
+    "Metric": "hornbeam.metrics.base",
+    "create": "hornbeam.metrics.base",
+    "names": "hornbeam.metrics.base",
+}
+
+__getattr__, __dir__ = names_from(__name__, _HOMES)

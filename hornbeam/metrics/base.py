@@ -166,6 +166,7 @@ def register(metric: AnyMetric) -> AnyMetric:
 
 def names() -> list[str]:
     """Return the names of all metrics, in alphabetical order."""
+    _load_all()
     return sorted(_METRICS)
 
 
@@ -181,6 +182,7 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
     settings
         Of the training; defaults if None.
     """
+    _load_all()
     base_name, at, parameter = name.partition("@")
     plain = base_name.removesuffix("-")
     if plain != base_name and plain in _METRICS and _METRICS[plain].takes_minus:
@@ -192,3 +194,12 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
     raise ParameterError(
         f"eval_metric {name!r} is unknown; {hint}there are {', '.join(names())}"
     )
+
+
+def _load_all() -> None:
+    """Import the modules whose classes register themselves."""
+    import hornbeam.metrics.classification
+    import hornbeam.metrics.distributions
+    import hornbeam.metrics.ranking
+    import hornbeam.metrics.regression
+    import hornbeam.metrics.survival  # noqa: F401

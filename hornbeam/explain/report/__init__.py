@@ -1,5 +1,20 @@
 """A report of a model on data: one page that opens anywhere and fetches nothing."""
 
-from hornbeam.explain.report.writing import report
+from __future__ import annotations
 
-__all__ = ["report"]
+from typing import TYPE_CHECKING
+
+from hornbeam.lazy import names_from
+
+if TYPE_CHECKING:
+    from hornbeam.explain.report.writing import report
+
+__all__ = [
+    "report",
+]
+
+_HOMES = {
+    "report": "hornbeam.explain.report.writing",
+}
+
+__getattr__, __dir__ = names_from(__name__, _HOMES)
