@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from dask.delayed import delayed
 from distributed import Client
 
 from hornbeam.dask.partitions import is_frame
@@ -13,6 +18,8 @@ from hornbeam.xgboost.dask.kinds import is_series
 __all__ = ["in_order_of_groups"]
 
 _BESIDE = ("label", "qid", "weight", "base_margin")
+#: The number of each row among all: rows of one group keep their order.
+_NUMBER = "__number__"
 
 
 def in_order_of_groups(client: Client, fields: dict[str, Any]) -> dict[str, Any]:
@@ -41,12 +48,23 @@ def in_order_of_groups(client: Client, fields: dict[str, Any]) -> dict[str, Any]
                 f"When `allow_group_split` is set to False, {name} is required to be a "
                 f"series, not {type(column).__name__}"
             )
-    if _is_in_order(client, beside["qid"]):
+    found = _groups_in(client, beside["qid"])
+    if _is_in_order(found):
         return fields
     names = {name: f"__{name}__" for name in beside}
-    whole = data.assign(**{names[name]: column for name, column in beside.items()})
-    whole = whole.sort_values(names["qid"], sort_function=_sorted)
-    whole = client.persist(whole)
+    whole = _whole(
+        data, {names[name]: column for name, column in beside.items()}, found
+    )
+    # With bounds that are known: Dask would look for its own while it makes the graph
+    # of all this, and the two can wait for one another for ever.
+    whole = whole.set_index(
+        names["qid"],
+        divisions=_bounds(found, data.npartitions),
+        shuffle_method="tasks",
+    )
+    order = [names["qid"], _NUMBER]
+    meta = _sorted(whole._meta, order)
+    whole = client.persist(whole.map_partitions(_sorted, order, meta=meta))
     return {
         **fields,
         "data": whole[list(data.columns)],
@@ -54,21 +72,70 @@ def in_order_of_groups(client: Client, fields: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def _sorted(frame: Any, *args: Any, **options: Any) -> Any:
-    return frame.sort_values(*args, **{**options, "kind": "stable"})
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The groups of a partition, sorted, with their sizes."""
+
+    groups: npt.NDArray[Any]
+    sizes: npt.NDArray[np.int64]
+    is_in_order: bool
 
 
-def _is_in_order(client: Client, qid: Any) -> bool:
-    pieces = [client.submit(_ends, piece) for piece in client.compute(qid.to_delayed())]
-    ends = [end for end in Workers(client).results(pieces) if end is not None]
-    if not all(ends):
-        return False
-    bounds = [bound for pair in ends for bound in pair]
-    return bounds == sorted(bounds)
+def _groups_in(client: Client, qid: Any) -> list[_Groups]:
+    pieces = client.compute(qid.to_delayed())
+    tasks = [client.submit(_groups_of, piece) for piece in pieces]
+    return Workers(client).results(tasks)
 
 
-def _ends(qid: Any) -> tuple[Any, Any] | tuple[()] | None:
-    """Return the first and the last group; nothing if they fall, None without rows."""
-    if len(qid) == 0:
-        return None
-    return (qid.iloc[0], qid.iloc[-1]) if qid.is_monotonic_increasing else ()
+def _groups_of(qid: Any) -> _Groups:
+    groups, sizes = np.unique(np.asarray(qid), return_counts=True)
+    return _Groups(groups, sizes, bool(qid.is_monotonic_increasing))
+
+
+def _is_in_order(found: Sequence[_Groups]) -> bool:
+    some = [one for one in found if one.groups.size]
+    bounds = [bound for one in some for bound in (one.groups[0], one.groups[-1])]
+    return all(one.is_in_order for one in some) and bounds == sorted(bounds)
+
+
+def _bounds(found: Sequence[_Groups], n_partitions: int) -> list[Any]:
+    """Return the first group of each of so many partitions at most, and the last."""
+    groups, places = np.unique(
+        np.concatenate([one.groups for one in found]), return_inverse=True
+    )
+    sizes = np.bincount(places, np.concatenate([one.sizes for one in found]))
+    before = np.cumsum(sizes) - sizes
+    shares = np.linspace(0, sizes.sum(), n_partitions, endpoint=False)
+    firsts = np.unique(np.searchsorted(before, shares, side="right") - 1)
+    return [*groups[firsts].tolist(), groups[-1].item()]
+
+
+def _whole(data: Any, columns: dict[str, Any], found: Sequence[_Groups]) -> Any:
+    """Return the data with other columns, and the number of each row."""
+    import dask.dataframe as dd
+
+    rows = np.cumsum([0, *(one.sizes.sum() for one in found)])
+    pieces = zip(
+        data.to_delayed(), *(c.to_delayed() for c in columns.values()), strict=True
+    )
+    joined = delayed(_joined)
+    meta = _joined(
+        data._meta, [column._meta for column in columns.values()], list(columns), 0
+    )
+    return dd.from_delayed(
+        [
+            joined(piece, beside, list(columns), int(first))
+            for (piece, *beside), first in zip(pieces, rows, strict=False)
+        ],
+        meta=meta,
+        verify_meta=False,
+    )
+
+
+def _joined(frame: Any, beside: list[Any], names: list[str], first: int) -> Any:
+    columns = {name: column.array for name, column in zip(names, beside, strict=True)}
+    return frame.assign(**columns, **{_NUMBER: np.arange(first, first + len(frame))})
+
+
+def _sorted(frame: Any, order: list[str]) -> Any:
+    return frame.reset_index().sort_values(order)
