@@ -36,12 +36,6 @@ def client_of(client: Client | None) -> Client:
         raise ParameterError(
             f"client must be a distributed.Client, not {type(client).__name__}"
         )
-    if client.asynchronous:
-        raise ParameterError(
-            "the client is asynchronous, which Hornbeam does not take yet; pass a "
-            "Client made without asynchronous=True, in a thread of its own where an "
-            "event loop runs"
-        )
     return client
 
 

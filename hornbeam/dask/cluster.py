@@ -36,7 +36,7 @@ class DaskCluster(Workers, Cluster):
     Parameters
     ----------
     client
-        Connected, and not asynchronous.
+        As for `Workers`.
     actor
         The class of the actors; called with the numbers of a share, its parts and the
         options of `place`.

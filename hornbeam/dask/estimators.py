@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog
+from hornbeam.dask.calling import method_by_client
 from hornbeam.dask.clients import client_of
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.opening import named
@@ -57,12 +58,18 @@ class _DaskEstimator(Estimator):
     def client(self, client: Client | None) -> None:
         self._client = client
 
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """Return the estimator: nothing has to be waited for."""
+        yield from ()
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_client"}
 
     # Training
 
+    @method_by_client
     def fit(
         self,
         X: Any,
@@ -171,6 +178,7 @@ class _DaskEstimator(Estimator):
         rounds = self._rounds(iteration_range)
         return outcome_of(self.get_booster(), {"iteration_range": rounds, **arguments})
 
+    @method_by_client
     def predict(
         self,
         X: Any,
@@ -212,6 +220,7 @@ class _DaskEstimator(Estimator):
     ) -> Outcome:
         return self._outcome(iteration_range, output_margin=output_margin)
 
+    @method_by_client
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
         """Return a lazy dask.array of the leaf of each row in each tree."""
         leaves = self._lazily(
@@ -266,6 +275,7 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
 
     _of_partition = HornbeamRegressor
 
+    @method_by_client
     def predict_interval(
         self,
         X: Any,
@@ -292,6 +302,7 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
             iteration_range=iteration_range,
         )
 
+    @method_by_client
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination, R², of the predictions."""
         return float(
@@ -345,6 +356,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
         margins = super()._outcome_of_predict(True, iteration_range)
         return margins if output_margin else Outcome((), self.classes_.dtype)
 
+    @method_by_client
     def predict_proba(
         self,
         X: Any,
@@ -367,6 +379,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
         )
         return _as_array(found)
 
+    @method_by_client
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions."""
         return float(
@@ -411,6 +424,7 @@ class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
         params.pop("allow_group_split")
         return params
 
+    @method_by_client
     def fit(
         self,
         X: Any,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from dask.base import is_dask_collection
 from distributed import Client, Future
 
+from hornbeam.dask.calling import called_by
 from hornbeam.dask.clients import check_workers, client_of
 from hornbeam.dask.columns import check_fields, common_dtype, common_schema
 from hornbeam.dask.opening import Facts, Opening, describe
@@ -36,7 +37,8 @@ class DaskDMatrix(Beside):
     Making one computes the collections and looks at every partition, where it lies:
     its columns, its categories, and what goes beside them. Only that comes to the
     client; the rows stay where Dask has put them, and Dask makes them anew if their
-    worker dies. A worker that shows no sign of life while partitions are looked at is
+    worker dies. With an asynchronous client the matrix has to be awaited before it is
+    used. A worker that shows no sign of life while partitions are looked at is
     removed from the cluster, so that Dask does its part elsewhere; the setting
     ``hornbeam.patience`` of Dask says when (10 seconds). What the matrix has beside its
     features, such as `get_label` returns, is gathered when it is asked for.
@@ -118,7 +120,6 @@ class DaskDMatrix(Beside):
         codec: str = "auto",
     ) -> None:
         self.client = client_of(client)
-        check_workers(self.client, Workers(self.client).alive())
         _, caching = caching_of(None, cache, memory_limit, codec)
         if group is not None and qid is not None:
             raise DataError(
@@ -136,6 +137,20 @@ class DaskDMatrix(Beside):
             "label_lower_bound": label_lower_bound,
             "label_upper_bound": label_upper_bound,
         }
+        look = partial(self._look_at, data, fields, feature_weights)
+        self._awaited: Any = called_by(self.client, look)
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """Wait for the matrix, if its client is asynchronous."""
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            yield from awaited.__await__()
+        return self
+
+    def _look_at(
+        self, data: Any, fields: Mapping[str, Any], feature_weights: Any
+    ) -> None:
+        check_workers(self.client, Workers(self.client).alive())
         self.parts: list[Future] = partition(self.client, data, fields)
         found = self._map(describe, self.opening)
         self.facts = {i: fact for i, fact in enumerate(found) if fact is not None}

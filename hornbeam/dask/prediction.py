@@ -15,7 +15,7 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.dask.clients import client_of
+from hornbeam.dask.calling import with_client
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.opening import Opening, named
 from hornbeam.dask.partitions import Partition, is_frame, one_block_wide
@@ -40,6 +40,7 @@ ModelSource: TypeAlias = Mapping[str, Any] | Booster | Future
 Task: TypeAlias = Callable[[Booster, Any, Any], npt.NDArray[Any]]
 
 
+@with_client
 def predict(
     client: Client | None,
     model: ModelSource,
@@ -58,7 +59,8 @@ def predict(
     """Return a lazy collection of predictions, those of `Booster.predict`.
 
     Every partition is predicted by a task of its own, on one thread, wherever Dask
-    runs it; if a worker dies, Dask does its tasks again elsewhere.
+    runs it; if a worker dies, Dask does its tasks again elsewhere. With an asynchronous
+    client the collection has to be awaited.
 
     Parameters
     ----------
@@ -77,7 +79,6 @@ def predict(
 validate_features, iteration_range, strict_shape
         As for `hornbeam.Booster.predict`.
     """
-    client_of(client)
     how = _Prediction(
         {
             "output_margin": output_margin,
@@ -97,6 +98,7 @@ validate_features, iteration_range, strict_shape
     return predict_by(model, data, how, outcome)
 
 
+@with_client
 def inplace_predict(
     client: Client | None,
     model: ModelSource,
@@ -122,7 +124,6 @@ def inplace_predict(
     iteration_range, predict_type, missing, validate_features, strict_shape
         As for `hornbeam.Booster.inplace_predict`.
     """
-    client_of(client)
     if predict_type not in ("value", "margin"):
         raise ParameterError(
             f"predict_type must be 'value' or 'margin', not {predict_type!r}"

@@ -12,7 +12,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback, TrainingCheckPoint
 from hornbeam.dask.booster import ClusterBooster
-from hornbeam.dask.clients import client_of
+from hornbeam.dask.calling import with_client
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.shard import Shard
@@ -24,6 +24,7 @@ from hornbeam.training import check_training_data, run_rounds
 __all__ = ["train"]
 
 
+@with_client
 def train(
     client: Client | None,
     params: ParameterSource,
@@ -39,12 +40,12 @@ def train(
     custom_metric: MetricFunction | None = None,
     coll_cfg: Any = None,
     patience: float | str | None = None,
-) -> dict[str, Any]:
+) -> Any:
     """Return a dict of the ``"booster"`` and the ``"history"`` of its metrics.
 
     The booster is that of `hornbeam.train` with the same rows on one machine, byte for
     byte, however many workers there are, whatever partitions, and whether or not
-    workers are lost on the way.
+    workers are lost on the way. With an asynchronous client the dict has to be awaited.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ def train(
         or 10.
     """
     check_training_data(dtrain, evals, DaskDMatrix)
-    cluster = DaskCluster(client_of(client), Shard, patience=patience)
+    cluster = DaskCluster(client, Shard, patience=patience)
     booster = ClusterBooster(cluster, params, xgb_model)
     callbacks = list(callbacks or ())
     try:

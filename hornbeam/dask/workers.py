@@ -34,7 +34,7 @@ class Workers:
     Parameters
     ----------
     client
-        Connected, and not asynchronous.
+        Connected, and asked from another thread than that of its event loop.
     patience
         Seconds without any sign of life after which a worker is given up; None: the
         setting ``hornbeam.patience`` of Dask, or 10.
@@ -43,8 +43,8 @@ class Workers:
     def __init__(self, client: Any, patience: float | str | None = None) -> None:
         if client.asynchronous:
             raise ParameterError(
-                "the Dask client is asynchronous; train with a client that is not, in "
-                "a thread of its own: Client(address)"
+                "the client is asynchronous, and this would wait for workers on its "
+                "event loop; do it in a thread: await asyncio.to_thread(...)"
             )
         if patience is None:
             patience = dask.config.get("hornbeam.patience", 10.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 
 import dask.array as da
@@ -9,6 +10,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from distributed import Client
 
 from hornbeam import xgboost as ours
 
@@ -274,6 +276,46 @@ def test_groups_that_lie_apart_are_put_together(client):
     np.testing.assert_array_equal(
         model.predict(mixed).compute().to_numpy(), alone.predict(FRAME.iloc[order])
     )
+
+
+def test_an_asynchronous_client_awaits_everything(cluster):
+    async def learned(depth):
+        async with Client(cluster.scheduler_address, asynchronous=True) as client:
+            data = await ours.dask.DaskQuantileDMatrix(client, array(X), array(TWO))
+            params = {"max_depth": depth, "objective": "binary:logistic"}
+            found = await ours.dask.train(client, params, data, 2)
+            model = await ours.dask.DaskXGBClassifier(n_estimators=2, max_depth=depth)
+            await model.fit(array(X), array(TWO))
+            assert model.get_booster().digest() == found["booster"].digest()
+            with pytest.raises(ValueError, match="event loop; do it in a thread"):
+                data.get_label()
+            lazily = [
+                await ours.dask.predict(client, found, data),
+                await ours.dask.inplace_predict(client, found, array(X)),
+                (await model.predict_proba(array(X)))[:, 1],
+            ]
+            return await asyncio.gather(*map(client.compute, lazily))
+
+    async def both():
+        return await asyncio.gather(learned(2), learned(3))
+
+    for depth, found in zip((2, 3), asyncio.run(both()), strict=True):
+        alone = ours.XGBClassifier(n_estimators=2, max_depth=depth).fit(X, TWO)
+        for predictions in found:
+            expected = alone.predict_proba(X)[:, 1]
+            np.testing.assert_allclose(predictions, expected, rtol=1e-6)
+
+
+def test_tasks_that_train_leave_their_workers_to_others(client):
+    # As many as there are threads: the rows of each need a thread, too.
+    tasks = [
+        client.submit(
+            ours.dask.DaskXGBRegressor(n_estimators=n).fit, array(X), array(Y)
+        )
+        for n in range(1, 4)
+    ]
+    rounds = [task.result().get_booster().num_boosted_rounds() for task in tasks]
+    assert rounds == [1, 2, 3]
 
 
 def test_an_unknown_parameter_is_told_in_a_warning(client):

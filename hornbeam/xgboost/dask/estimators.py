@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
+from dask.delayed import delayed
 from distributed import Client
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
+from hornbeam.dask.calling import method_by_client
 from hornbeam.dask.clients import client_of
-from hornbeam.dask.partitions import is_frame
+from hornbeam.dask.partitions import is_frame, pieces_of
+from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.groups import in_order_of_groups
@@ -66,6 +69,11 @@ class DaskScikitLearnBase(XGBModel):
     def client(self, client: Client | None) -> None:
         self._client = client
 
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """Return the estimator: nothing has to be waited for."""
+        yield from ()
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_client"}
@@ -84,7 +92,10 @@ class DaskScikitLearnBase(XGBModel):
         found = train(self.client, *args, coll_cfg=self.coll_cfg, **options)
         return found["booster"], found["history"]
 
+    fit: Any = method_by_client(cast(Any, XGBModel.fit))
+
     @in_time_by_name
+    @method_by_client
     def predict(
         self,
         X: Any,
@@ -111,6 +122,7 @@ class DaskScikitLearnBase(XGBModel):
         )
         return found.to_dask_array() if is_frame(found) else found
 
+    @method_by_client
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
         """Return a lazy dask.array of the leaf of each row in each tree."""
         matrix = DaskDMatrix(
@@ -160,9 +172,9 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
 
     def _distinct(self, y: Any) -> npt.NDArray[Any]:
         """Return the labels of all partitions, sorted."""
-        distinct = da.unique(y) if isinstance(y, da.Array) else y.drop_duplicates()
-        found = self.client.compute(distinct).result()
-        return np.unique(np.asarray(found))
+        tasks = [delayed(np.unique)(piece) for piece in pieces_of(y, "y")]
+        found = Workers(self.client).results(self.client.compute(tasks))
+        return np.unique(np.concatenate(found))
 
     def _trained(self, params: Mapping[str, Any], history: EvalsLog) -> None:
         super()._trained(params, history)
@@ -170,6 +182,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
             self.objective = params["objective"]
 
     @in_time_by_name
+    @method_by_client
     def predict(
         self,
         X: Any,
@@ -196,6 +209,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
             return (found > 0.5).astype(int)
         return da.map_blocks(_most_probable, found, drop_axis=1, dtype=np.int64)
 
+    @method_by_client
     def predict_proba(
         self,
         X: Any,
@@ -261,6 +275,7 @@ class DaskXGBRanker(XGBRankerMixIn, DaskScikitLearnBase):
         return ltr_metric_decorator(function, self.n_jobs)
 
     @in_time_by_name
+    @method_by_client
     def fit(
         self,
         X: Any,

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import dask.array as da
 from dask.delayed import Delayed
 from distributed import Client, Future
 
+from hornbeam.dask.calling import with_client as _with_client
 from hornbeam.errors import DataError
 from hornbeam.xgboost.booster import Booster
 
-__all__ = ["check_client", "check_model", "check_rows", "is_collection", "is_series"]
+__all__ = [
+    "check_client",
+    "check_model",
+    "check_rows",
+    "is_collection",
+    "is_series",
+    "with_client",
+]
+
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def check_client(client: Any) -> None:
@@ -22,6 +33,18 @@ def check_client(client: Any) -> None:
         raise TypeError(
             f"Expecting a distributed.Client or None, got: {type(client).__name__}"
         )
+
+
+def with_client(function: Call) -> Call:
+    """Return a function of a client and others that an asynchronous client awaits."""
+    called = _with_client(function)
+
+    @wraps(function)
+    def call(client: Client | None, *args: Any, **kwargs: Any) -> Any:
+        check_client(client)
+        return called(client, *args, **kwargs)
+
+    return cast(Call, call)
 
 
 def check_model(model: Any) -> None:

@@ -12,10 +12,10 @@ from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.prediction import ModelSource
 from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.dask.kinds import (
-    check_client,
     check_model,
     is_collection,
     is_series,
+    with_client,
 )
 
 __all__ = ["inplace_predict", "predict"]
@@ -24,6 +24,7 @@ _in_time_by_name = require_keyword_args(error=False)
 
 
 @_in_time_by_name
+@with_client
 def predict(
     client: Client | None,
     model: ModelSource,
@@ -43,7 +44,7 @@ def predict(
 
     The arguments are those of `hornbeam.dask.predict`.
     """
-    _check(client, model, data, isinstance(data, DaskDMatrix))
+    _check(model, data, isinstance(data, DaskDMatrix))
     found = hornbeam_dask.predict(
         client,
         model,
@@ -62,6 +63,7 @@ def predict(
 
 
 @_in_time_by_name
+@with_client
 def inplace_predict(
     client: Client | None,
     model: ModelSource,
@@ -78,7 +80,7 @@ def inplace_predict(
 
     The arguments are those of `hornbeam.dask.inplace_predict`.
     """
-    _check(client, model, data)
+    _check(model, data)
     found = hornbeam_dask.inplace_predict(
         client,
         model,
@@ -98,8 +100,7 @@ def _called(found: Any) -> Any:
     return found.rename(0) if is_series(found) else found
 
 
-def _check(client: Any, model: Any, data: Any, is_matrix: bool = False) -> None:
-    check_client(client)
+def _check(model: Any, data: Any, is_matrix: bool = False) -> None:
     check_model(model)
     if not is_matrix and not is_collection(data):
         raise TypeError(

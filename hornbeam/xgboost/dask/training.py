@@ -14,7 +14,7 @@ from hornbeam.dask.training import train as _train
 from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.calling import require_keyword_args
-from hornbeam.xgboost.dask.kinds import check_client
+from hornbeam.xgboost.dask.kinds import with_client
 from hornbeam.xgboost.parameters import gathered
 from hornbeam.xgboost.training import all_callbacks
 
@@ -29,6 +29,7 @@ class TrainReturnT(TypedDict):
 
 
 @require_keyword_args(error=False)
+@with_client
 def train(
     client: Client | None,
     params: ParameterSource,
@@ -43,13 +44,13 @@ def train(
     callbacks: Sequence[TrainingCallback] | None = None,
     custom_metric: Any = None,
     coll_cfg: Any = None,
-) -> TrainReturnT:
+) -> Any:
     """Return a dict of the ``"booster"`` and the ``"history"`` of its metrics.
 
     The arguments are those of `hornbeam.dask.train`. Callbacks run, and scores are
-    printed, where the client is.
+    printed, where the client is. With an asynchronous client the dict, a
+    `TrainReturnT`, has to be awaited.
     """
-    check_client(client)
     given = dict(gathered(params))
     if given.get("booster") == "gblinear":
         raise NotImplementedError(
@@ -72,4 +73,4 @@ def train(
     )
     trained = found["booster"]
     booster._take(trained.model, trained.params, trained._loss)
-    return {"booster": booster, "history": found["history"]}
+    return TrainReturnT(booster=booster, history=found["history"])
