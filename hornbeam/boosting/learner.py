@@ -271,7 +271,7 @@ class Learner(Predictor):
                         f"the data {name!r} in evals has no {field}s to measure "
                         f"against; pass them: DMatrix(data, {field}=...)"
                     )
-            given = squeezed(margins.copy()) if feval and output_margin else None
+            shown = margins if feval is None else margins.copy()
             predictions = self._transformed(margins)
             with warnings.catch_warnings():
                 if self.params.verbosity == 0:
@@ -280,10 +280,20 @@ class Learner(Predictor):
                     value = metric.of(predictions, beside.info)
                     scores.append((f"{name}-{metric.name}", value))
             if feval is not None:
-                result = feval(predictions if given is None else given, beside)
+                result = feval(self._shown(shown, output_margin), beside)
                 for metric_name, value in metric_pairs(result):
                     scores.append((f"{name}-{metric_name}", value))
         return scores
+
+    def _shown(
+        self, margins: NDArray[np.float64], output_margin: bool
+    ) -> NDArray[np.float64]:
+        """Return what `predict` would of these margins, which it may reuse."""
+        if not output_margin:
+            with lease(self.params.nthread) as team:
+                self._need_transform()
+                margins = self.objective.to_output(team, margins)
+        return squeezed(margins)
 
     def predictions_to_measure(self, data: DMatrix) -> NDArray[np.float64]:
         """Return what metrics compare with labels: (rows,), or (rows, outputs).

@@ -24,6 +24,7 @@ from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
+from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe
 from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
 from hornbeam.xgboost.objective import as_float32, as_function, by_row
@@ -163,6 +164,18 @@ class Booster(_Booster):
             raise ParameterError("this is no configuration: it has no 'learner'")
         self._given.update(values_in(tree))
         self._settled = False
+
+    def get_categories(self, export_to_arrow: bool = False) -> Categories:
+        """Return the categories that the model knows, by name.
+
+        Parameters
+        ----------
+        export_to_arrow
+            Whether their `to_arrow` may be asked for.
+        """
+        own = super().get_categories()
+        names, width = self.feature_names, self.model.num_feature
+        return Categories.handed_out(own, names, width, export_to_arrow)
 
     # Training
 

@@ -76,9 +76,18 @@ def framed(data: Any) -> Any:
 
 
 def uncategorised(label: Any) -> Any:
-    """Return labels that are categories of pandas as their values; else as they are."""
-    is_category = type(getattr(label, "dtype", None)).__name__ == "CategoricalDtype"
-    return label.to_numpy() if is_category else label
+    """Return labels that are categories or text of pandas as numbers, if they can be.
+
+    Anything else is returned as it is.
+    """
+    kind = type(getattr(label, "dtype", None)).__name__
+    if kind not in ("CategoricalDtype", "StringDtype"):
+        return label
+    values = label.to_numpy()
+    try:
+        return values.astype(np.float64)
+    except ValueError:
+        return values
 
 
 def concat(value: Sequence[T]) -> T:

@@ -49,7 +49,7 @@ def _directions(value: Any) -> str:
 def _groups(value: Any) -> str:
     if not value:
         return ""
-    return json.dumps([list(group) for group in value], separators=(",", ":"))
+    return json.dumps([list(group) for group in value])
 
 
 class _Row(NamedTuple):

@@ -6,12 +6,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.categories import Categories
 from hornbeam.data.cells import has_infinite
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
@@ -21,9 +20,13 @@ from hornbeam.data.extmem_quantile_dmatrix import (
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.errors import DataError
 from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
 from hornbeam.xgboost.data_iter import DataIter
 from hornbeam.xgboost.words import in_their_words
+
+if TYPE_CHECKING:
+    from hornbeam.binning.binned import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
@@ -78,7 +81,7 @@ class DMatrix(_DMatrix):
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
-            enable_categorical=enable_categorical or not is_dataframe(data),
+            enable_categorical=enable_categorical or _says_itself(data, feature_types),
             data_split_mode=data_split_mode,
         )
         self._remember(missing, silent)
@@ -108,6 +111,19 @@ class DMatrix(_DMatrix):
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
         """Return a field of numbers as it was set, in float32."""
         return super().get_float_info(field).astype(np.float32)
+
+    def get_categories(self, export_to_arrow: bool = False) -> Categories:
+        """Return the names of the categories of each column.
+
+        Parameters
+        ----------
+        export_to_arrow
+            Whether their `to_arrow` may be asked for.
+        """
+        own = super().get_categories()
+        return Categories.handed_out(
+            own, self.feature_names, self.n_features, export_to_arrow
+        )
 
     def get_data(self) -> Any:
         """Return the features as a SciPy CSR matrix without the missing cells."""
@@ -183,11 +199,19 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
-            enable_categorical=enable_categorical or not is_dataframe(data),
+            enable_categorical=enable_categorical or _says_itself(data, feature_types),
             max_quantile_batches=max_quantile_batches,
             data_split_mode=data_split_mode,
         )
         self._remember(missing, silent)
+
+    def _bin_like(
+        self, ref: _DMatrix, max_bin: int | None, unseen: str
+    ) -> tuple[int, Binned]:
+        types = ref.feature_types or []
+        if "c" in types and "c" not in (self.table.types or ()):
+            self.table.retype(types)  # numbers are the codes of its categories
+        return super()._bin_like(ref, max_bin, unseen)
 
 
 class ExtMemQuantileDMatrix(  # type: ignore[misc]
@@ -227,6 +251,13 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             cache_host_ratio=cache_host_ratio,
         )
         self._remember(missing, False)
+
+
+def _says_itself(data: Any, feature_types: Sequence[str] | Categories | None) -> bool:
+    """Return whether data is categorical where its caller calls it so, if anywhere."""
+    if not is_dataframe(data):
+        return True
+    return isinstance(feature_types, Sequence) and "c" in feature_types
 
 
 def _temporary_folder(owner: object) -> str:

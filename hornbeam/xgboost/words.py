@@ -29,7 +29,8 @@ class FileError(HornbeamError, OSError):
 
 _FRAMES = (
     "DataFrame.dtypes for data must be int, float, bool or category. When categorical "
-    "type is supplied, `enable_categorical` must be set to `True`. Invalid columns: "
+    "type is supplied, the experimental DMatrix parameter`enable_categorical` must be "
+    "set to `True`.  Invalid columns:"
 )
 #: How an error of Hornbeam's begins, or what it holds, and XGBoost's words for it. They
 #: may take up what the pattern has found.
@@ -56,14 +57,22 @@ _WORDS = {
     r"^the training data has no labels": "Invalid shape of labels.",
     r"weights must not be negative": "Weights must be positive values.",
     r"^group and qid are both": "Either one of `group` or `qid` should be None.",
+    r"^the sizes in group add up to": "Invalid query group structure. The number of "
+    "rows obtained from group doesn't equal to the number of rows.",
+    r" needs whole grades from 0 to": "Relevance degress must be lesser than or equal "
+    "to 31 when the exponential NDCG gain function is used. When using relevance "
+    "degree as target, label must be either 0 or positive integer.",
     r"^qid is not sorted": "`qid` must be sorted in non-decreasing order along with "
     "data.",
     r"^this matrix has groups;": "slice does not support group structure",
     r"was made with max_bin=": "Inconsistent `max_bin`.",
     r"need the values themselves, and": "Only the `hist` tree method can use the "
     "`QuantileDMatrix`.",
-    r"^the columns are not those of training; (numbers|categories) where": "The data "
-    "type doesn't match.",
+    r"^the columns are not those of training; "
+    r"(numbers|categories|strings|names of categories) (where|as)": "The data type "
+    "doesn't match the one used in the training dataset. Both should be either numeric "
+    "or categorical. For a categorical feature, the index type must match between the "
+    "training and test set.",
     r"but a column of type 'c' holds codes": "Invalid categorical value detected.",
     r"^batch .* holds (numbers|categories), and": "Inconsistent number of categories "
     "between batches. Inconsistent feature types.",
@@ -99,7 +108,7 @@ _WORDS = {
     # Models
     r"^there is no file (.*)": r"Opening \1 failed: No such file or directory",
     r"^iteration_range=": "Out of range for tree layers.",
-    r"^there are (\d+) columns in training, but this data has (\d+)": "Feature shape "
+    r"^there are (\d+) columns in training.*, but this data has (\d+)": "Feature shape "
     r"mismatch, expected: \1, got \2. Number of columns does not match number of "
     "features in booster.",
     r"^this Booster has neither": "0 feature is supplied.  Are you using raw Booster "

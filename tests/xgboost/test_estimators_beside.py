@@ -640,6 +640,23 @@ def metric_of_classes(xgb):
 
 
 @case
+def metric_of_the_most_likely_class(xgb):
+    def wrong(labels, classes):
+        return float(np.mean(labels != classes))
+
+    model = xgb.XGBClassifier(
+        n_estimators=3, objective="multi:softmax", eval_metric=wrong
+    )
+    model.fit(X, THREE, eval_set=[(X, THREE)])
+    return model.evals_result()
+
+
+@case
+def where_the_question_mark_leads(xgb):
+    return [kind()._get_doc_link() for kind in (xgb.XGBRegressor, xgb.XGBRFClassifier)]
+
+
+@case
 def balanced_classes(xgb):
     model = xgb.XGBClassifier(n_estimators=3, scale_pos_weight=3.0)
     return model.fit(X, BINARY).predict_proba(X)

@@ -111,6 +111,61 @@ def test_categories_have_to_be_asked_for():
     assert mine == other
 
 
+def test_types_alone_make_codes_of_the_numbers_in_a_frame():
+    frame = pd.DataFrame(X.round() + 1, columns=NAMES)
+
+    def run(xgb):
+        data = xgb.DMatrix(frame, Y, feature_types=["c", "q", "q", "q"])
+        booster = xgb.train({"max_depth": 2}, data, 2)
+        assert booster.feature_types == ["c", "q", "q", "q"]
+        return booster.predict(data)
+
+    assert_close(*both(run))
+
+
+def test_labels_may_be_numbers_in_text():
+    text = pd.Series([f"{value:.0f}" for value in Y], dtype="str")
+    for labels in (text, text.astype("category")):
+        mine, other = both(lambda xgb, y=labels: xgb.DMatrix(X, y).get_label())
+        np.testing.assert_array_equal(mine, other)
+    words = pd.Series(["a", "b"] * 40, dtype="str")
+    for xgb in (ours, theirs):
+        with pytest.raises(ValueError, match="'a'"):
+            xgb.DMatrix(X, words)
+
+
+def test_categories_are_for_arrow_only_if_that_was_asked_for():
+    def run(xgb):
+        numbers = xgb.DMatrix(X, Y)
+        booster = xgb.train({}, numbers, 1)
+        for source in (numbers, booster, xgb.DMatrix(KINDS, enable_categorical=True)):
+            with pytest.raises(ValueError, match="`export_to_arrow` option"):
+                source.get_categories().to_arrow()
+        return [
+            source.get_categories(export_to_arrow=True).to_arrow()
+            for source in (numbers, booster)
+        ]
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_numbers_are_codes_where_the_other_matrix_has_categories():
+    def run(xgb):
+        column = pd.DataFrame({"kind": pd.Categorical(["r", "g", "b", "b"] * 20)})
+        codes = column["kind"].cat.codes.to_numpy().reshape(-1, 1)
+        data = xgb.QuantileDMatrix(column, Y, enable_categorical=True)
+        booster = xgb.train({"max_depth": 2}, data, 3)
+        like = xgb.QuantileDMatrix(codes, ref=data, feature_names=["kind"])
+        same = booster.predict(
+            xgb.QuantileDMatrix(column, ref=data, enable_categorical=True)
+        )
+        np.testing.assert_array_equal(booster.predict(like), same)
+        return booster.predict(like, pred_contribs=True)
+
+    assert_close(*both(run))
+
+
 def test_names_and_types_are_set_and_taken_away():
     def run(xgb):
         data = make(xgb)

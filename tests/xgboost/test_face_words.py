@@ -112,6 +112,15 @@ CASES = {
         lambda x: x.train({}, kinds(x, "ab"), 1).predict(kinds(x, "ac")),
         "Found a category not in the training set",
     ),
+    "another kind of categories": (
+        lambda x: x.train({}, kinds(x, "ab"), 1).predict(kinds(x, [1, 2])),
+        "For a categorical feature, the index type must match",
+    ),
+    "one row": (lambda x: named(x).inplace_predict(X[0]), "Number of columns"),
+    "sizes of groups": (
+        lambda x: x.train({"objective": "rank:ndcg"}, x.DMatrix(X, THREE, group=[3])),
+        "Invalid query group structure. The number of rows obtained from group",
+    ),
     "one dimension": (lambda x: x.DMatrix(X[0]), "Please reshape the input data"),
     "no container": (lambda x: x.DMatrix(object()), "Not supported type for data."),
     "bins": (

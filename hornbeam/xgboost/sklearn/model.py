@@ -200,8 +200,8 @@ class XGBModel(XGBParameters):
     def _check_categorical(self) -> None:
         if self.enable_categorical and self.tree_method == "exact":
             raise ParameterError(
-                "categorical data is not implemented for the tree method exact; use "
-                "hist or approx"
+                "Experimental support for categorical data is not implemented for "
+                "current tree method yet: exact takes none; use hist or approx"
             )
 
     def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
@@ -269,7 +269,7 @@ class XGBModel(XGBParameters):
         """
         rounds = self._get_iteration_range(iteration_range)
         booster = self.get_booster()
-        if self.booster != "gblinear":
+        if self._can_use_inplace_predict():
             return booster.inplace_predict(
                 X,
                 iteration_range=rounds,
@@ -306,6 +306,9 @@ class XGBModel(XGBParameters):
             enable_categorical=self.enable_categorical,
             **fields,
         )
+
+    def _can_use_inplace_predict(self) -> bool:
+        return self.booster != "gblinear"
 
     def _get_iteration_range(
         self, iteration_range: IterationRange | None

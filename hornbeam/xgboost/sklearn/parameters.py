@@ -180,6 +180,14 @@ class XGBParameters(BaseEstimator):
         """Return the names of the parameters that the learner is not told."""
         return _OWN
 
+    # Where the question mark on the picture of an estimator leads.
+    _doc_link_module = "hornbeam"
+
+    @property
+    def _doc_link_template(self) -> str:
+        pages = "https://xgboost.readthedocs.io/en/release_3.2.0/python/python_api.html"
+        return f"{pages}#xgboost.{type(self).__name__}"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.no_validation = True

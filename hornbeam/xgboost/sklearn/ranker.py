@@ -159,6 +159,6 @@ def _parted(X: Any, qid: Any = None) -> tuple[Any, Any]:
     if own is not None and qid is not None:
         raise DataError(
             "Found both the special column `qid` in `X` and the `qid` from the `fit` "
-            "method; remove one of them"
+            "method. Please remove one of them"
         )
     return X, qid if own is None else own
