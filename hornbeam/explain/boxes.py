@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.explain.layout import places
-from hornbeam.explain.style import FONT, SMALL_FONT, shortened
+from hornbeam.explain.style import FONT, SMALL_FONT
 from hornbeam.explain.words import Words, abridged
 
 __all__ = [
@@ -31,6 +32,7 @@ _GAP = 14.0  # between the boxes of a level
 _DROP = 34.0  # between levels
 
 _MOST_VALUES = 4
+_LONGEST_LINE = 48  # letters
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Box:
     Parameters
     ----------
     lines
-        What it says, the first line in bold.
+        What it says, the first line in bold, in as many as it needs.
     depth
         Of the node in its tree.
     kind
@@ -66,13 +68,19 @@ class Box:
     children: list[int] = field(default_factory=list)
     middle: float = 0.0
     top: float = 0.0
+    n_bold: int = field(init=False)
     width: float = field(init=False)
     height: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lines = [shortened(line) for line in self.lines]
         first, *others = self.lines
-        widths = [_width(first, FONT, "bold"), *map(_width, others)]
+        bold = wrap(
+            first, _LONGEST_LINE, break_long_words=False, break_on_hyphens=False
+        )
+        self.n_bold = len(bold)
+        self.lines = [*bold, *others]
+        widths = [_width(line, FONT, "bold") for line in bold]
+        widths += map(_width, others)
         self.width = max(widths) + 4 * MARGIN
         bar = 0.0 if self.shares is None else BAR + MARGIN
         self.height = LINE * len(self.lines) + bar + 2 * MARGIN
@@ -143,7 +151,7 @@ def legend_of(names: Sequence[str], width: float) -> list[list[Entry]]:
     """Return the names of classes in lines that are no wider, if they can be."""
     lines: list[list[Entry]] = [[]]
     for output, name in enumerate(names):
-        entry = Entry(shortened(name), output)
+        entry = Entry(name, output)
         if lines[-1] and sum(e.width for e in lines[-1]) + entry.width > width:
             lines.append([])
         lines[-1].append(entry)

@@ -93,6 +93,7 @@ def plot_tree(
         most_categories=most_categories,
         fmap=fmap,
         with_stats=with_stats,
+        brief=True,
     )
     return draw(words, ax)
 
@@ -198,10 +199,10 @@ class _Canvas:
             )
         )
         y = box.top - MARGIN - LINE / 2
-        first, *others = box.lines
-        self._text(box.middle, y, first, size=FONT, weight="bold")
-        for number, line in enumerate(others, 1):
-            self._text(box.middle, y - number * LINE, line, color=FAINT)
+        bold: dict[str, Any] = {"size": FONT, "weight": "bold"}
+        for number, line in enumerate(box.lines):
+            look = bold if number < box.n_bold else {"color": FAINT}
+            self._text(box.middle, y - number * LINE, line, **look)
         if box.shares is not None:
             widths = box.shares * (box.width - 2 * MARGIN)
             starts = left + MARGIN + np.cumsum(widths) - widths

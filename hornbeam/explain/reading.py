@@ -42,6 +42,7 @@ def words_of(
     most_categories: int | None = None,
     fmap: str | os.PathLike[str] = "",
     with_stats: bool = True,
+    brief: bool = False,
 ) -> Words:
     """Return what tree `number` of a model says.
 
@@ -61,6 +62,8 @@ def words_of(
         A feature map.
     with_stats
         Whether pictures tell the gain of splits, and the cover of all nodes.
+    brief
+        Whether long names go without their middles.
     """
     trained = booster_of(model).model
     number = number_of(trained, number)
@@ -92,6 +95,7 @@ def words_of(
         max_depth=max_depth,
         most_categories=most_categories,
         with_stats=with_stats,
+        brief=brief,
     )
 
 

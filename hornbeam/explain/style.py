@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +16,11 @@ __all__ = [
     "ACCENT",
     "CONTRAST",
     "EDGE",
+    "ENTRIES",
     "FAINT",
     "FONT",
     "INK",
+    "LONGEST_LABEL",
     "PAPER",
     "SHADE",
     "SMALL_FONT",
@@ -29,6 +33,7 @@ __all__ = [
     "series_colours",
     "shades",
     "shortened",
+    "told_apart",
     "value_colours",
 ]
 
@@ -44,10 +49,14 @@ PAPER = "#ffffff"
 #: Of what a picture is about, and of what goes against it.
 ACCENT = "#2f7d4f"
 CONTRAST = "#c1562d"
+#: Of a column of a legend.
+ENTRIES = 24
 _SERIES = [ACCENT, CONTRAST, "#3b6ea8", "#b08a1c"]
 
+LONGEST_LABEL = 48  # letters beside axes
 _LONGEST_LINE = 34
-_ENTRIES = 24  # of a column of a legend
+_HEAD = 10  # letters before what tells long lines apart
+_LONGEST_WORD = 12
 _DIGITS = 5
 #: Whole numbers from here on are written with an exponent.
 _LARGE = 1e8
@@ -142,18 +151,58 @@ def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None
     place: dict[str, Any] = {"loc": "best"}
     if outside:
         place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-        place["ncols"] = -(-entries // _ENTRIES)
+        place["ncols"] = -(-entries // ENTRIES)
     place |= {"fontsize": SMALL_FONT, "title_fontsize": SMALL_FONT}
     place |= {"handlelength": 1.5, "markerscale": 1.3}
     ax.legend(title=title, edgecolor="none", framealpha=0.8, **place)
 
 
-def shortened(line: str) -> str:
+def shortened(line: str, longest: int = _LONGEST_LINE) -> str:
     """Return a line without its middle, if it is long: the numbers stand at its end."""
-    if len(line) <= _LONGEST_LINE:
+    if len(line) <= longest:
         return line
-    half = _LONGEST_LINE // 2
+    half = longest // 2
     return f"{line[:half]}…{line[-half:]}"
+
+
+def told_apart(lines: Sequence[str]) -> list[str]:
+    """Return lines without their middles, among which those that differ still do.
+
+    Of those that differ in their middles alone, what they begin with goes instead.
+    """
+    alike = defaultdict(set)
+    for line in lines:
+        alike[shortened(line)].add(line)
+    found: dict[str, str] = {}
+    for short, group in alike.items():
+        if len(group) == 1:
+            found |= dict.fromkeys(group, short)
+            continue
+        start = _start_of_word(*group)
+        brief = {line: _without(line, start) for line in group}
+        are_apart = len({*brief.values()}) == len(group)
+        found |= brief if are_apart else {line: line for line in group}
+    return [found[line] for line in lines]
+
+
+def _start_of_word(*lines: str) -> int:
+    """Return where the word begins in which lines first differ."""
+    letters = enumerate(zip(*lines, strict=False))
+    shortest = min(map(len, lines))
+    same = next((n for n, of_each in letters if len({*of_each}) > 1), shortest)
+    start = same
+    while start and lines[0][start - 1].isalnum():
+        start -= 1
+    return start if same - start <= _LONGEST_WORD else same
+
+
+def _without(line: str, start: int) -> str:
+    """Return how a line begins, and what stands in it from a place on."""
+    rest = line[start:]
+    room = _LONGEST_LINE - _HEAD
+    if len(rest) > room:
+        rest = f"{rest[:room]}…"
+    return f"{line[:_HEAD]}…{rest}" if start > _HEAD + 1 else f"{line[:start]}{rest}"
 
 
 def number(value: Any, digits: int = _DIGITS) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
-from hornbeam.explain.style import number
+from hornbeam.explain.style import number, told_apart
 from hornbeam.forest.tree import Tree
 
 __all__ = ["Float64s", "Words", "abridged", "in_rows"]
@@ -46,6 +46,8 @@ class Words:
         How many categories of a split are named; None: all.
     with_stats
         Whether pictures tell the gain of splits, and the cover of all nodes.
+    brief
+        Whether long names go without their middles.
     """
 
     def __init__(
@@ -61,12 +63,15 @@ class Words:
         max_depth: int | None = None,
         most_categories: int | None = None,
         with_stats: bool = True,
+        brief: bool = False,
     ) -> None:
         self.tree = tree
-        self.outputs = outputs or [str(output) for output in range(tree.leaf_size)]
+        self._told = told_apart if brief else list[str]
+        outputs = outputs or [str(output) for output in range(tree.leaf_size)]
+        self.outputs = self._told(outputs)
         self.about = about
         self.max_depth = max_depth
-        self._feature_names = feature_names
+        self._feature_names = self._told(feature_names)
         self._categories = categories
         self._shares = shares
         self._values = in_rows(tree.value) if values is None else values
@@ -127,7 +132,11 @@ class Words:
         if codes.size == 0:
             return "is missing"
         levels = self._categories.of(int(self.tree.feature[node]))
-        known = [str(code if levels is None else levels[code]) for code in codes]
+        if levels is None:
+            known = [str(code) for code in codes]
+        else:
+            names = self._told([str(level) for level in levels])
+            known = [names[code] for code in codes]
         return f"is {', '.join(abridged(known, self._most_categories))}"
 
     def values(self, node: int) -> list[str]:

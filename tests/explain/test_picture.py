@@ -133,7 +133,18 @@ def test_the_middle_of_a_long_line_is_left_out():
     data = hornbeam.DMatrix(rows, rows[:, 0] > 3, feature_names=[name])
     ax = plot_tree(hornbeam.train({"max_depth": 1}, data, 1))
     check(ax)
-    assert said(ax)[0] == "the mean of a lon…ody remembers < 4"
+    assert said(ax)[0] == "the mean of a lon… nobody remembers < 4"
+
+
+def test_many_categories_take_several_lines():
+    levels = [f"the airport of district {place:02}" for place in range(12)]
+    cell = pd.Categorical(levels * 5, categories=levels)
+    data = hornbeam.DMatrix(pd.DataFrame({"from": cell}), cell.codes % 2)
+    params = {"max_depth": 1, "max_cat_to_onehot": 1, "min_child_weight": 0}
+    ax = plot_tree(hornbeam.train(params, data, 1), most_categories=20)
+    check(ax)
+    line = " ".join(text.get_text() for text in ax.texts if text.get_weight() == "bold")
+    assert sum(level in line for level in levels) == 6
 
 
 def test_shares_of_classes(species):

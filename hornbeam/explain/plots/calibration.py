@@ -19,7 +19,7 @@ from hornbeam.explain.style import (
     legend,
     rule,
     series_colours,
-    shortened,
+    told_apart,
 )
 
 if TYPE_CHECKING:
@@ -100,9 +100,10 @@ def plot_calibration(
     ax.plot([0, 1], [0, 1], color=EDGE, linewidth=1, linestyle="--")
     for k in np.setdiff1d(np.arange(len(found)), worst):
         _draw(ax, found[k], most, {"color": EDGE, "alpha": 0.4})
+    names = told_apart([one.name for one in found])
     for k, colour in zip(sorted(worst), series_colours(len(worst)), strict=True):
         one = found[k]
-        said = f"{shortened(one.name)}: Brier {one.brier:.3f}, ECE {one.ece:.3f}"
+        said = f"{names[k]}: Brier {one.brier:.3f}, ECE {one.ece:.3f}"
         _draw(ax, one, most, {"color": colour, "label": said}, bars=len(found) == 1)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(_FLOOR, 1.03)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from hornbeam.explain.columns import Column
-from hornbeam.explain.style import SMALL_FONT, shortened
+from hornbeam.explain.style import SMALL_FONT, told_apart
 from hornbeam.explain.words import Float64s
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def place_along(
     if column.levels is None:
         return values
     places = np.arange(len(values), dtype=np.float64)
-    names = [shortened(column.levels[int(code)]) for code in values]
+    names = told_apart([column.levels[int(code)] for code in values])
     if more is not None:
         names.append(more)
     ticks = np.arange(len(names))

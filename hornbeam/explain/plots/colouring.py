@@ -11,9 +11,11 @@ from hornbeam.explain.columns import Column
 from hornbeam.explain.style import (
     EDGE,
     FONT,
+    LONGEST_LABEL,
     SMALL_FONT,
     series_colours,
     shortened,
+    told_apart,
     value_colours,
 )
 from hornbeam.explain.words import Float64s
@@ -56,7 +58,7 @@ def _class_of(column: Column) -> tuple[NDArray[np.intp], list[str]]:
     places = np.full(len(column.values), -1, np.intp)
     for place, code in enumerate(frequent):
         places[column.values == code] = place
-    return places, [shortened(column.levels[code]) for code in frequent]
+    return places, told_apart([column.levels[code] for code in frequent])
 
 
 def colour_bar(ax: Axes, said: str, ends: tuple[str, str]) -> None:
@@ -68,7 +70,9 @@ def colour_bar(ax: Axes, said: str, ends: tuple[str, str]) -> None:
     bar = ax.figure.colorbar(colours, ax=ax, aspect=aspect, pad=0.02)
     bar.set_ticks([0.0, 1.0], labels=list(ends))
     bar.ax.tick_params(labelsize=SMALL_FONT, length=0)
-    bar.set_label(said, fontsize=FONT, labelpad=-4, parse_math=False)
+    bar.set_label(
+        shortened(said, LONGEST_LABEL), fontsize=FONT, labelpad=-4, parse_math=False
+    )
     bar.outline.set_visible(False)
 
 

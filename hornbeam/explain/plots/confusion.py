@@ -17,7 +17,7 @@ from hornbeam.explain.style import (
     axes_for,
     entitle,
     number,
-    shortened,
+    told_apart,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def plot_confusion(
         found = confusion_of(
             model, data, labels, threshold=threshold, class_names=class_names
         )
-    names = [shortened(name) for name in found.names]
+    names = told_apart(found.names)
     n_classes = len(names)
     longest = max(map(len, names)) * SMALL_FONT * _LETTER / 72
     side = min(max(_LEAST, _CELL * n_classes), _MOST)

@@ -17,12 +17,14 @@ from hornbeam.explain.style import (
     EDGE,
     FONT,
     INK,
+    LONGEST_LABEL,
     PAPER,
     SMALL_FONT,
     axes_for,
     entitle,
     legend,
     rule,
+    shortened,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ def plot_partial_dependence(
         _draw_map(ax, found, said)
     else:
         _draw_lines(ax, found, said, kind, lines)
-    entitle(ax, found.output if title is None else title)
+    entitle(ax, shortened(found.output, LONGEST_LABEL) if title is None else title)
     return ax
 
 
@@ -154,7 +156,7 @@ def _draw_lines(
             legend(ax)
     _draw_rug(ax, "x", column.deciles, {"colors": mpl.rcParams["text.color"]})
     rule(ax)
-    entitle(ax, xlabel=column.name, ylabel=said)
+    entitle(ax, xlabel=shortened(column.name, LONGEST_LABEL), ylabel=said)
 
 
 def _draw_map(ax: Axes, found: PartialDependence, said: str) -> None:
@@ -175,7 +177,8 @@ def _draw_map(ax: Axes, found: PartialDependence, said: str) -> None:
     halo = [withStroke(linewidth=2, foreground=PAPER)]
     for side, column in zip("xy", found.columns, strict=True):
         _draw_rug(ax, side, column.deciles, {"colors": INK, "path_effects": halo})
-    entitle(ax, xlabel=found.columns[0].name, ylabel=found.columns[1].name)
+    names = [shortened(column.name, LONGEST_LABEL) for column in found.columns]
+    entitle(ax, xlabel=names[0], ylabel=names[1])
 
 
 def _draw_rug(ax: Axes, side: str, deciles: Any, look: dict[str, Any]) -> None:

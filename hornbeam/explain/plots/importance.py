@@ -17,7 +17,7 @@ from hornbeam.explain.style import (
     entitle,
     number,
     rule,
-    shortened,
+    told_apart,
 )
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def plot_importance(
         scores = booster_of(model).get_score(fmap, importance_type)
         said = importance_type.replace("_", " ")
     pairs = _ranked(scores, max_num_features, output)
-    names = [shortened(name) for name, _ in pairs]
+    names = told_apart([name for name, _ in pairs])
     values = np.array([value for _, value in pairs])
     written = [
         number(value) if values_format is None else values_format.format(v=value)
@@ -126,8 +126,9 @@ def plot_importance(
                 fontsize=letters,
                 parse_math=False,
             )
-    room = 1 + _ROOM + _LETTER * show_values * max(map(len, written))
-    least, most = min(values.min(), 0.0) * room, max(values.max(), 0.0) * room
+    least, most = min(values.min(), 0.0), max(values.max(), 0.0)
+    room = (most - least) * (_ROOM + _LETTER * show_values * max(map(len, written)))
+    least, most = least - room * (least < 0), most + room * (most > 0)
     if least == most:
         most = 1.0
     ax.set_xlim(_pair(xlim, "xlim") or (least, most))

@@ -25,6 +25,7 @@ from hornbeam.explain.reading import Boosted
 from hornbeam.explain.style import (
     ACCENT,
     EDGE,
+    LONGEST_LABEL,
     SMALL_FONT,
     axes_for,
     entitle,
@@ -136,8 +137,8 @@ def plot_shap_dependence(
     rule(ax)
     entitle(
         ax,
-        found.output if title is None else title,
-        column.name,
+        shortened(found.output, LONGEST_LABEL) if title is None else title,
+        shortened(column.name, LONGEST_LABEL),
         "contribution to the margin",
     )
     return ax

@@ -19,6 +19,8 @@ from hornbeam.explain.reading import Boosted
 from hornbeam.explain.style import (
     ACCENT,
     EDGE,
+    ENTRIES,
+    LONGEST_LABEL,
     SMALL_FONT,
     axes_for,
     entitle,
@@ -27,6 +29,7 @@ from hornbeam.explain.style import (
     rule,
     series_colours,
     shortened,
+    told_apart,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ _KINDS = ("swarm", "bar")
 _ROW = 0.32  # inches that a feature takes on a new figure
 _CROWD = 0.38  # how far points move across, of the distance between features
 _MOST_POINTS = 2000
+_MOST_INSIDE = 5  # outputs whose names stand inside the axes
+_ENTRY = 0.16  # inches that the name of an output takes
 _GAP = 3.0  # points between a bar and its value
 
 
@@ -108,9 +113,10 @@ def plot_shap_summary(
 
     total = np.sum([one.importances for one in found], axis=0)
     ranked = np.argsort(-total, kind="stable")[:max_features]
-    ax = axes_for(ax, height=max(2.3, 1.0 + _ROW * len(ranked)))
+    named = _ENTRY * min(len(found), ENTRIES) if len(found) > _MOST_INSIDE else 0.0
+    ax = axes_for(ax, height=max(2.3, 1.0 + _ROW * len(ranked), 0.5 + named))
     places = np.arange(len(ranked))[::-1]
-    names = [shortened(found[0].columns[feature].name) for feature in ranked]
+    names = told_apart([found[0].columns[feature].name for feature in ranked])
     room = ax.bbox.height * 72 / ax.figure.dpi / (len(ranked) + 1)
     letters = max(1.0, min(SMALL_FONT, 0.75 * room))
     ax.set_yticks(places, names, fontsize=letters, parse_math=False)
@@ -120,7 +126,7 @@ def plot_shap_summary(
         _draw_bars(ax, found, ranked, places, letters)
     else:
         _draw_swarms(ax, found[0], ranked, places)
-    above = found[0].output if len(found) == 1 else ""
+    above = shortened(found[0].output, LONGEST_LABEL) if len(found) == 1 else ""
     entitle(ax, above if title is None else title)
     return ax
 
@@ -132,9 +138,10 @@ def _draw_bars(
     ends = np.zeros(len(ranked))
     several = len(found) > 1
     colours = series_colours(len(found)) if several else [ACCENT]
-    for one, colour in zip(found, colours, strict=True):
+    names = told_apart([one.output for one in found])
+    for one, name, colour in zip(found, names, colours, strict=True):
         widths = one.importances[ranked]
-        said: dict[str, Any] = {"label": shortened(one.output)} if several else {}
+        said: dict[str, Any] = {"label": name} if several else {}
         ax.barh(places, widths, 0.6, left=ends, color=colour, **said)
         ends += widths
     for place, end in zip(places, ends, strict=True):
@@ -149,7 +156,7 @@ def _draw_bars(
     ax.set_xlim(0.0, 1.12 * ends.max() or 1.0)
     entitle(ax, xlabel="mean absolute contribution")
     if several:
-        legend(ax)
+        legend(ax, outside=len(found) > _MOST_INSIDE)
 
 
 def _draw_swarms(ax: Axes, found: Contributions, ranked: Any, places: Any) -> None:

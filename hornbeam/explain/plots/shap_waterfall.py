@@ -20,6 +20,7 @@ from hornbeam.explain.style import (
     entitle,
     number,
     shortened,
+    told_apart,
 )
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def plot_shap_waterfall(
     ax.set_yticks(places, names, fontsize=letters, parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(-1.6, len(steps) + 0.6)
-    said = "margin" + (f" of {found.output}" if found.output else "")
+    said = "margin" + (f" of {shortened(found.output)}" if found.output else "")
     entitle(ax, title, said)
     return ax
 
@@ -126,19 +127,23 @@ def _steps(found: Contributions, row: int, most: int) -> tuple[Any, list[str]]:
     values = found.values[row]
     order = np.argsort(-np.abs(values), kind="stable")
     own, others = order[:most][::-1], order[most:]
-    names = [_named(found.columns[feature], row) for feature in own]
+    columns = [found.columns[feature] for feature in own]
+    told = told_apart([column.name for column in columns])
+    names = [
+        _named(column, name, row) for column, name in zip(columns, told, strict=True)
+    ]
     if not others.size:
         return values[own], names
     shared = f"{others.size} other feature" + "s" * (others.size > 1)
     return np.append(values[others].sum(), values[own]), [shared, *names]
 
 
-def _named(column: Column, row: int) -> str:
+def _named(column: Column, name: str, row: int) -> str:
     value = column.values[row]
     said = "missing"
     if not np.isnan(value):
         said = number(value) if column.levels is None else column.levels[int(value)]
-    return f"{shortened(column.name)} = {shortened(said)}"
+    return f"{name} = {shortened(said)}"
 
 
 def _mark(

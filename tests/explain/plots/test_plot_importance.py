@@ -51,6 +51,30 @@ def test_an_estimator_is_drawn_as_its_booster(diamonds):
     )
 
 
+def test_long_names_are_told_apart():
+    many = [
+        f"this is a question of the many, number {n}, with yes or no?"
+        for n in range(12)
+    ]
+    others = ["x" * 40 + side + "y" * 40 for side in "ab"]
+    scores = dict.fromkeys(
+        [*many, *others, "the mean of a long list of " + "z" * 20], 1
+    )
+    found = names(plot_importance(scores))
+    assert "this is a …7, with yes or no?" in found
+    assert others[0] not in found and len({*found}) == len(scores)
+    assert max(map(len, found)) <= 36
+
+
+def test_values_of_bars_that_go_left_stand_inside():
+    ax = plot_importance({"ash": 200.0, "beech": -0.0059, "elm": -4.0})
+    ax.figure.draw_without_rendering()
+    inside = ax.get_window_extent()
+    for text in ax.texts:
+        at = text.get_window_extent()
+        assert inside.x0 <= at.x0 and at.x1 <= inside.x1
+
+
 def test_scores_of_ones_own():
     ax = plot_importance(SCORES, max_num_features=2)
     assert names(ax) == ["elm", "beech"]

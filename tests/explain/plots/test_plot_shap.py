@@ -78,6 +78,20 @@ def test_bars_are_mean_absolute_contributions(found):
     assert {bar.get_facecolor() for bar in ax.patches} == {to_rgba(ACCENT)}
 
 
+def test_the_names_of_many_outputs_stand_beside_the_bars():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(9, 2))
+    many = [
+        Contributions.of_values(rng.normal(size=(9, 2)), 0.0, rows, f"kind {k}")
+        for k in range(20)
+    ]
+    ax = plot_shap_summary(many, kind="bar")
+    ax.figure.draw_without_rendering()
+    words = ax.get_legend().get_window_extent()
+    assert words.x0 >= ax.get_window_extent().x1 and words.y0 >= 0
+    assert words.x1 <= ax.figure.bbox.x1
+
+
 def test_bars_of_several_outputs_stand_one_after_the_other(cuts):
     model, frame, _ = cuts
     ax = plot_shap_summary(model, frame, kind="bar", max_features=3, max_rows=400)
