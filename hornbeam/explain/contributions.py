@@ -22,11 +22,14 @@ __all__ = [
     "contributions_of",
     "contributions_of_row",
     "interactions_of",
+    "partners_of",
 ]
 
 #: Of interactions: rows at most, and numbers at most.
 _PAIR_ROWS = 300
 _PAIR_CELLS = 1 << 25
+#: An interaction of a smaller share of what a feature contributes is none.
+_NOISE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,41 @@ def interactions_of(
     are those of `contributions_of`.
     """
     subject = Subject(model, data, class_names=class_names)
-    chosen, place = subject.feature(feature), subject.output(output)
+    return _strengths(subject, subject.output(output))[subject.feature(feature)]
+
+
+def partners_of(
+    model: Boosted,
+    data: Any,
+    found: Contributions,
+    features: Sequence[int],
+    *,
+    output: str | int | None = None,
+    class_names: Sequence[Any] | None = None,
+) -> list[int | None]:
+    """Return which feature interacts most with each of these; None where none does.
+
+    Parameters
+    ----------
+    model, data, output, class_names
+        As of `contributions_of`.
+    found
+        What that has returned.
+    features
+        Numbers of features.
+    """
+    subject = Subject(model, data, class_names=class_names)
+    strengths = _strengths(subject, subject.output(output))
+    return [
+        int(np.argmax(strengths[feature]))
+        if strengths[feature].max() > _NOISE * found.importances[feature]
+        else None
+        for feature in features
+    ]
+
+
+def _strengths(subject: Subject, output: int) -> Float64s:
+    """Return how strongly features interact with each other, (features, features)."""
     n_features = subject.data.num_col()
     cells = len(subject.output_names) * (n_features + 1) ** 2
     if cells > _PAIR_CELLS:
@@ -203,7 +240,7 @@ def interactions_of(
             "largest; name a feature, or leave it out with colour=None"
         )
     few = subject.spread(min(_PAIR_ROWS, _PAIR_CELLS // cells))
-    pairs = few.interactions()[:, place, chosen, :-1]
-    strength = 2.0 * np.abs(pairs).mean(axis=0)  # half of it is on either side
-    strength[chosen] = 0.0
-    return strength
+    pairs = few.interactions()[:, output, :-1, :-1]
+    strengths = 2.0 * np.abs(pairs).mean(axis=0)  # half of it is on either side
+    np.fill_diagonal(strengths, 0.0)
+    return np.asarray(strengths)

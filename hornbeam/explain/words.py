@@ -132,12 +132,8 @@ class Words:
         if codes.size == 0:
             return "is missing"
         levels = self._categories.of(int(self.tree.feature[node]))
-        if levels is None:
-            known = [str(code) for code in codes]
-        else:
-            names = self._told([str(level) for level in levels])
-            known = [names[code] for code in codes]
-        return f"is {', '.join(abridged(known, self._most_categories))}"
+        known = [str(code if levels is None else levels[code]) for code in codes]
+        return f"is {', '.join(abridged(self._told(known), self._most_categories))}"
 
     def values(self, node: int) -> list[str]:
         """Return the values of a leaf, after the names of the outputs if several."""

@@ -11,7 +11,7 @@ from hornbeam.errors import require
 from hornbeam.explain.contributions import (
     Contributions,
     contributions_of,
-    interactions_of,
+    partners_of,
 )
 from hornbeam.explain.plots.categories import place_along
 from hornbeam.explain.plots.colouring import (
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["plot_shap_dependence"]
 
 _MOST_POINTS = 3000
-#: An interaction of a smaller share of what a feature contributes is none.
-_NOISE = 1e-4
 _MOST_CATEGORIES = 40
 _CROWD = 0.35  # how far points of a category move, of the distance between two
 _APART = 0.07  # where missing values stand, of the width of all others
@@ -106,11 +104,9 @@ def plot_shap_dependence(
         )
         place, known = found.feature(feature), colour
         if colour == "auto":
-            strength = interactions_of(
-                model, data, place, output=output, class_names=class_names
+            (known,) = partners_of(
+                model, data, found, [place], output=output, class_names=class_names
             )
-            least = _NOISE * found.importances[place]
-            known = int(np.argmax(strength)) if strength.max() > least else None
     other = None if known is None else found.feature(known)
     n_rows = len(found.values)
     rows = np.linspace(0, n_rows - 1, min(n_rows, _MOST_POINTS)).astype(np.intp)

@@ -8,7 +8,11 @@ import numpy as np
 
 from hornbeam.explain.calibration import calibration_of
 from hornbeam.explain.confusion import confusion_of
-from hornbeam.explain.contributions import contributions_by_output
+from hornbeam.explain.contributions import (
+    Contributions,
+    contributions_by_output,
+    partners_of,
+)
 from hornbeam.explain.dependence import partial_dependence
 from hornbeam.explain.plots.calibration import plot_calibration
 from hornbeam.explain.plots.confusion import plot_confusion
@@ -16,10 +20,12 @@ from hornbeam.explain.plots.curves import plot_learning_curves
 from hornbeam.explain.plots.dependence import plot_partial_dependence
 from hornbeam.explain.plots.reliability import plot_quantile_reliability
 from hornbeam.explain.plots.residuals import plot_residuals
+from hornbeam.explain.plots.shap_dependence import plot_shap_dependence
 from hornbeam.explain.plots.shap_summary import plot_shap_summary
 from hornbeam.explain.reliability import reliability_of
 from hornbeam.explain.report.figures import Picture, picture_of
 from hornbeam.explain.report.findings import Findings
+from hornbeam.explain.report.rows import Rows
 from hornbeam.explain.residuals import residuals_of
 from hornbeam.explain.style import (
     EDGE,
@@ -41,7 +47,11 @@ _DRAWN, _DRAWN_OF_SEVERAL, _MOST_OUTPUTS = 6, 4, 3
 _ROWS, _POINTS, _LINES = 500, 30, 25
 #: Objectives that predict a class, and not a number that might depend on something.
 _OF_CLASS = ("multi:softmax", "binary:hinge")
-_SWARM_ROWS, _SWARM_FEATURES = 1000, 12
+#: Rows whose contributions are drawn, and numbers of them at most.
+_SHAP_ROWS, _SHAP_CELLS = 1000, 1 << 25
+_SWARM_FEATURES = 12
+#: Among so many pairs of features, for all outputs, the strongest is looked for.
+_MOST_PAIRS, _PAIRED_ROWS = 300_000, 100
 #: Outputs whose contributions are bars beside one another.
 _MOST_BARS = 10
 _FEW_CLASSES, _MOST_CLASSES = 4, 40
@@ -49,13 +59,25 @@ _FEW_CLASSES, _MOST_CLASSES = 4, 40
 
 def pictures_of(findings: Findings) -> dict[str, list[Picture]]:
     """Return the pictures of each section, by its name."""
+    explained, parts = _explained(findings)
     return {
         "curves": _curves(findings),
         "history": _history(findings),
         "fit": _fit(findings),
-        "importance": _contributions(findings),
-        "dependence": _dependence(findings),
+        "importance": _contributions(findings, parts),
+        "dependence": _dependence(findings, explained, parts),
     }
+
+
+def _explained(findings: Findings) -> tuple[Rows, list[Contributions]]:
+    """Return some rows, and what features contribute to each output there."""
+    booster, names = findings.booster, _outputs(findings)
+    cells = booster.model.n_outputs * (findings.rows.matrix.n_features + 1)
+    most = max(1, min(_SHAP_ROWS, _SHAP_CELLS // cells))
+    rows = findings.rows.sample(most, findings.seed, "swarm")
+    return rows, contributions_by_output(
+        booster, rows.matrix, class_names=names or None
+    )
 
 
 def _curves(findings: Findings) -> list[Picture]:
@@ -155,21 +177,16 @@ def _fit(findings: Findings) -> list[Picture]:
     return found
 
 
-def _contributions(findings: Findings) -> list[Picture]:
+def _contributions(findings: Findings, parts: list[Contributions]) -> list[Picture]:
     """Return what features contribute: points of rows, or bars of several outputs."""
-    rows = findings.rows.sample(_SWARM_ROWS, findings.seed, "swarm")
-    names = _outputs(findings)
-    if len(names) > _MOST_BARS:
+    if len(parts) > _MOST_BARS:
         return []
-    parts = contributions_by_output(
-        findings.booster, rows.matrix, class_names=names or None
-    )
     kind = "swarm" if len(parts) == 1 else "bar"
-    shown = min(_SWARM_FEATURES, rows.matrix.n_features)
+    shown = min(_SWARM_FEATURES, len(parts[0].columns))
     most = [parts[0].columns[place].name for place in parts[0].ranked(3)]
     text = (
-        f"What features contribute to the margins of {rows.n_rows} rows; most of all "
-        f"{', '.join(most)}."
+        f"What features contribute to the margins of {len(parts[0].values)} rows; most "
+        f"of all {', '.join(most)}."
     )
     return [
         picture_of(
@@ -187,8 +204,13 @@ def _contributions(findings: Findings) -> list[Picture]:
     ]
 
 
-def _dependence(findings: Findings) -> list[Picture]:
-    """Return how predictions depend on the features that matter most."""
+def _dependence(
+    findings: Findings, explained: Rows, parts: list[Contributions]
+) -> list[Picture]:
+    """Return how predictions depend on the features that matter most.
+
+    After each picture of predictions stands one of what the feature contributes.
+    """
     names = _outputs(findings)
     rows = findings.rows.sample(_ROWS, findings.seed, "dependence")
     chosen = _chosen(findings, names)
@@ -198,8 +220,14 @@ def _dependence(findings: Findings) -> list[Picture]:
         for entry in findings.importances.features
         if entry.shap > 0 and np.isfinite(rows.column(entry.feature)).any()
     ]
+    partners = {
+        output: _partners(
+            findings, explained, parts, output, [entry.feature for entry in used[:most]]
+        )
+        for output in chosen
+    }
     found = []
-    for entry in used[:most]:
+    for place, entry in enumerate(used[:most]):
         for output in chosen:
             lines = partial_dependence(
                 findings.booster,
@@ -226,7 +254,50 @@ def _dependence(findings: Findings) -> list[Picture]:
                     3.2,
                 )
             )
+            part = parts[output or 0]
+            found.append(_shap(part, entry.feature, partners[output][place]))
     return found
+
+
+def _partners(
+    findings: Findings,
+    explained: Rows,
+    parts: list[Contributions],
+    output: int | None,
+    features: list[int],
+) -> list[int | None]:
+    """Return which feature interacts most with each, None of too many to look."""
+    if len(parts) * (len(parts[0].columns) + 1) ** 2 > _MOST_PAIRS:
+        return [None] * len(features)
+    return partners_of(
+        findings.booster,
+        explained.sample(_PAIRED_ROWS, findings.seed, "pairs").matrix,
+        parts[output or 0],
+        features,
+        output=output,
+        class_names=_outputs(findings) or None,
+    )
+
+
+def _shap(part: Contributions, feature: int, partner: int | None) -> Picture:
+    """Return what a feature contributes along its values, in colours of another."""
+    name, values = part.columns[feature].name, part.values[:, feature]
+    text = (
+        f"What {name} contributes to the margins of {len(values)} rows along its "
+        f"values: from {values.min():.4g} to {values.max():.4g}"
+    )
+    if part.output:
+        text += f", of {part.output}"
+    if partner is not None:
+        text += f"; most of all it depends on {part.columns[partner].name}, its colour"
+    return picture_of(
+        lambda figure: plot_shap_dependence(
+            part, feature=feature, ax=figure.add_subplot(), colour=partner
+        ),
+        f"{text}.",
+        4.8,
+        3.2,
+    )
 
 
 def _outputs(findings: Findings) -> list[str]:

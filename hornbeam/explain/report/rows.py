@@ -190,7 +190,8 @@ def _unseen(
         own = given.schema.categories.of(place)
         if levels is None or own is None:
             continue
-        strange = [level for level in own.tolist() if level not in set(levels.tolist())]
+        seen = {*levels.tolist()}
+        strange = [level for level in own.tolist() if level not in seen]
         if not strange:
             continue
         before = np.isnan(given.table.column(place)[numbers])

@@ -90,6 +90,14 @@ def test_pictures_are_told_in_words(page):
     ]
     assert len(pictures) >= 6
     assert all(len(words) > 15 for words in pictures)
+    for feature in FRAME.columns:
+        depends, contributes = (
+            pictures.index(one)
+            for start in (f"How predictions depend on {feature}", f"What {feature} ")
+            for one in pictures
+            if one.startswith(start)
+        )
+        assert contributes == depends + 1
 
 
 def test_the_page_says_what_was_found(page):
