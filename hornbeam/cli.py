@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from hornbeam.data.sources.batches import Source
 
 __all__ = ["app"]
+
+#: What columns are to a matrix, if they are no features, and their names.
+Beside: TypeAlias = dict[str, Any]
+
+#: Labels that are known by where they lie.
+BOUND = "label_lower_bound"
 
 # Where a model is trained must not be seen in its bytes.
 PLACE = {"nthread", "device", "verbosity"}
@@ -68,6 +74,32 @@ Target = Annotated[
     typer.Option(help="The column to predict; not for libsvm, which has labels."),
 ]
 Weight = Annotated[str | None, typer.Option(help="The column of weights.")]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "--qid",
+        help="The column of groups, for ranking: numbers that never fall.",
+    ),
+]
+LowerBound = Annotated[
+    str | None,
+    typer.Option(
+        "--label-lower-bound",
+        help="The column of times from which on labels lie, for survival:aft.",
+    ),
+]
+UpperBound = Annotated[
+    str | None,
+    typer.Option(
+        "--label-upper-bound",
+        help="The column of times up to which labels lie; inf where none is known.",
+    ),
+]
+BaseMargin = Annotated[
+    str | None,
+    typer.Option(help="The column of margins that the trees add to."),
+]
 
 
 def _parameters_help() -> str:
@@ -102,6 +134,10 @@ def train(
         typer.Option(help="Stop after so many rounds without a better --valid."),
     ] = None,
     weight: Weight = None,
+    group: Group = None,
+    label_lower_bound: LowerBound = None,
+    label_upper_bound: UpperBound = None,
+    base_margin: BaseMargin = None,
     drop: Annotated[
         list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
     ] = None,
@@ -129,23 +165,30 @@ def train(
     from hornbeam.data.quantile_dmatrix import QuantileDMatrix
     from hornbeam.training import train as train_model
 
+    beside = _beside(
+        label=target,
+        weight=weight,
+        qid=group,
+        label_lower_bound=label_lower_bound,
+        label_upper_bound=label_upper_bound,
+        base_margin=base_margin,
+    )
     start = perf_counter()
     source = _open(data, database)
-    features = _features(source, target, weight, drop or ())
+    features = _features(source, beside, drop or ())
 
     def matrix_of(rows: Source, name: str, **options: Any) -> DMatrix:
         if not cache:
-            return _matrix(rows, target, weight)
+            return _matrix(rows, beside)
         from hornbeam.data.extmem_quantile_dmatrix import ExtMemQuantileDMatrix
 
         matrix = ExtMemQuantileDMatrix(
             rows,
-            target,
-            weight=weight,
             cache=[folder / name for folder in cache],
             memory_limit=memory_limit,
             max_bin=parameters.max_bin,
             nthread=parameters.nthread,
+            **beside,
             **options,
         )
         return _with_labels(matrix, rows)
@@ -154,17 +197,16 @@ def train(
     evals = []
     if valid is not None:
         names = dtrain.feature_names
-        other = _columns(_open(valid, database), names, target, weight)
+        other = _columns(_open(valid, database), names, beside)
         watched = matrix_of(other, "valid", ref=dtrain, unseen=parameters.unseen)
         if watched.table.is_stream:
             # Looked at in every round, so it is not read in every round.
             watched = QuantileDMatrix(
                 other,
-                target,
-                weight=weight,
                 ref=dtrain,
                 max_bin=parameters.max_bin,
                 unseen=parameters.unseen,
+                **beside,
             )
         evals = [(watched, "valid")]
     booster = train_model(
@@ -201,6 +243,7 @@ def predict(
     margin: Annotated[
         bool, typer.Option("--margin", help="Leave out the objective's transformation.")
     ] = False,
+    base_margin: BaseMargin = None,
     database: Database = None,
     unseen: Unseen = None,
 ) -> None:
@@ -208,8 +251,9 @@ def predict(
     if output is not None:
         _check_destination(output, (".csv", ".parquet"))
     booster = _load(model, unseen)
-    source = _columns(_open(data, database), _columns_of(booster))
-    tables = _predictions(booster, source, margin)
+    beside = _beside(base_margin=base_margin)
+    source = _columns(_open(data, database), _columns_of(booster), beside)
+    tables = _predictions(booster, source, beside, margin)
     if output is None:
         _write_csv(tables, sys.stdout.buffer)
         return
@@ -230,6 +274,10 @@ def evaluate(
     model: ModelIn,
     target: Target = None,
     weight: Weight = None,
+    group: Group = None,
+    label_lower_bound: LowerBound = None,
+    label_upper_bound: UpperBound = None,
+    base_margin: BaseMargin = None,
     database: Database = None,
     unseen: Unseen = None,
     metric: Annotated[
@@ -241,8 +289,16 @@ def evaluate(
     booster = _load(model, unseen)
     if metric:
         booster.set_param("eval_metric", metric)
-    source = _columns(_open(data, database), _columns_of(booster), target, weight)
-    matrix = _matrix(source, target, weight)
+    beside = _beside(
+        label=target,
+        weight=weight,
+        qid=group,
+        label_lower_bound=label_lower_bound,
+        label_upper_bound=label_upper_bound,
+        base_margin=base_margin,
+    )
+    source = _columns(_open(data, database), _columns_of(booster), beside)
+    matrix = _matrix(source, beside)
     begin, end = _best_rounds(booster)
     if end:
         booster = booster[begin:end]
@@ -260,6 +316,10 @@ def report(
     ] = Path("report.html"),
     target: Target = None,
     weight: Weight = None,
+    group: Group = None,
+    label_lower_bound: LowerBound = None,
+    label_upper_bound: UpperBound = None,
+    base_margin: BaseMargin = None,
     train: Annotated[
         str | None,
         typer.Option(help="What the model was trained on, to compare DATA with."),
@@ -296,13 +356,20 @@ def report(
     _check_destination(output, (".html", ".htm"))
     from hornbeam.explain.report import report as report_on
 
+    beside = _beside(
+        label=target,
+        weight=weight,
+        qid=group,
+        label_lower_bound=label_lower_bound,
+        label_upper_bound=label_upper_bound,
+        base_margin=base_margin,
+    )
     start = perf_counter()
     booster = _load(model)
 
     def matrix_of(rows: str) -> DMatrix:
         source = _open(rows, database)
-        picked = _columns(source, _columns_of(booster), target, weight)
-        return _matrix(picked, target, weight)
+        return _matrix(_columns(source, _columns_of(booster), beside), beside)
 
     judged, trained_on = (data, train) if valid is None else (valid, data)
     with Console(stderr=True).status("reading") as status:
@@ -455,24 +522,33 @@ def _open(data: str, database: Path | None) -> Source:
     return read(data, connection=connection)
 
 
-def _features(
-    source: Source, target: str | None, weight: str | None, drop: Sequence[str]
-) -> Source:
+def _beside(**columns: str | None) -> Beside:
+    """Return the columns that are no features, by what they are to a matrix."""
+    beside = {role: name for role, name in columns.items() if name is not None}
+    roles: dict[str, str] = {}
+    for role, name in beside.items():
+        if roles.setdefault(name, role) != role:
+            raise ParameterError(
+                f"the column {name!r} cannot be both {roles[name]} and {role}; name "
+                "another column for one of them"
+            )
+    return beside
+
+
+def _features(source: Source, beside: Beside, drop: Sequence[str]) -> Source:
     """Return the source with all its columns but those to drop."""
     names = source.column_names
     if names is None:
-        return _columns(source, drop or None)
-    _check_columns(source, [name for name in (target, weight) if name], drop)
-    return _columns(source, [name for name in names if name not in drop])
+        return _columns(source, drop or None, beside)
+    _check_columns(source, [*beside.values()], drop)
+    return _columns(source, [name for name in names if name not in drop], beside)
 
 
-def _columns(
-    source: Source, columns: Sequence[str] | None, *more: str | None
-) -> Source:
+def _columns(source: Source, columns: Sequence[str] | None, beside: Beside) -> Source:
     """Return the source with only these columns; with all of them if None."""
     from hornbeam.data.sources.reading import read
 
-    added = [name for name in more if name is not None]
+    added = [*beside.values()]
     _check_columns(source, added, columns or ())
     if columns is None or not source.named:
         return source
@@ -488,21 +564,24 @@ def _check_columns(source: Source, *groups: Sequence[str]) -> None:
             )
 
 
-def _matrix(source: Source, target: str | None, weight: str | None) -> DMatrix:
+def _matrix(source: Source, beside: Beside) -> DMatrix:
     from hornbeam.data.dmatrix import DMatrix
 
-    return _with_labels(DMatrix(source, target, weight=weight), source)
+    return _with_labels(DMatrix(source, **beside), source)
 
 
 def _with_labels(matrix: DMatrix, source: Source) -> DMatrix:
-    if not len(matrix.get_label()):
+    if not any(map(len, (matrix.get_label(), matrix.get_float_info(BOUND)))):
         raise ParameterError(
-            f"{source.name} brings no labels; name their column with --target"
+            f"{source.name} brings no labels; name their column with --target, or of "
+            "survival:aft with --label-lower-bound"
         )
     return matrix
 
 
-def _predictions(booster: Booster, source: Source, margin: bool) -> Iterator[pa.Table]:
+def _predictions(
+    booster: Booster, source: Source, beside: Beside, margin: bool
+) -> Iterator[pa.Table]:
     """Yield the predictions of each batch; a mistake is said with its place.
 
     One reading is enough to predict, so the source is not looked through before.
@@ -514,7 +593,7 @@ def _predictions(booster: Booster, source: Source, margin: bool) -> Iterator[pa.
     row = 0
     for number, batch in enumerate(source.batches()):
         with Place(number, row, source.name, batch.origin).named():
-            matrix = DMatrix(batch.data)
+            matrix = DMatrix(batch.data, **beside)
             values = booster.predict(
                 matrix, output_margin=margin, iteration_range=rounds
             )
@@ -564,6 +643,8 @@ def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
 def _load(path: Path, unseen: str | None = None) -> Booster:
     from hornbeam.boosting.booster import Booster
 
+    if not path.exists():
+        raise DataError(f"there is no model {path}; hornbeam train --model makes one")
     booster = Booster(model_file=path)
     if unseen is not None:
         booster.set_param("unseen", unseen)

@@ -252,6 +252,50 @@ def test_margins(folder, model):
     np.testing.assert_allclose(plain, 1 / (1 + np.exp(-margins)), rtol=1e-5)
 
 
+def test_groups_weights_and_margins_are_columns_too(folder):
+    table = pyarrow.parquet.read_table(folder / "train.parquet")
+    query = np.arange(300) // 10
+    fields = {"qid": query, "weight": 1.0 + query % 3, "base_margin": query / 30}
+    for name, values in fields.items():
+        table = table.append_column(f"its {name}", pa.array(values))
+    pyarrow.parquet.write_table(table, folder / "ranked.parquet")
+    out, named = folder / "ranked.ubj", ["--target", "late", "--group", "its qid"]
+    named += ["--weight", "its weight", "--base-margin", "its base_margin"]
+    data = folder / "ranked.parquet"
+    said = ("train", data, *named, "--drop", "weight", "--model", out, "--rounds", 3)
+    hornbeam_says(*said, "objective=rank:ndcg", "max_depth=2")
+
+    rows = table.select(["hour", "wind", "seats"])
+    label = table.column("late").cast(pa.float64()).to_numpy()
+    matrix = hornbeam.DMatrix(rows, label, **fields)
+    twin = hornbeam.train({"objective": "rank:ndcg", "max_depth": 2}, matrix, 3)
+    twin.set_param("eval_metric", "ndcg@3")
+    scores = hornbeam_says(
+        "evaluate", data, *named, "--model", out, "--metric", "ndcg@3"
+    )
+    assert scores.split("\t")[1] == f"{twin.measure([(matrix, 'x')])[0][1]:.6g}\n"
+    predicted = hornbeam_says("predict", data, "--model", out, *named[-2:])
+    np.testing.assert_array_equal(
+        np.float32(predicted.splitlines()[1:]), twin.predict(matrix)
+    )
+
+
+def test_times_lie_between_columns(folder):
+    x = np.linspace(0, 1, 200)
+    table = pa.table({"x": x, "from": 1 + x, "to": np.where(x < 0.8, 1 + x, np.inf)})
+    pyarrow.parquet.write_table(table, folder / "times.parquet")
+    out, data = folder / "times.ubj", folder / "times.parquet"
+    named = ["--label-lower-bound", "from", "--label-upper-bound", "to"]
+    train = ["train", data, *named, "--model", out, "--rounds", 5]
+    hornbeam_says(*train, "objective=survival:aft")
+    booster = hornbeam.Booster(model_file=out)
+    assert booster.feature_names == ["x"]
+    bounds = {"label_lower_bound": table["from"], "label_upper_bound": table["to"]}
+    matrix = hornbeam.DMatrix(table.select(["x"]), **bounds)
+    twin = hornbeam.train({"objective": "survival:aft"}, matrix, 5)
+    np.testing.assert_array_equal(booster.predict(matrix), twin.predict(matrix))
+
+
 def test_several_classes_are_several_columns(folder):
     out = folder / "classes.json"
     command(
@@ -415,6 +459,8 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
             "train.csv has no column 'wait'; it has late, hour",
         ),
         ([*TRAIN, "--drop", "wait"], "has no column 'wait'"),
+        ([*TRAIN, "--group", "late"], "'late' cannot be both label and qid"),
+        ([*TRAIN, "--group", "hour"], "qid must be whole numbers"),
         ([*TRAIN, "objective=binary"], "'binary'"),
         (
             ["train", "train.csv", "--target", "lat", "--model", "new.ubj"],
@@ -452,7 +498,7 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
             "no folder",
         ),
         (["predict", "words.csv", "--model", "model.ubj"], "no column 'hour'"),
-        (["predict", "valid.csv", "--model", "absent.ubj"], "absent.ubj"),
+        (["predict", "valid.csv", "--model", "absent.ubj"], "no model absent.ubj"),
         (["predict", "valid.csv", "--model", "broken.json"], "model"),
         (
             ["predict", "torn.parquet", "--model", "model.ubj"],
