@@ -179,7 +179,7 @@ class Parameters:
         high=1,
         low_open=True,
         high_open=True,
-        help="levels of the quantiles that reg:quantileerror learns, ascending",
+        help="levels of the quantiles that reg:quantileerror learns",
     )
     expectile_alpha: tuple[float, ...] | None = parameter(
         None,

@@ -102,6 +102,8 @@ class DMatrix(Beside):
         bins, two codes a byte), ``"lz4"``, or ``"auto"``, what pays for each column.
     """
 
+    #: What keeps all that goes beside the features.
+    _kind_of_info: type[Info] = Info
     #: Whether columns in order are held in memory even where codes are on disk.
     _holds_beside_cache = False
 
@@ -186,7 +188,7 @@ class DMatrix(Beside):
         self.dtype = table.dtype
         self.nthread = Parameters.resolve({"nthread": nthread}).nthread
         self.sketch = sketch
-        self.info = Info(table.n_rows, table.n_features)
+        self.info = self._kind_of_info(table.n_rows, table.n_features)
         # Which column of `info` each one is, None if it is the same.
         self._order: npt.NDArray[np.intp] | None = None
         self._aligned: tuple[Any, DMatrix] | None = None

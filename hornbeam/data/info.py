@@ -133,7 +133,7 @@ class Info:
         The rows of a group that are taken become a group, and weights stay as they
         are, one for each row or one for each group.
         """
-        part = Info(len(rows), self.n_features)
+        part = type(self)(len(rows), self.n_features)
         kept: Integers | None = None
         if self.group_ptr is not None:
             kept, part.group_ptr = _groups_of(rows, self.group_ptr)

@@ -10,6 +10,7 @@ from hornbeam.objectives.base import Objective
 from hornbeam.objectives.classification import Focal
 from hornbeam.objectives.compiled import OWNER
 from hornbeam.objectives.distributions import Distribution
+from hornbeam.objectives.quantiles import QuantileError
 
 __all__ = ["FORMULAS", "HIGHEST_LOG", "LEAST_STEP", "LINKS", "Link", "link_of"]
 
@@ -106,5 +107,7 @@ def link_of(
         return Link("focal", objective.parameters.focal_gamma)
     if isinstance(objective, Distribution):
         return Link("distribution", objective.first_positive)
+    if isinstance(objective, QuantileError) and not objective.rises:
+        return Link("identity")
     name = LINKS[objective.name]
     return Link(_OF_CLASSES.get(objective.name, name) if of_classes else name)

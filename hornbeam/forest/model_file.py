@@ -13,10 +13,18 @@ from hornbeam.forest import json_text, ubjson
 from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.document import write_document
 from hornbeam.forest.model import Model
-from hornbeam.forest.own_part import brought_out, dropped, put_away
+from hornbeam.forest.own_part import brought_out, dropped, passed_over, put_away
 from hornbeam.forest.reader import read_document
 
-__all__ = ["decode", "digest", "encode", "encode_for_xgboost", "load", "save"]
+__all__ = [
+    "decode",
+    "decode_standard",
+    "digest",
+    "encode",
+    "encode_for_xgboost",
+    "load",
+    "save",
+]
 
 _SPELLINGS = {"json": json_text.dumps, "ubj": ubjson.dumps}
 
@@ -65,6 +73,15 @@ def decode(data: bytes | bytearray | memoryview) -> Model:
             "restore it from a copy, or save the model again"
         ) from None
     return model
+
+
+def decode_standard(data: bytes | bytearray | memoryview) -> Model:
+    """Return the model that XGBoost would find in the bytes of a model file.
+
+    What Hornbeam adds is passed over, the checksum with it: the file may have been
+    edited. What is left must be whole and possible, or it is a `ModelFileError`.
+    """
+    return read_document(passed_over(_loads(bytes(data))))
 
 
 def digest(model: Model) -> str:

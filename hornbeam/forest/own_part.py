@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from hornbeam.errors import ModelFileError
 
-__all__ = ["brought_out", "dropped", "put_away"]
+__all__ = ["brought_out", "dropped", "passed_over", "put_away"]
 
 _BLOCK, _THRESHOLDS = "hornbeam", "hornbeam_thresholds"
 
@@ -39,11 +40,19 @@ def put_away(document: dict[str, Any]) -> dict[str, Any]:
 
 def dropped(document: dict[str, Any]) -> dict[str, Any]:
     """Return the `document` without what is ours; it is changed."""
-    document = put_away(document)
-    document.pop(_BLOCK, None)
-    forest = _forest_of(document)
-    if forest is not None:
-        del forest["gbtree_model_param"][_BLOCK]
+    return passed_over(put_away(document))
+
+
+def passed_over(document: Any) -> Any:
+    """Return a document that was read without what is ours; it is changed.
+
+    What is not as it should be is left for others to find.
+    """
+    with contextlib.suppress(AttributeError, KeyError, TypeError):
+        document.pop(_BLOCK, None)
+        forest = _forest_of(document)
+        if forest is not None:
+            forest["gbtree_model_param"].pop(_BLOCK, None)
     return document
 
 

@@ -29,20 +29,20 @@ _CELLS_PER_ROW = 24
 _LEAST_STEP = 1e-6
 
 
-def checked_levels(parameters: Parameters, name: str) -> tuple[float, ...]:
-    """Return the levels of quantile_alpha or expectile_alpha, which must rise."""
+def given_levels(parameters: Parameters, name: str) -> tuple[float, ...]:
+    """Return the levels of quantile_alpha or expectile_alpha, which are needed."""
     levels: tuple[float, ...] | None = getattr(parameters, name)
     if levels is None:
         raise ParameterError(
             f"objective={parameters.objective!r} needs {name}: a level between 0 and "
             f"1, or a list of them, such as {name}=[0.1, 0.5, 0.9]"
         )
-    if any(high <= low for low, high in itertools.pairwise(levels)):
-        raise ParameterError(
-            f"{name}={list(levels)} must rise from each level to the next; sort it, "
-            "and drop what is there twice"
-        )
     return levels
+
+
+def rise(levels: tuple[float, ...]) -> bool:
+    """Return whether each level is above the one before."""
+    return all(low < high for low, high in itertools.pairwise(levels))
 
 
 class SizedLoss(Objective):
@@ -136,7 +136,9 @@ class QuantileError(SizedLoss):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        self._levels = checked_levels(parameters, "quantile_alpha")
+        self._levels = given_levels(parameters, "quantile_alpha")
+        #: Whether its predictions are to rise as well, from output to output.
+        self.rises = rise(self._levels)
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -147,7 +149,8 @@ class QuantileError(SizedLoss):
         return len(self._levels)
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        margins.sort(axis=1)
+        if self.rises:
+            margins.sort(axis=1)
         return margins
 
 
@@ -165,7 +168,12 @@ class ExpectileError(Objective):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        self._levels = checked_levels(parameters, "expectile_alpha")
+        self._levels = given_levels(parameters, "expectile_alpha")
+        if not rise(self._levels):
+            raise ParameterError(
+                f"expectile_alpha={list(self._levels)} must rise from each level to "
+                "the next; sort it, and drop what is there twice"
+            )
 
     @property
     def n_outputs(self) -> int:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.boosting.agreement import check_same_start, settings_of
+from hornbeam.boosting.agreement import settings_of
 from hornbeam.boosting.booster import Booster as _Booster
 from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import check_names
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ModelFileError, ParameterError
 from hornbeam.files import replace_file
+from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.feature_map import FeatureMap
+from hornbeam.forest.model_file import decode_standard
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
+from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe
 from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
@@ -74,10 +77,14 @@ class Booster(_Booster):
         #: Whether what has been set was looked at, and what of it is of no use.
         self._settled = True
         self._lost: list[str] = []
+        #: Whether rounds were added to the model since it was loaded.
+        self._learnt = False
         super().__init__(None, cache)
         if isinstance(model_file, Booster):
             model_file._settle()
+            model_file._keep_metrics()
             self._given, self._loaded = dict(model_file._given), model_file._loaded
+            vars(self).update(model_file._own_attributes())
         if isinstance(model_file, _Booster):
             self._take(model_file.model.copy(), model_file.params, model_file._loss)
         elif model_file is not None:
@@ -97,12 +104,22 @@ class Booster(_Booster):
         Metrics are added to those that are there.
         """
         for name, item in gathered(params, value):
+            if name in ("eval_metric", "objective"):
+                self._keep_metrics()
             if name == "eval_metric":
                 more = [item] if isinstance(item, str) else list(item)
                 before = self._given.get(name, [])
                 item = [*before, *(metric for metric in more if metric not in before)]
             self._given[name] = item
             self._settled = False
+
+    def _keep_metrics(self) -> None:
+        """Name the metric of a model that has learnt, if nobody has named one.
+
+        Others come beside it then, and it stays with another objective.
+        """
+        if self._learnt and not self._given.get("eval_metric"):
+            self._given["eval_metric"] = [metric.name for metric in self.metrics]
 
     @in_their_words
     def _settle(self) -> None:
@@ -112,11 +129,12 @@ class Booster(_Booster):
         # What decides which parameters the model has, then those that it has.
         rounds = self.model.n_rounds
         before = settings_of(self.model, Parameters()) if rounds else self._loaded
-        self._configure(self._counted(before.updated(told(self._given))), self._loss)
+        self._configure(self._counted(before.updated(self._told())), self._loss)
         names = dict(parameters_in(self._configuration()))
-        parameters = self._counted(before.updated(told(self._given, names)))
-        check_same_start(self.model, parameters)
+        parameters = self._counted(before.updated(self._told(names)))
         self._configure(parameters, self._loss)
+        if rounds and "base_score" in self._given:
+            self._begin_at(self._given["base_score"])
         self._settled = True
         lost = unused(self._given, names)
         if lost != self._lost and self.params.verbosity > 0 and self._validates():
@@ -134,8 +152,24 @@ class Booster(_Booster):
         """
         self._n_labels, self._settled = n_labels, False
         self._settle()
-        values = told(self._given, dict(parameters_in(self._configuration())))
+        values = self._told(dict(parameters_in(self._configuration())))
         return values | {"num_target": self.params.num_target}
+
+    def _told(self, names: Collection[str] | None = None) -> dict[str, Any]:
+        """Return what has been set and matters; a model with rounds keeps its shape."""
+        values = told(self._given, names)
+        if self.model.n_rounds:
+            values.pop("num_parallel_tree", None)
+        return values
+
+    def _begin_at(self, score: Any) -> None:
+        """Have the rounds that there are begin at another base score."""
+        given = Parameters.resolve({"base_score": score}).base_score
+        scores = np.full(self.model.n_outputs, given, np.float64)
+        if np.array_equal(scores, self.model.base_score):
+            return
+        self.model.base_score, self.model.boost_from_average = scores, False
+        self.reset()
 
     def _counted(self, parameters: Parameters) -> Parameters:
         """Return parameters with a target for each label, where there can be many."""
@@ -198,12 +232,16 @@ class Booster(_Booster):
         self._settle_for(dtrain)
         has_vectors = self.params.vector_columns(self.model.n_outputs) > 0
         super().update(dtrain, iteration, as_function(fobj, iteration, has_vectors))
+        self._learnt = True
 
     def _settle_for(self, dtrain: DMatrix) -> None:
         """Look at what has been set, with as many outputs as the data has labels."""
         if dtrain.n_targets != self._n_labels:
             self._n_labels, self._settled = dtrain.n_targets, False
         self._settle()
+        if self.model.n_rounds and self.feature_names is None:
+            self.model.feature_names = dtrain.feature_names or []
+            self.model.feature_types = dtrain.feature_types or []
         self._validate_features(dtrain.feature_names)
 
     @in_their_words
@@ -245,6 +283,7 @@ class Booster(_Booster):
         self._settle_for(dtrain)
         grad, hess = by_row(grad, hess, dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
+        self._learnt = True
 
     # Evaluation
 
@@ -280,7 +319,7 @@ class Booster(_Booster):
         for data, name in evals:
             scores = self.measure([(data, name)], feval, output_margin)
             count = len(self.metrics)
-            built_in += [f"{key}:{value:.17g}" for key, value in scores[:count]]
+            built_in += [f"{key}:{value:.17f}" for key, value in scores[:count]]
             own += [f"{key}:{value:f}" for key, value in scores[count:]]
         return "\t".join([f"[{iteration}]", *built_in, *own])
 
@@ -290,12 +329,22 @@ class Booster(_Booster):
         feval: Any = None,
         output_margin: bool = True,
     ) -> list[tuple[str, float]]:
-        """Return the metrics on `evals`, as in ``("valid-rmse", 0.6)``."""
+        """Return the metrics on `evals`, as in ``("valid-rmse", 0.6)``.
+
+        Those of a metric of your own have six decimals, as XGBoost passes them on.
+        """
         self._settle()
-        return super().measure(evals, as_float32(feval), output_margin)
+        scores = []
+        for data, name in evals:
+            found = super().measure([(data, name)], as_float32(feval), output_margin)
+            count = len(self.metrics)
+            scores += found[:count]
+            scores += [(key, float(f"{value:f}")) for key, value in found[count:]]
+        return scores
 
     # Prediction
 
+    @require_keyword_args(error=False)
     @in_their_words
     def predict(
         self,
@@ -337,6 +386,7 @@ class Booster(_Booster):
         )
         return found.astype(np.float32, copy=False)
 
+    @require_keyword_args(error=False)
     @in_their_words
     def inplace_predict(
         self,
@@ -475,10 +525,34 @@ class Booster(_Booster):
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
                     "guess."
                 )
-        super().load_model(fname)
-        self._loaded = self.params
-        self._given = {k: v for k, v in self._given.items() if k not in DECISIVE}
+        try:
+            super().load_model(fname)
+        except UnsupportedModelError:
+            raise
+        except ModelFileError as error:
+            self._load_standard(fname, error)
+        self._loaded, self._learnt = self.params, False
+        lost = DECISIVE | {"base_score"}
+        self._given = {k: v for k, v in self._given.items() if k not in lost}
         self._settled = False
+
+    def _load_standard(
+        self, fname: Path | bytes | bytearray, error: ModelFileError
+    ) -> None:
+        """Load the model that XGBoost would find in a file that was edited.
+
+        Raises the `error` of before where there is none.
+        """
+        data = fname.read_bytes() if isinstance(fname, Path) else fname
+        try:
+            model = decode_standard(data)
+        except ModelFileError:
+            raise error from None
+        self._take(model, settings_of(model, self.params), None)
+        _warn(
+            "this model file was edited since Hornbeam wrote it: it is read as a file "
+            "of XGBoost's, with thresholds of float32"
+        )
 
     @in_their_words
     def save_model(self, fname: str | os.PathLike[str]) -> None:
@@ -518,11 +592,7 @@ class Booster(_Booster):
         if isinstance(rounds, slice):
             start = 0 if rounds.start in (None, ...) else rounds.start
             stop = 0 if rounds.stop in (None, ...) else rounds.stop
-            if rounds.stop not in (None, ...) and 0 <= stop < start:
-                raise ValueError(f"Invalid slice: {val}")
-            if stop > self.model.n_rounds:
-                raise IndexError("Layer index out of range")
-            rounds = slice(start, stop or None, rounds.step)
+            rounds = self._checked_slice(rounds, start, stop)
         elif isinstance(rounds, np.integer):
             rounds = int(rounds)
         elif not isinstance(rounds, int):
@@ -533,18 +603,44 @@ class Booster(_Booster):
             raise IndexError(f"Layer index out of range: {error}") from None
         return cast(Booster, part)
 
+    def _checked_slice(self, given: slice, start: int, stop: int) -> slice:
+        """Return the slice from `start` to `stop`, which 0 says is the end."""
+        if stop < start and given.stop not in (None, ...):
+            raise ValueError(f"Invalid slice: {given}")
+        if start < 0:
+            raise ParameterError(f"Invalid slice: {given}; begin with a round >= 0")
+        if given.step is not None and given.step < 1:
+            raise ParameterError(f"Invalid slice: {given}; a step is >= 1")
+        if stop > self.model.n_rounds:
+            raise IndexError("Layer index out of range")
+        if start == stop != 0:
+            raise ParameterError(f"Empty slice is not allowed: {given}")
+        return slice(start, stop or None, given.step)
+
     def copy(self) -> Booster:
         """Return a booster of the same model that goes its own way."""
         return Booster(model_file=self)
 
+    def _own_attributes(self) -> dict[str, Any]:
+        """Return what its user has hung on this object."""
+        plain = vars(Booster())
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in plain and not hasattr(Booster, name)
+        }
+
     def __getstate__(self) -> dict[str, Any]:
         self._settle()
-        return {**super().__getstate__(), "given": self._given}
+        self._keep_metrics()
+        own = {"given": self._given, "attributes": self._own_attributes()}
+        return {**super().__getstate__(), **own}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         super().__setstate__(state)
         self._given, self._settled = state["given"], False
         self._loaded = self.params
+        vars(self).update(state.get("attributes", {}))
 
     # Attributes
 
@@ -567,6 +663,7 @@ class Booster(_Booster):
         return super().feature_names
 
     @feature_names.setter
+    @in_their_words
     def feature_names(self, names: Sequence[str] | None) -> None:
         n_features = self.model.num_feature or len(names or ())
         self.model.feature_names = check_names(names, n_features) or []

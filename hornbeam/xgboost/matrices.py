@@ -23,6 +23,7 @@ from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
 from hornbeam.xgboost.data_iter import DataIter
+from hornbeam.xgboost.info import Info
 from hornbeam.xgboost.words import in_their_words
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class DMatrix(_DMatrix):
 
     # There `approx` trains on batches with a cache, too.
     _holds_beside_cache = True
+    _kind_of_info = Info
 
     @_in_time_by_name
     @in_their_words
@@ -95,7 +97,27 @@ class DMatrix(_DMatrix):
         self.missing = np.nan if missing is None else missing
         self.silent = silent
 
-    set_info = in_their_words(_DMatrix.set_info)
+    set_info = _in_time_by_name(in_their_words(_DMatrix.set_info))
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns; None if they have none."""
+        return super().feature_names
+
+    @feature_names.setter
+    @in_their_words
+    def feature_names(self, names: Sequence[str] | None) -> None:
+        cast(Any, super(DMatrix, type(self))).feature_names.fset(self, names)
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """Types of the columns; None if they are not known."""
+        return super().feature_types
+
+    @feature_types.setter
+    @in_their_words
+    def feature_types(self, types: Sequence[str] | None) -> None:
+        cast(Any, super(DMatrix, type(self))).feature_types.fset(self, types)
 
     @in_their_words
     def set_float_info(self, field: str, data: Any) -> None:
@@ -129,6 +151,12 @@ class DMatrix(_DMatrix):
         """Return the features as a SciPy CSR matrix without the missing cells."""
         return super().get_data().astype(np.float32)
 
+    @in_their_words
+    def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
+        """Return ``group_ptr``: the first row of each group, and the number of rows."""
+        return super().get_uint_info(field)
+
+    @in_their_words
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (pointers, values): for each column a lower bound and its cuts."""
         pointers, values = super().get_quantile_cut()
@@ -208,6 +236,11 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     def _bin_like(
         self, ref: _DMatrix, max_bin: int | None, unseen: str
     ) -> tuple[int, Binned]:
+        if ref.n_features != self.n_features:
+            raise DataError(
+                "Invalid ref DMatrix, different number of features. The reference has "
+                f"{ref.n_features} columns, and this data {self.n_features}"
+            )
         types = ref.feature_types or []
         if "c" in types and "c" not in (self.table.types or ()):
             self.table.retype(types)  # numbers are the codes of its categories

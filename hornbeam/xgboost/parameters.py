@@ -29,6 +29,9 @@ DECISIVE = frozenset(
 )
 #: What has no part in a configuration, and is used all the same.
 _BEYOND = frozenset(["eval_metric", "num_output_group", *get_config()])
+#: Shares that may be 0 there: no row, and one feature, are left.
+_SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
+_NEXT_TO_NONE = float(np.finfo(np.float64).tiny)
 _DEVICES = ("cpu", "cuda", "gpu", "sycl")
 
 
@@ -111,6 +114,9 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
         values.pop("refresh_leaf", None)
     if "device" in values:
         values["device"] = _device(values["device"], given)
+    for name in _SHARES:
+        if str(values.get(name)) in ("0", "0.0"):
+            values[name] = _NEXT_TO_NONE
     for name in ("verbosity", "nthread"):
         values.setdefault(name, given.get(name, get_config()[name]))
 

@@ -45,10 +45,13 @@ _WORDS = {
     r"^label is .* in row \d+ \(so": "Label contains NaN, infinity or a value too "
     "large.",
     r"^(label|base_margin) has .* for \d+ rows": r"Invalid size for `\1`.",
-    r"^weight has .* for \d+ rows": "Size of weights must equal to number of rows.",
+    r"^weight has .* for \d+ rows": "Invalid size of sample weight. Size of weights "
+    "must equal to number of rows.",
+    r"no cuts before it is trained on": "The quantile cut hasn't been generated yet.",
     r"^feature_(names|types) has (\d+) entries for (\d+) columns": r"feature \1 must "
     r"have the same length as the number of data columns, expected \3, got \2",
-    r"^feature names must differ": "feature_names must be unique.",
+    r"^feature names must differ.* once: (.*);": "feature_names must be unique. "
+    r"Duplicates found: [\1]",
     r"^the feature name .* holds one of|^feature_names must be": "feature_names must "
     "be string, and may not contain [, ] or <",
     r"^feature_types has '.*' for column": "All feature_types must be one of {int, "

@@ -512,8 +512,8 @@ def test_levels_rise_and_are_needed():
     for name, params, message in (
         ("reg:quantileerror", {}, "needs quantile_alpha: a level between 0 and 1"),
         ("reg:expectileerror", {}, "needs expectile_alpha"),
-        ("reg:quantileerror", {"quantile_alpha": [0.5, 0.1]}, "must rise"),
-        ("reg:quantileerror", {"quantile_alpha": [0.5, 0.5]}, "must rise"),
+        ("reg:expectileerror", {"expectile_alpha": [0.5, 0.1]}, "must rise"),
+        ("reg:expectileerror", {"expectile_alpha": [0.5, 0.5]}, "must rise"),
         ("reg:quantileerror", {"quantile_alpha": [0.5, 1]}, "below 1, not 1"),
     ):
         with pytest.raises(ParameterError, match=message):

@@ -13,6 +13,9 @@ import pytest
 import scipy.sparse
 from beside import BINARY, NAMES, THREE, X, Y, assert_close, both, ours, theirs, train
 
+import hornbeam
+from hornbeam.errors import ModelFileError
+
 KINDS = {
     "value": {},
     "margin": {"output_margin": True},
@@ -260,3 +263,101 @@ def test_configurations_are_taken_up():
     assert json.loads(config)["version"] == [3, 2, 0]
     with pytest.raises(ours.core.XGBoostError, match="no configuration"):
         booster.load_config("{}")
+
+
+def test_what_is_hung_on_a_booster_goes_with_its_copies():
+    def run(xgb):
+        booster = train(xgb)
+        booster.owner = ["me"]
+        parts = (
+            pickle.loads(pickle.dumps(booster)),
+            copy.copy(booster),
+            copy.deepcopy(booster),
+            train(xgb, rounds=1, xgb_model=booster),
+        )
+        return [part.owner for part in parts]
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_a_continued_model_keeps_its_shape_and_takes_another_base_score():
+    def run(xgb):
+        first = train(xgb, {"objective": "binary:logistic"}, BINARY, 2)
+        more = {"objective": "binary:logistic", "num_parallel_tree": 3}
+        wide = train(xgb, more, BINARY, 1, xgb_model=first)
+        more["base_score"] = 0.2
+        moved = train(xgb, more, BINARY, 1, xgb_model=first)
+        first.set_param({"base_score": 0.9})
+        boosters = wide, moved, xgb.Booster(model_file=moved.save_raw()), first
+        assert [len(booster.get_dump()) for booster in boosters] == [3, 3, 3, 2]
+        return np.stack([booster.predict(xgb.DMatrix(X)) for booster in boosters])
+
+    assert_close(*both(run))
+
+
+def test_a_model_without_names_takes_those_of_later_data():
+    booster = train(ours)
+    ours.train({}, named := ours.DMatrix(X, Y, feature_names=NAMES), 1)
+    booster.update(named, 3)
+    assert booster.feature_names == NAMES
+
+
+def test_the_metric_by_default_stays_with_a_model_that_has_learnt():
+    """In a copy, but not in a file, which holds no metrics."""
+
+    def run(xgb):
+        data = xgb.DMatrix(X, BINARY)
+        first = train(xgb, label=BINARY)
+        boosters = [first, first.copy(), pickle.loads(pickle.dumps(first))]
+        boosters += [xgb.Booster(model_file=first.save_raw())]
+        for booster in boosters:
+            booster.set_param("eval_metric", "mae")
+        other = train(xgb, label=BINARY)
+        other.set_param("objective", "binary:logistic")
+        lines = [booster.eval(data) for booster in [*boosters, other]]
+        log = {}
+        options = {"evals": [(data, "x")], "evals_result": log}
+        train(xgb, {"eval_metric": "mape"}, BINARY, 1, xgb_model=first, **options)
+        scores = [score for line in lines for score in line.split()]
+        return [score.split(":")[0] for score in scores], list(log["x"])
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_a_file_that_was_edited_is_read_as_one_of_xgboost():
+    booster = train(ours, {"base_score": 0.5})
+    content = json.loads(booster.save_raw("json"))
+    learner = content["learner"]
+    learner["learner_model_param"]["base_score"] = "[1.5E0]"
+    learner["feature_names"] = NAMES
+    learner["gradient_booster"]["model"]["trees"][0]["split_conditions"][0] = 0.25
+    edited = bytearray(json.dumps(content).encode())
+    with pytest.warns(UserWarning, match="was edited since Hornbeam wrote it"):
+        mine = ours.Booster(model_file=edited)
+    data = {"data": X, "feature_names": NAMES}
+    other = theirs.Booster(model_file=edited).predict(theirs.DMatrix(**data))
+    assert_close(mine.predict(ours.DMatrix(**data)), other)
+    with pytest.raises(ModelFileError, match="damaged or edited"):
+        hornbeam.Booster(model_file=edited)
+    del learner["objective"]
+    with pytest.raises(ModelFileError, match="has no key 'objective'"):
+        ours.Booster(model_file=bytearray(json.dumps(content).encode()))
+
+
+@pytest.mark.parametrize("part", ["-1:0", "1:1", "2:1", "::0", "::-1"])
+def test_slices_that_are_refused(part):
+    numbers = [int(number) if number else None for number in part.split(":")]
+    for xgb in (ours, theirs):
+        with pytest.raises(ValueError, match=r">= 0|Empty slice|Invalid slice|>= 1"):
+            trained(xgb, "numbers")[slice(*numbers)]
+
+
+def test_arguments_of_predict_by_place_are_told():
+    def run(xgb):
+        booster = trained(xgb, "two classes")
+        with pytest.warns(FutureWarning, match="Pass `output_margin` as keyword args"):
+            return booster.predict(xgb.DMatrix(X), True)
+
+    assert_close(*both(run))

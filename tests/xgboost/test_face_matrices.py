@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -358,3 +359,80 @@ def test_what_something_is():
     mine, other = both(run)
     assert mine == other
     assert train(ours).num_features() == theirs.DMatrix(X).num_col()
+
+
+FLAT = np.arange(160.0)
+
+
+@pytest.mark.parametrize("values", [FLAT, FLAT.reshape(2, 80), FLAT.reshape(80, 2)])
+@pytest.mark.parametrize("field", ["label", "base_margin"])
+def test_columns_that_come_flat_are_laid_out_by_rows(field, values):
+    def run(xgb):
+        data = xgb.DMatrix(X, **{field: values})
+        data.set_info(**{field: values})
+        return data.get_float_info(field).reshape(80, 2)
+
+    assert_close(*both(run))
+    assert make(ours, base_margin=Y.reshape(1, -1)).get_base_margin().shape == (80,)
+
+
+def test_weights_of_groups_may_come_before_the_groups():
+    def run(xgb):
+        data = xgb.DMatrix(X, np.round(Y), weight=[1.0, 3.0])
+        weights = data.get_weight()
+        data.set_group([30, 50])
+        booster = xgb.train({"objective": "rank:ndcg"}, data, 2)
+        return np.concatenate([weights, data.get_weight(), booster.predict(data)])
+
+    assert_close(*both(run))
+    for xgb in (ours, theirs):
+        data = make(xgb, weight=[1.0, 3.0])
+        with pytest.raises(xgb.core.XGBoostError, match="Size of weights must equal"):
+            xgb.train({}, data, 1)
+    data = make(ours, weight=[1.0, 3.0])
+    with pytest.raises(ours.core.XGBoostError, match="one for each group"):
+        data.slice([0, 1])
+    data.set_weight(Y)
+    assert ours.train({}, data, 1).num_boosted_rounds() == 1
+
+
+def test_what_is_empty_takes_away_what_was_set():
+    def run(xgb):
+        data = make(xgb, **BESIDE["all"])
+        data.set_info(weight=[], base_margin=[], feature_weights=np.empty(0))
+        return [len(getter(data)) for getter in GETTERS.values()]
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_categories_are_given_to_arrow_when_that_was_asked_for():
+    def run(xgb):
+        data = xgb.DMatrix(KINDS, Y, enable_categorical=True)
+        booster = xgb.train({}, data, 1)
+        names = []
+        for holder in (data, booster):
+            with pytest.raises(ValueError, match="`export_to_arrow` option"):
+                holder.get_categories().to_arrow()
+            names += holder.get_categories(export_to_arrow=True).to_arrow()
+            kinds = holder.get_categories()
+            again = xgb.DMatrix(KINDS, feature_types=kinds, enable_categorical=True)
+            assert again.feature_types == ["c", "float"]
+        return [(name, None if v is None else v.to_pylist()) for name, v in names]
+
+    mine, other = both(run)
+    assert mine == other
+
+
+@pytest.mark.parametrize("mode", ["1", "-1", "0"])
+def test_features_of_libsvm_are_numbered_from_where_it_is_told(mode, tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_text("1 1:0.5 3:2\n0 2:1.5\n")
+    uri = f"{path}?format=libsvm&indexing_mode={mode}"
+
+    def run(xgb):
+        return xgb.DMatrix(uri).get_data().toarray()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_close(*both(run))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -197,3 +198,35 @@ def test_settings_of_all_boosters():
     with ours.config_context(nthread=2):
         assert train(ours).params.nthread == 2
     assert theirs.get_config() == ours.get_config()
+
+
+def test_shares_of_nothing():
+    """No row makes leaves of zero, and no column is one column."""
+
+    def run(xgb):
+        config = None
+        for name in ("subsample", "colsample_bytree"):
+            for method in ("hist", "exact"):
+                booster = train(xgb, {name: 0, "tree_method": method})
+                config = json.loads(booster.save_config())["learner"]
+                for tree in booster.get_dump():
+                    features = set(re.findall("f[0-9]", tree))
+                    assert len(features) == (name != "subsample")
+                    assert features or tree.startswith("0:leaf=0\n")
+        return config["gradient_booster"]["tree_train_param"]["colsample_bytree"]
+
+    mine, other = both(run)
+    assert mine == other == "0"
+
+
+def test_levels_of_quantiles_come_in_any_order():
+    params = {"objective": "reg:quantileerror", "max_depth": 2}
+    up, down = (
+        train(ours, {**params, "quantile_alpha": levels})
+        for levels in ([0.1, 0.5, 0.9], "[0.5,0.9,0.1]")
+    )
+    found = down.predict(ours.DMatrix(X))
+    apart = up.predict(ours.DMatrix(X), output_margin=True)
+    np.testing.assert_array_equal(found, apart[:, [1, 2, 0]])
+    again = ours.Booster(model_file=down.save_raw("json"))
+    np.testing.assert_array_equal(again.predict(ours.DMatrix(X)), found)
