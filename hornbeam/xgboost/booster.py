@@ -367,6 +367,11 @@ class Booster(_Booster):
         if validate_features:
             self._validate_features(data.feature_names)
         if self.model.linear is not None:
+            if iteration_range[0] != 0:
+                raise ParameterError(
+                    "Linear booster doesn't support prediction range: "
+                    f"iteration_range={iteration_range} does not begin at 0"
+                )
             iteration_range = 0, 0  # it has no part of its own for a round
         kinds = output_margin + pred_leaf + pred_contribs + pred_interactions
         if kinds > 1:

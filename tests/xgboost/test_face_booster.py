@@ -253,6 +253,8 @@ def test_a_linear_model_has_no_parts():
     data = ours.DMatrix(X)
     first = booster.predict(data, iteration_range=(0, 1))
     np.testing.assert_array_equal(first, booster.predict(data))
+    with pytest.raises(ValueError, match="Linear booster doesn't support prediction r"):
+        booster.predict(ours.DMatrix(X), iteration_range=(1, 2))
 
 
 def test_configurations_are_taken_up():
