@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hornbeam.data.schema import Schema, listed
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
 
-__all__ = ["UNSEEN", "align"]
+__all__ = ["UNSEEN", "RecodedTable", "Recoding", "align"]
 
 UNSEEN = ("error", "missing")
 # What a code becomes where there is none for its category.
@@ -134,7 +135,7 @@ def _fault(
 
 
 def _recoded(table: Table, expected: Schema, unseen: str, of: str) -> Table:
-    codes: dict[int, _Codes] = {}
+    codes: dict[int, Recoding] = {}
     raw = False
     for feature in range(table.n_features):
         wanted = expected.categories.of(feature)
@@ -147,6 +148,16 @@ def _recoded(table: Table, expected: Schema, unseen: str, of: str) -> Table:
     if not codes and not raw:
         return table
     return RecodedTable(table, expected, codes)
+
+
+class Recoding(Protocol):
+    """What changes the codes of a column."""
+
+    def listed(self) -> list[float]:
+        """Return what tells this recoding from others."""
+
+    def __call__(self, values: np.ndarray, locate: Locate) -> np.ndarray:
+        """Return the codes that values become; `locate` tells a message their rows."""
 
 
 class _Codes:
@@ -224,7 +235,7 @@ class RecodedTable(Table):
         self,
         table: Table,
         expected: Schema,
-        codes: Mapping[int, _Codes],
+        codes: Mapping[int, Recoding],
         first_row: int = 0,
     ) -> None:
         super().__init__(

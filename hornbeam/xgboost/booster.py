@@ -18,7 +18,7 @@ from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.data.schema import check_names
+from hornbeam.data.schema import Schema, check_names
 from hornbeam.errors import DataError, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.checks import UnsupportedModelError
@@ -28,6 +28,7 @@ from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.categories import Categories
+from hornbeam.xgboost.codes import with_codes
 from hornbeam.xgboost.compat import framed, is_dataframe
 from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
 from hornbeam.xgboost.objective import as_float32, as_function, by_row
@@ -413,11 +414,8 @@ class Booster(_Booster):
             if validate_features:
                 self._validate_features(as_table(data).names)
         elif "c" in self.model.feature_types:
-            types = self.model.feature_types
             found = super().predict(
-                DMatrix(
-                    data, base_margin=base_margin, missing=missing, feature_types=types
-                ),
+                DMatrix(data, base_margin=base_margin, missing=missing),
                 output_margin=predict_type == "margin",
                 validate_features=False,
                 iteration_range=iteration_range,
@@ -439,7 +437,7 @@ class Booster(_Booster):
         """Return `data` with the columns and the category codes of the model.
 
         Columns without names go by place: those that are not there are missing, and
-        numbers are codes where training had categories.
+        numbers are codes where training had categories, or of none that it had.
         """
         width, types = self.model.num_feature, self.model.feature_types
         lacks = data.feature_names is None and data.n_features < width
@@ -449,7 +447,9 @@ class Booster(_Booster):
             if lacks:
                 table = PaddedTable(table, width)
             if codes and table.n_features == width:
-                table.retype(types)
+                data = data._over(with_codes(table, types), DMatrix)
+                names = self._expected(validate_features).names
+                return data.like(Schema(width, names, types))
             data = data._over(table, DMatrix)
         return super()._aligned(data, validate_features)
 

@@ -488,6 +488,29 @@ def categories(xgb):
 
 
 @case
+def codes_of_no_category(xgb):
+    codes = np.column_stack([THREE, X[:, 1].round(1)])
+    model = xgb.XGBRegressor(
+        n_estimators=3,
+        max_depth=3,
+        max_cat_to_onehot=1,
+        enable_categorical=True,
+        feature_types=["c", "q"],
+    )
+    model.fit(codes, THREE * 2.0)
+    odd = np.column_stack([[-1, 7, 100_000, 0.5, 2.5, np.nan], np.zeros(6)])
+    booster = model.get_booster()
+    return model.predict(odd), booster.predict(xgb.DMatrix(odd), pred_contribs=True)
+
+
+@case
+def codes_beyond_the_names_of_categories(xgb):
+    model = xgb.XGBRegressor(n_estimators=3, max_depth=3, enable_categorical=True)
+    model.fit(CATEGORIES[["kind", "a"]].round(1), Y.round())
+    return model.predict(np.array([[0, 0.5], [2, 0.5], [9, 0.5], [-1, 0.5]]))
+
+
+@case
 def categories_not_enabled(xgb):
     return xgb.XGBRegressor().fit(CATEGORIES, Y)
 

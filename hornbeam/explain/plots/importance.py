@@ -145,7 +145,7 @@ def _ranked(
     """Return the names and scores of the most important features, the best last."""
     if not scores:
         raise ParameterError(
-            "the booster's get_score() results in empty: no tree splits on a feature; "
+            "Booster.get_score() results in empty: no tree splits on a feature; "
             "train with more rows, or with less regularization"
         )
     if most is not None and most < 1:
