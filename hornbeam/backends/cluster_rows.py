@@ -206,6 +206,10 @@ class ClusterRows(Rows):
         #: Of the histograms that were asked for last.
         self._kind: Kind = (vector_columns,) if vector_columns > 0 else (), 2
 
+    def take_layout(self, layout: HistogramLayout) -> None:
+        """Ask for histograms of other codes, which the members have by now."""
+        self._layout = layout
+
     def begin_term(self, term: int, members: Sequence[Member]) -> None:
         """Ask these members from now on; what waited to be sent is dropped."""
         self._term, self.members = term, list(members)

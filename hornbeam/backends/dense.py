@@ -46,16 +46,25 @@ class DenseRows(Rows):
         spans: NDArray[np.int64] | None = None,
     ) -> None:
         self.n_outputs, self.n_rows = scores.shape
-        self._by_feature, self._by_row = codes.by_feature, codes.by_row
+        self._team = team
         self._state = RowState(targets, weights, scores, team, spans)
+        self.take_codes(codes)
+
+    def take_codes(self, codes: DenseCodes) -> None:
+        """Have other codes of the same cells from the next tree on."""
+        self._by_feature, self._by_row = codes.by_feature, codes.by_row
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
         layout = codes.layout
         self._nodes = NodeRows(
-            layout.feature_table, layout.words, every_row, both_sides, team
+            layout.feature_table, layout.words, every_row, both_sides, self._team
         )
         kind = codes.by_row.dtype
-        self._counter = Counter(layout, kind, team, codes.row_columns)
+        self._counter = Counter(layout, kind, self._team, codes.row_columns)
+
+    def hessians(self, output: int) -> NDArray[np.float64]:
+        """Return those of one output, (rows,)."""
+        return self._state.hessians[output].astype(np.float64)
 
     def compute_gradients(self, objective: GradientSource) -> None:
         self._state.compute_gradients(objective)

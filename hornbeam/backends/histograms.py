@@ -68,20 +68,23 @@ class HistogramBackend(Backend):
         max_histograms: int | None = None,
     ) -> None:
         self._team, self._closed = team, False
-        self._rows, self._layout = rows, layout
-        self._n_rows = n_rows
+        self._rows, self._n_rows = rows, n_rows
         self.lookahead = rows.lookahead
-        self._features = layout.feature_table
         self._max_histograms = max_histograms
+        #: The parent, the slot (-1: none) and the sum of hessians of each node.
+        self._family = np.full((3, 64), -1, np.int64)
+        self._extents: NDArray[np.float64] | None = None
+        self._take_layout(layout)
+
+    def _take_layout(self, layout: HistogramLayout) -> None:
+        """Make room for histograms of these codes, which the rows have."""
+        self._layout, self._features = layout, layout.feature_table
         self._init_histograms(2)
         self._widest = int(layout.bins.max())
         self._split_scratch = self._make_scratch()
         self._set_words = -(-layout.most_categories // 64)
-        #: The parent, the slot (-1: none) and the sum of hessians of each node.
-        self._family = np.full((3, 64), -1, np.int64)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
-        self._extents: NDArray[np.float64] | None = None
 
     def _init_histograms(self, parts: int) -> None:
         """Make room for histograms of gradients and hessians, and perhaps of rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -211,6 +212,7 @@ def open_histograms(
     threads: int = 0,
     max_histograms: int | None = None,
     vector_columns: int = 0,
+    recut: Callable[[int], HistogramLayout | None] | None = None,
 ) -> Backend:
     """Return the backend that searches histograms of rows, wherever they are.
 
@@ -222,8 +224,14 @@ def open_histograms(
         Threads that search; 0 or less means all processors.
     max_histograms, vector_columns
         As for `open_backend`.
+    recut
+        See `hornbeam.backends.recut.RecutBackend`; None: codes stay as they are.
     """
     team = take_team(threads)
+    if recut is not None:
+        from hornbeam.backends.recut import RecutBackend
+
+        return RecutBackend(recut, rows, layout, n_rows, team, max_histograms)
     return _searched(rows, layout, n_rows, team, max_histograms, vector_columns)
 
 

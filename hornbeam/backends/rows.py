@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import GradientSource, NoColumns, RowSample
+from hornbeam.backends.base import (
+    DenseCodes,
+    GradientSource,
+    NoColumns,
+    RowSample,
+)
 
 __all__ = ["Rows"]
 
@@ -142,6 +147,20 @@ class Rows(NoColumns, ABC):
         ``leaves[i]``. Of trees of all outputs they are (outputs, leaves, 2), and those
         of columns that were set come after these.
         """
+
+    def take_codes(self, codes: DenseCodes) -> None:
+        """Have other codes of the same cells from the next tree on.
+
+        Only rows in memory are asked.
+        """
+        raise NotImplementedError
+
+    def hessians(self, output: int) -> NDArray[np.float64]:
+        """Return those of one output, (rows,).
+
+        Only rows in memory are asked.
+        """
+        raise NotImplementedError
 
     def leaf_of(self) -> NDArray[np.uint32]:
         """Return the leaf of each row by the last `sum_leaves`, or how many there are.

@@ -40,12 +40,15 @@ class Coded:
         What the codes have in common.
     layout
         Of histograms of them.
+    keeps_features
+        Whether members still have the features.
     """
 
     columns: list[ColumnCuts]
     max_bin: int
     facts: CodeFacts
     layout: HistogramLayout
+    keeps_features: bool
 
     @property
     def cuts(self) -> Cuts:
@@ -61,6 +64,7 @@ def bin_parts(
     largest_weight: float | None,
     max_bin: int,
     n_threads: int,
+    keeps_features: bool = False,
 ) -> Coded:
     """Bin the rows of all members, and return how they are coded.
 
@@ -79,6 +83,8 @@ def bin_parts(
         The most bins of a column.
     n_threads
         Threads on each worker.
+    keeps_features
+        Whether the rows will be binned anew.
     """
     columns: list[ColumnCuts] = []
     for start in range(0, schema.n_features, _COLUMNS_AT_ONCE):
@@ -105,9 +111,9 @@ def bin_parts(
         columns += find_cuts(open_columns, read)
     found = cluster.call(members, "bin", columns, max_bin, n_threads)
     facts: CodeFacts = reduce(CodeFacts.joined, found)
-    cluster.call(members, "settle", facts)
+    cluster.call(members, "settle", facts, keeps_features)
     layout = _layout(columns, facts, schema)
-    return Coded(columns, max_bin, facts, layout)
+    return Coded(columns, max_bin, facts, layout, keeps_features)
 
 
 def calls_for_codes(coded: Coded, n_threads: int) -> list[Call]:
@@ -116,7 +122,8 @@ def calls_for_codes(coded: Coded, n_threads: int) -> list[Call]:
     They may hold any of the rows that those codes were made of.
     """
     bin_rows = (coded.columns, coded.max_bin, n_threads)
-    return [("bin", bin_rows), ("settle", (coded.facts,))]
+    settle = (coded.facts, coded.keeps_features)
+    return [("bin", bin_rows), ("settle", settle)]
 
 
 def _layout(

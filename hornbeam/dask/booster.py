@@ -87,12 +87,22 @@ class ClusterBooster(Booster):
                 "cluster; train with hornbeam.train, from disk if need be: "
                 "ExtMemQuantileDMatrix"
             )
-        if (method := parameters.method()) != "hist":
-            raise ParameterError(
-                f"tree_method={method!r} learns on one machine, not on a cluster; use "
-                "hornbeam.train, or tree_method='hist'"
+        method = parameters.method()
+        if method == "exact" or parameters.sketch_scope == "local":
+            what = (
+                "sketch_scope='local'" if method == "approx" else "tree_method='exact'"
             )
-
+            raise ParameterError(
+                f"{what} doesn't support distributed training: it looks at all values "
+                "of a column in order; use hornbeam.train, or tree_method='hist' or "
+                "'approx' on a cluster"
+            )
+        many = "multi_output_tree"
+        if method == "approx" and parameters.multi_strategy == many:
+            raise ParameterError(
+                f"multi_strategy={many!r} on a cluster goes with tree_method='hist', "
+                "not with 'approx'; use hornbeam.train, or leave one of them out"
+            )
         if parameters.leaf_solver != "newton":
             raise ParameterError(
                 f"leaf_solver={parameters.leaf_solver!r} learns on one machine, not on "
@@ -140,7 +150,7 @@ class ClusterBooster(Booster):
             self._compute_gradients(training.backend, info)
         boost_round(
             training.backend,
-            training.coded.cuts,
+            training,
             self.params,
             model,
             training.matrix.feature_weights,
@@ -162,13 +172,22 @@ class ClusterBooster(Booster):
             )
         training = self._training
         p = self.params
-        made_for = p.max_bin, p.nthread, p.booster, p.multi_strategy, p.sketch_outputs
+        made_for = (
+            p.bins(),
+            p.method(),
+            p.nthread,
+            p.booster,
+            p.multi_strategy,
+            p.sketch_outputs,
+        )
         if training is not None:
             if training.matrix is data and self._made_for == made_for:
                 return training
             training.close()
         if estimate:
             self._take_targets(data.n_targets)
+        if p.method() == "approx":
+            self._check_values(data)
         if isinstance(data, DaskQuantileDMatrix) and data.max_bin != made_for[0]:
             raise DataError(
                 f"this DaskQuantileDMatrix was made with max_bin={data.max_bin} and "
@@ -180,6 +199,20 @@ class ClusterBooster(Booster):
         self._training = ClusterTraining(self, estimate, *self._held(data))
         self._training.hold()
         return self._training
+
+    def _check_values(self, data: DaskDMatrix) -> None:
+        """Raise an error unless workers can hold the values of this matrix."""
+        if isinstance(data, DaskQuantileDMatrix):
+            raise DataError(
+                "tree_method='approx' needs the values themselves, and a "
+                "DaskQuantileDMatrix is for the codes of its bins; make a DaskDMatrix"
+            )
+        if data.opening.caching is not None:
+            raise DataError(
+                "tree_method='approx' holds the values in memory, and this matrix has "
+                "a cache for their codes; use tree_method='hist', or make it without "
+                "cache"
+            )
 
     def _held(self, data: DaskDMatrix) -> tuple[Any, ...]:
         """Return what a `Holding` of this matrix is made with."""

@@ -10,7 +10,7 @@ import numpy as np
 from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import GradientSource, HistogramLayout
+from hornbeam.backends.base import DenseCodes, GradientSource, HistogramLayout
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, LocalRows
 from hornbeam.backends.rows import Rows
@@ -212,6 +212,21 @@ class LearningRows(LocalRows):
         margins = np.ascontiguousarray(self.rows.scores().T)
         self._add_to(layout, margins)
         self.rows.set_scores(np.ascontiguousarray(margins.T))
+
+    def take_codes(self, codes: DenseCodes, layout: HistogramLayout) -> None:
+        """Have other codes of the same cells from the next tree on."""
+        self.rows.take_codes(codes)
+        self._layout = layout
+
+    def hessians(self, output: int) -> Floats:
+        """Return what rows weigh where a tree of this output is cut, (rows,).
+
+        A caller's hessian may be negative, and weighs nothing then. What is not finite
+        is an error when the tree begins.
+        """
+        found = self.rows.hessians(output)
+        found[~(np.isfinite(found) & (found > 0.0))] = 0.0
+        return found
 
     def _compute_gradients(self, objective: GradientSource) -> None:
         self._keep()

@@ -95,6 +95,8 @@ class Rowset:
         self._parts: list[Table] = []
         self._ordered: OrderedColumns | None = None
         self.binned: BinnedMatrix | PagedMatrix | None = None
+        #: What decides cuts, (rows,), if it is not the weights of the rows.
+        self._cut_weights: Floats | None = None
 
     def prepare(
         self,
@@ -165,7 +167,8 @@ class Rowset:
             Threads that share the columns, 0 or less for those of the worker.
         """
         n_threads = threads_here(n_threads)
-        weights = integer_weights(self.row_weights, largest_weight, n_rows)
+        own = self.row_weights if self._cut_weights is None else self._cut_weights
+        weights = integer_weights(own, largest_weight, n_rows)
         if self._ordered is None:
             # What goes to disk may be more than fits in memory.
             room = _ROOM if self._opening.caching is None else 0
@@ -197,8 +200,11 @@ class Rowset:
         self.binned = binned
         return CodeFacts(binned.has_missing, binned.is_float32, binned.code_type)
 
-    def settle(self, facts: CodeFacts) -> None:
-        """Give the codes the form they have everywhere, and let the features go."""
+    def settle(self, facts: CodeFacts, keeps_features: bool = False) -> None:
+        """Give the codes the form they have everywhere, and let the features go.
+
+        They are kept where they are to be coded anew.
+        """
         assert self.binned is not None
         if isinstance(self.binned, PagedMatrix):  # of codes that stay as they are
             self.binned.settle(facts.has_missing, facts.is_float32)
@@ -209,6 +215,8 @@ class Rowset:
                 has_missing=facts.has_missing,
                 is_float32=facts.is_float32,
             )
+        if keeps_features:
+            return
         self.table, self._parts = BinnedTable(self.binned, self.table.schema), []
         self.dtype = self.table.dtype
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend
+from hornbeam.backends.base import Backend, HistogramLayout
 from hornbeam.backends.cluster import Call, Member, MemberLostError
 from hornbeam.backends.cluster_rows import ClusterRows, Spread, joined
 from hornbeam.backends.open import open_histograms
@@ -164,6 +164,9 @@ class ClusterTraining(_Measured):
         self._term = 0
         self._rows: ClusterRows | None = None
         self._backend: Backend | None = None
+        self._recuts = trainee.params.method() == "approx"
+        #: Whether all rows have the codes of `coded`, by the hessians of a tree.
+        self._is_cut = False
 
     @property
     def coded(self) -> Coded:
@@ -190,6 +193,7 @@ class ClusterTraining(_Measured):
             self.rows, self.coded.layout, self.matrix.n_rows,
             threads=p.nthread, max_histograms=p.max_cached_hist_node,
             vector_columns=p.vector_columns(outputs),
+            recut=self._recut if self._recuts else None,
         )  # fmt: skip
 
     def _ready(self, members: Sequence[Member]) -> None:
@@ -205,7 +209,7 @@ class ClusterTraining(_Measured):
         return [*calls, self._begin_call()]
 
     def _begin_model(self, members: Sequence[Member]) -> Coded:
-        matrix, p = self.matrix, self._trainee.params
+        matrix = self.matrix
         objective = self._trainee.objective
         model = self._trainee.model
         facts = self.cluster.sum(
@@ -222,17 +226,40 @@ class ClusterTraining(_Measured):
                 members, "sum_start", objective, facts.largest, matrix.n_rows
             )
             totals = as_totals(steps, facts.largest, matrix.n_rows)
-        coded = bin_parts(
+        coded = self._bin(members, matrix.largest_weight)
+        self._trainee.begin_on(facts, self._start(totals), coded)
+        return coded
+
+    def _bin(self, members: Sequence[Member], largest_weight: float | None) -> Coded:
+        p = self._trainee.params
+        return bin_parts(
             self.cluster,
             members,
             self._schema,
-            matrix.n_rows,
-            matrix.largest_weight,
-            p.max_bin,
+            self.matrix.n_rows,
+            largest_weight,
+            p.bins(),
             p.nthread,
+            self._recuts,
         )
-        self._trainee.begin_on(facts, self._start(totals), coded)
-        return coded
+
+    def _recut(self, output: int) -> HistogramLayout | None:
+        """Have the rows coded by the hessians of this output, unless they are."""
+        self.rows.send()
+        found = self.cluster.call(self.members, "weigh_cuts", output)
+        if self._is_cut and all(is_same for _, is_same in found):
+            return None
+        self._is_cut = False
+        self._coded = self._bin(self.members, max(largest for largest, _ in found))
+        layout = self._coded.layout
+        self.cluster.call(self.members, "recode", layout)
+        self.rows.take_layout(layout)
+        self._is_cut = True
+        return layout
+
+    def thresholds(self, splits: NDArray[Any]) -> Floats:
+        """Return what values that go left are below, as `Cuts.thresholds` does."""
+        return self.coded.cuts.thresholds(splits)
 
     def _start(self, totals: Floats | None) -> Floats | None:
         """Return the base score; None if it is not estimated."""
@@ -278,6 +305,7 @@ class ClusterTraining(_Measured):
                 self._trainee.params.vector_columns(outputs),
             )
         self._rows.begin_term(self._term, self.members)
+        self._is_cut = False
 
     def _before_moving(self) -> None:
         self.rows.send()

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import HistogramLayout
+from hornbeam.backends.base import DenseCodes, HistogramLayout
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, Spread
 from hornbeam.backends.open import open_rows
+from hornbeam.binning.matrix import BinnedMatrix
 from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.prediction import add_layout, start_margins
 from hornbeam.dask.branches import Adder
@@ -181,6 +182,24 @@ class Shard(Adder, Rowset):
     def rewind(self, term: int, n_trees: int) -> bool:
         """Go back to so many trees; return whether that was possible."""
         return self._learning.rewind(term, n_trees)
+
+    # Codes for each tree
+
+    def weigh_cuts(self, output: int) -> tuple[float, bool]:
+        """Have cuts be decided by the hessians of an output from now on.
+
+        Returns the largest, and whether they are those that have decided them.
+        """
+        before, self._cut_weights = self._cut_weights, self._learning.hessians(output)
+        is_same = before is not None and np.array_equal(before, self._cut_weights)
+        return float(self._cut_weights.max()), is_same
+
+    def recode(self, layout: HistogramLayout) -> None:
+        """Grow the next tree on the codes that the rows have got."""
+        assert isinstance(self.binned, BinnedMatrix) and self._team is not None
+        codes = self.binned.as_codes(self._team.size)
+        assert isinstance(codes, DenseCodes)
+        self._learning.take_codes(codes, layout)
 
     def end(self) -> None:
         """Give the threads back."""

@@ -12,7 +12,7 @@ from clusters import start_cluster
 
 import hornbeam as hb
 from hornbeam import DataError, ParameterError
-from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.dask.prediction import predict
 from hornbeam.dask.training import train
 
@@ -79,6 +79,7 @@ PARAMETERS = [
     {"monotone_constraints": [1, -1], "sampling_method": "goss"},
     {"objective": "binary:logistic", "min_samples_leaf": 20, "path_smooth": 2},
     {"booster": "dart", "rate_drop": 0.4, "one_drop": True, "num_parallel_tree": 2},
+    {"tree_method": "approx", "objective": "binary:logistic", "max_bin": 16},
 ]
 
 
@@ -345,6 +346,22 @@ def test_other_matrices_are_refused(client):
         train(client, {}, hb.DMatrix(X, y))
     with pytest.raises(DataError, match="evals must hold pairs"):
         train(client, {}, spread(client, X, y), evals=[(hb.DMatrix(X, y), "v")])
+
+
+@pytest.mark.parametrize(
+    ("params", "kind", "words"),
+    [
+        ({"tree_method": "exact"}, DaskDMatrix, "doesn't support distributed training"),
+        ({"sketch_scope": "local"}, DaskDMatrix, "'approx' on a cluster"),
+        ({"multi_strategy": "multi_output_tree"}, DaskDMatrix, "goes with .*'hist'"),
+        ({}, DaskQuantileDMatrix, "make a DaskDMatrix"),
+    ],
+)
+def test_tree_methods_that_a_cluster_lacks_are_refused(client, params, kind, words):
+    X, y, _ = draw()
+    data = kind(client, da.from_array(X), da.from_array(y))
+    with pytest.raises(ValueError, match=words):
+        train(client, {"tree_method": "approx", **params}, data)
 
 
 def test_diverging_training_is_an_error(client):

@@ -200,6 +200,17 @@ def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["weigh_cuts", "read_for_cuts", "recode", "level"])
+def test_a_tree_with_codes_of_its_own(own_cluster, strike, expected, kind):
+    client = own_cluster(2)
+    params = {**PARAMS, "tree_method": "approx", "max_bin": 16}
+    struck = strike(processes_of(client), signal.SIGKILL, kind, 8)
+    result = trained(client, params)
+    assert len(struck) == 1
+    assert (result["booster"].digest(), result["history"]) == expected(params)
+
+
+@pytest.mark.slow
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize(("kind", "how"), AT)
 def test_at_every_kind_of_message(own_cluster, strike, expected, kind, how):
