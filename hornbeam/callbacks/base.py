@@ -168,11 +168,13 @@ class CallbackContainer:
                     "of data and metric; choose another name"
                 )
         self._remember(model.measure(evals or (), self.metric, self.output_margin))
-        # Every callback sees the round, also the one that ends training.
-        for callback in self.callbacks:
-            if callback.after_iteration(model, epoch, self.history):
-                self.stopped = True
+        self.stopped |= self._ask_all(model, epoch)
         return self.stopped
+
+    def _ask_all(self, model: Booster, epoch: int) -> bool:
+        """Return whether a callback asks to stop; each sees also the last round."""
+        asked = [c.after_iteration(model, epoch, self.history) for c in self.callbacks]
+        return any(asked)
 
     def state(self) -> dict[str, Any]:
         """Return what `resume` needs, which JSON can hold."""

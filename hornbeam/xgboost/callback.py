@@ -67,6 +67,12 @@ class CallbackContainer(_CallbackContainer):
         self.history = OrderedDict()
         self.is_cv = is_cv
 
+    def _ask_all(self, model: Any, epoch: int) -> bool:
+        """Return whether a callback asks to stop; those after it are not asked."""
+        return any(
+            c.after_iteration(model, epoch, self.history) for c in self.callbacks
+        )
+
     def _remember(self, scores: Sequence[tuple[str, Score]]) -> None:
         for name, score in scores:
             data, _, metric = name.partition("-")

@@ -118,6 +118,23 @@ def test_what_stops_training_tells_what_it_saw():
     assert mine == other
 
 
+def test_a_callback_that_stops_is_the_last_that_is_asked(capsys):
+    """So the line of that round is printed only if what prints it came before."""
+
+    def run(xgb):
+        class Stop(xgb.callback.TrainingCallback):
+            def after_iteration(self, model, epoch, evals_log):
+                return epoch == 1
+
+        data = xgb.DMatrix(X, Y)
+        callbacks = [Stop(), xgb.callback.EarlyStopping(rounds=2)]
+        booster = train(xgb, rounds=5, evals=[(data, "v")], callbacks=callbacks)
+        return booster.attributes()["best_iteration"], capsys.readouterr().out
+
+    mine, other = both(run)
+    assert mine == other
+
+
 def test_callbacks_are_called_alike():
     def run(xgb):
         calls = []
