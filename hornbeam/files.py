@@ -24,8 +24,16 @@ def replace_file(
             f"there is no folder {str(place.parent)!r} to save {place.name!r} in; "
             "make it, or name another"
         )
+    if place.is_dir():
+        raise IsADirectoryError(f"{str(place)!r} is a folder; name a file in it")
     temporary = place.with_name(f".hornbeam-{os.urandom(8).hex()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise type(error)(
+            f"cannot save {place.name!r} in {str(place.parent)!r}: {error.strerror}; "
+            "choose a folder that may be written to"
+        ) from error
     try:
         with open(descriptor, "wb") as file:
             if place.exists():

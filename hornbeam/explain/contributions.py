@@ -168,8 +168,6 @@ def contributions_of_row(
 
 
 def _of_subject(subject: Subject, outputs: Sequence[int]) -> list[Contributions]:
-    if not subject.data.num_row():
-        raise DataError("there are no rows to explain; give one at least")
     found, columns = subject.contributions(), subject.columns()
     return [
         Contributions(

@@ -118,7 +118,9 @@ def partial_dependence(
         If a feature has no values.
     """
     subject = Subject(model, data, class_names=class_names)
-    asked = [features] if isinstance(features, str | int) else list(features)
+    asked: list[Any] = [features]
+    if isinstance(features, Sequence | np.ndarray) and not isinstance(features, str):
+        asked = list(features)
     chosen = [subject.feature(feature) for feature in asked]
     if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen):
         raise ParameterError(

@@ -28,6 +28,7 @@ from hornbeam.explain.style import (
     PAPER,
     SHADE,
     SMALL_FONT,
+    check_axes,
     class_colours,
 )
 from hornbeam.explain.words import Words
@@ -85,6 +86,8 @@ def plot_tree(
         Whether to tell the gain of splits, and the cover of all nodes.
     """
     require("matplotlib", "plot", "plot_tree")
+    if ax is not None:
+        check_axes(ax)
     words = words_of(
         model,
         tree,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hornbeam.errors import ParameterError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -25,6 +27,7 @@ __all__ = [
     "SHADE",
     "SMALL_FONT",
     "axes_for",
+    "check_axes",
     "class_colours",
     "entitle",
     "legend",
@@ -80,6 +83,7 @@ def axes_for(ax: Axes | None, width: float = 6.4, height: float = 4.2) -> Axes:
 
         figure = plt.figure(figsize=(width, height), layout="constrained")
         ax = figure.add_subplot()
+    check_axes(ax)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(EDGE)
     ax.tick_params(labelsize=SMALL_FONT, color=EDGE)
@@ -87,6 +91,23 @@ def axes_for(ax: Axes | None, width: float = 6.4, height: float = 4.2) -> Axes:
         axis.get_offset_text().set_fontsize(SMALL_FONT)
     ax.set_axisbelow(True)
     return ax
+
+
+def check_axes(ax: Any) -> None:
+    """Raise a `ParameterError` if what is given to draw in is no axes."""
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+    if isinstance(ax, Axes):
+        return
+    mend = "leave it out, or pass what figure.add_subplot() returns"
+    if isinstance(ax, np.ndarray):
+        mend = "of an array of axes pass one"
+    elif isinstance(ax, FigureBase):
+        mend = "of a figure pass what its add_subplot() returns"
+    raise ParameterError(
+        f"ax must be axes of matplotlib, not {type(ax).__name__}; {mend}"
+    )
 
 
 def entitle(

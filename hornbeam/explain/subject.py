@@ -75,6 +75,8 @@ class Subject:
         own = getattr(model, "classes_", None)
         names = own if class_names is None else class_names
         trained = booster.model
+        if data is None:
+            raise DataError("there is no data; pass rows: a DMatrix, or what it takes")
         if not isinstance(data, DMatrix):
             told = model if fitted else None
             data = DMatrix(
@@ -82,6 +84,8 @@ class Subject:
                 missing=getattr(told, "missing", None),
                 feature_types=getattr(told, "feature_types", None),
             )
+        if not data.num_row():
+            raise DataError("there are no rows in the data; give one at least")
         by_name = trained.feature_names and (data.feature_names or not fitted)
         expected = Schema(
             trained.num_feature or data.num_col(),

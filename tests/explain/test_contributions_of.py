@@ -105,7 +105,7 @@ def test_values_of_ones_own():
 
 
 def test_there_must_be_rows(prices, diamonds):
-    with pytest.raises(DataError, match="there are no rows to explain"):
+    with pytest.raises(DataError, match="there are no rows in the data"):
         contributions_of(prices, diamonds[0][:0])
     with pytest.raises(ParameterError, match="max_rows must be 1 or more"):
         contributions_of(prices, diamonds[0], max_rows=0)

@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 
 import hornbeam
 from hornbeam import explain
-from hornbeam.errors import ParameterError
+from hornbeam.errors import DataError, ParameterError
 
 PICTURES = [name for name in explain.__all__ if name.startswith("plot_")]
 
@@ -93,3 +93,29 @@ def test_no_figure_is_shown(titanic, monkeypatch):
     for ax in axes:
         assert ax.figure.gca() is ax
     assert plt.rcParams == before
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_what_is_no_axes_or_no_data_is_said(name):
+    rows = np.arange(40.0).reshape(-1, 2)
+    label, params = rows[:, 0] > 19, {"objective": "binary:logistic"}
+    if name == "plot_residuals":
+        label, params = rows[:, 0], {}
+    elif name == "plot_quantile_reliability":
+        label, params = rows[:, 0], {"objective": "dist:normal"}
+    data, scores = hornbeam.DMatrix(rows, label), {}
+    evals = {"evals": [(data, "train")], "evals_result": scores, "verbose_eval": False}
+    model = hornbeam.train(params, data, 2, **evals)
+    picture = getattr(explain, name)
+    of_data = "data" in inspect.signature(picture).parameters
+    given = [data] if of_data else []
+    given += [0] if "features" in inspect.signature(picture).parameters else []
+    subject = scores if name == "plot_learning_curves" else model
+    figure, axs = plt.subplots(2, 2)
+    for ax, mend in ((axs, "pass one|metric"), (figure, "add_subplot"), ("x", "leave")):
+        with pytest.raises(ParameterError, match=mend):
+            picture(subject, *given, ax=ax)
+    if of_data:
+        for nothing, said in ((None, "no data"), (rows[:0], "no rows in the data")):
+            with pytest.raises(DataError, match=said):
+                picture(model, nothing, *given[1:])

@@ -103,8 +103,8 @@ def lints_of(
         *_ids(first),
         *_constants(first),
         *(_twins(twins, now) if twins is not None else ()),
-        *(_drift(drift, now) if drift is not None else ()),
-        *(_missing(drift) if drift is not None else ()),
+        *(_drift(drift, before, now) if before and drift else ()),
+        *(_missing(drift, before, now) if before and drift else ()),
         *_unseen(now),
         *_labels(before, now, task),
         *(_overtrained(curves, now, task) if curves and not stopped else ()),
@@ -217,11 +217,12 @@ def _twins(twins: Twins, now: Rows) -> Iterator[Lint]:
         )
 
 
-def _drift(drift: Drift, now: Rows) -> Iterator[Lint]:
+def _drift(drift: Drift, before: Rows, now: Rows) -> Iterator[Lint]:
     moved = [
         column
         for column in drift.columns
         if column.index >= max(_LARGE_SHIFT, _OF_CHANCE * column.by_chance)
+        and min(before.n_rows, now.n_rows) >= _LEAST_ROWS
     ]
     apart = drift.area is not None and (
         drift.area >= _TOLD_APART and drift.area - _ERRORS * drift.error > 0.5
@@ -254,10 +255,15 @@ def _drift(drift: Drift, now: Rows) -> Iterator[Lint]:
     )
 
 
-def _missing(drift: Drift) -> Iterator[Lint]:
-    changed = [
-        c for c in drift.columns if abs(c.missing_before - c.missing_now) >= _MISSING
-    ]
+def _missing(drift: Drift, before: Rows, now: Rows) -> Iterator[Lint]:
+    rows = 1 / before.n_rows + 1 / now.n_rows
+    changed = []
+    for c in drift.columns:
+        share = (c.missing_before + c.missing_now) / 2
+        by_chance = float(np.sqrt(share * (1 - share) * rows))
+        gap = abs(c.missing_before - c.missing_now)
+        if gap >= max(_MISSING, _ERRORS * by_chance):
+            changed.append(c)
     changed.sort(key=lambda c: -abs(c.missing_before - c.missing_now))
     if changed:
         shares = ", ".join(

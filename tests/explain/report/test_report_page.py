@@ -240,6 +240,13 @@ def test_quantiles_are_called_by_their_levels():
     assert f"{metric.of(guess, data.info):.5g}" in page.words["scores"]
 
 
+def test_few_rows_tell_of_no_drift():
+    few = hornbeam.DMatrix(FRAME[400:403], LABELS[400:403])
+    page = Page(MODEL.report(few, TRAIN))
+    assert "drifted" not in page.words["findings"]
+    assert "more or less often" not in page.words["findings"]
+
+
 def test_odd_data_has_a_report():
     """Few rows, one class, no value at all, one group, many classes."""
     numbers = hornbeam.train({"objective": "reg:squarederror"}, TRAIN, 2)
@@ -371,6 +378,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert path.read_text() == "before"
     with pytest.raises(FileNotFoundError, match="make it, or name another"):
         MODEL.report(VALID, path=tmp_path / "nowhere" / "report.html")
+    with pytest.raises(IsADirectoryError, match="is a folder; name a file in it"):
+        MODEL.report(VALID, path=tmp_path)
     assert MODEL.report(VALID, path=str(path)) == path
     assert path.read_text().startswith("<!DOCTYPE html>")
     assert list(tmp_path.iterdir()) == [path]
