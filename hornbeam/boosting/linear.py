@@ -122,7 +122,7 @@ def descend_round(
     if p.tolerance > 0.0 and linear.last_change <= p.tolerance:
         return Linear(linear.weights, linear.rounds + 1, linear.last_change)
     rules = [p.learning_rate, p.reg_lambda * total_weight, p.reg_alpha * total_weight]
-    weights = np.ascontiguousarray(linear.weights.T)  # (outputs, features + 1)
+    weights = linear.weights.T.copy()  # (outputs, features + 1)
     bias = np.array([rows.n_features])
     for output, own in enumerate(weights):
         rows.begin(output, np.array(rules))

@@ -20,6 +20,8 @@ Given = Mapping[str, Any]
 
 _TABLE = {row.name: row for row in parameter_table()}
 _OURS = {name: row.name for row in _TABLE.values() for name in (row.name, *row.aliases)}
+#: XGBoost had it once, and passes it over with a warning.
+del _OURS["sketch_eps"]
 
 #: What decides which other parameters have a part in a model.
 DECISIVE = frozenset(
@@ -88,8 +90,11 @@ def _resolve_shape(values: dict[str, Any], given: Given) -> None:
     if values.get("objective") == "count:poisson":
         values.setdefault("max_delta_step", given.get("max_delta_step", 0.7))
     if "updater" in values:
-        # Trees of histograms are pruned while they grow, so that nothing is left to.
+        # Trees of histograms are pruned while they grow, so that nothing is left to;
+        # and one machine has no others to be in step with.
         updater = str(values["updater"]).replace("histmaker,prune", "histmaker")
+        if updater.startswith("grow_"):
+            updater = updater.removesuffix(",sync")
         values["updater"] = updater
         if updater.startswith("grow_"):
             values.pop("tree_method", None)

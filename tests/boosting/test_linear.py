@@ -36,6 +36,7 @@ CONFIGURATIONS = {
     "thrifty": {"feature_selector": "thrifty", "top_k": 2},
     "greedy": {"feature_selector": "greedy", "top_k": 4},
     "stops": {"tolerance": 0.2},
+    "stops late": {"tolerance": 0.01, "eta": 0.2},
     "logistic": {"objective": "binary:logistic"},
     "classes": {"objective": "multi:softprob", "num_class": 3, "base_score": 0.5},
 }
@@ -226,3 +227,13 @@ def test_bad_input(case):
     action, words = BAD[case]
     with pytest.raises(hornbeam.HornbeamError, match=words):
         action()
+
+
+def test_a_copy_does_not_learn_with_the_booster_that_it_is_of():
+    data = DMatrix(ROWS, LABELS)
+    booster = Booster(LINEAR)
+    booster.update(data, 0)
+    copied, before = booster.copy(), booster.model.linear.weights.copy()
+    booster.update(data, 1)
+    np.testing.assert_array_equal(copied.model.linear.weights, before)
+    assert np.abs(booster.model.linear.weights - before).max() > 0.0

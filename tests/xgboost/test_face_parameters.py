@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from beside import BINARY, THREE, X, Y, both, ours, theirs, train
+from beside import BINARY, THREE, X, Y, assert_close, both, ours, theirs, train
 
 BOUNDS = {"label_lower_bound": Y, "label_upper_bound": Y + 1.0}
 CONFIGURATIONS = {
@@ -107,6 +107,7 @@ UNUSED = [
     {"num_feature": 4, "use_rmm": True, "eval_metric": "mae"},
     {"objective": "reg:linear"},
     {"device": "cuda"},
+    {"sketch_eps": 0.1, "tree_method": "approx"},
     {"subsample": None, "eval_metric": None},
 ]
 
@@ -144,6 +145,16 @@ def test_of_two_names_the_same_one_counts(params):
 
     mine, other = both(run)
     assert mine == other
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("updater", ["grow_colmaker", "grow_histmaker"])
+def test_growing_in_step_with_others_is_growing(updater):
+    def run(xgb):
+        booster = train(xgb, {"updater": f"{updater},sync"})
+        return booster.predict(xgb.DMatrix(X))
+
+    assert_close(*both(run))
 
 
 def test_the_order_of_setting_does_not_matter():
