@@ -177,6 +177,11 @@ def test_features_are_called_as_in_a_feature_map(tmp_path):
     assert names <= {"first", "second", "third", "fourth"}
 
 
+def test_scores_of_ones_own_are_written_as_they_are():
+    mine, other = (bars(xgb.plot_importance({"a": 3, "b": 2.5})) for xgb in BOTH)
+    assert mine == other
+
+
 @pytest.mark.parametrize("name", ["plot_importance", "plot_tree"])
 def test_without_matplotlib_the_error_names_the_extra(name):
     code = f"""

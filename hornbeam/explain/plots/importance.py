@@ -104,7 +104,7 @@ def plot_importance(
     values = np.array([value for _, value in pairs])
     written = [
         number(value) if values_format is None else values_format.format(v=value)
-        for value in values.tolist()
+        for _, value in pairs
     ]
 
     ax = axes_for(ax, height=min(1.0 + _BAR * len(pairs), _MOST_INCHES))
@@ -157,7 +157,7 @@ def _ranked(
             f"{len(several[0]) - 1}"
         )
     pairs = [
-        (name, float(value[output] if isinstance(value, list) else value))
+        (name, value[output] if isinstance(value, list) else value)
         for name, value in scores.items()
     ]
     pairs.sort(key=lambda pair: pair[1])
