@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -207,6 +209,12 @@ def test_both_do_the_same_on_a_cluster(lines, client):
     assert_close(seen(lines(ours, client)), seen(lines(theirs, client)))
 
 
+def with_a_setting(xgb, client):
+    data = xgb.dask.DaskDMatrix(client, array(X), array(Y))
+    with dask.config.set({"xgboost.port": 1}):
+        xgb.dask.train(client, {}, data, 1)
+
+
 WRONG = [
     (lambda xgb, client: xgb.dask.DaskDMatrix("here", array(X)), "Client"),
     (lambda xgb, client: xgb.dask.DaskDMatrix(client, X, Y), "Expecting"),
@@ -239,6 +247,13 @@ WRONG = [
         ),
         "`gblinear` is not supported for distributed training",
     ),
+    (
+        lambda xgb, client: xgb.dask.DaskXGBRegressor(device="cuda:0").fit(
+            array(X), array(Y)
+        ),
+        "doesn't support selecting device ordinal",
+    ),
+    (with_a_setting, "Unknown configuration"),
 ]
 
 
@@ -260,6 +275,10 @@ def test_the_model_is_that_of_one_machine(client):
     alone = ours.XGBRegressor(n_estimators=3).fit(X, Y)
     assert model.get_booster().digest() == alone.get_booster().digest()
     assert isinstance(model.get_booster(), ours.Booster)
+    config = json.loads(model.get_booster().save_config())
+    assert config["learner"]["generic_param"]["nthread"] == "1"  # of a worker
+    forest = ours.dask.DaskXGBRFRegressor().fit(array(X), array(Y))
+    assert len(forest.get_booster().get_dump()) == 1
 
 
 def test_groups_that_lie_apart_are_put_together(client):

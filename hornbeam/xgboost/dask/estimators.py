@@ -351,6 +351,10 @@ class _DaskOneRound(OneRound, DaskScikitLearnBase):
             **kwargs,
         )
 
+    def get_xgb_params(self) -> dict[str, Any]:
+        # Not the default of other estimators: there it is one tree.
+        return super().get_xgb_params() | {"num_parallel_tree": self.n_estimators}
+
 
 class DaskXGBRFRegressor(_DaskOneRound, DaskXGBRegressor):
     """A forest for regression on collections of Dask; `n_estimators` are its trees."""

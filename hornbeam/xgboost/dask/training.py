@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+import dask
 from distributed import Client
 
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.training import train as _train
+from hornbeam.errors import ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.calling import require_keyword_args
@@ -51,12 +53,9 @@ def train(
     printed, where the client is. With an asynchronous client the dict, a
     `TrainReturnT`, has to be awaited.
     """
+    _check_settings()
     given = dict(gathered(params))
-    if given.get("booster") == "gblinear":
-        raise NotImplementedError(
-            "booster `gblinear` is not supported for distributed training; train it "
-            "on one machine, with hornbeam.xgboost.train"
-        )
+    _check_parameters(given)
     booster = Booster(given)
     found = _train(
         client,
@@ -73,4 +72,41 @@ def train(
     )
     trained = found["booster"]
     booster._take(trained.model, trained.params, trained._loss)
+    if not trained.params.nthread > 0:
+        booster.set_param({"nthread": _threads_of(client)})
     return TrainReturnT(booster=booster, history=found["history"])
+
+
+def _check_settings() -> None:
+    """Raise an error for settings of Dask that XGBoost does not have."""
+    unknown = sorted(dask.config.get("xgboost", {}).keys() - {"scheduler_address"})
+    if unknown:
+        raise ParameterError(
+            f"Unknown configuration: {', '.join(unknown)} in Dask's settings for "
+            "xgboost; there is scheduler_address alone"
+        )
+
+
+def _check_parameters(given: Mapping[str, Any]) -> None:
+    """Raise an error for what one machine alone can do."""
+    if given.get("booster") == "gblinear":
+        raise NotImplementedError(
+            "booster `gblinear` is not supported for distributed training; train it "
+            "on one machine, with hornbeam.xgboost.train"
+        )
+    device = given.get("device")
+    if device and not isinstance(device, str):
+        raise TypeError(
+            "Invalid type for the `device` parameter. Expecting a str, got: "
+            f"{type(device).__name__}"
+        )
+    if device and ":" in device and device != "sycl:gpu":
+        raise ParameterError(
+            "Distributed training doesn't support selecting device ordinal, as in "
+            f"device={device!r}; leave the number out"
+        )
+
+
+def _threads_of(client: Any) -> int:
+    """Return how many threads a worker has, by which the model goes on."""
+    return max(client.nthreads().values(), default=1)
