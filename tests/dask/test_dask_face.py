@@ -274,7 +274,7 @@ def test_the_model_is_that_of_one_machine(client):
     model = ours.dask.DaskXGBRegressor(n_estimators=3).fit(array(X), array(Y))
     alone = ours.XGBRegressor(n_estimators=3).fit(X, Y)
     assert model.get_booster().digest() == alone.get_booster().digest()
-    assert isinstance(model.get_booster(), ours.Booster)
+    assert isinstance(model.get_booster(), ours.dask.Booster)
     config = json.loads(model.get_booster().save_config())
     assert config["learner"]["generic_param"]["nthread"] == "1"  # of a worker
     forest = ours.dask.DaskXGBRFRegressor().fit(array(X), array(Y))

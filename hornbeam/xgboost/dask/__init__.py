@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Booster": "hornbeam.xgboost.booster",  # not among the names, and used there
     "CommunicatorContext": "hornbeam.xgboost.dask.workers",
     "DaskDMatrix": "hornbeam.xgboost.dask.matrices",
     "DaskQuantileDMatrix": "hornbeam.xgboost.dask.matrices",
