@@ -55,6 +55,11 @@ class RankingMetric(Metric):
         self.nothing = 0.0 if minus else 1.0
         self.name += (f"@{places}" if places else "") + minus
 
+    def limit(self, places: int) -> None:
+        """Look at so many places at most, where nobody has said at how many."""
+        if self.depth == _ALL_PLACES:
+            self.depth = places
+
     def _mistake(self, parameter: str) -> ParameterError:
         name = self.base_name
         return ParameterError(

@@ -24,7 +24,9 @@ from hornbeam.files import replace_file
 from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_standard
+from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
+from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.categories import Categories
@@ -39,6 +41,8 @@ __all__ = ["Booster"]
 
 
 _FORMATS = (".json", ".ubj")
+#: Of each group that ``ndcg``, ``map`` and ``pre`` look at, where no number follows.
+_PLACES = 32
 #: What follows the brace that JSON begins with; UBJSON has a type there.
 _JSON = (b'"', b" ", b"\t", b"\r", b"\n")
 
@@ -179,6 +183,12 @@ class Booster(_Booster):
         if not create_objective(parameters).many_targets:
             return parameters
         return parameters.updated({"num_target": self._n_labels})
+
+    def _configure(self, parameters: Parameters, loss: ScalarLoss | None) -> None:
+        super()._configure(parameters, loss)
+        for metric in self._metrics:
+            if isinstance(metric, RankingMetric):
+                metric.limit(_PLACES)
 
     def _validates(self) -> bool:
         text = str(self._given.get("validate_parameters", False)).lower()

@@ -191,6 +191,19 @@ def test_lines_go_to_a_logger_and_checkpoints_to_files(tmp_path):
     assert mine == other
 
 
+def test_metrics_of_ranking_look_at_the_first_32_places():
+    def run(xgb):
+        metrics = ["ndcg", "ndcg-", "map", "pre", "ndcg@60", "pre@3"]
+        params = {"objective": "binary:logistic", "eval_metric": metrics, "eta": 0.1}
+        scores, data = {}, xgb.DMatrix(X[:, 1:], BINARY)
+        xgb.train(params, data, 1, evals=[(data, "a")], evals_result=scores)
+        return scores["a"]
+
+    mine, other = both(run)
+    for name, values in other.items():
+        np.testing.assert_allclose(mine[name], values, rtol=1e-5, err_msg=name)
+
+
 def test_an_objective_of_ones_own_gets_and_gives_the_same():
     def run(xgb):
         seen = []
