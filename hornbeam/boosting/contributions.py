@@ -125,7 +125,7 @@ def _explain(
         layout.thresholds,
         layout.spans,
         layout.rights,
-        np.ascontiguousarray(layout.values.reshape(layout.nodes.size, -1).T),
+        np.ascontiguousarray(np.atleast_2d(layout.values.T)),
         ways.trees,
         ways.edges,
         _quadrature(points),

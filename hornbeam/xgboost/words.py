@@ -47,6 +47,9 @@ _WORDS = {
     r"^(label|base_margin) has .* for \d+ rows": r"Invalid size for `\1`.",
     r"^weight has .* for \d+ rows": "Invalid size of sample weight. Size of weights "
     "must equal to number of rows.",
+    r"^batch .*: (label|base_margin) has .* for \d+ rows": r"Invalid size for `\1`.",
+    r"^the .* has no batches, so": "Quantile DMatrix must have at least 1 batch.",
+    r"^batch .*: it has \d+ columns, and the first": "Inconsistent number of columns.",
     r"no cuts before it is trained on": "The quantile cut hasn't been generated yet.",
     r"^feature_(names|types) has (\d+) entries for (\d+) columns": r"feature \1 must "
     r"have the same length as the number of data columns, expected \3, got \2",

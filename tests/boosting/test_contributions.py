@@ -103,9 +103,10 @@ def test_an_estimators_booster_and_rows_of_no_number(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_of_lone_roots_has_nothing_to_share_out(kind):
     rows, labels = few_values(200)
-    booster = trained({"gamma": 1e9}, rows, labels)
-    found = assert_sums(booster, DMatrix(rows), **KINDS[kind])
-    assert np.count_nonzero(found) == len(rows)
+    untrained = hornbeam.train({}, DMatrix(rows, labels), 0)
+    for booster in (trained({"gamma": 1e9}, rows, labels), untrained):
+        found = assert_sums(booster, DMatrix(rows), **KINDS[kind])
+        assert np.count_nonzero(found) == len(rows)
 
 
 def test_pairs_of_many_features():

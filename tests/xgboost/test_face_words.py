@@ -22,6 +22,22 @@ def kinds(xgb, names):
     return xgb.DMatrix(frame, Y, enable_categorical=True)
 
 
+def batches(xgb, *parts):
+    """Return an iterator over arrays."""
+
+    class Parts(xgb.DataIter):
+        def next(self, input_data):
+            for part in self.left:
+                input_data(data=part, label=Y)
+                return 1
+            return 0
+
+        def reset(self):
+            self.left = iter(parts)
+
+    return Parts()
+
+
 #: What is wrong, its type, and words that both libraries have for it.
 CASES = {
     "objective": (
@@ -75,6 +91,14 @@ CASES = {
     ),
     "labels missing": (lambda x: x.DMatrix(X, GAPS), "Label contains NaN, infinity"),
     "too few labels": (lambda x: x.DMatrix(X, Y[:4]), "Invalid size for `label`"),
+    "no batches": (
+        lambda x: x.QuantileDMatrix(batches(x)),
+        "must have at least 1 batch",
+    ),
+    "batches of other widths": (
+        lambda x: x.QuantileDMatrix(batches(x, X, X[:, :3])),
+        "Inconsistent number of columns",
+    ),
     "no labels": (lambda x: x.train({}, x.DMatrix(X), 1), "Invalid shape of labels"),
     "negative weights": (
         lambda x: x.DMatrix(X, Y, weight=-Y),
