@@ -500,7 +500,8 @@ def codes_of_no_category(xgb):
     model.fit(codes, THREE * 2.0)
     odd = np.column_stack([[-1, 7, 100_000, 0.5, 2.5, np.nan], np.zeros(6)])
     booster = model.get_booster()
-    return model.predict(odd), booster.predict(xgb.DMatrix(odd), pred_contribs=True)
+    contributions = booster.predict(xgb.DMatrix(odd), pred_contribs=True)
+    return model.predict(odd), model.apply(odd), contributions
 
 
 @case

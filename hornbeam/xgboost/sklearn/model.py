@@ -302,7 +302,6 @@ class XGBModel(XGBParameters):
             X,
             missing=self.missing,
             nthread=self.n_jobs,
-            feature_types=self.feature_types,
             enable_categorical=self.enable_categorical,
             **fields,
         )
