@@ -77,3 +77,16 @@ own = booster.shap_values(data, xgb.DMatrix(X[:50]))
 print(np.abs(against.shap_values(X) - own[:, :-1]).max() < 1e-5)
 """
     assert said(code) == ["(200,", "4)", "True", "True", "True"]
+
+
+def test_what_watches_trainings_sees_those_of_estimators():
+    """MLflow puts a `train` of its own where XGBoost's estimators look for it."""
+    code = f"""{MODEL}
+train = xgb.sklearn.train
+def watched(params, *args, **options):
+    print(params["max_depth"])
+    return train(params, *args, **options)
+xgb.sklearn.train = watched
+xgb.XGBRegressor(n_estimators=2, max_depth=3).fit(X, y)
+"""
+    assert said(code) == ["3"]

@@ -21,7 +21,6 @@ from hornbeam.xgboost.matrices import DMatrix, QuantileDMatrix
 from hornbeam.xgboost.sklearn.functions import Metric, metrics_of, objective_of
 from hornbeam.xgboost.sklearn.matrices import get_model_categories, matrices_of
 from hornbeam.xgboost.sklearn.parameters import XGBParameters, in_time_by_name
-from hornbeam.xgboost.training import train
 
 __all__ = ["EvalFields", "IterationRange", "XGBModel"]
 
@@ -161,8 +160,11 @@ class XGBModel(XGBParameters):
 
     def _learned(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         """Return the model, and the scores of its rounds."""
+        # What watches trainings, as MLflow does, puts its own `train` there.
+        from hornbeam.xgboost import sklearn
+
         history: EvalsLog = {}
-        return train(*args, evals_result=history, **options), history
+        return sklearn.train(*args, evals_result=history, **options), history
 
     def _task(self, y: Any) -> dict[str, Any]:
         """Return the parameters that name the loss, which the targets may decide."""
