@@ -255,6 +255,17 @@ class Parameters:
         high_open=True,
         help="approx: share of the hessians between two candidates, instead of max_bin",
     )
+    default_direction: str = parameter(
+        "learn",
+        choices=("learn", "left", "right"),
+        help="exact: which way missing values go, learned split by split or always one",
+    )
+    opt_dense_col: float = parameter(
+        1.0,
+        low=0,
+        high=1,
+        help="exact: with at least this share of its cells filled, missing go left",
+    )
     grow_policy: str = parameter(
         "depthwise",
         choices=("depthwise", "lossguide"),
@@ -520,6 +531,13 @@ class Parameters:
                 "sketch_scope='local' is a way of tree_method='approx', and trees grow "
                 f"by {method!r}; set tree_method='approx', or leave sketch_scope out"
             )
+        given = self.changed()
+        for name in ("default_direction", "opt_dense_col"):
+            if name in given and method != "exact":
+                raise ParameterError(
+                    f"{name}={given[name]!r} is for tree_method='exact', and trees "
+                    f"grow by {method!r}; set tree_method='exact', or leave {name} out"
+                )
         return method
 
     def bins(self) -> int:
@@ -899,9 +917,7 @@ _CANONICAL = {
 _LATER = frozenset(
     """
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average
-    debug_synchronize sparse_threshold opt_dense_col
-    default_direction
-    max_row_perbatch
+    debug_synchronize sparse_threshold max_row_perbatch
     """.split()
 )
 

@@ -207,6 +207,11 @@ CASES = {
         ParameterError,
         "sketch_scope='local' is a way of tree_method='approx'|by 'hist'|leave",
     ),
+    "a direction for histograms": (
+        lambda: train({"default_direction": "left"}),
+        ParameterError,
+        "default_direction='left' is for tree_method='exact'|by 'hist'|or leave",
+    ),
     "a step of ranks for histograms": (
         lambda: train({"sketch_eps": 0.1}),
         ParameterError,

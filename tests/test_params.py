@@ -236,6 +236,8 @@ ROWS = {
         ],
         ["sync", "grow"],
     ),
+    "default_direction": ((), "learn", ["left", "right"], ["up", 1]),
+    "opt_dense_col": ((), 1.0, [0, 0.5], [-0.1, 1.1]),
     "process_type": ((), "default", ["update"], ["refresh"]),
     "refresh_leaf": ((), True, [False, 0], ["often"]),
     "num_parallel_tree": ((), 1, [9], [0]),
@@ -276,7 +278,7 @@ ROWS = {
 #: Rows, and values of rows, that are announced and not there yet.
 LATER_NAMES = """
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average debug_synchronize
-    sparse_threshold opt_dense_col default_direction max_row_perbatch
+    sparse_threshold max_row_perbatch
 """.split()
 LATER_VALUES = {
     "device": ["cuda", "cuda:1", "gpu", "gpu:0", "sycl:gpu"],

@@ -388,6 +388,8 @@ class Growth:
     min_samples_leaf: int = 0
     path_smooth: float = 0.0
     rows_cost: bool = False
+    default_direction: str = "learn"
+    opt_dense_col: float = 1.0
 
     @property
     def counts_rows(self) -> bool:
@@ -396,7 +398,7 @@ class Growth:
 
     @property
     def rules(self) -> NDArray[np.float64]:
-        """As kernels take them, (8,) float64, in the order above; all but the last."""
+        """As kernels take them, (8,) float64: all down to `path_smooth`, in order."""
         return np.array(
             [
                 self.reg_lambda,

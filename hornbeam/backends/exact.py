@@ -78,7 +78,8 @@ class ExactBackend(MarginRows, Backend):
         sizes = np.diff(ordered.starts)
         self._last_below = ordered.last_below
         self._most_candidates = ordered.most_candidates
-        self._is_full = (sizes == self.n_rows).astype(np.int64)
+        self._density = np.float32(1) - (self.n_rows - sizes) / np.float32(self.n_rows)
+        self._is_constant = _are_constant(ordered)
         self._cells = np.empty_like(ordered.cells)
         self._scratch = np.empty((team.size, _SCRATCH, int(sizes.max()) + 1))
         self._node_of = np.empty(self.n_rows, np.uint32)
@@ -97,6 +98,7 @@ class ExactBackend(MarginRows, Backend):
         sample: RowSample | None,
     ) -> None:
         self._rules, self._chosen = growth.rules, features
+        self._ways = self._ways_of(growth)
         state = self._state
         steps, _ = self._quantise(output, growth, sample)
         state.widen()
@@ -108,6 +110,22 @@ class ExactBackend(MarginRows, Backend):
         #: Splits that have been applied, and those whose cells are still at the parent.
         self._applied: list[tuple[Nodes, NDArray[Any], Nodes]] = []
         self._waiting: list[tuple[Nodes, Nodes]] = []
+
+    def _ways_of(self, growth: Growth) -> NDArray[np.int64]:
+        """Return which ways columns are searched, (features, 2): from, and up to.
+
+        Way 0 has missing values on the right, way 1 on the left. As in XGBoost the
+        first is left out, unless it is asked for, where hardly a row misses the
+        feature, or all have the same value of it.
+        """
+        ways = np.full((self.n_features, 2), (0, 2))
+        if growth.default_direction == "right":
+            ways[:, 1] = 1
+        else:
+            left_only = growth.default_direction == "left"
+            is_dense = self._density >= np.float32(growth.opt_dense_col)
+            ways[:, 0] = left_only | is_dense | self._is_constant
+        return ways
 
     def _put_into_root(self) -> None:
         taken, wide = self._taken, self._state.wide
@@ -148,7 +166,7 @@ class ExactBackend(MarginRows, Backend):
             self._pairs,
             self._chosen,
             _NO_MASK if allowed is None else allowed,
-            self._is_full,
+            self._ways,
             self._steps,
             self._rules,
             limits,
@@ -215,7 +233,7 @@ class ExactBackend(MarginRows, Backend):
             table[1],
             self._node_of,
         )
-        if self._is_full[splits["feature"]].all():
+        if (self._density[splits["feature"]] == 1.0).all():
             return
         self._team.run(
             send_left_out,
@@ -283,3 +301,14 @@ class ExactBackend(MarginRows, Backend):
             segments = np.stack([self._starts[features], self._starts[features + 1]], 1)
             every_cell = self._every_cell
             self._send(nodes, splits, left, every_cell, nodes[first], segments)
+
+
+def _are_constant(ordered: OrderedCells) -> NDArray[np.bool_]:
+    """Return which columns have one value in all filled cells."""
+    begins, ends = ordered.starts[:-1], ordered.starts[1:]
+    constant = np.zeros(begins.size, np.bool_)
+    some = ends > begins
+    # The upper half of a cell is the number of its value, in ascending order.
+    first, last = ordered.cells[begins[some]], ordered.cells[ends[some] - 1]
+    constant[some] = first >> np.uint64(32) == last >> np.uint64(32)
+    return constant

@@ -134,4 +134,6 @@ def growth_of(parameters: Parameters) -> Growth:
         p.min_samples_leaf,
         p.path_smooth,
         bool(p.feature_costs) and p.feature_costs_for == "rows",
+        p.default_direction,
+        p.opt_dense_col,
     )

@@ -40,7 +40,7 @@ _OWN = ("feature_selector", "top_k", "tolerance")
 _UPDATERS = ("shotgun", "coord_descent")
 _OF_TREES = """
     multi_strategy num_parallel_tree sketch_outputs sketch_scope sketch_eps pruning
-    leaf_solver
+    leaf_solver default_direction opt_dense_col
     grow_policy max_depth max_leaves gamma min_child_weight min_samples_leaf path_smooth
     subsample sampling_method colsample_bytree colsample_bylevel colsample_bynode
     monotone_constraints interaction_constraints feature_costs

@@ -95,7 +95,7 @@ def find_exact_splits(
     pairs,  # (2 * rows,) int64: g and h of each row
     chosen,  # (chosen,) uint64: the features to look at, ascending
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
-    is_full,  # (features,) int64: 1 where no row misses the feature
+    ways,  # (features, 2) int64: the first way to search, and the one after the last
     steps,  # (2,) float64: value of one step of gradients and of hessians
     rules,  # (8,) float64, see `backends.base.Growth.rules`
     limits,  # `Limits` of the nodes, or None
@@ -109,9 +109,9 @@ def find_exact_splits(
     than `most`, the weighted quantiles of the node (Chen and Guestrin 2016, section
     3.2: the local variant of the approximate algorithm).
 
-    XGBoost's order of candidates: if any row of the data misses the feature, from the
-    lowest value upwards with the missing on the right; and always from the highest one
-    downwards with the missing on the left. The first of equal ones wins.
+    XGBoost's order of candidates: way 0 is from the lowest value upwards with the
+    missing on the right, way 1 from the highest one downwards with the missing on the
+    left. The first of equal ones wins.
     """
     buffer = scratch[member]
     sums_g = buffer[0].view(np.int64)
@@ -144,7 +144,7 @@ def find_exact_splits(
             count = _join(
                 cuts, found, count, limits, sums_g, sums_h, sums_n, lasts, firsts
             )
-        for down in range(is_full[feature], 2 if count > 0 else 0):
+        for down in range(ways[feature, 0], ways[feature, 1] if count > 0 else 0):
             search_one_way(
                 down,
                 sums_g,

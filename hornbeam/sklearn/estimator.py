@@ -48,6 +48,8 @@ class Estimator(ModelEstimator):
         max_bin: int | None = None,
         sketch_scope: str | None = None,
         sketch_eps: float | None = None,
+        default_direction: str | None = None,
+        opt_dense_col: float | None = None,
         pruning: str | None = None,
         grow_policy: str | None = None,
         leaf_solver: str | None = None,
@@ -120,6 +122,8 @@ class Estimator(ModelEstimator):
         self.max_bin = max_bin
         self.sketch_scope = sketch_scope
         self.sketch_eps = sketch_eps
+        self.default_direction = default_direction
+        self.opt_dense_col = opt_dense_col
         self.pruning = pruning
         self.grow_policy = grow_policy
         self.leaf_solver = leaf_solver

@@ -111,8 +111,8 @@ _HISTOGRAMS = (
     _Row("max_cached_hist_node", _size),
 )
 _COLUMNS = (
-    _Row("default_direction", default="learn"),
-    _Row("opt_dense_col", _single, default=1.0),
+    _Row("default_direction"),
+    _Row("opt_dense_col", _single),
 )
 _DART = (
     _Row("normalize_type"),

@@ -101,19 +101,13 @@ def _resolve_shape(values: dict[str, Any], given: Given) -> None:
 
 
 def _resolve_rest(values: dict[str, Any], given: Given) -> None:
-    exact = values.get("tree_method") == "exact"
-    if exact and given.get("default_direction", "learn") != "learn":
-        raise ParameterError(
-            f"default_direction={given['default_direction']!r} is not in Hornbeam, "
-            "where each split learns which way missing values go; leave it out"
-        )
     if "gpu_id" in given:
         raise ParameterError(
             "`gpu_id` has been removed since 3.1. Use `device` instead."
         )
     if values.get("objective") == "reg:linear":
         _warn("reg:linear is now deprecated in favor of reg:squarederror.")
-    if exact:
+    if values.get("tree_method") == "exact":
         values.pop("max_bin", None)
     if values.get("process_type", "default") == "default":
         values.pop("refresh_leaf", None)

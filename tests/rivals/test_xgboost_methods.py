@@ -71,6 +71,30 @@ def test_exact_trees_are_the_same(case, missing):
     )
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        {"default_direction": "left"},
+        {"default_direction": "right"},
+        {"opt_dense_col": 0.7},
+    ],
+    ids=str,
+)
+def test_exact_trees_send_the_missing_the_same_way(own):
+    rows, labels = continuous(missing=0.2)
+    rows[:, 3] = np.where(rows[:, 4] > 0, 1.0, np.nan)  # one value, or none
+    rows[:450, 2] = np.nan  # a column of fewer cells than 0.7
+    labels[rows[:, 3] == 1.0] += 1.0
+    params = {"tree_method": "exact", "nthread": 1, "max_depth": 4, **own}
+    ours, theirs = both(params, rows, labels)[:2]
+    assert_same_exact_model(ours, theirs, params)
+    if "default_direction" in own:
+        trees = ours.model.trees
+        defaults = {d for t in trees for d in t.default_left[t.left >= 0].tolist()}
+        assert defaults == {int(own["default_direction"] == "left")}
+
+
 def test_exact_trees_of_sparse_rows_are_the_same():
     rows, labels = continuous(missing=0.7)
     filled = ~np.isnan(rows)

@@ -30,7 +30,11 @@ CONFIGURATIONS = {
         {},
     ),
     "approx": ({"tree_method": "approx", "max_cached_hist_node": 9}, Y, {}),
-    "exact": ({"tree_method": "exact", "opt_dense_col": 0.5}, Y, {}),
+    "exact": (
+        {"tree_method": "exact", "opt_dense_col": 0.5, "default_direction": "right"},
+        Y,
+        {},
+    ),
     "dart": ({"booster": "dart", "rate_drop": 0.1, "one_drop": 1}, Y, {}),
     "linear": ({"booster": "gblinear", "updater": "coord_descent"}, Y, {}),
     "shotgun": ({"booster": "gblinear", "tolerance": 0.5}, Y, {}),
