@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any
 
@@ -15,26 +16,47 @@ from hornbeam.errors import DataError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.ways import Ways
 from hornbeam.kernels.background import (
+    BITS_OF_WORD,
+    ROWS_OF_WORD,
+    explain_by_lists,
     explain_by_tables,
-    explain_pairs,
+    list_background,
     weigh_background,
 )
 from hornbeam.kernels.team import Team
 
-__all__ = ["contributions_against", "linear_contributions_against", "shares_of"]
+__all__ = [
+    "Against",
+    "contributions_against",
+    "linear_contributions_against",
+    "shares_of",
+]
 
 Floats = NDArray[np.float64]
 
-#: Rows that go down a tree together.
+#: Rows that go down a tree together, and where their background is listed.
 _ROWS = 512
+_ROWS_WITH_LISTS = 32
 #: The most cells of the tables of one tree, and of trees that have them at a time.
 _CELLS_OF_TREE = 1 << 22
 _CELLS = 1 << 23
 #: More make tables that are too large in any case.
 _MOST_FEATURES = 24
-#: Cells of work of one edge for a row, and of one step of two rows.
+#: The most bytes of lists of the background, at a time.
+_BYTES_OF_LISTS = 1 << 25
+#: Cells of work of one edge for a row.
 _CELLS_OF_EDGE = 4
-_CELLS_OF_STEP = 16
+#: So many rows are reckoned with, however many there are, so that what is found of one
+#: does not depend on those beside it.
+_ROWS_TO_EXPLAIN = 300
+#: Cells of work of an entry of a table for a part of a pattern, and of looking one up.
+_CELLS_OF_PART = 1.5
+_CELLS_OF_LOOK = 1.0
+#: Cells of work at a leaf of listing a row of the background, of a row that looks for
+#: those that it meets, and of each of them.
+_CELLS_OF_LISTED = 20.0
+_CELLS_OF_ROW = 160.0
+_CELLS_OF_MEETING = 32.0
 
 
 def shares_of(weights: Floats | None, n_rows: int) -> Floats:
@@ -75,11 +97,11 @@ def contributions_against(
         The share of each row in the background, of sum 1.
     """
     n_rows, outputs = margins.shape
-    against = _Against(team, data, background, shares, layout, ways, outputs)
+    against = Against(team, data, background, shares, layout, ways, outputs)
     against.add_trees()
     found = np.zeros((n_rows, outputs, data.n_features + 1))
     names = slice(data.n_features) if layout.features is None else layout.features
-    found[:, :, names] = against.found.transpose(2, 0, 1)
+    found[:, :, names] = against.found
     means = np.zeros((background.n_rows, outputs))
     add_layout(team, background, layout, means)
     found[:, :, -1] = margins + _mean(means, shares)
@@ -123,7 +145,7 @@ def _mean(values: Floats, shares: Floats) -> Floats:
     return mean
 
 
-class _Against:
+class Against:
     """The contributions of rows against others, to which trees are added.
 
     Parameters
@@ -146,37 +168,87 @@ class _Against:
     ) -> None:
         self._team, self._shares, self._ways = team, shares, ways
         self._rows, self._others = _whole(data, layout), _whole(background, layout)
-        self._roots = layout.roots
         self._nodes = layout.nodes, layout.thresholds, layout.spans, layout.rights
         self._values = np.ascontiguousarray(
             layout.values.reshape(layout.nodes.size, -1).T
         )
         self._levels = int(layout.roots[:, 1].max(initial=0)) + 1
         self._weights = _weights(self._levels)
-        #: (outputs, features of the layout, rows).
-        self.found = np.zeros((outputs, self._rows.shape[1], len(self._rows)))
-
-    def add_trees(self) -> None:
-        """Add all trees, by tables where they are small, else by pairs of rows."""
-        trees, edges = self._ways.trees, self._ways.edges
         # A table has a row for each feature, with a cell for each pattern.
+        edges = ways.edges
         features = np.where(edges["is_leaf"], edges["features"], 0)
         cells = features << np.minimum(features, _MOST_FEATURES)
-        starts = np.append(0, np.cumsum(cells))
-        sizes = starts[trees["end"]] - starts[trees["begin"]]
-        has_tables = sizes <= _CELLS_OF_TREE
-        part = np.cumsum(np.where(has_tables, sizes, 0)) // _CELLS
-        changes = (np.diff(part) != 0) | (np.diff(has_tables) != 0)
-        bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(trees)]
-        for begin, end in pairwise(bounds):
-            if begin < end and has_tables[begin]:
-                self._add_by_tables(trees[begin:end], starts)
-            elif begin < end:
-                self._add_by_pairs(self._roots[begin:end])
+        self._starts = np.append(0, np.cumsum(cells))
+        shape = outputs, self._rows.shape[1], len(self._rows)
+        #: (outputs, features of the layout, rows).
+        self._by_tables = np.zeros(shape)
+        #: (outputs, rows, features of the layout).
+        self._by_lists = np.zeros(shape).transpose(0, 2, 1).copy()
 
-    def _add_by_tables(
-        self, trees: NDArray[np.void], starts: NDArray[np.int64]
-    ) -> None:
+    @property
+    def found(self) -> Floats:
+        """What has been added up, (rows, outputs, features of the layout)."""
+        return self._by_tables.transpose(2, 0, 1) + self._by_lists.transpose(1, 0, 2)
+
+    def add_trees(self) -> None:
+        """Add all trees, each by what is less work, tables or lists."""
+        trees, starts = self._ways.trees, self._starts
+        sizes = starts[trees["end"]] - starts[trees["begin"]]
+        has_tables = (sizes <= _CELLS_OF_TREE) & self._favours_tables()
+        for begin, end in _parts(has_tables):
+            if has_tables[begin]:
+                self.add_by_tables(trees[begin:end])
+            else:
+                self.add_by_lists(trees[begin:end])
+
+    def _favours_tables(self) -> NDArray[np.bool_]:
+        """Return which trees are less work by tables, (trees,).
+
+        Of n features a row takes about half. So a pattern has 1.5**n parts, each an
+        entry for every feature, and of others a row meets 0.75**n.
+        """
+        trees, edges = self._ways.trees, self._ways.edges
+        others = len(self._others)
+        n = np.minimum(edges["features"], _MOST_FEATURES)
+        parts = _CELLS_OF_PART * np.minimum(others, 2.0**n) * 1.5**n
+        tables = n * (parts + _CELLS_OF_LOOK * _ROWS_TO_EXPLAIN)
+        meetings = _CELLS_OF_ROW + _CELLS_OF_MEETING * others * 0.75**n
+        lists = _ROWS_TO_EXPLAIN * meetings + _CELLS_OF_LISTED * others
+        saved = (lists - tables) * edges["is_leaf"]
+        tree = np.repeat(np.arange(len(trees)), trees["end"] - trees["begin"])
+        favours: NDArray[np.bool_] = np.bincount(tree, saved, len(trees)) >= 0.0
+        return favours
+
+    def add_by_tables(self, trees: NDArray[np.void]) -> None:
+        """Add some of the trees, each with tables of few enough cells, by these."""
+        starts = self._starts
+        part = np.cumsum(starts[trees["end"]] - starts[trees["begin"]]) // _CELLS
+        for begin, end in _parts(part):
+            self._add_tables(trees[begin:end], starts)
+
+    def add_by_lists(self, trees: NDArray[np.void]) -> None:
+        """Add some of the trees by lists of the background."""
+        edges = self._ways.edges
+        sizes = np.stack([edges["is_leaf"], edges["is_leaf"] * edges["features"]])
+        places = np.zeros((len(edges) + 1, 2), np.int64)
+        np.cumsum(sizes.T, axis=0, out=places[1:])
+        firsts, ends = places[trees["begin"]], places[trees["end"]]
+        words = -(-int(edges["features"].max(initial=1)) // BITS_OF_WORD)
+        bytes_of_row = (ends - firsts) @ [4.0 * words, 8.0 / ROWS_OF_WORD]
+        together = int(_BYTES_OF_LISTS / max(1.0, bytes_of_row.max())) // _ROWS * _ROWS
+        together = min(max(together, _ROWS), len(self._others))
+        for begin, end in _parts(np.cumsum(bytes_of_row * together) // _BYTES_OF_LISTS):
+            first = firsts[begin]
+            for row in range(0, len(self._others), together):
+                self._add_lists(
+                    trees[begin:end],
+                    firsts[begin:end] - first,
+                    (ends[end - 1] - first).tolist(),
+                    words,
+                    slice(row, row + together),
+                )
+
+    def _add_tables(self, trees: NDArray[np.void], starts: NDArray[np.int64]) -> None:
         edges, team = self._ways.edges, self._team
         first, last = trees["begin"][0], trees["end"][-1]
         starts = starts - starts[first]
@@ -200,7 +272,7 @@ class _Against:
             starts,
             self._weights,
             np.empty((members, width, _ROWS), self._others.dtype),
-            np.empty((members, self._levels, _ROWS), np.uint32),
+            np.empty((members, self._levels, 1, _ROWS), np.uint32),
             np.empty((members, most)),
             tables,
         )
@@ -216,30 +288,70 @@ class _Against:
             starts,
             tables,
             np.empty((members, width, _ROWS), self._rows.dtype),
-            np.empty((members, self._levels, _ROWS), np.uint32),
+            np.empty((members, self._levels, 1, _ROWS), np.uint32),
             np.empty((members, self._levels), np.int64),
-            self.found,
+            self._by_tables,
         )
 
-    def _add_by_pairs(self, roots: NDArray[np.int32]) -> None:
-        team = self._team
-        pairs = len(self._rows) * len(self._others)
-        members = team.members_for(_CELLS_OF_STEP * pairs * int(roots[:, 1].sum()))
+    def _add_lists(
+        self,
+        trees: NDArray[np.void],
+        firsts: NDArray[np.int64],
+        sizes: Sequence[int],
+        words: int,
+        these: slice,
+    ) -> None:
+        """Add trees against these rows of the background.
+
+        They have so many leaves, and so many features of leaves, before each and in
+        all.
+        """
+        team, edges, others = self._team, self._ways.edges, self._others[these]
+        width, levels = self._rows.shape[1], self._levels
+        lacks = np.empty((sizes[0], words, len(others)), np.uint32)
+        takers = np.empty((sizes[1], -(-len(others) // ROWS_OF_WORD)), np.uint64)
+        cells = _CELLS_OF_EDGE * int(trees["end"][-1] - trees["begin"][0])
+        members = team.members_for((cells + sizes[1]) * len(others))
         team.run(
-            explain_pairs,
+            list_background,
+            members,
+            others,
+            *self._nodes,
+            trees,
+            edges,
+            firsts,
+            np.empty((members, width, _ROWS), others.dtype),
+            np.empty((members, levels, words, _ROWS), np.uint32),
+            lacks,
+            takers,
+        )
+        members = team.members_for((cells + takers.size) * len(self._rows))
+        team.run(
+            explain_by_lists,
             members,
             self._rows,
-            self._others,
-            self._shares,
-            roots,
+            self._shares[these],
             *self._nodes,
             self._values,
+            trees,
+            edges,
+            lacks,
+            takers,
             self._weights,
-            np.empty((members, self._levels, 3), np.int64),
-            np.empty((members, self._levels), np.int64),
-            np.empty((members, self._rows.shape[1]), np.int64),
-            self.found,
+            np.empty((members, width, _ROWS_WITH_LISTS), self._rows.dtype),
+            np.empty((members, levels, words, _ROWS_WITH_LISTS), np.uint32),
+            np.empty((members, levels), np.int64),
+            np.empty((members, takers.shape[1]), np.uint64),
+            np.empty((members, levels)),
+            self._by_lists,
         )
+
+
+def _parts(numbers: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each run of equal numbers."""
+    ends = np.flatnonzero(np.diff(numbers)) + 1
+    if numbers.size > 0:
+        yield from pairwise([0, *ends.tolist(), numbers.size])
 
 
 def _whole(data: Rows, layout: Layout) -> NDArray[Any]:

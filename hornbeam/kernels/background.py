@@ -12,41 +12,69 @@ Shapley value of such a game is, times the value of the leaf,
 So all that a leaf asks of a row is one bit for each feature on the way: whether it
 takes it there. Where those are few, the background is counted by its bits, which gives
 for each leaf a table of contributions by the bits of a row: however large the
-background is, rows look them up. In deep trees, each row goes down with each row of the
-background, and both ways only where they part.
+background is, rows look them up. Where they are many, the bits of the background are
+listed for each leaf, and which of its rows take each feature: those that a row meets
+there take all that it lacks, and they are few where the way is long.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from hornbeam.kernels.bits import count_bits, lowest_bit
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.predict import FEATURE, goes_right, goes_right_mixed, next_place
+from hornbeam.kernels.predict import goes_right, goes_right_mixed
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["explain_by_tables", "explain_pairs", "weigh_background"]
+__all__ = [
+    "BITS_OF_WORD",
+    "ROWS_OF_WORD",
+    "explain_by_lists",
+    "explain_by_tables",
+    "list_background",
+    "weigh_background",
+]
 
+#: Features whose bits are in one word.
+BITS_OF_WORD = 32
+#: Rows of the background whose bits are in one word.
+ROWS_OF_WORD = 64
+_ALL = ~np.uint32(0)
 _ONE = np.uint32(1)
+_ONE_OF_MANY = np.uint64(1)
+
+
+@inline
+def _every(n, word):
+    """Return the bits of a word that are of `n` features."""
+    others = BITS_OF_WORD * (word + 1) - n
+    return np.uint32(np.uint64(_ALL) >> np.uint64(min(max(0, others), 63)))
 
 
 @kernel
-def _keep_bits(column, edge, nodes, thresholds, spans, rights, above, bits):
+def _send_along(edge, columns, size, nodes, thresholds, spans, rights, bits):
     """Write the bits of rows at the end of an edge; rows that do not take it lose its.
 
-    Bits of features further down are all there.
+    Bits of features further down are all there. `bits` are (levels + 1, words, rows).
     """
-    place = np.uint64(edge["parent"])
+    place, level = np.uint64(edge["parent"]), edge["level"]
     node, threshold = nodes[place], thresholds[place]
+    column = columns[edge["feature"], :size]
     side = np.int32(edge["is_right"])
-    bit = np.uint32(edge["bit"])
+    own, bit = edge["bit"] // BITS_OF_WORD, np.uint32(edge["bit"] % BITS_OF_WORD)
+    for word in range(bits.shape[1]):
+        if word != own:
+            for i in range(size):
+                bits[level, word, i] = bits[level - 1, word, i]
+    above, below = bits[level - 1, own], bits[level, own]
     if spans.shape[0] > 0 and spans[place, 0] >= 0:
-        for i in range(column.size):
+        for i in range(size):
             right = goes_right_mixed(column[i], place, node, threshold, spans, rights)
-            bits[i] = above[i] & ~(np.uint32(right != side) << bit)
+            below[i] = above[i] & ~(np.uint32(right != side) << bit)
     else:
-        for i in range(column.size):
+        for i in range(size):
             right = goes_right(column[i], node, threshold)
-            bits[i] = above[i] & ~(np.uint32(right != side) << bit)
+            below[i] = above[i] & ~(np.uint32(right != side) << bit)
 
 
 @kernel
@@ -108,14 +136,13 @@ def weigh_background(
     starts,  # (edges + 1,) int64: where the tables of leaves begin
     weights,  # (features + 1, features + 1) float64: (a - 1)! b! / (a + b)!
     columns,  # (members, features, rows that go together) of the type of data, scratch
-    bits,  # (members, levels + 1, the same rows) uint32, scratch
+    bits,  # (members, levels + 1, 1, the same rows) uint32, scratch
     counts,  # (members, most patterns of a tree) float64, scratch
     tables,  # (starts[-1],) float64, out
 ):
     """Write the tables of contributions of the leaves of trees."""
     own_bits, own_columns = bits[member], columns[member]
-    for i in range(own_bits.shape[1]):
-        own_bits[0, i] = ~np.uint32(0)
+    own_bits[0] = _ALL
     t = next_task(sync, 0)
     while t < trees.size:
         first, last = trees[t]["begin"], trees[t]["end"]
@@ -126,14 +153,12 @@ def weigh_background(
             counted = 0
             for e in range(first, last):
                 edge = edges[e]
-                level = edge["level"]
-                reached = own_bits[level, :size]
-                _keep_bits(
-                    own_columns[edge["feature"], :size], edge, nodes, thresholds,
-                    spans, rights, own_bits[level - 1, :size], reached,
-                )  # fmt: skip
+                reached = own_bits[edge["level"], 0]
+                _send_along(
+                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
+                )
                 if edge["is_leaf"]:
-                    every = (_ONE << np.uint32(edge["features"])) - _ONE
+                    every = _every(edge["features"], 0)
                     for i in range(size):
                         own_counts[counted + (reached[i] & every)] += shares[begin + i]
                     counted += 1 << edge["features"]
@@ -163,15 +188,14 @@ def explain_by_tables(
     starts,  # (edges + 1,) int64: where the tables of leaves begin
     tables,  # (starts[-1],) float64, by `weigh_background`
     columns,  # (members, features, rows that go together) of the type of data, scratch
-    bits,  # (members, levels + 1, the same rows) uint32, scratch
+    bits,  # (members, levels + 1, 1, the same rows) uint32, scratch
     named,  # (members, levels + 1) int64, scratch: the features of bits
     found,  # (outputs, features, rows) float64, in and out
 ):
     """Add what the features of rows contribute by trees that have tables."""
     own_bits, own_columns, own_named = bits[member], columns[member], named[member]
     together = own_columns.shape[1]
-    for i in range(together):
-        own_bits[0, i] = ~np.uint32(0)
+    own_bits[0] = _ALL
     task = next_task(sync, 0)
     while task * together < data.shape[0]:
         begin = task * together
@@ -180,16 +204,14 @@ def explain_by_tables(
             output = trees[t]["output"]
             for e in range(trees[t]["begin"], trees[t]["end"]):
                 edge = edges[e]
-                level = edge["level"]
-                reached = own_bits[level, :size]
-                _keep_bits(
-                    own_columns[edge["feature"], :size], edge, nodes, thresholds,
-                    spans, rights, own_bits[level - 1, :size], reached,
-                )  # fmt: skip
+                reached = own_bits[edge["level"], 0]
+                _send_along(
+                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
+                )
                 own_named[edge["bit"]] = edge["feature"]
                 if edge["is_leaf"]:
                     n = edge["features"]
-                    every = (_ONE << np.uint32(n)) - _ONE
+                    every = _every(n, 0)
                     table = tables[starts[e] : starts[e + 1]].reshape((n, 1 << n))
                     for k in range(values.shape[0]):
                         value = np.float64(values[k, edge["child"]])
@@ -202,92 +224,162 @@ def explain_by_tables(
         task = next_task(sync, 0)
 
 
-@inline
-def _go_with(
-    row,
-    other,  # a row of the background
-    share,
-    root,
-    nodes,
-    thresholds,
-    spans,
-    rights,
-    values,  # (outputs, nodes) float32, or (1, nodes)
-    weights,
-    stack,  # (levels + 1, 3) int64, scratch: ways still to go
-    parted,  # (levels + 1,) int64, scratch: features in which the rows part
-    sides,  # (features,) int64: 1 inside, -1 outside, 0 where they have not parted
-    i,
-    found,  # (outputs, features, rows)
+@kernel
+def list_background(
+    member,
+    members,
+    sync,
+    data,  # (background rows, features) float32 or float64, row-major, NaN missing
+    nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
+    thresholds,  # (nodes,) of the type of data
+    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
+    rights,  # (words,) uint64: the categories that go right
+    trees,  # (trees,) WAYS_DTYPE
+    edges,  # (edges,) EDGE_DTYPE
+    firsts,  # (trees, 2) int64: the first leaf of a tree, and the first of its features
+    columns,  # (members, features, rows that go together) of the type of data, scratch
+    bits,  # (members, levels + 1, words, the same rows) uint32, scratch
+    lacks,  # (leaves, words, background rows) uint32, out: the features not taken
+    takers,  # (features of leaves, words of rows) uint64, out: who takes each feature
 ):
-    """Add what a row contributes against one row, in one tree."""
-    mixed = root[3] > 0
-    place = np.uint64(root[0])
-    open_ways, n, inside = 0, 0, 0
-    while True:
-        own = next_place(row, mixed, place, nodes, thresholds, spans, rights)
-        if own != place:
-            feature = np.int64(nodes[place] & FEATURE)
-            others = next_place(other, mixed, place, nodes, thresholds, spans, rights)
-            if sides[feature] < 0:
-                own = others
-            elif sides[feature] == 0 and own != others:
-                stack[open_ways, 0] = np.int64(others)
-                stack[open_ways, 1], stack[open_ways, 2] = n, inside
-                open_ways += 1
-                parted[n], sides[feature] = feature, 1
-                n += 1
-                inside += 1
-            place = own
-            continue
-        gain = share * weights[inside, n - inside]
-        loss = share * weights[n - inside, inside]
-        for k in range(values.shape[0]):
-            value = np.float64(values[k, place])
-            sums = found[max(root[2], k)]
-            for j in range(n):
-                part = gain if sides[parted[j]] > 0 else -loss
-                sums[parted[j], i] += value * part
-        kept = stack[open_ways - 1, 1] if open_ways > 0 else 0
-        for j in range(kept, n):
-            sides[parted[j]] = 0
-        if open_ways == 0:
-            return
-        open_ways -= 1
-        place = np.uint64(stack[open_ways, 0])
-        n, inside = kept + 1, stack[open_ways, 2]
-        sides[parted[kept]] = -1
+    """Write which features of each leaf's way each row of the background takes."""
+    own_bits, own_columns = bits[member], columns[member]
+    own_bits[0] = _ALL
+    t = next_task(sync, 0)
+    while t < trees.size:
+        for begin in range(0, data.shape[0], own_columns.shape[1]):
+            size = _turn(data, begin, own_columns)
+            leaf, start = firsts[t, 0], firsts[t, 1]
+            for e in range(trees[t]["begin"], trees[t]["end"]):
+                edge = edges[e]
+                _send_along(
+                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
+                )
+                if edge["is_leaf"]:
+                    n, reached = edge["features"], own_bits[edge["level"]]
+                    for word in range(reached.shape[0]):
+                        every = _every(n, word)
+                        for i in range(size):
+                            lacks[leaf, word, begin + i] = ~reached[word, i] & every
+                    own_takers = takers[start : start + n]
+                    for w in range(begin // ROWS_OF_WORD, own_takers.shape[1]):
+                        own_takers[:, w] = ~np.uint64(0)
+                    for z in range(begin, begin + size):
+                        w, bit = z // ROWS_OF_WORD, np.uint64(z % ROWS_OF_WORD)
+                        for word in range(reached.shape[0]):
+                            lacking = np.uint64(lacks[leaf, word, z])
+                            while lacking != 0:
+                                j = word * BITS_OF_WORD + lowest_bit(lacking)
+                                lacking &= lacking - _ONE_OF_MANY
+                                own_takers[j, w] ^= _ONE_OF_MANY << bit
+                    leaf += 1
+                    start += n
+        t = next_task(sync, 0)
+
+
+@inline
+def _meet(bits, i, n, lacks, takers, shares, weights, met, gains):
+    """Write what a leaf of value 1 gives the `n` features of a row; return whether.
+
+    It gives nothing where no row of the background takes all that the row lacks.
+    """
+    last = met.size - 1
+    met[:] = ~np.uint64(0)
+    met[last] >>= np.uint64((last + 1) * ROWS_OF_WORD - shares.size)
+    b = 0
+    for word in range(lacks.shape[0]):
+        own = np.uint64(~bits[word, i] & _every(n, word))
+        while own != 0:
+            j = word * BITS_OF_WORD + lowest_bit(own)
+            own &= own - _ONE_OF_MANY
+            for w in range(met.size):
+                met[w] &= takers[j, w]
+            b += 1
+    any_met = np.uint64(0)
+    for w in range(met.size):
+        any_met |= met[w]
+    if any_met == 0:
+        return False
+    gains[:n] = 0.0
+    loss = 0.0
+    for w in range(met.size):
+        these = met[w]
+        while these != 0:
+            z = w * ROWS_OF_WORD + lowest_bit(these)
+            these &= these - _ONE_OF_MANY
+            a = 0
+            for word in range(lacks.shape[0]):
+                a += count_bits(lacks[word, z])
+            gain = shares[z] * weights[a, b]
+            loss += shares[z] * weights[b, a]
+            for word in range(lacks.shape[0]):
+                others = np.uint64(lacks[word, z])
+                while others != 0:
+                    gains[word * BITS_OF_WORD + lowest_bit(others)] += gain
+                    others &= others - _ONE_OF_MANY
+    for word in range(lacks.shape[0]):
+        own = np.uint64(~bits[word, i] & _every(n, word))
+        while own != 0:
+            gains[word * BITS_OF_WORD + lowest_bit(own)] = -loss
+            own &= own - _ONE_OF_MANY
+    return True
 
 
 @kernel
-def explain_pairs(
+def explain_by_lists(
     member,
     members,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    background,  # (background rows, features) of the same type
-    shares,  # (background rows,) float64, of sum 1
-    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
+    shares,  # (background rows,) float64, of the whole background's sum 1
     nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
     thresholds,  # (nodes,) of the type of data
     spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
     rights,  # (words,) uint64: the categories that go right
     values,  # (outputs, nodes) float32, or (1, nodes) of trees of one output each
-    weights,  # (levels + 1, levels + 1) float64: (a - 1)! b! / (a + b)!
-    stack,  # (members, levels + 1, 3) int64, scratch
-    parted,  # (members, levels + 1) int64, scratch
-    sides,  # (members, features) int64, scratch
-    found,  # (outputs, features, rows) float64, in and out
+    trees,  # (trees,) WAYS_DTYPE
+    edges,  # (edges,) EDGE_DTYPE
+    lacks,  # (leaves, words, background rows) uint32, by `list_background`
+    takers,  # (features of leaves, words of rows) uint64, by the same
+    weights,  # (features + 1, features + 1) float64: (a - 1)! b! / (a + b)!
+    columns,  # (members, features, rows that go together) of the type of data, scratch
+    bits,  # (members, levels + 1, words, the same rows) uint32, scratch
+    named,  # (members, levels + 1) int64, scratch: the features of bits
+    met,  # (members, words of rows) uint64, scratch
+    gains,  # (members, levels + 1) float64, scratch
+    found,  # (outputs, rows, features) float64, in and out
 ):
-    """Add what the features of rows contribute by any trees, row against row."""
-    sides[member, :] = 0
-    i = next_task(sync, 0)
-    while i < data.shape[0]:
-        for t in range(roots.shape[0]):
-            for z in range(background.shape[0]):
-                _go_with(
-                    data[i], background[z], shares[z], roots[t], nodes, thresholds,
-                    spans, rights, values, weights, stack[member], parted[member],
-                    sides[member], i, found,
-                )  # fmt: skip
-        i = next_task(sync, 0)
+    """Add what the features of rows contribute by trees whose background is listed."""
+    own_bits, own_columns, own_named = bits[member], columns[member], named[member]
+    own_gains = gains[member]
+    together = own_columns.shape[1]
+    own_bits[0] = _ALL
+    task = next_task(sync, 0)
+    while task * together < data.shape[0]:
+        begin = task * together
+        size = _turn(data, begin, own_columns)
+        leaf, start = 0, 0
+        for t in range(trees.size):
+            output = trees[t]["output"]
+            for e in range(trees[t]["begin"], trees[t]["end"]):
+                edge = edges[e]
+                _send_along(
+                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
+                )
+                own_named[edge["bit"]] = edge["feature"]
+                if edge["is_leaf"]:
+                    n, reached = edge["features"], own_bits[edge["level"]]
+                    takers_here = takers[start : start + n]
+                    for i in range(size):
+                        if _meet(
+                            reached, i, n, lacks[leaf], takers_here, shares, weights,
+                            met[member], own_gains,
+                        ):  # fmt: skip
+                            for k in range(values.shape[0]):
+                                value = np.float64(values[k, edge["child"]])
+                                sums = found[max(output, k), begin + i]
+                                for j in range(n):
+                                    sums[own_named[j]] += value * own_gains[j]
+                    leaf += 1
+                    start += n
+        task = next_task(sync, 0)

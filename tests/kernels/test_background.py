@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import MEMBERS
 from test_predict import CODES, FEATURES, TYPES, forest, in_type, random_rows
 from test_predict import random_tree as bare_tree
 from test_shap import Table
 
-from hornbeam.boosting.background import contributions_against
+from hornbeam.boosting.background import Against, contributions_against
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.ways import Ways
-from hornbeam.kernels.background import explain_pairs
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import lease
 
 ROWS, OTHERS = (8, 7) if COMPILED else (4, 5)
+OTHERS_OF_CHAIN = 600 if COMPILED else 67
+WAYS = [Against.add_by_tables, Against.add_by_lists]
 
 
-def found_by_tables(trees, outputs, rows, background, shares, start, threads=1):
-    """Return contributions as the package finds them: of such trees, by tables."""
+def found_by(way, trees, outputs, rows, background, shares, threads=1):
+    """Return what features contribute by a method of `Against` for all trees."""
+    layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
+    ways = Ways.of(trees, layout)
+    n_outputs = trees[0].leaf_size if trees[0].leaf_size > 1 else max(outputs) + 1
+    with lease(threads) as team:
+        against = Against(
+            team, Table(rows), Table(background), shares, layout, ways, n_outputs
+        )
+        way(against, ways.trees)
+    return against.found
+
+
+def found(trees, outputs, rows, background, shares, start, threads=1):
+    """Return contributions as the package finds them."""
     layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
     with lease(threads) as team:
         return contributions_against(
@@ -36,28 +49,6 @@ def found_by_tables(trees, outputs, rows, background, shares, start, threads=1):
             Ways.of(trees, layout),
             start,
         )
-
-
-def found_by_pairs(trees, outputs, rows, background, shares, members=1):
-    """Return the contributions of features alone, row against row."""
-    layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
-    levels = layout.roots[:, 1].max() + 1
-    a, b = np.mgrid[:levels, :levels].astype(float)
-    factorial = np.vectorize(lambda n: float(math.factorial(int(n))))
-    weights = factorial(np.maximum(a - 1, 0)) * factorial(b) / factorial(a + b)
-    weights[0] = 0.0
-    n_outputs = trees[0].leaf_size if trees[0].leaf_size > 1 else max(outputs) + 1
-    found = np.zeros((n_outputs, rows.shape[1], len(rows)))
-    call(
-        explain_pairs, rows, background, shares, layout.roots, layout.nodes,
-        layout.thresholds, layout.spans, layout.rights,
-        np.ascontiguousarray(layout.values.reshape(layout.nodes.size, -1).T), weights,
-        np.empty((members, levels, 3), np.int64),
-        np.empty((members, levels), np.int64),
-        np.empty((members, rows.shape[1]), np.int64),
-        found, members=members,
-    )  # fmt: skip
-    return found.transpose(2, 0, 1)
 
 
 def drawn(rng, dtype, missing=0.2):
@@ -80,10 +71,11 @@ def assert_as_defined(trees, outputs, rows, background, shares):
             expected[i, output] += naive.shapley_values_against(
                 typed, row, background, shares
             )
-    found = found_by_tables(trees, outputs, rows, background, shares, start)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-    pairs = found_by_pairs(trees, outputs, rows, background, shares)
-    np.testing.assert_allclose(pairs, expected[:, :, :-1], rtol=0, atol=1e-12)
+    whole = found(trees, outputs, rows, background, shares, start)
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-12)
+    for way in WAYS:
+        own = found_by(way, trees, outputs, rows, background, shares)
+        np.testing.assert_allclose(own, expected[:, :, :-1], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
@@ -110,27 +102,24 @@ def test_trees_of_all_outputs_are_one_tree_for_each():
     values = np.where(tree.left[:, None] < 0, rng.normal(size=(19, 3)), 0)
     tree.value = values.astype(np.float32)
     rows, background, shares = drawn(rng, np.float32)
-    start = rng.normal(size=(len(rows), 3))
-    found = found_by_tables([tree], [0], rows, background, shares, start)
-    pairs = found_by_pairs([tree], [0], rows, background, shares)
-    for k in range(3):
-        own = replace(tree, value=tree.value[:, k].copy())
-        alone = found_by_tables(
-            [own], [0], rows, background, shares, start[:, k : k + 1]
-        )
-        np.testing.assert_array_equal(found[:, k], alone[:, 0])
-        alone = found_by_pairs([own], [0], rows, background, shares)
-        np.testing.assert_array_equal(pairs[:, k], alone[:, 0])
+    for way in WAYS:
+        whole = found_by(way, [tree], [0], rows, background, shares)
+        for k in range(3):
+            own = replace(tree, value=tree.value[:, k].copy())
+            alone = found_by(way, [own], [0], rows, background, shares)
+            np.testing.assert_array_equal(whole[:, k], alone[:, 0])
 
 
 @pytest.mark.parametrize("members", MEMBERS)
-def test_a_chain_of_more_features_than_tables_have(members):
-    n = 30
+@pytest.mark.parametrize("n", [30, 70] if COMPILED else [33])
+def test_a_chain_of_more_features_than_tables_have(n, members):
     rng = np.random.default_rng(7)
     tree = bare_tree(rng, n, deep=True)
     tree.feature[tree.left >= 0] = np.arange(n)
     tree.threshold[tree.left >= 0] = 0.5
-    rows, background = rng.integers(2, size=(2, 10, n)).astype(np.float32)
+    # Background rows beside one another in more than one word.
+    rows = rng.integers(2, size=(10, n)).astype(np.float32)
+    background = rng.integers(2, size=(OTHERS_OF_CHAIN, n)).astype(np.float32)
     # The end of the chain is where each asks for what the row has.
     node = tree.n_nodes - 1
     while node != 0:
@@ -138,15 +127,42 @@ def test_a_chain_of_more_features_than_tables_have(members):
         rows[0, tree.feature[parent]] = node == tree.right[parent]
         node = parent
     background[0] = 1 - rows[0]
-    shares = np.full(10, 0.1)
+    background[-1] = rows[0]
+    shares = np.full(len(background), 1 / len(background))
     start = np.zeros((10, 1))
-    found = found_by_tables([tree], [0], rows, background, shares, start, members)
-    pairs = found_by_pairs([tree], [0], rows, background, shares, members)
-    np.testing.assert_array_equal(found[:, :, :-1], pairs)
+    whole = found([tree], [0], rows, background, shares, start, members)
+    lists = found_by(
+        Against.add_by_lists, [tree], [0], rows, background, shares, members
+    )
+    np.testing.assert_array_equal(whole[:, :, :-1], lists)
+    one = found_by(
+        Against.add_by_lists, [tree], [0], rows[:1], background[:1], np.ones(1)
+    )
+    np.testing.assert_allclose(one[0, 0], naive_of_chain(tree, rows[0]), atol=1e-12)
     predicted = naive.predict_tree(tree, rows)
-    np.testing.assert_allclose(found[:, 0].sum(axis=1), predicted, atol=1e-12)
+    np.testing.assert_allclose(whole[:, 0].sum(axis=1), predicted, atol=1e-12)
     mean = naive.predict_tree(tree, background).astype(np.float64).mean()
-    np.testing.assert_allclose(found[:, 0, -1], mean, atol=1e-12)
+    np.testing.assert_allclose(whole[:, 0, -1], mean, atol=1e-12)
+
+
+def naive_of_chain(tree, row):
+    """Return contributions of the row at a chain's end against its opposite.
+
+    The leaf that hangs off the chain after d steps is reached with the features of
+    those inside, and the one of the next outside; the last one with all inside.
+    """
+    node, ways = tree.n_nodes - 1, []
+    while node != 0:
+        parent = tree.parent[node]
+        twin = tree.left[parent] + tree.right[parent] - node
+        ways.insert(0, (tree.feature[parent], tree.value[twin]))
+        node = parent
+    exact = np.full(row.size, float(tree.value[-1]) / row.size)
+    for d, (feature, value) in enumerate(ways):
+        exact[feature] -= float(value) / (d + 1)
+        for inside, _ in ways[:d]:
+            exact[inside] += float(value) / (d * (d + 1))
+    return exact
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 2, 700 if COMPILED else 3])
@@ -156,9 +172,7 @@ def test_a_row_does_not_depend_on_those_beside_it(n_rows):
     rows = random_rows(rng, n_rows, np.float32)
     _, background, shares = drawn(rng, np.float32)
     start = np.zeros((n_rows, 1))
-    found = found_by_tables([tree], [0], rows, background, shares, start)
+    whole = found([tree], [0], rows, background, shares, start)
     for i in range(0, n_rows, 111):
-        alone = found_by_tables(
-            [tree], [0], rows[i : i + 1], background, shares, start[:1]
-        )
-        np.testing.assert_array_equal(found[i], alone[0])
+        alone = found([tree], [0], rows[i : i + 1], background, shares, start[:1])
+        np.testing.assert_array_equal(whole[i], alone[0])
