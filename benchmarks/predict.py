@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hornbeam
+import hornbeam.xgboost as face
 from benchmarks.data import made
 from benchmarks.libraries import PACKAGES
 from benchmarks.machine import add_output_option, clock, describe, write
@@ -103,29 +104,38 @@ def many(
 
 
 def ways_of_one(path: Path, row: np.ndarray, peers: list[str]) -> dict[str, Work]:
-    """Return the ways in for one row."""
-    ours = hornbeam.Booster({"nthread": 1}, model_file=path)
-    x, y = made(2000, COLUMNS, seed=2)
-    size = {"n_estimators": ONE_TREES, "max_depth": ONE_DEPTH, "n_jobs": 1}
-    regressor = hornbeam.HornbeamRegressor(**size).fit(x, y)
-    classifier = hornbeam.HornbeamClassifier(**size).fit(x, y)
-    matrix = hornbeam.DMatrix(row)
-    ways = {
-        "Booster.inplace_predict": lambda: ours.inplace_predict(row),
-        "Booster.predict": lambda: ours.predict(matrix),
-        "Booster.predict, DMatrix made too": lambda: ours.predict(
-            hornbeam.DMatrix(row)
-        ),
-        "HornbeamRegressor.predict": lambda: regressor.predict(row),
-        "HornbeamClassifier.predict": lambda: classifier.predict(row),
-        "HornbeamClassifier.predict_proba": lambda: classifier.predict_proba(row),
-    }
+    """Return the ways in for one row, ours and those by XGBoost's names."""
+    ways = ways_into(hornbeam, "Hornbeam", path, row)
+    for name, work in ways_into(face, "XGB", path, row).items():
+        ways[f"hornbeam.xgboost: {name}"] = work
     if "xgboost" in peers:
         import xgboost
 
         theirs = xgboost.Booster({"nthread": 1}, model_file=path)
         ways["xgboost inplace_predict"] = lambda: theirs.inplace_predict(row)
     return ways
+
+
+def ways_into(library: Any, estimators: str, path: Path, row: np.ndarray) -> Any:
+    """Return the ways of boosters, and of estimators whose names begin so."""
+    x, y = made(2000, COLUMNS, seed=2)
+    size = {"n_estimators": ONE_TREES, "max_depth": ONE_DEPTH, "n_jobs": 1}
+    regressor = getattr(library, f"{estimators}Regressor")(**size).fit(x, y)
+    classifier = getattr(library, f"{estimators}Classifier")(**size).fit(
+        x, y > y.mean()
+    )
+    booster = library.Booster({"nthread": 1}, model_file=path)
+    matrix = library.DMatrix(row)
+    return {
+        "Booster.inplace_predict": lambda: booster.inplace_predict(row),
+        "Booster.predict": lambda: booster.predict(matrix),
+        "Booster.predict, DMatrix made too": lambda: booster.predict(
+            library.DMatrix(row)
+        ),
+        f"{estimators}Regressor.predict": lambda: regressor.predict(row),
+        f"{estimators}Classifier.predict": lambda: classifier.predict(row),
+        f"{estimators}Classifier.predict_proba": lambda: classifier.predict_proba(row),
+    }
 
 
 def microseconds(work: Work) -> float:

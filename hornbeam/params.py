@@ -469,6 +469,12 @@ class Parameters:
         """
         return cls().updated(params)
 
+    @staticmethod
+    def read(name: str, raw: Any) -> Any:
+        """Return the value of one parameter alone, its default if it is None."""
+        row = _TABLE[_CANONICAL[name]]
+        return row.default if raw is None else _parse(name, row, raw)
+
     def updated(self, params: ParameterSource | None) -> Parameters:
         """Return a copy changed by `params`."""
         if params is None:

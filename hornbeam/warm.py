@@ -292,6 +292,7 @@ def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
         booster.predict(matrix)
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
+        booster.inplace_predict(X[:1])
         if params not in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR, *_SEARCHED):
             booster.refit(matrix)
 
@@ -311,7 +312,8 @@ def _explain(X: Any) -> None:
     booster.eval(many)
     booster.predict(matrix, pred_contribs=True)
     booster.predict(matrix, pred_contribs=True, approx_contribs=True)
-    booster.shap_values(matrix, matrix)
+    for others in (matrix, DMatrix(X[:1])):
+        booster.shap_values(matrix, others)
     one_hot = DMatrix(np.tile(np.eye(30, dtype=X.dtype), (2, 1)), np.arange(60) % 30)
     params = {"max_depth": 0, "min_child_weight": 0, "reg_lambda": 0}
     train(params, one_hot, 1, verbose_eval=False).shap_values(one_hot, one_hot)

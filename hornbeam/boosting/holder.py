@@ -125,7 +125,7 @@ class ModelHolder:
         """Return the first tree of `rounds` and the one after their last."""
         n_rounds = self.model.n_rounds
         try:
-            begin, end = (operator.index(number) for number in rounds)
+            begin, end = map(operator.index, rounds)
         except (TypeError, ValueError):
             raise ParameterError(
                 "iteration_range must be two whole numbers (begin, end), "

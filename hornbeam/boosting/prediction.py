@@ -11,7 +11,14 @@ from hornbeam.errors import DataError
 from hornbeam.forest.coded import CodedLayout
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.coded import CODED_ROWS, add_coded_trees
-from hornbeam.kernels.predict import PREDICT_ROWS, ROWS_OF_LARGE, add_trees, find_leaves
+from hornbeam.kernels.predict import (
+    PREDICT_ROWS,
+    ROWS_OF_LARGE,
+    TREES_AT_ONCE,
+    add_trees,
+    add_trees_to_few,
+    find_leaves,
+)
 from hornbeam.kernels.team import Team
 
 __all__ = [
@@ -28,6 +35,8 @@ __all__ = [
 #: Rows of one block, and its bytes, where the features have to be converted first.
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 25
+#: So few rows go down many trees at once, each by itself.
+_FEW_ROWS = 4
 #: Nodes of a tree that many rows go down before the next one.
 _LARGE_TREE = 1 << 12
 #: Steps of rows down trees that take as long as laying out a node by codes does, and
@@ -62,7 +71,8 @@ class PlainRows:
         self, start: int, stop: int, features: NDArray[np.intp] | None = None
     ) -> NDArray[Any]:
         """Return rows `start` to `stop` of the columns `features`, None for all."""
-        part = self.array[start:stop]
+        whole = stop - start == self.n_rows
+        part = self.array if whole else self.array[start:stop]
         return part if features is None else part.take(features, axis=1)
 
 
@@ -108,6 +118,13 @@ def add_linear(
 
 def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
     """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
+    if 0 < data.n_rows <= _FEW_ROWS and layout.values.ndim == 1:
+        kind, features = layout.thresholds.dtype, layout.features
+        block = _block(data, 0, data.n_rows, kind, features)
+        places = np.empty(TREES_AT_ONCE, np.int32)
+        arrays = block, *layout.arrays, places, margins
+        add_trees_to_few(*arrays)
+        return
     coded = _coded(data.n_rows, layout)
     if coded is not None:
         _add_by_codes(team, data, layout, coded, margins)
@@ -118,12 +135,7 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             kernel,
             members,
             block,
-            layout.roots,
-            layout.nodes,
-            layout.thresholds,
-            layout.spans,
-            layout.rights,
-            layout.values,
+            *layout.arrays,
             np.empty((members, _rows_together(layout)), np.int32),
             margins[start : start + len(block)],
         )
@@ -221,11 +233,17 @@ def blocks(
     rows = min(_BLOCK_ROWS, max(PREDICT_ROWS, most))
     for start in range(0, data.n_rows, rows):
         stop = min(start + rows, data.n_rows)
-        block = np.ascontiguousarray(data.rows(start, stop, features), dtype)
-        # A view of what the caller may not write to has another type for Numba.
-        if not block.flags.writeable:
-            block = block.copy()
+        block = _block(data, start, stop, dtype, features)
         yield start, block, team.members_for(len(block) * (steps + width))
+
+
+def _block(
+    data: Rows, start: int, stop: int, dtype: Any, features: NDArray[np.intp] | None
+) -> NDArray[Any]:
+    """Return rows as kernels read them."""
+    block = np.ascontiguousarray(data.rows(start, stop, features), dtype)
+    # A view of what the caller may not write to has another type for Numba.
+    return block if block.flags.writeable else block.copy()
 
 
 def squeezed(found: NDArray[Any]) -> NDArray[Any]:

@@ -35,6 +35,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.floats import is_plain
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema
+from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.ways import Ways
@@ -45,6 +46,8 @@ from hornbeam.objectives.distributions import Distribution
 from hornbeam.params import Parameters
 
 __all__ = ["Predictor"]
+
+_SINGLE = np.dtype(np.float32)
 
 
 class Predictor(ModelAccounts):
@@ -83,7 +86,7 @@ class Predictor(ModelAccounts):
 
     def _feature_type(self, dtype: Any) -> Any:
         """Return the type in which features are compared with thresholds."""
-        return np.dtype(dtype if self.model.exact_features else np.float32)
+        return np.dtype(dtype) if self.model.exact_features else _SINGLE
 
     def _layout(self, begin: int, end: int, dtype: Any) -> Layout:
         """Return trees `begin` to `end` laid out for features of type `dtype`."""
@@ -239,7 +242,8 @@ class Predictor(ModelAccounts):
                 )
             weights = dropout.during(self.model.weights)
             layout = self._layout_of(np.arange(end), weights, data.dtype)
-        with lease(self.params.nthread) as team:
+        cells = None if explains else layout.cells(data.n_rows, data.n_features)
+        with lease(self.params.nthread, cells) as team:
             if pred_leaf:
                 leaves = leaves_of(team, data, layout)
                 return self._shaped_leaves(leaves) if strict_shape else squeezed(leaves)
@@ -478,7 +482,7 @@ class Predictor(ModelAccounts):
             table = PlainRows(data)
         else:
             table = align(
-                as_table(data, missing),
+                self._table(data, missing, validate_features),
                 self._expected(validate_features),
                 self.params.unseen,
             )
@@ -491,14 +495,19 @@ class Predictor(ModelAccounts):
         margins = start_margins(
             base_margin, self._base(), table.n_rows, self._score_type
         )
-        with lease(self.params.nthread) as team:
+        layout = self._layout(begin, end, table.dtype)
+        cells = layout.cells(table.n_rows, table.n_features)
+        with lease(self.params.nthread, cells) as team:
             if end > begin:
-                layout = self._layout(begin, end, table.dtype)
                 add_layout(team, table, layout, margins)
             if predict_type == "value":
                 self._need_transform()
                 margins = self.objective.to_output(team, margins)
         return margins if strict_shape else squeezed(margins)
+
+    def _table(self, data: Any, missing: float, validate_features: bool) -> Table:
+        """Return the table of whatever a DMatrix takes, before its columns are."""
+        return as_table(data, missing)
 
     def _is_plain(self, data: Any, missing: Any) -> bool:
         """Whether data is read as it is: for a single row, all else takes long."""

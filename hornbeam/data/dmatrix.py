@@ -186,7 +186,7 @@ class DMatrix(Beside):
         self.n_rows = table.n_rows
         self.n_features = table.n_features
         self.dtype = table.dtype
-        self.nthread = Parameters.resolve({"nthread": nthread}).nthread
+        self.nthread = Parameters.read("nthread", nthread)
         self.sketch = sketch
         self.info = self._kind_of_info(table.n_rows, table.n_features)
         # Which column of `info` each one is, None if it is the same.

@@ -78,6 +78,8 @@ class Info:
         not the `whole`, all of them may be without weight.
         """
         given = {name: value for name, value in given.items() if value is not None}
+        if not given:
+            return
         pointers = self._pointers(given)
         groups = None if pointers is None else len(pointers) - 1
         values = dict(self._values)

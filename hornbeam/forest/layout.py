@@ -105,6 +105,22 @@ class Layout:
         return int(self.roots[:, 1].sum())
 
     @cached_property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What kernels take of it, in their order."""
+        return (
+            self.roots,
+            self.nodes,
+            self.thresholds,
+            self.spans,
+            self.rights,
+            self.values,
+        )
+
+    def cells(self, n_rows: int, n_features: int) -> int:
+        """Return the work of so many rows, in cells of a histogram."""
+        return n_rows * (4 * self.steps + n_features)
+
+    @cached_property
     def coded(self) -> CodedLayout | None:
         """The same trees for many rows; None if they do not go by codes.
 

@@ -13,7 +13,9 @@ __all__ = [
     "MOST_LEVELS",
     "PREDICT_ROWS",
     "ROWS_OF_LARGE",
+    "TREES_AT_ONCE",
     "add_trees",
+    "add_trees_to_few",
     "any_missing",
     "find_leaves",
     "goes_right",
@@ -27,6 +29,9 @@ __all__ = [
 PREDICT_ROWS = 64
 #: So many of large trees, whose nodes leave the nearest cache from tree to tree.
 ROWS_OF_LARGE = 2048
+
+#: Trees that a single row goes down together, for the same reason.
+TREES_AT_ONCE = 16
 
 #: A node is one word: the place of its left child in the upper half, below it whether
 #: the missing go right, and the feature in the lowest bits.
@@ -217,6 +222,43 @@ def add_trees(
             for i in range(sums.size):
                 sums[i] += values[np.uint64(own[i])]
         task = next_task(sync, 0)
+
+
+@kernel
+def add_trees_to_few(
+    data,  # (rows, features) float32 or float64, row-major, NaN missing
+    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
+    nodes,  # (nodes,) uint64, see FEATURE_BITS
+    thresholds,  # (nodes,) of the type of data; NaN at leaves
+    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
+    rights,  # (words,) uint64: the categories that go right
+    values,  # (nodes,) float32
+    places,  # (TREES_AT_ONCE,) int32, scratch
+    margins,  # (rows, outputs) float32 or float64, in and out
+):
+    """Add the same to the margins of few rows, each of which goes down many trees."""
+    by_category = spans.shape[0] > 0
+    for i in range(data.shape[0]):
+        row, sums = data[i], margins[i]
+        for begin in range(0, roots.shape[0], places.size):
+            these = roots[begin : begin + places.size]
+            levels = np.int32(0)
+            for t in range(these.shape[0]):
+                places[t] = these[t, 0]
+                levels = max(levels, these[t, 1])
+            moved = np.uint64(1)
+            while moved != 0 and levels > 0:
+                moved = np.uint64(0)
+                levels -= 1
+                for t in range(these.shape[0]):
+                    place = np.uint64(places[t])
+                    after = next_place(
+                        row, by_category, place, nodes, thresholds, spans, rights
+                    )
+                    moved |= after ^ place
+                    places[t] = np.int32(after)
+            for t in range(these.shape[0]):
+                sums[np.uint64(these[t, 2])] += values[np.uint64(places[t])]
 
 
 @kernel

@@ -126,6 +126,21 @@ def _dismiss(all_jobs: list[SimpleQueue[_Job | None]]) -> None:
         jobs.put(None)
 
 
+class _Alone(Team):
+    """The caller alone: nobody has to lease it, and any number may use it at once."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def members_for(self, cells: int) -> int:
+        return 1
+
+    def run(self, kernel: Callable[..., Any], members: int, *args: Any) -> None:
+        kernel(0, 1, np.zeros(SYNC_SIZE, np.int64), *args)
+
+
+_ALONE = _Alone()
+
 _idle: dict[int, list[Team]] = {}
 #: The garbage collector may give a team back while its own thread takes another.
 _lock = threading.RLock()
@@ -161,17 +176,20 @@ def give_back_team(team: Team) -> None:
 class lease:  # noqa: N801, it is used as a verb
     """Lend a team of `size` threads (0 or less: all) that nobody else uses.
 
+    For so few `cells` of work that no size could share them, it is the caller alone.
     A class for the sake of single rows: a generator would take a microsecond longer.
     """
 
-    __slots__ = ("_size", "_team")
+    __slots__ = ("_is_shared", "_size", "_team")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, cells: int | None = None) -> None:
         self._size = size
+        self._is_shared = cells is None or members_for(2, cells) > 1
 
     def __enter__(self) -> Team:
-        self._team = take_team(self._size)
+        self._team = take_team(self._size) if self._is_shared else _ALONE
         return self._team
 
     def __exit__(self, *_: object) -> None:
-        give_back_team(self._team)
+        if self._is_shared:
+            give_back_team(self._team)

@@ -81,7 +81,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         if output_margin:
             return margins
         codes = margins.argmax(axis=1) if margins.ndim == 2 else margins > 0
-        return self.classes_[np.minimum(codes, self.n_classes_ - 1)]
+        return self.classes_.take(codes, mode="clip")
 
     def predict_proba(
         self,

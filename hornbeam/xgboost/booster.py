@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from hornbeam.boosting.agreement import settings_of
 from hornbeam.boosting.booster import Booster as _Booster
-from hornbeam.data.containers.adapters import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import Schema, check_names
+from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.checks import UnsupportedModelError
@@ -374,7 +374,8 @@ class Booster(_Booster):
         """Return predictions in float32; see `hornbeam.Booster.predict`."""
         if not isinstance(data, DMatrix):
             raise TypeError(f"Expecting data to be a DMatrix object, got: {type(data)}")
-        self._settle()
+        if not self._settled:
+            self._settle()
         if validate_features:
             self._validate_features(data.feature_names)
         if self.model.linear is not None:
@@ -416,14 +417,11 @@ class Booster(_Booster):
         strict_shape: bool = False,
     ) -> npt.NDArray[np.float32]:
         """Return predictions of an array or frame, in float32."""
-        self._settle()
+        if not self._settled:
+            self._settle()
         if isinstance(data, np.ndarray) and data.ndim == 1:
             data = data.reshape(-1, 1)
-        if is_dataframe(data):
-            data = framed(data)
-            if validate_features:
-                self._validate_features(as_table(data).names)
-        elif "c" in self.model.feature_types:
+        if "c" in self.model.feature_types and not is_dataframe(data):
             found = super().predict(
                 DMatrix(data, base_margin=base_margin, missing=missing),
                 output_margin=predict_type == "margin",
@@ -442,6 +440,13 @@ class Booster(_Booster):
             strict_shape=strict_shape,
         )
         return found.astype(np.float32, copy=False)
+
+    def _table(self, data: Any, missing: float, validate_features: bool) -> Table:
+        """Return the table of an array or frame; a frame has names to look at."""
+        table = super()._table(framed(data), missing, validate_features)
+        if validate_features and is_dataframe(data):
+            self._validate_features(table.names)
+        return table
 
     def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
         """Return `data` with the columns and the category codes of the model.

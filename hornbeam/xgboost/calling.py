@@ -25,12 +25,13 @@ def require_keyword_args(
         parameters = inspect.signature(function).parameters.values()
         by_place = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        most = len(by_place)
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> T:
-            beyond = args[len(by_place) :]
-            if not beyond:
+            if len(args) <= most:
                 return function(*args, **kwargs)
+            beyond = args[most:]
             if not by_place:
                 raise TypeError("Keyword argument is required.")
             # As Python itself does with too many of them.
@@ -41,7 +42,7 @@ def require_keyword_args(
             if error:
                 raise TypeError(message)
             warnings.warn(message, FutureWarning, stacklevel=2)
-            return function(*args[: len(by_place)], **named, **kwargs)
+            return function(*args[:most], **named, **kwargs)
 
         return call
 

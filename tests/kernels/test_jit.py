@@ -283,6 +283,7 @@ TWO = {
 }
 FOUR = {
     "add_trees": "floats of features and of margins",
+    "add_trees_to_few": "floats of features and of margins",
     "add_coded_trees": "floats of features and of margins",
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",

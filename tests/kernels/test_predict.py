@@ -12,7 +12,12 @@ from kernel_calls import MEMBERS, call
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.jit import COMPILED
-from hornbeam.kernels.predict import PREDICT_ROWS, add_trees, find_leaves
+from hornbeam.kernels.predict import (
+    PREDICT_ROWS,
+    add_trees,
+    add_trees_to_few,
+    find_leaves,
+)
 
 TYPES = [np.float32, np.float64]
 FEATURES = 4
@@ -90,6 +95,15 @@ def margins_of(trees, outputs, rows, margins, members=1):
     return margins
 
 
+def margins_of_few(trees, outputs, rows, margins, at_once):
+    """Return margins with the trees added, so many of them at once."""
+    layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
+    margins = margins.copy()
+    places = np.empty(at_once, np.int32)
+    add_trees_to_few(rows, *layout.arrays, places, margins)
+    return margins
+
+
 def leaves_of(trees, rows, members=1):
     """Return the number of the leaf of each row in each tree."""
     layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
@@ -115,6 +129,9 @@ def test_margins_are_summed_in_the_order_of_trees(dtype, missing, members):
         exact[:, output] += naive.predict_tree(in_type(tree, dtype), rows)
     found = margins_of(trees, outputs, rows, margins, members)
     np.testing.assert_array_equal(found, exact)
+    for at_once in (1, 2, 8):
+        few = margins_of_few(trees, outputs, rows[:9], margins[:9], at_once)
+        np.testing.assert_array_equal(few, exact[:9])
 
 
 @pytest.mark.parametrize("members", MEMBERS)
@@ -187,6 +204,8 @@ def test_trees_with_splits_by_category(dtype, members, categorical):
         summed[:, 0] += naive.predict_tree(tree, rows)
     found = margins_of(trees, [0] * 4, rows, margins, members)
     np.testing.assert_array_equal(found, summed)
+    few = margins_of_few(trees, [0] * 4, rows[:9], margins[:9], 3)
+    np.testing.assert_array_equal(few, summed[:9])
 
 
 def test_of_wide_rows_only_the_features_in_use_are_named():

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from hornbeam.data.containers.adapters import words
 from hornbeam.data.sources.batches import ChosenColumns, Source
 from hornbeam.data.sources.data_iter import IterSource
@@ -105,6 +107,8 @@ def open_source(
 
 def as_source(data: Any) -> Source | None:
     """Return what reads the data in batches; None if it is no such thing."""
+    if type(data) is np.ndarray:  # at once, for the sake of single rows
+        return None
     if isinstance(data, Source):
         return data
     path = as_path(data)

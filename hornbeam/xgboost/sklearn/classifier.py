@@ -123,7 +123,7 @@ class XGBClassifier(ClassifierMixin, XGBModel):
         if by_class:
             probabilities: npt.NDArray[Any] = softmax(found, axis=1)
             return probabilities
-        return of_all_classes(found, np.vstack)
+        return of_all_classes(found, np.array)
 
     def _take_model(self, learner: Mapping[str, Any]) -> None:
         super()._take_model(learner)
