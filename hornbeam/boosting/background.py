@@ -50,13 +50,13 @@ _CELLS_OF_EDGE = 4
 #: does not depend on those beside it.
 _ROWS_TO_EXPLAIN = 300
 #: Cells of work of an entry of a table for a part of a pattern, and of looking one up.
-_CELLS_OF_PART = 1.5
-_CELLS_OF_LOOK = 1.0
+_CELLS_OF_PART = 9.0
+_CELLS_OF_LOOK = 4.0
 #: Cells of work at a leaf of listing a row of the background, of a row that looks for
 #: those that it meets, and of each of them.
 _CELLS_OF_LISTED = 20.0
 _CELLS_OF_ROW = 160.0
-_CELLS_OF_MEETING = 32.0
+_CELLS_OF_MEETING = 16.0
 
 
 def shares_of(weights: Floats | None, n_rows: int) -> Floats:
@@ -195,7 +195,7 @@ class Against:
         trees, starts = self._ways.trees, self._starts
         sizes = starts[trees["end"]] - starts[trees["begin"]]
         has_tables = (sizes <= _CELLS_OF_TREE) & self._favours_tables()
-        for begin, end in _parts(has_tables):
+        for begin, end in _runs(has_tables):
             if has_tables[begin]:
                 self.add_by_tables(trees[begin:end])
             else:
@@ -204,16 +204,17 @@ class Against:
     def _favours_tables(self) -> NDArray[np.bool_]:
         """Return which trees are less work by tables, (trees,).
 
-        Of n features a row takes about half. So a pattern has 1.5**n parts, each an
-        entry for every feature, and of others a row meets 0.75**n.
+        Of n features a row takes about half. So its pattern has 1.5**n parts, each an
+        entry for every feature, and of others it meets 0.75**n.
         """
         trees, edges = self._ways.trees, self._ways.edges
         others = len(self._others)
         n = np.minimum(edges["features"], _MOST_FEATURES)
-        parts = _CELLS_OF_PART * np.minimum(others, 2.0**n) * 1.5**n
+        # The patterns of all rows have no more parts than all patterns have.
+        parts = _CELLS_OF_PART * np.minimum(others * 1.5**n, 3.0**n)
         tables = n * (parts + _CELLS_OF_LOOK * _ROWS_TO_EXPLAIN)
-        meetings = _CELLS_OF_ROW + _CELLS_OF_MEETING * others * 0.75**n
-        lists = _ROWS_TO_EXPLAIN * meetings + _CELLS_OF_LISTED * others
+        row = _CELLS_OF_ROW + _CELLS_OF_MEETING * others * 0.75**n
+        lists = _ROWS_TO_EXPLAIN * row + _CELLS_OF_LISTED * others
         saved = (lists - tables) * edges["is_leaf"]
         tree = np.repeat(np.arange(len(trees)), trees["end"] - trees["begin"])
         favours: NDArray[np.bool_] = np.bincount(tree, saved, len(trees)) >= 0.0
@@ -223,7 +224,7 @@ class Against:
         """Add some of the trees, each with tables of few enough cells, by these."""
         starts = self._starts
         part = np.cumsum(starts[trees["end"]] - starts[trees["begin"]]) // _CELLS
-        for begin, end in _parts(part):
+        for begin, end in _runs(part):
             self._add_tables(trees[begin:end], starts)
 
     def add_by_lists(self, trees: NDArray[np.void]) -> None:
@@ -237,7 +238,7 @@ class Against:
         bytes_of_row = (ends - firsts) @ [4.0 * words, 8.0 / ROWS_OF_WORD]
         together = int(_BYTES_OF_LISTS / max(1.0, bytes_of_row.max())) // _ROWS * _ROWS
         together = min(max(together, _ROWS), len(self._others))
-        for begin, end in _parts(np.cumsum(bytes_of_row * together) // _BYTES_OF_LISTS):
+        for begin, end in _runs(np.cumsum(bytes_of_row * together) // _BYTES_OF_LISTS):
             first = firsts[begin]
             for row in range(0, len(self._others), together):
                 self._add_lists(
@@ -347,7 +348,7 @@ class Against:
         )
 
 
-def _parts(numbers: NDArray[Any]) -> Iterator[tuple[int, int]]:
+def _runs(numbers: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each run of equal numbers."""
     ends = np.flatnonzero(np.diff(numbers)) + 1
     if numbers.size > 0:
