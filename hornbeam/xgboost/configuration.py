@@ -61,6 +61,8 @@ class _Row(NamedTuple):
     field: str = ""
     #: Its value unless given, where Hornbeam has no such parameter.
     default: Any = None
+    #: Whether text that was given is told as it was written.
+    verbatim: bool = False
 
 
 _GENERIC = (
@@ -87,7 +89,7 @@ _TREE = (
     _Row("eta", _single, "learning_rate"),
     _Row("gamma", _single),
     _Row("grow_policy"),
-    _Row("interaction_constraints", _groups),
+    _Row("interaction_constraints", _groups, verbatim=True),
     _Row("lambda", _single, "reg_lambda"),
     _Row("learning_rate", _single),
     _Row("max_bin"),
@@ -222,14 +224,16 @@ def configuration(booster: Booster, given: Given) -> dict[str, Any]:
 
 
 def _block(rows: Iterable[_Row], p: Parameters, given: Given) -> dict[str, str]:
-    return {
-        row.name: row.spell(
-            getattr(p, row.field or row.name)
-            if row.default is None
-            else given.get(row.name, row.default)
-        )
-        for row in rows
-    }
+    return {row.name: _told(row, p, given) for row in rows}
+
+
+def _told(row: _Row, p: Parameters, given: Given) -> str:
+    own = given.get(row.name)
+    if row.verbatim and isinstance(own, str):
+        return own
+    if row.default is None:
+        return row.spell(getattr(p, row.field or row.name))
+    return row.spell(row.default if own is None else own)
 
 
 def _gradient_booster(booster: Booster, given: Given) -> dict[str, Any]:
