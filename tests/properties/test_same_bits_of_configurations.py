@@ -129,6 +129,8 @@ GROWTH = {
     "exact": [
         {"tree_method": "exact", "gamma": 0.1},
         {"tree_method": "exact", "grow_policy": "lossguide", "max_leaves": 9},
+        {"tree_method": "exact", "default_direction": "right"},
+        {"tree_method": "exact", "default_direction": "left", "opt_dense_col": 0.5},
     ],
     "by updater": [
         {"updater": updater}
