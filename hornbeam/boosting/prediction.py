@@ -32,9 +32,10 @@ __all__ = [
     "start_margins",
 ]
 
-#: Rows of one block, and its bytes, where the features have to be converted first.
+#: Rows of one block, and its bytes, where the features have to be converted first:
+#: of more, each block would be new memory, which costs more than to fill it.
 _BLOCK_ROWS = 1 << 16
-_BLOCK_BYTES = 1 << 25
+_BLOCK_BYTES = 1 << 22
 #: So few rows go down many trees at once, each by itself.
 _FEW_ROWS = 4
 #: Nodes of a tree that many rows go down before the next one.
