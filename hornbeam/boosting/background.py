@@ -169,9 +169,7 @@ class Against:
         self._team, self._shares, self._ways = team, shares, ways
         self._rows, self._others = _whole(data, layout), _whole(background, layout)
         self._nodes = layout.nodes, layout.thresholds, layout.spans, layout.rights
-        self._values = np.ascontiguousarray(
-            layout.values.reshape(layout.nodes.size, -1).T
-        )
+        self._values = layout.by_output
         self._levels = int(layout.roots[:, 1].max(initial=0)) + 1
         self._weights = _weights(self._levels)
         # A table has a row for each feature, with a cell for each pattern.

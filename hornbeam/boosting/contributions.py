@@ -125,7 +125,7 @@ def _explain(
         layout.thresholds,
         layout.spans,
         layout.rights,
-        np.ascontiguousarray(np.atleast_2d(layout.values.T)),
+        layout.by_output,
         ways.trees,
         ways.edges,
         _quadrature(points),

@@ -119,6 +119,8 @@ def add_linear(
 
 def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
     """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
+    if layout.roots.size == 0:
+        return
     if 0 < data.n_rows <= _FEW_ROWS and layout.values.ndim == 1:
         kind, features = layout.thresholds.dtype, layout.features
         block = _block(data, 0, data.n_rows, kind, features)

@@ -262,8 +262,7 @@ class Predictor(ModelAccounts):
             margins = start_margins(
                 data.base_margin, self._base(), data.n_rows, self._score_type
             )
-            if end > begin:
-                add_layout(team, data, layout, margins)
+            add_layout(team, data, layout, margins)
             if not output_margin:
                 self._need_transform()
                 margins = self.objective.to_output(team, margins)
@@ -498,8 +497,7 @@ class Predictor(ModelAccounts):
         layout = self._layout(begin, end, table.dtype)
         cells = layout.cells(table.n_rows, table.n_features)
         with lease(self.params.nthread, cells) as team:
-            if end > begin:
-                add_layout(team, table, layout, margins)
+            add_layout(team, table, layout, margins)
             if predict_type == "value":
                 self._need_transform()
                 margins = self.objective.to_output(team, margins)

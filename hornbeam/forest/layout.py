@@ -116,6 +116,11 @@ class Layout:
             self.values,
         )
 
+    @cached_property
+    def by_output(self) -> NDArray[np.float32]:
+        """The values of nodes, (outputs, nodes): one row for trees of one output."""
+        return np.ascontiguousarray(np.atleast_2d(self.values.T))
+
     def cells(self, n_rows: int, n_features: int) -> int:
         """Return the work of so many rows, in cells of a histogram."""
         return n_rows * (4 * self.steps + n_features)

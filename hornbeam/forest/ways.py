@@ -59,7 +59,7 @@ class Ways:
         parts = _parts(joined.cover.astype(np.float64), parent)
         _share_out(edges, parts, levels)
 
-        means = np.atleast_2d(layout.values.T).astype(np.float64)
+        means = layout.by_output.astype(np.float64)
         below = np.ones(parent.size, np.int64)
         for nodes in reversed(levels):
             np.add.at(below, parent[nodes], below[nodes])

@@ -131,10 +131,11 @@ def test_any_number_of_threads_finds_the_same(case):
 
 def test_a_model_of_lone_roots_has_nothing_to_share_out():
     rows, labels = few_values(LEARNED)
-    booster = trained({"gamma": 1e9}, rows, labels)
-    found = assert_sums(booster, DMatrix(rows), DMatrix(rows[:5]))
-    assert np.count_nonzero(found) == len(rows)
-    assert booster.shap_values(DMatrix(rows[:0]), DMatrix(rows)).shape == (0, 7)
+    untrained = hornbeam.train({}, DMatrix(rows, labels), 0)
+    for booster in (trained({"gamma": 1e9}, rows, labels), untrained):
+        found = assert_sums(booster, DMatrix(rows), DMatrix(rows[:5]))
+        assert np.count_nonzero(found) == len(rows)
+        assert booster.shap_values(DMatrix(rows[:0]), DMatrix(rows)).shape == (0, 7)
 
 
 def test_a_background_of_no_rows_or_no_weight_is_an_error():
