@@ -25,9 +25,9 @@ import xgboost
 from benchmarks.data import made
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, cpu_seconds_of, parse_arguments
-from hornbeam.binning.codes import bin_table, bin_with_cuts
-from hornbeam.binning.matrix import BinnedMatrix
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.binning.bin_table import bin_table, bin_with_cuts
+from hornbeam.binning.dense import DenseMatrix
+from hornbeam.data.containers.dispatch import as_table
 
 #: Rows of the Parquet file for each row of the array, and of one of its groups.
 PARQUET_TIMES = 3
@@ -44,7 +44,7 @@ def prepare_roughly(data: Any, threads: int) -> None:
     prepare(data, threads, "approximate")
 
 
-def interleave(matrix: BinnedMatrix, threads: int) -> None:
+def interleave(matrix: DenseMatrix, threads: int) -> None:
     """Turn codes from columns into rows, in a new matrix that has not done it yet."""
     fresh = dataclasses.replace(matrix, _by_row=None)
     fresh.by_row(threads)
@@ -89,7 +89,7 @@ def main() -> None:
     table = as_table(x)
     arrow, frame = arrow_table(x), polars.from_numpy(x)
     matrix = bin_table(table, BINS)
-    assert isinstance(matrix, BinnedMatrix)
+    assert isinstance(matrix, DenseMatrix)
     for threads in arguments.threads:
         for what, work, *inputs in (
             ("all: cuts, codes, by row", prepare, x),

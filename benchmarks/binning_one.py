@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks.libraries import BINS
 from benchmarks.machine import clock, memory
-from hornbeam.binning.codes import bin_table
-from hornbeam.data.containers.adapters import as_table
-from hornbeam.data.sources.reading import open_source
+from hornbeam.binning.bin_table import bin_table
+from hornbeam.data.containers.dispatch import as_table
+from hornbeam.data.sources.dispatch import open_source
 
 
 def main() -> None:

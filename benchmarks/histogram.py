@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
-from hornbeam.backends.base import RowColumns
+from hornbeam.backends.interface import RowColumns
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import (
     BYTE_CELLS,

@@ -19,13 +19,13 @@ from benchmarks.data import made
 from benchmarks.libraries import BINS
 from benchmarks.scale_model import Rates
 from benchmarks.stage import seconds_of
-from hornbeam.backends.base import Growth
 from hornbeam.backends.cluster import Member, Share
-from hornbeam.backends.open import open_backend
-from hornbeam.binning.codes import bin_table
-from hornbeam.dask.branches import Adder
+from hornbeam.backends.factory import create_backend
+from hornbeam.backends.interface import SplitParams
+from hornbeam.binning.bin_table import bin_table
 from hornbeam.dask.cluster import DaskCluster
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.dask.tree_reduction import Adder
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.objectives.base import create
 from hornbeam.params import Parameters
 
@@ -71,12 +71,12 @@ def _seconds_per_row(rows: int, columns: int, repeats: int) -> float:
     """Time the verbs of a round that go over all rows once, but for the splits."""
     x, y = made(rows, columns, seed=0)
     binned = bin_table(as_table(x), BINS, n_threads=1)
-    backend = open_backend(
+    backend = create_backend(
         "cpu", binned.as_codes(1), y.astype(np.float64)[None], None,
         np.zeros((1, rows)), threads=1, max_histograms=None,
     )  # fmt: skip
     objective = create(Parameters.resolve({"objective": "binary:logistic"}))
-    growth = Growth(1.0, 0.0, 0.0, 1.0)
+    growth = SplitParams(1.0, 0.0, 0.0, 1.0)
     features = np.arange(columns, dtype=np.uint64)
     root, zero = np.zeros(1, np.intp), np.zeros(1, np.float32)
 

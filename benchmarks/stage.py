@@ -18,9 +18,9 @@ from rich.table import Table
 from benchmarks.data import made
 from benchmarks.libraries import BINS, PACKAGES
 from benchmarks.machine import add_output_option, core_count, describe, write
-from hornbeam.binning.codes import bin_table
-from hornbeam.binning.matrix import BinnedMatrix
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.binning.bin_table import bin_table
+from hornbeam.binning.dense import DenseMatrix
+from hornbeam.data.containers.dispatch import as_table
 
 __all__ = [
     "Report",
@@ -49,7 +49,7 @@ def parse_arguments(description: str, rows: int = 1_000_000) -> argparse.Namespa
     return parser.parse_args()
 
 
-def binned(rows: int, columns: int) -> BinnedMatrix:
+def binned(rows: int, columns: int) -> DenseMatrix:
     """Return the generated set in bins."""
     x, _ = made(rows, columns, seed=0)
     return bin_table(as_table(x), BINS, n_threads=core_count())

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
         TrainingCallback,
         TrainingCheckPoint,
     )
+    from hornbeam.cross_validation import cv
     from hornbeam.data.categories import Categories
     from hornbeam.data.dmatrix import DMatrix
     from hornbeam.data.extmem_quantile_dmatrix import ExtMemQuantileDMatrix
     from hornbeam.data.quantile_dmatrix import QuantileDMatrix
     from hornbeam.data.sources.data_iter import DataIter
-    from hornbeam.data.sources.reading import read
-    from hornbeam.folds import cv
+    from hornbeam.data.sources.dispatch import read
     from hornbeam.sklearn import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         RandomForestRegressor,
     )
     from hornbeam.training import train
-    from hornbeam.warm import warmup
+    from hornbeam.warm_up import warmup
 
 __version__ = "0.1.0"
 
@@ -115,11 +115,11 @@ _HOMES = {
     "TimeLimit": "hornbeam.callbacks",
     "TrainingCallback": "hornbeam.callbacks",
     "TrainingCheckPoint": "hornbeam.callbacks",
-    "cv": "hornbeam.folds",
+    "cv": "hornbeam.cross_validation",
     "merge": "hornbeam.boosting.booster",
-    "read": "hornbeam.data.sources.reading",
+    "read": "hornbeam.data.sources.dispatch",
     "train": "hornbeam.training",
-    "warmup": "hornbeam.warm",
+    "warmup": "hornbeam.warm_up",
 }
 
 __getattr__, __dir__ = names_from(__name__, _HOMES)

@@ -455,7 +455,7 @@ def warmup() -> None:
     """Compile the kernels now, so that the first fit need not."""
     from rich.progress import Progress
 
-    from hornbeam.warm import warmup as compile_kernels
+    from hornbeam.warm_up import warmup as compile_kernels
 
     start = perf_counter()
     with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -507,7 +507,7 @@ def _read_parameters(path: Path) -> dict[str, Any]:
 
 def _open(data: str, database: Path | None) -> Source:
     """Return the rows of a file, or of a query of the database."""
-    from hornbeam.data.sources.reading import read
+    from hornbeam.data.sources.dispatch import read
 
     if database is None:
         return read(data)
@@ -546,7 +546,7 @@ def _features(source: Source, beside: Beside, drop: Sequence[str]) -> Source:
 
 def _columns(source: Source, columns: Sequence[str] | None, beside: Beside) -> Source:
     """Return the source with only these columns; with all of them if None."""
-    from hornbeam.data.sources.reading import read
+    from hornbeam.data.sources.dispatch import read
 
     added = [*beside.values()]
     _check_columns(source, added, columns or ())

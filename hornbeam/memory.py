@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from hornbeam.control_groups import group_folders, read
+from hornbeam.cgroups import group_folders, read
 from hornbeam.errors import ParameterError
 
 __all__ = [

@@ -15,27 +15,27 @@ PACKAGE = Path(hornbeam.__file__).parent
 # From the top down; a module may import from its own line and from those below it.
 ROOMS = [
     ["dask", "xgboost.dask"],
-    ["sklearn", "xgboost", "forests", "cli", "warm", "explain.report", "__main__"],
-    ["training", "folds", "callbacks", "explain", "cart"],
+    ["sklearn", "xgboost", "forests", "cli", "warm_up", "explain.report", "__main__"],
+    ["training", "cross_validation", "callbacks", "explain", "cart"],
     ["boosting"],
     ["export"],
     ["growth", "objectives", "metrics", "forest", "binning", "data"],
     ["backends"],
-    ["backends.base"],
-    ["paging"],
+    ["backends.interface"],
+    ["external_memory"],
     ["kernels"],
     ["kernels.maths"],
     ["kernels.jit", "kernels.layout"],
     ["params"],
-    ["memory", "processors"],
-    ["control_groups", "errors", "files", "lazy"],
+    ["memory", "cpu_count"],
+    ["cgroups", "errors", "files", "lazy"],
 ]
 # The contracts of a backend, of rows and of a cluster, and what chooses a backend.
 OPEN_BACKENDS = {
-    "backends.base",
+    "backends.interface",
     "backends.cluster",
     "backends.cluster_rows",
-    "backends.open",
+    "backends.factory",
     "backends.rows",
 }
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import (
+from hornbeam.backends.interface import (
     Backend,
-    DenseCodes,
-    FilledCodes,
+    DenseBins,
     GradientSource,
-    Growth,
-    RecutCodes,
+    PerTreeBins,
     RowSample,
+    SparseBins,
+    SplitParams,
 )
-from hornbeam.backends.memory import MarginRows
-from hornbeam.kernels.limits import Limits
+from hornbeam.backends.row_state import MarginRows
+from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.team import Team
 
 __all__ = ["ApproxBackend"]
 
-Codes = DenseCodes | FilledCodes
+Codes = DenseBins | SparseBins
 
 
 class ApproxBackend(MarginRows, Backend):
@@ -49,8 +49,8 @@ class ApproxBackend(MarginRows, Backend):
 
     def __init__(
         self,
-        codes: RecutCodes,
-        open_histograms: Callable[[Codes, NDArray[np.float64]], Backend],
+        codes: PerTreeBins,
+        create_hist_backend: Callable[[Codes, NDArray[np.float64]], Backend],
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
@@ -61,7 +61,7 @@ class ApproxBackend(MarginRows, Backend):
         self._mix: NDArray[np.float64] | None = None
         #: Gradients and hessians by which splits are searched beside the outputs'.
         self._columns: tuple[NDArray[Any], NDArray[Any]] | None = None
-        self._codes, self._open = codes, open_histograms
+        self._codes, self._open = codes, create_hist_backend
         super().__init__(targets, weights, scores, team)
         self._inner: Backend | None = None
         self._hessians = np.empty(0)
@@ -93,7 +93,7 @@ class ApproxBackend(MarginRows, Backend):
     def begin_tree(
         self,
         output: int,
-        growth: Growth,
+        growth: SplitParams,
         features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
@@ -125,7 +125,7 @@ class ApproxBackend(MarginRows, Backend):
         self,
         nodes: NDArray[np.intp],
         allowed: NDArray[np.uint8] | None,
-        limits: Limits | None = None,
+        limits: NodeConstraints | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         assert self._inner is not None
         return self._inner.find_splits(nodes, allowed, limits)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import GradientSource, HistogramLayout, RowSample
 from hornbeam.backends.cluster import Call, Cluster, Member
+from hornbeam.backends.interface import GradientSource, HistogramLayout, RowSample
 from hornbeam.backends.rows import Rows
 
 __all__ = ["Answers", "ClusterRows", "LocalRows", "Spread"]
@@ -172,7 +172,7 @@ class ClusterRows(Rows):
     n_rows, n_outputs
         Rows of all members together, and margins of each.
     vector_columns
-        As for `open_backend`.
+        As for `create_backend`.
 
     Attributes
     ----------

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import DenseCodes, GradientSource, RowSample
-from hornbeam.backends.counting import Counter
-from hornbeam.backends.memory import RowState
-from hornbeam.backends.nodes import NodeRows
+from hornbeam.backends.histogram_builder import HistogramBuilder
+from hornbeam.backends.interface import DenseBins, GradientSource, RowSample
+from hornbeam.backends.row_partition import RowPartition
+from hornbeam.backends.row_state import RowState
 from hornbeam.backends.rows import Rows
 from hornbeam.kernels.team import Team
 
@@ -38,7 +38,7 @@ class DenseRows(Rows):
 
     def __init__(
         self,
-        codes: DenseCodes,
+        codes: DenseBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
@@ -50,17 +50,17 @@ class DenseRows(Rows):
         self._state = RowState(targets, weights, scores, team, spans)
         self.take_codes(codes)
 
-    def take_codes(self, codes: DenseCodes) -> None:
+    def take_codes(self, codes: DenseBins) -> None:
         """Have other codes of the same cells from the next tree on."""
         self._by_feature, self._by_row = codes.by_feature, codes.by_row
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
         layout = codes.layout
-        self._nodes = NodeRows(
+        self._nodes = RowPartition(
             layout.feature_table, layout.words, every_row, both_sides, self._team
         )
         kind = codes.by_row.dtype
-        self._counter = Counter(layout, kind, self._team, codes.row_columns)
+        self._counter = HistogramBuilder(layout, kind, self._team, codes.row_columns)
 
     def hessians(self, output: int) -> NDArray[np.float64]:
         """Return those of one output, (rows,)."""

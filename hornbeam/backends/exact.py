@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import (
+from hornbeam.backends.interface import (
     Backend,
-    Growth,
-    OrderedCells,
     RowSample,
+    SortedColumns,
+    SplitParams,
 )
-from hornbeam.backends.memory import CELLS_PER_ROW, MarginRows
+from hornbeam.backends.row_state import CELLS_PER_ROW, MarginRows
+from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.exact import (
     find_exact_splits,
     part_cells,
@@ -21,9 +22,8 @@ from hornbeam.kernels.exact import (
     send_rows,
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE, TASK_ROWS
-from hornbeam.kernels.limits import Limits
+from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.team import Team
-from hornbeam.processors import available_threads
 
 __all__ = ["ExactBackend", "bytes_beside"]
 
@@ -67,7 +67,7 @@ class ExactBackend(MarginRows, Backend):
 
     def __init__(
         self,
-        ordered: OrderedCells,
+        ordered: SortedColumns,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
@@ -93,7 +93,7 @@ class ExactBackend(MarginRows, Backend):
     def begin_tree(
         self,
         output: int,
-        growth: Growth,
+        growth: SplitParams,
         features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
@@ -111,7 +111,7 @@ class ExactBackend(MarginRows, Backend):
         self._applied: list[tuple[Nodes, NDArray[Any], Nodes]] = []
         self._waiting: list[tuple[Nodes, Nodes]] = []
 
-    def _ways_of(self, growth: Growth) -> NDArray[np.int64]:
+    def _ways_of(self, growth: SplitParams) -> NDArray[np.int64]:
         """Return which ways columns are searched, (features, 2): from, and up to.
 
         Way 0 has missing values on the right, way 1 on the left. As in XGBoost the
@@ -151,7 +151,7 @@ class ExactBackend(MarginRows, Backend):
         self,
         nodes: Nodes,
         allowed: NDArray[np.uint8] | None,
-        limits: Limits | None = None,
+        limits: NodeConstraints | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         self._part()
         segments = self._segments[nodes]
@@ -303,7 +303,7 @@ class ExactBackend(MarginRows, Backend):
             self._send(nodes, splits, left, every_cell, nodes[first], segments)
 
 
-def _are_constant(ordered: OrderedCells) -> NDArray[np.bool_]:
+def _are_constant(ordered: SortedColumns) -> NDArray[np.bool_]:
     """Return which columns have one value in all filled cells."""
     begins, ends = ordered.starts[:-1], ordered.starts[1:]
     constant = np.zeros(begins.size, np.bool_)

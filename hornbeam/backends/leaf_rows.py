@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.memory import MarginRows
-from hornbeam.backends.steps import choose_steps
+from hornbeam.backends.quantisation import choose_steps
+from hornbeam.backends.row_state import MarginRows
 
 __all__ = ["LeafRows"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import FilledColumns
-from hornbeam.backends.memory import MarginRows
+from hornbeam.backends.interface import SparseColumns
+from hornbeam.backends.row_state import MarginRows
 from hornbeam.kernels.linear import TASK_CELLS, descend, size_steps
 from hornbeam.kernels.team import Team
 
@@ -31,7 +31,7 @@ class LinearRows(MarginRows):
 
     def __init__(
         self,
-        columns: FilledColumns,
+        columns: SparseColumns,
         targets: Floats,
         weights: Floats | None,
         scores: Floats,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import (
-    DenseCodes,
+from hornbeam.backends.interface import (
+    DenseBins,
     GradientSource,
     NoColumns,
     RowSample,
@@ -148,7 +148,7 @@ class Rows(NoColumns, ABC):
         of columns that were set come after these.
         """
 
-    def take_codes(self, codes: DenseCodes) -> None:
+    def take_codes(self, codes: DenseBins) -> None:
         """Have other codes of the same cells from the next tree on.
 
         Only rows in memory are asked.

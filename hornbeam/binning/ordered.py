@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.column_pass import ColumnPass
 from hornbeam.binning.cuts import in_order
-from hornbeam.binning.looks import Reading
 from hornbeam.binning.streams import chunks_of
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.table import Table
@@ -44,7 +44,7 @@ class OrderedColumns:
         self._columns: dict[int, tuple[npt.NDArray[Any], Int64s | None, bool]] = {}
 
     def read(
-        self, features: Sequence[int], readings: Sequence[Reading], n_threads: int
+        self, features: Sequence[int], readings: Sequence[ColumnPass], n_threads: int
     ) -> int:
         """Let all rows of the first columns pass by; return how many these are.
 
@@ -72,7 +72,7 @@ class OrderedColumns:
         self,
         features: Sequence[int],
         new: Sequence[int],
-        readings: Sequence[Reading],
+        readings: Sequence[ColumnPass],
         n_threads: int,
     ) -> None:
         chunks = chunks_of(self._table, [features[i] for i in new], self._table.n_rows)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.column_pass import ColumnPass
 from hornbeam.binning.cuts import ColumnCuts, in_order
-from hornbeam.binning.deciding import columns_of, find_cuts
-from hornbeam.binning.looks import Reading
+from hornbeam.binning.exact_quantiles import columns_of, find_cuts
 from hornbeam.binning.sketch import CHUNK_ROWS
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
@@ -72,8 +72,8 @@ def cuts_of_stream(
         )
 
         def read(
-            places: list[int], readings: list[Reading], features: range = features
-        ) -> list[Reading]:
+            places: list[int], readings: list[ColumnPass], features: range = features
+        ) -> list[ColumnPass]:
             chosen = [features[place] for place in places]
             read_chunks(table, chosen, readings, weights, n_threads)
             return readings
@@ -85,7 +85,7 @@ def cuts_of_stream(
 def read_chunks(
     table: Table,
     features: Sequence[int],
-    readings: Sequence[Reading],
+    readings: Sequence[ColumnPass],
     weights: Int64s | None,
     n_threads: int,
 ) -> None:
@@ -107,7 +107,7 @@ def read_chunks(
     for _ in range(n_threads):
         scratches.put(mapped_bytes(2 * 8 * min(CHUNK_ROWS, table.n_rows)))
 
-    def take(reading: Reading, chunk: npt.NDArray[Any], start: int) -> None:
+    def take(reading: ColumnPass, chunk: npt.NDArray[Any], start: int) -> None:
         carried = None
         if weights is not None and reading.is_weighted:
             carried = weights[start : start + chunk.size]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.processors import available_threads, processor_count
+from hornbeam.cpu_count import available_threads, processor_count
 
 __all__ = ["in_threads", "mapped_bytes", "thread_count"]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.backends.base import GradientRows
-from hornbeam.boosting.agreement import settings_of
+from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.custom import (
     ObjectiveFunction,
     set_gradients,
@@ -22,10 +21,11 @@ from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.line_search import PseudoResiduals
 from hornbeam.boosting.out_of_bag import check_out_of_bag, out_of_bag_improvement
 from hornbeam.boosting.prediction import squeezed
+from hornbeam.boosting.refresh import Revision
+from hornbeam.boosting.sync_model import settings_of
 from hornbeam.boosting.update_rounds import UpdateRounds
-from hornbeam.boosting.updating import Revision
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.merging import merge_models
 from hornbeam.forest.model import Model
@@ -136,7 +136,7 @@ class Booster(Learner):
             return None
         return own
 
-    def _compute_gradients(self, backend: GradientRows, info: Info | None) -> None:
+    def _compute_gradients(self, backend: GradientRows, info: MetaInfo | None) -> None:
         """Have the backend take new gradients, where `info` is of all its rows.
 
         It is not needed where each row has all that its gradient needs.

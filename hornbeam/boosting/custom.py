@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import GradientRows
+from hornbeam.backends.interface import GradientRows
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, Growth, RowSample
+from hornbeam.backends.interface import Backend, RowSample, SplitParams
 from hornbeam.boosting.constraints import constraints_of
 from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
+from hornbeam.growth.column_sampler import ColumnSampler, draw_mix
 from hornbeam.growth.constraints import Constraints
 from hornbeam.growth.grower import LeafConstants, Thresholds, grow_tree
-from hornbeam.growth.sampling import ColumnSampler, draw_mix
-from hornbeam.growth.shape import Shape
+from hornbeam.growth.growth_limits import GrowthLimits
 from hornbeam.params import Parameters
 
 __all__ = ["boost_round", "growth_of", "sample_of"]
@@ -92,7 +92,7 @@ def _grow(
         output,
         cuts,
         growth_of(p),
-        Shape(best_first, p.max_depth, p.max_leaves, p.gamma, p.prunes()),
+        GrowthLimits(best_first, p.max_depth, p.max_leaves, p.gamma, p.prunes()),
         ColumnSampler(
             backend.n_features,
             p.colsample_bytree,
@@ -121,10 +121,10 @@ def sample_of(parameters: Parameters, number: int) -> RowSample | None:
     return RowSample(share, p.seed, number, by_gradient, top_rate)
 
 
-def growth_of(parameters: Parameters) -> Growth:
+def growth_of(parameters: Parameters) -> SplitParams:
     """Return the numbers of the objective."""
     p = parameters
-    return Growth(
+    return SplitParams(
         p.reg_lambda,
         p.reg_alpha,
         p.max_delta_step if p.leaf_solver == "newton" else 0.0,

@@ -11,25 +11,25 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.agreement import (
+from hornbeam.boosting.custom import MetricFunction, metric_pairs
+from hornbeam.boosting.dart import check_booster
+from hornbeam.boosting.gblinear import check_features, check_linear
+from hornbeam.boosting.line_search import check_line_search
+from hornbeam.boosting.linear_rounds import LinearRounds
+from hornbeam.boosting.margin_cache import Session, ValidationSession
+from hornbeam.boosting.prediction import add_layout, squeezed
+from hornbeam.boosting.predictor import Predictor
+from hornbeam.boosting.refresh import check_update
+from hornbeam.boosting.rounds import Rounds
+from hornbeam.boosting.sync_model import (
     booster_of,
     check_agreement,
     check_same_start,
     follow,
 )
-from hornbeam.boosting.custom import MetricFunction, metric_pairs
-from hornbeam.boosting.dart import check_booster
-from hornbeam.boosting.line_search import check_line_search
-from hornbeam.boosting.linear import check_features, check_linear
-from hornbeam.boosting.linear_rounds import LinearRounds
-from hornbeam.boosting.methods import check_method
-from hornbeam.boosting.prediction import add_layout, squeezed
-from hornbeam.boosting.predictor import Predictor
-from hornbeam.boosting.rounds import Rounds
-from hornbeam.boosting.session import Session, ValidationSession
+from hornbeam.boosting.tree_methods import check_method
 from hornbeam.boosting.tree_rounds import TreeRounds
 from hornbeam.boosting.update_rounds import UpdateRounds
-from hornbeam.boosting.updating import check_update
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ParameterError

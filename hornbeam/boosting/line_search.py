@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.open import open_leaf_rows
+from hornbeam.backends.factory import create_leaf_rows
 from hornbeam.errors import ParameterError
 from hornbeam.objectives.base import Objective
 from hornbeam.params import Parameters
@@ -122,7 +122,7 @@ class LineSearch:
         assert objective.reach is not None
         limit = parameters.max_delta_step
         self._reach = min(objective.reach, limit if limit > 0.0 else np.inf)
-        self._rows = open_leaf_rows(
+        self._rows = create_leaf_rows(
             targets, weights, scores.copy(), threads=parameters.nthread
         )
 

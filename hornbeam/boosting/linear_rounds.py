@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hornbeam.backends.base import FilledColumns, GradientRows
-from hornbeam.backends.open import open_linear_rows
-from hornbeam.boosting.linear import (
+from hornbeam.backends.factory import create_linear_rows
+from hornbeam.backends.interface import GradientRows, SparseColumns
+from hornbeam.boosting.gblinear import (
     begin_linear,
     check_features,
     descend_round,
@@ -31,7 +31,7 @@ class LinearRounds(Rounds):
     """Rounds of booster=gblinear."""
 
     def __init__(self) -> None:
-        self._columns: weakref.WeakKeyDictionary[DMatrix, FilledColumns] = (
+        self._columns: weakref.WeakKeyDictionary[DMatrix, SparseColumns] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -54,7 +54,7 @@ class LinearRounds(Rounds):
             model.exact_features = data.dtype == np.float64
             model.linear = begin_linear(learner._base(), data.n_features)
             model.base_score = np.full_like(model.base_score, model.base_score[0])
-        rows = open_linear_rows(
+        rows = create_linear_rows(
             columns,
             np.empty((1, 0)) if targets is None else targets,
             data.row_weights,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hornbeam.boosting.gbtree import sample_of
 from hornbeam.boosting.prediction import squeezed
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.sampling import draw_rows
 from hornbeam.kernels.team import Team, lease
@@ -98,7 +98,7 @@ def _metric(learner: Learner) -> Metric:
     return create_metric(name, outputs, learner.params)
 
 
-def _loss(learner: Learner, margins: NDArray[np.float64], info: Info) -> float:
+def _loss(learner: Learner, margins: NDArray[np.float64], info: MetaInfo) -> float:
     """Return the mean loss, which is the objective's metric without a root."""
     metric = _metric(learner)
     with lease(learner.params.nthread) as team:

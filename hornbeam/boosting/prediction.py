@@ -186,9 +186,9 @@ def _add_by_codes(
 
 def _add_vector_trees() -> Any:
     """Return the kernel for trees of all outputs, which few models need."""
-    from hornbeam.kernels.vectors import add_vector_trees
+    from hornbeam.kernels.multi_output import add_multi_output_trees
 
-    return add_vector_trees
+    return add_multi_output_trees
 
 
 def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:

@@ -9,17 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.boosting.accounts import ModelAccounts
-from hornbeam.boosting.background import (
+from hornbeam.boosting.dart import Dropout, Scale
+from hornbeam.boosting.gblinear import check_features
+from hornbeam.boosting.interventional_shap import (
     contributions_against,
     linear_contributions_against,
     shares_of,
 )
-from hornbeam.boosting.contributions import (
-    contributions_of,
-    linear_contributions_of,
-)
-from hornbeam.boosting.dart import Dropout, Scale
-from hornbeam.boosting.linear import check_features
 from hornbeam.boosting.prediction import (
     PlainRows,
     Rows,
@@ -29,8 +25,12 @@ from hornbeam.boosting.prediction import (
     squeezed,
     start_margins,
 )
+from hornbeam.boosting.tree_shap import (
+    contributions_of,
+    linear_contributions_of,
+)
 from hornbeam.data.align import align
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.floats import is_plain
 from hornbeam.data.labels import as_base_margin
@@ -38,7 +38,7 @@ from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.ways import Ways
+from hornbeam.forest.tree_paths import Ways
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import OWNER, ScalarLoss

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Self
 
-from hornbeam.backends.base import GradientRows
+from hornbeam.backends.interface import GradientRows
 from hornbeam.data.dmatrix import DMatrix
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hornbeam.backends.base import GradientRows
+from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.dart import contributions_in
 from hornbeam.boosting.gbtree import boost_round
 from hornbeam.boosting.line_search import LineSearch
-from hornbeam.boosting.methods import prepare
+from hornbeam.boosting.margin_cache import TrainingSession
 from hornbeam.boosting.rounds import Rounds
-from hornbeam.boosting.session import TrainingSession
+from hornbeam.boosting.tree_methods import prepare
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ParameterError
 

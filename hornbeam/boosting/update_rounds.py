@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hornbeam.backends.base import GradientRows
-from hornbeam.backends.open import open_leaf_rows
+from hornbeam.backends.factory import create_leaf_rows
+from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.prediction import leaves_of
+from hornbeam.boosting.refresh import Revision
 from hornbeam.boosting.rounds import Rounds
-from hornbeam.boosting.updating import Revision
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.layout import Layout
@@ -69,7 +69,7 @@ class UpdateRounds(Rounds):
                     f"the labels have {len(targets)} columns, but the model has "
                     f"{model.n_outputs} targets; give a column for each"
                 )
-        rows = open_leaf_rows(
+        rows = create_leaf_rows(
             targets,
             data.row_weights,
             np.ascontiguousarray(session.margins().T),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.binning.blocks import between, beyond
-from hornbeam.binning.codes import bin_table
+from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.columns import turn_columns
-from hornbeam.binning.matrix import BinnedMatrix
+from hornbeam.binning.dense import DenseMatrix
+from hornbeam.binning.sorted_columns import between, beyond
 from hornbeam.binning.streams import batches_of
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.dmatrix import DMatrix
@@ -85,7 +85,7 @@ class Codes:
                 "or use a boosted forest (num_parallel_tree), which takes sparse rows"
             )
         binned = bin_table(table, max_bin, None, n_threads, every_cell=True)
-        assert isinstance(binned, BinnedMatrix)
+        assert isinstance(binned, DenseMatrix)
         starts = binned.cuts.pointers
         codes = binned.by_feature.astype(np.uint16, copy=False)
         lows = np.full(starts[-1], np.inf)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.binning.filled import join_ranges
+from hornbeam.binning.sparse import join_ranges
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.learner import needs_double
 from hornbeam.cart.codes import Codes

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.cart.growing import Grown
-from hornbeam.kernels.links import link_strengths
+from hornbeam.kernels.cost_complexity import link_strengths
 
 __all__ = ["PruningPath", "cut_back", "losses_of_alphas", "pruning_path"]
 

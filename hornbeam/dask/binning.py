@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.backends.base import HistogramLayout
 from hornbeam.backends.cluster import Call, Cluster
+from hornbeam.backends.interface import HistogramLayout
+from hornbeam.binning.column_pass import ColumnPass, merge_passes
 from hornbeam.binning.cuts import ColumnCuts, Cuts
-from hornbeam.binning.deciding import columns_of, find_cuts
-from hornbeam.binning.looks import Reading, merge_readings
+from hornbeam.binning.exact_quantiles import columns_of, find_cuts
 from hornbeam.dask.rowset import CodeFacts
 from hornbeam.data.schema import Schema
 
@@ -94,8 +94,8 @@ def bin_parts(
         )
 
         def read(
-            places: list[int], readings: list[Reading], features: range = features
-        ) -> list[Reading]:
+            places: list[int], readings: list[ColumnPass], features: range = features
+        ) -> list[ColumnPass]:
             chosen = [features[place] for place in places]
             found = cluster.call(
                 members,
@@ -106,7 +106,7 @@ def bin_parts(
                 n_rows,
                 n_threads,
             )
-            return merge_readings(found)
+            return merge_passes(found)
 
         columns += find_cuts(open_columns, read)
     found = cluster.call(members, "bin", columns, max_bin, n_threads)

@@ -15,8 +15,8 @@ import distributed
 from distributed.protocol.pickle import dumps
 
 from hornbeam.backends.cluster import Call, Cluster, Member, MemberLostError, Share
-from hornbeam.dask.asking import GoneError, ask, packed, watch
-from hornbeam.dask.branches import Branch, ask_branch, branches_of
+from hornbeam.dask.rpc import GoneError, ask, packed, watch
+from hornbeam.dask.tree_reduction import Branch, ask_branch, branches_of
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import ClusterError, HornbeamError
 

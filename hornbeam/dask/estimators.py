@@ -16,12 +16,12 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog
-from hornbeam.dask.calling import method_by_client
 from hornbeam.dask.clients import client_of
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.opening import named
 from hornbeam.dask.partitions import is_frame, pieces_of
 from hornbeam.dask.prediction import Outcome, outcome_of, predict_by
+from hornbeam.dask.sync import method_by_client
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError

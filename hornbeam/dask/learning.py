@@ -10,13 +10,13 @@ import numpy as np
 from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import DenseCodes, GradientSource, HistogramLayout
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, LocalRows
+from hornbeam.backends.interface import DenseBins, GradientSource, HistogramLayout
 from hornbeam.backends.rows import Rows
 from hornbeam.boosting.custom import ObjectiveFunction, set_gradients_of
-from hornbeam.data.beside import Beside
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.data.meta_info_accessors import Beside
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ParameterError
 from hornbeam.forest.layout import Layout
@@ -44,11 +44,11 @@ class Start:
     n_threads
         That work on each worker; 0 or less: as many as the worker has.
     held_share
-        Of rows on disk, for `hornbeam.backends.open.open_rows`.
+        Of rows on disk, for `hornbeam.backends.factory.open_rows`.
     objective
         That gradients are computed by where the rows are; None: by nothing there.
     vector_columns
-        As for `hornbeam.backends.open.open_rows`.
+        As for `hornbeam.backends.factory.open_rows`.
     step
         Of which margins are multiples, as the trees' values are; 0: they are not
         rounded.
@@ -113,7 +113,7 @@ class View(Beside):
         Of the columns.
     """
 
-    def __init__(self, info: Info, schema: Schema) -> None:
+    def __init__(self, info: MetaInfo, schema: Schema) -> None:
         self.info = info
         self.feature_names, self.feature_types = schema.names, schema.types
 
@@ -213,7 +213,7 @@ class LearningRows(LocalRows):
         self._add_to(layout, margins)
         self.rows.set_scores(np.ascontiguousarray(margins.T))
 
-    def take_codes(self, codes: DenseCodes, layout: HistogramLayout) -> None:
+    def take_codes(self, codes: DenseBins, layout: HistogramLayout) -> None:
         """Have other codes of the same cells from the next tree on."""
         self.rows.take_codes(codes)
         self._layout = layout

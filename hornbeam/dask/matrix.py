@@ -11,16 +11,16 @@ import numpy.typing as npt
 from dask.base import is_dask_collection
 from distributed import Client, Future
 
-from hornbeam.dask.calling import called_by
 from hornbeam.dask.clients import check_workers, client_of
 from hornbeam.dask.columns import check_fields, common_dtype, common_schema
 from hornbeam.dask.opening import Facts, Opening, describe
 from hornbeam.dask.partitions import Partition, partition
+from hornbeam.dask.sync import called_by
 from hornbeam.dask.workers import Workers
-from hornbeam.data.beside import Beside
 from hornbeam.data.caching import Folders, caching_of
 from hornbeam.data.categories import Categories
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.data.meta_info_accessors import Beside
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.parts import Parts
 from hornbeam.errors import DataError, HornbeamError
@@ -187,14 +187,14 @@ class DaskDMatrix(Beside):
         if is_dask_collection(weights):
             computed = self.client.compute(weights)
             (weights,) = Workers(self.client).results([computed])
-        info = Info(self.n_rows, self.n_features)
+        info = MetaInfo(self.n_rows, self.n_features)
         info.set({"feature_weights": weights})
         return info["feature_weights"]
 
     # For the learner
 
     @cached_property
-    def info(self) -> Info:  # type: ignore[override]
+    def info(self) -> MetaInfo:  # type: ignore[override]
         """Labels and all that goes with the rows, gathered from the workers."""
         fields = Parts()
         for number, part in enumerate(self._map(_fields_of, self.opening)):
@@ -311,7 +311,7 @@ _SETTLED = (
 )
 
 
-class _Gathered(Info):
+class _Gathered(MetaInfo):
     """Fields that came from workers and cannot be changed here."""
 
     def fill(self, fields: Mapping[str, Any]) -> None:

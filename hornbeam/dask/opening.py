@@ -12,8 +12,8 @@ import numpy as np
 from hornbeam.dask.partitions import Partition
 from hornbeam.data.caching import Caching
 from hornbeam.data.categories import Categories
-from hornbeam.data.info import Info
 from hornbeam.data.labels import read_whole
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.opening import open_features
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.gathering import without_values
@@ -111,7 +111,7 @@ def describe(partition: Partition, opening: Opening) -> Facts | None:
     if opened is None:
         return None
     table, fields = opened.table, opened.fields
-    info = Info(table.n_rows, table.n_features)
+    info = MetaInfo(table.n_rows, table.n_features)
     with named(partition.number):
         info.set(fields, whole=False)
     weights, qid = info["weight"], fields.get("qid")

@@ -11,7 +11,7 @@ import dask.array as da
 from dask.delayed import Delayed
 from distributed import Client, Future
 
-from hornbeam.data.containers.adapters import words
+from hornbeam.data.containers.dispatch import words
 from hornbeam.errors import DataError
 
 __all__ = ["Partition", "is_frame", "one_block_wide", "partition", "pieces_of"]

@@ -15,12 +15,12 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.dask.calling import with_client
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.opening import Opening, named
 from hornbeam.dask.partitions import Partition, is_frame, one_block_wide
+from hornbeam.dask.sync import with_client
 from hornbeam.dask.workers import Workers
-from hornbeam.data.containers.adapters import words
+from hornbeam.data.containers.dispatch import words
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, NotTrainedError, ParameterError

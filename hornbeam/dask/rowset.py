@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 from distributed import get_worker
 
-from hornbeam.binning.binned import BinnedTable
-from hornbeam.binning.codes import code_table
+from hornbeam.binning.bin_table import code_table
+from hornbeam.binning.binned_table import BinnedTable
+from hornbeam.binning.column_pass import ColumnPass
 from hornbeam.binning.cuts import ColumnCuts, integer_weights
-from hornbeam.binning.looks import Reading
-from hornbeam.binning.matrix import BinnedMatrix
+from hornbeam.binning.dense import DenseMatrix
+from hornbeam.binning.external import ExternalMatrix
+from hornbeam.binning.external_build import page_columns
 from hornbeam.binning.ordered import OrderedColumns
-from hornbeam.binning.paged import PagedMatrix
-from hornbeam.binning.pages import page_columns
 from hornbeam.binning.streams import read_chunks
 from hornbeam.dask.opening import Opening
 from hornbeam.dask.partitions import Partition
 from hornbeam.dask.tables import JoinedTable, PartitionTable, aligned
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.parts import Parts
 from hornbeam.data.table import Table
@@ -94,7 +94,7 @@ class Rowset:
         self._opening = opening
         self._parts: list[Table] = []
         self._ordered: OrderedColumns | None = None
-        self.binned: BinnedMatrix | PagedMatrix | None = None
+        self.binned: DenseMatrix | ExternalMatrix | None = None
         #: What decides cuts, (rows,), if it is not the weights of the rows.
         self._cut_weights: Floats | None = None
 
@@ -143,18 +143,18 @@ class Rowset:
         self.n_rows, self.n_features = n_rows, schema.n_features
         self.dtype: np.dtype[Any] = self.table.dtype
         self.spans = np.array(spans, np.int64)
-        self.info = Info(n_rows, schema.n_features)
+        self.info = MetaInfo(n_rows, schema.n_features)
         self.info.set(fields.whole(), whole=False)
         self._partitions = []
 
     def read_for_cuts(
         self,
         features: Sequence[int],
-        readings: list[Reading],
+        readings: list[ColumnPass],
         largest_weight: float | None,
         n_rows: int,
         n_threads: int,
-    ) -> list[Reading]:
+    ) -> list[ColumnPass]:
         """Return the readings when they have seen these rows.
 
         Parameters
@@ -188,7 +188,7 @@ class Rowset:
         """Code the rows by the cuts of all, and return what is found of them."""
         n_threads = threads_here(n_threads)
         self._ordered = None
-        binned: BinnedMatrix | PagedMatrix
+        binned: DenseMatrix | ExternalMatrix
         caching = self._opening.caching
         if caching is None:
             binned = code_table(self.table, columns, max_bin, n_threads, own_cuts=True)
@@ -206,7 +206,7 @@ class Rowset:
         They are kept where they are to be coded anew.
         """
         assert self.binned is not None
-        if isinstance(self.binned, PagedMatrix):  # of codes that stay as they are
+        if isinstance(self.binned, ExternalMatrix):  # of codes that stay as they are
             self.binned.settle(facts.has_missing, facts.is_float32)
         else:
             self.binned = replace(

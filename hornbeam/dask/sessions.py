@@ -8,18 +8,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, HistogramLayout
 from hornbeam.backends.cluster import Call, Member, MemberLostError
 from hornbeam.backends.cluster_rows import ClusterRows, Spread, joined
-from hornbeam.backends.open import open_histograms
+from hornbeam.backends.factory import create_hist_backend
+from hornbeam.backends.interface import Backend, HistogramLayout
 from hornbeam.boosting.dart import Scale
 from hornbeam.dask.binning import Coded, bin_parts, calls_for_codes
 from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.holding import Holding
 from hornbeam.dask.learning import Start, View
 from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.placement import Holding
 from hornbeam.dask.shard import LabelFacts
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -130,7 +130,7 @@ class _Measured(Holding):
             ]
             whole = joined(parts, (len(parts[0][1]), matrix.n_rows))
             fields[name] = whole[0] if len(whole) == 1 else whole.T
-        info = Info(matrix.n_rows, matrix.n_features)
+        info = MetaInfo(matrix.n_rows, matrix.n_features)
         info.set(fields)
         return View(info, matrix.schema)
 
@@ -189,7 +189,7 @@ class ClusterTraining(_Measured):
     def hold(self) -> None:
         super().hold()
         p, outputs = self._trainee.params, self._trainee.objective.n_outputs
-        self._backend = open_histograms(
+        self._backend = create_hist_backend(
             self.rows, self.coded.layout, self.matrix.n_rows,
             threads=p.nthread, max_histograms=p.max_cached_hist_node,
             vector_columns=p.vector_columns(outputs),

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import DenseCodes, HistogramLayout
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, Spread
-from hornbeam.backends.open import open_rows
-from hornbeam.binning.matrix import BinnedMatrix
+from hornbeam.backends.factory import create_rows
+from hornbeam.backends.interface import DenseBins, HistogramLayout
+from hornbeam.binning.dense import DenseMatrix
 from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.prediction import add_layout, start_margins
-from hornbeam.dask.branches import Adder
 from hornbeam.dask.learning import LearningRows, Start, View
 from hornbeam.dask.opening import Opening, named
 from hornbeam.dask.partitions import Partition
 from hornbeam.dask.rowset import Rowset, threads_here
+from hornbeam.dask.tree_reduction import Adder
 from hornbeam.data.schema import Schema
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
@@ -140,7 +140,7 @@ class Shard(Adder, Rowset):
         targets = np.empty((1, 0))
         if start.objective is not None:
             targets = start.objective.targets_of(self.info)
-        rows, _ = open_rows(
+        rows, _ = create_rows(
             self.binned.as_codes(threads),
             targets,
             self.row_weights,
@@ -196,9 +196,9 @@ class Shard(Adder, Rowset):
 
     def recode(self, layout: HistogramLayout) -> None:
         """Grow the next tree on the codes that the rows have got."""
-        assert isinstance(self.binned, BinnedMatrix) and self._team is not None
+        assert isinstance(self.binned, DenseMatrix) and self._team is not None
         codes = self.binned.as_codes(self._team.size)
-        assert isinstance(codes, DenseCodes)
+        assert isinstance(codes, DenseBins)
         self._learning.take_codes(codes, layout)
 
     def end(self) -> None:

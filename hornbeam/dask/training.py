@@ -12,10 +12,10 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback, TrainingCheckPoint
 from hornbeam.dask.booster import ClusterBooster
-from hornbeam.dask.calling import with_client
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.shard import Shard
+from hornbeam.dask.sync import with_client
 from hornbeam.errors import ClusterError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource

@@ -13,7 +13,7 @@ from dask.utils import parse_timedelta
 from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
-from hornbeam.dask.asking import FIRST_LOOK, GoneError, let_go, watch
+from hornbeam.dask.rpc import FIRST_LOOK, GoneError, let_go, watch
 from hornbeam.errors import ClusterError, ParameterError
 
 __all__ = ["NO_WORKER", "Workers", "no_worker"]

@@ -70,8 +70,8 @@ def caching_of(
                 )
         return data, None
     # Here, because Numba comes with it.
-    from hornbeam.paging.codecs import check_codec
-    from hornbeam.paging.folders import as_folders
+    from hornbeam.external_memory.codecs import check_codec
+    from hornbeam.external_memory.folders import as_folders
 
     as_folders(cache)
     check_codec(codec)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.align import align
-from hornbeam.data.beside import Beside
 from hornbeam.data.caching import Caching, Folders, caching_of
 from hornbeam.data.categories import Categories
 from hornbeam.data.cells import as_csr, count_filled
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.data.meta_info_accessors import Beside
 from hornbeam.data.opening import open_features
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
@@ -24,8 +24,8 @@ from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
-    from hornbeam.binning.binned import Binned
-    from hornbeam.binning.blocks import ColumnBlocks
+    from hornbeam.binning.binned_table import Binned
+    from hornbeam.binning.sorted_columns import ColumnBlocks
 
 __all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
 
@@ -103,7 +103,7 @@ class DMatrix(Beside):
     """
 
     #: What keeps all that goes beside the features.
-    _kind_of_info: type[Info] = Info
+    _kind_of_info: type[MetaInfo] = MetaInfo
     #: Whether columns in order are held in memory even where codes are on disk.
     _holds_beside_cache = False
 
@@ -257,7 +257,7 @@ class DMatrix(Beside):
 
     def ordered(self, nthread: int = 0) -> ColumnBlocks:
         """Return the columns in order, made on the first call and kept."""
-        from hornbeam.binning.blocks import order_columns
+        from hornbeam.binning.sorted_columns import order_columns
 
         if self._caching is not None and not self._holds_beside_cache:
             raise DataError(
@@ -272,7 +272,7 @@ class DMatrix(Beside):
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         # Here, because Numba comes with it: a matrix for prediction needs none of it.
-        from hornbeam.binning.codes import bin_table
+        from hornbeam.binning.bin_table import bin_table
 
         self._check_not_empty()
         if self._caching is not None:
@@ -294,8 +294,8 @@ class DMatrix(Beside):
 
     def _page(self, caching: Caching, max_bin: int, nthread: int) -> Binned:
         """Return the codes on disk; there is room for those of one `max_bin`."""
-        from hornbeam.binning.paged import PagedMatrix
-        from hornbeam.binning.pages import page_table
+        from hornbeam.binning.external import ExternalMatrix
+        from hornbeam.binning.external_build import page_table
 
         before, self._binned = self._binned, {}
         for other, (_, codes) in before.items():
@@ -306,7 +306,7 @@ class DMatrix(Beside):
                     f"and max_bin={max_bin} needs others; make another matrix, with "
                     "another folder as its cache"
                 )
-            if isinstance(codes, PagedMatrix):  # of other weights
+            if isinstance(codes, ExternalMatrix):  # of other weights
                 codes.close()
         return page_table(
             self.table,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.containers.adapters import as_column, as_frame, words
+from hornbeam.data.containers.dispatch import as_column, as_frame, words
 from hornbeam.data.containers.from_numpy import as_array
 from hornbeam.data.floats import float_type, write_floats
 from hornbeam.errors import DataError

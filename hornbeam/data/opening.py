@@ -8,11 +8,11 @@ from typing import Any
 
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
-from hornbeam.data.containers.adapters import as_table, known_frame
-from hornbeam.data.containers.apart import take_apart
-from hornbeam.data.info import GROUPINGS
+from hornbeam.data.containers.dispatch import as_table, known_frame
+from hornbeam.data.containers.pop_columns import take_apart
+from hornbeam.data.meta_info import GROUPINGS
 from hornbeam.data.saved import is_saved, load_table
-from hornbeam.data.sources.reading import open_source
+from hornbeam.data.sources.dispatch import open_source
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 

@@ -20,7 +20,7 @@ from hornbeam.errors import DataError
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
-    from hornbeam.binning.binned import Binned
+    from hornbeam.binning.binned_table import Binned
 
 __all__ = ["QuantileDMatrix", "check_quantile_arguments"]
 
@@ -113,7 +113,7 @@ enable_categorical, data_split_mode, sketch
         self._hold(codes)
 
     def _hold(self, codes: Binned) -> None:
-        from hornbeam.binning.binned import BinnedTable
+        from hornbeam.binning.binned_table import BinnedTable
 
         self._codes = codes
         self._binned[self.max_bin] = self.row_weights, codes
@@ -143,7 +143,7 @@ enable_categorical, data_split_mode, sketch
     def _bin_like(
         self, ref: DMatrix, max_bin: int | None, unseen: str
     ) -> tuple[int, Binned]:
-        from hornbeam.binning.codes import bin_with_cuts
+        from hornbeam.binning.bin_table import bin_with_cuts
 
         table = align(self.table, ref.schema, unseen)
         self._order = column_order(self.table, table)
@@ -153,7 +153,7 @@ enable_categorical, data_split_mode, sketch
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
         if self._caching is not None:
-            from hornbeam.binning.pages import page_with_cuts
+            from hornbeam.binning.external_build import page_with_cuts
 
             codes = page_with_cuts(self.table, cuts, self._caching, self.nthread)
             return max_bin, codes

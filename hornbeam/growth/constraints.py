@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Growth
-from hornbeam.growth.sapling import Sapling
+from hornbeam.backends.interface import SplitParams
+from hornbeam.growth.tree_builder import TreeBuilder
 from hornbeam.kernels.leaves import bound_nodes
-from hornbeam.kernels.limits import NO_SIDES, Limits
+from hornbeam.kernels.node_constraints import NO_SIDES, NodeConstraints
 
 __all__ = ["Constraints", "Order", "Tracker"]
 
@@ -64,7 +64,7 @@ class Tracker:
     def __init__(
         self,
         constraints: Constraints,
-        growth: Growth,
+        growth: SplitParams,
         n_features: int,
         vector_columns: int = 0,
     ) -> None:
@@ -109,7 +109,9 @@ class Tracker:
         if self._order is not None:
             self._order.enter(nodes, features, left, self._sides[nodes])
 
-    def found(self, nodes: Nodes, splits: NDArray[Any], limits: Limits | None) -> None:
+    def found(
+        self, nodes: Nodes, splits: NDArray[Any], limits: NodeConstraints | None
+    ) -> None:
         """Take note of the best splits of these nodes, that they are to get.
 
         They were found under these limits.
@@ -138,7 +140,7 @@ class Tracker:
         allowed = (self._used[nodes] | together).view(np.uint8)
         return allowed if drawn is None else allowed & drawn
 
-    def limits(self, nodes: Nodes) -> Limits | None:
+    def limits(self, nodes: Nodes) -> NodeConstraints | None:
         """Return what the splits of these nodes are held to; None: nothing."""
         if not self._is_limited:
             return None
@@ -151,7 +153,7 @@ class Tracker:
             costs = np.where(self._used[nodes], 0.0, self._costs)
         if not self._is_vector:
             bounds, weights = bounds[:, 0], weights[:, 0]
-        return Limits(
+        return NodeConstraints(
             np.ascontiguousarray(bounds),
             np.ascontiguousarray(weights),
             self._directions,
@@ -160,7 +162,7 @@ class Tracker:
             sides=np.full((*weights.shape, 2), np.nan) if self._is_vector else NO_SIDES,
         )
 
-    def bounds_in(self, sapling: Sapling) -> NDArray[np.float64] | None:
+    def bounds_in(self, sapling: TreeBuilder) -> NDArray[np.float64] | None:
         """Return the bounds of the nodes of the tree that has grown.
 
         They are (columns, nodes, 2); None: there are none.

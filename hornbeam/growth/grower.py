@@ -9,16 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.base import Backend, Growth, RowSample
+from hornbeam.backends.interface import Backend, RowSample, SplitParams
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.tree import Tree
-from hornbeam.growth.best_first import grow_best_first
+from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import Constraints
+from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.lossguide import grow_lossguide
 from hornbeam.growth.pruning import prune
-from hornbeam.growth.sampling import ColumnSampler
-from hornbeam.growth.sapling import Sapling
-from hornbeam.growth.search import Search
-from hornbeam.growth.shape import Shape
+from hornbeam.growth.split_finder import SplitFinder
+from hornbeam.growth.tree_builder import TreeBuilder
 from hornbeam.kernels.leaves import weigh_nodes
 
 __all__ = ["LeafConstants", "Thresholds", "grow_tree"]
@@ -44,8 +44,8 @@ def grow_tree(
     backend: Backend,
     output: int,
     cuts: Thresholds,
-    growth: Growth,
-    shape: Shape,
+    growth: SplitParams,
+    shape: GrowthLimits,
     columns: ColumnSampler,
     sample: RowSample | None,
     learning_rate: float,
@@ -63,9 +63,9 @@ def grow_tree(
     histograms'.
     """
     backend.begin_tree(output, growth, columns.columns, sample)
-    search = Search(backend, growth, constraints)
+    search = SplitFinder(backend, growth, constraints)
     if shape.best_first:
-        sapling, nodes, owners = grow_best_first(search, shape, columns)
+        sapling, nodes, owners = grow_lossguide(search, shape, columns)
     else:
         sapling = _grow_by_level(search, shape, columns)
         nodes = owners = sapling.leaves()
@@ -88,8 +88,10 @@ def grow_tree(
     return tree
 
 
-def _grow_by_level(search: Search, shape: Shape, columns: ColumnSampler) -> Sapling:
-    sapling = Sapling()
+def _grow_by_level(
+    search: SplitFinder, shape: GrowthLimits, columns: ColumnSampler
+) -> TreeBuilder:
+    sapling = TreeBuilder()
     level = np.zeros(1, np.intp)
     depth, leaves = 0, 1
     while level.size > 0 and not shape.deep_enough(depth):
@@ -107,12 +109,12 @@ def _grow_by_level(search: Search, shape: Shape, columns: ColumnSampler) -> Sapl
 
 
 def _finish(
-    sapling: Sapling,
+    sapling: TreeBuilder,
     nodes: NDArray[np.intp],
     owners: NDArray[np.intp],
     backend: Backend,
     cuts: Thresholds,
-    growth: Growth,
+    growth: SplitParams,
     learning_rate: float,
     bounds: NDArray[np.float64] | None,
     constants: Callable[[NDArray[np.uint32], int], NDArray[np.float64]] | None,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.growth.sapling import Sapling
+from hornbeam.growth.tree_builder import TreeBuilder
 
 __all__ = ["prune"]
 
 
-def prune(sapling: Sapling, gamma: float) -> tuple[Sapling, NDArray[np.intp]]:
+def prune(sapling: TreeBuilder, gamma: float) -> tuple[TreeBuilder, NDArray[np.intp]]:
     """Return a tree without splits above two leaves that gain less than `gamma`.
 
     And, for each node of the tree before, the node that is now where it was, or above

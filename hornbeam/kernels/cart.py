@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hornbeam.kernels.cart_split import gather, search_node
 from hornbeam.kernels.impurity import class_gain
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.node_split import gather, search_node
 
 __all__ = ["grow_tree", "place_cuts", "reach"]
 

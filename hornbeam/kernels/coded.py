@@ -84,8 +84,8 @@ def _descend(codes, nodes, steps, places):
 
 @kernel
 def add_coded_trees(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
     roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
@@ -114,11 +114,19 @@ def add_coded_trees(
         block = data[begin : begin + together]
         own_margins = margins[begin : begin + together]
         size = block.shape[0]
-        rights, top_places = tracks[member, 0, :size], tracks[member, 1, :size]
-        own_codes, own_places = codes[member], places[member, :size]
+        rights, top_places = tracks[thread_id, 0, :size], tracks[thread_id, 1, :size]
+        own_codes, own_places = codes[thread_id], places[thread_id, :size]
         for r in range(runs.size):
             run = runs[r]
-            _encode(block, run, columns, cuts, lanes[member], places[member], own_codes)
+            _encode(
+                block,
+                run,
+                columns,
+                cuts,
+                lanes[thread_id],
+                places[thread_id],
+                own_codes,
+            )
             for t in range(run["begin"], run["end"]):
                 depth = roots[t, 1]
                 levels = min(depth, TOP_LEVELS)

@@ -86,8 +86,8 @@ def _join(cuts, found, count, limits, sums_g, sums_h, sums_n, lasts, firsts):
 
 @kernel
 def find_exact_splits(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     cells,  # (cells,) uint64: number of the value << 32 | row
     segments,  # (nodes, features, 2) int64: where a node's cells begin and end
@@ -97,8 +97,8 @@ def find_exact_splits(
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     ways,  # (features, 2) int64: the first way to search, and the one after the last
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (8,) float64, see `backends.base.Growth.rules`
-    limits,  # `Limits` of the nodes, or None
+    rules,  # (8,) float64, see `backends.interface.Growth.rules`
+    limits,  # `NodeConstraints` of the nodes, or None
     most,  # candidates of a node and feature; 0: all cuts between two values
     scratch,  # (members, 7, most cells of a feature + 1) float64
     splits,  # (nodes, chosen) SPLIT_DTYPE, out
@@ -113,7 +113,7 @@ def find_exact_splits(
     missing on the right, way 1 from the highest one downwards with the missing on the
     left. The first of equal ones wins.
     """
-    buffer = scratch[member]
+    buffer = scratch[thread_id]
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     sums_n = buffer[2].view(np.int64)
@@ -172,8 +172,8 @@ def find_exact_splits(
 
 @kernel
 def send_rows(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     tasks,  # (tasks, 3) int64: node, and which cells of its split's feature
     cells,  # (cells,) uint64
@@ -200,8 +200,8 @@ def send_rows(
 
 @kernel
 def send_left_out(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     left,  # (nodes,) int64: the left child, the right one follows
     feature,  # (nodes,) int64: that each node is split by, or -1
@@ -221,8 +221,8 @@ def send_left_out(
 
 @kernel
 def part_cells(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     nodes,  # (nodes,) int64: that are split
     left,  # (nodes,) int64: the left child of each, the right one follows
@@ -237,7 +237,7 @@ def part_cells(
     The order within each is kept. Both writes are done and one place moves on, so that
     there is no branch.
     """
-    rights = scratch[member, 0].view(np.uint64)
+    rights = scratch[thread_id, 0].view(np.uint64)
     task = next_task(sync, 0)
     while task < nodes.size * chosen.size:
         node, child = nodes[task // chosen.size], left[task // chosen.size]

@@ -63,8 +63,8 @@ def by_row(loss):
 
     @kernel_of(loss)
     def write(
-        member,
-        members,
+        thread_id,
+        n_threads,
         sync,
         scores,  # (outputs, rows) float64
         targets,  # (outputs, rows) float64, or (1, rows) for all outputs
@@ -115,8 +115,8 @@ def by_pair(loss):
 
     @kernel_of(loss)
     def write(
-        member,
-        members,
+        thread_id,
+        n_threads,
         sync,
         scores,  # (2, rows) float64
         targets,  # (1, rows) float64
@@ -154,8 +154,8 @@ negative_binomial = by_pair(maths.negative_binomial)
 
 @kernel
 def expectile_error(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     scores,  # (levels, rows) float64: the lowest expectile, and softplus's of steps
     targets,  # (1, rows) float64
@@ -176,8 +176,8 @@ def expectile_error(
     """
     levels, rows = scores.shape
     lane = scratch.shape[2]
-    expectiles = scratch[member, 0]
-    pulls = scratch[member, 1]
+    expectiles = scratch[thread_id, 0]
+    pulls = scratch[thread_id, 1]
     task = next_task(sync, 0)
     while task * lane < rows:
         begin = task * lane
@@ -213,8 +213,8 @@ def expectile_error(
 
 @kernel
 def softmax(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     scores,  # (classes, rows) float64
     targets,  # (1, rows) float64, whole numbers below classes
@@ -227,8 +227,8 @@ def softmax(
     """Write g = p - [target = class] and h = 2 p (1 - p), times the row's weight."""
     classes, rows = scores.shape
     lane = scratch.shape[2]
-    highest = scratch[member, 0]
-    total = scratch[member, 1]
+    highest = scratch[thread_id, 0]
+    total = scratch[thread_id, 1]
     task = next_task(sync, 0)
     while task * lane < rows:
         begin = task * lane
@@ -260,8 +260,8 @@ def softmax(
 
 @kernel
 def find_extent(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     gradient_bits,  # (rows,) int32 or int64: the bits of the gradients
     hessian_bits,  # (rows,) the same
@@ -291,8 +291,8 @@ def find_extent(
 
 @kernel
 def quantise(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     gradients,  # (rows,) float32 or float64
     hessians,  # (rows,) the same
@@ -329,8 +329,8 @@ def quantise(
 
 @kernel
 def widen(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     gradients,  # (rows,) float32 or float64
     hessians,  # (rows,) the same

@@ -191,8 +191,8 @@ def _add_pairs(
 
 @kernel
 def build_histograms(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     tasks,  # (tasks, 7) int64: slot, side, rows, columns, whether to add to the slot
     joins,  # (joins, 5) int64: slot, first and last slab, cells
@@ -247,7 +247,7 @@ def build_histograms(
                 hessians,
             )
         else:
-            sums = scratch[member]
+            sums = scratch[thread_id]
             for block in range(begin, end, BLOCK_ROWS):
                 stop = min(block + BLOCK_ROWS, end)
                 _add_packed(
@@ -263,7 +263,7 @@ def build_histograms(
                 )
                 _flush(chosen, table, spread, own_starts, sums, gradients, hessians)
         task = next_task(sync, 0)
-    barrier(sync, members)
+    barrier(sync, n_threads)
     task = next_task(sync, 1)
     while task < joins.shape[0]:
         slot, low, high = joins[task, 0], joins[task, 1], joins[task, 2]

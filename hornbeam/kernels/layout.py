@@ -152,7 +152,7 @@ BEST_DTYPE = np.dtype(
     align=True,
 )
 
-#: An edge of a tree, from a split down to one of its children. `hornbeam.forest.ways`
+#: An edge of a tree, from a split down to one of its children. `hornbeam.forest.tree_paths`
 #: says in which order they come.
 EDGE_DTYPE = np.dtype(
     [

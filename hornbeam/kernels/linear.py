@@ -29,8 +29,8 @@ def _sums(rows, values, gradients, hessians, begin, end):
 
 @kernel
 def size_steps(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     starts,  # (columns + 1,) int64: the first cell of each column
     rows,  # (cells,) uint32
@@ -56,8 +56,8 @@ def size_steps(
 
 @kernel
 def descend(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     order,  # (steps,) int64: columns; the last of all is the bias
     starts,  # (columns + 1,) int64: the first cell of each column
@@ -78,13 +78,13 @@ def descend(
         begin, end = starts[column], starts[column + 1]
         tasks = (end - begin + TASK_CELLS - 1) // TASK_CELLS
         weight = np.float64(weights[column])
-        for task in range(member, tasks, members):
+        for task in range(thread_id, tasks, n_threads):
             first = begin + task * TASK_CELLS
             last = min(first + TASK_CELLS, end)
             parts[task, 0], parts[task, 1] = _sums(
                 rows, values, gradients, hessians, first, last
             )
-        barrier(sync, members)
+        barrier(sync, n_threads)
         gradient, hessian = 0.0, 0.0
         for task in range(tasks):
             gradient += parts[task, 0]
@@ -98,21 +98,21 @@ def descend(
             0.0 if is_bias else rules[2],
         )
         moved = np.float32(rules[0] * step)
-        if member == 0:
+        if thread_id == 0:
             weights[column] = np.float32(weight) + moved
-        for task in range(member, tasks, members):
+        for task in range(thread_id, tasks, n_threads):
             first = begin + task * TASK_CELLS
             for cell in range(first, min(first + TASK_CELLS, end)):
                 row = np.uint64(rows[cell])
                 value = np.float64(values[cell])
                 gradients[row] += hessians[row] * value * np.float64(moved)
-        barrier(sync, members)
+        barrier(sync, n_threads)
 
 
 @kernel
 def add_products(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     data,  # (rows, features) float32 or float64, NaN missing
     weights,  # (features + 1, outputs) float32; the last are the biases

@@ -41,8 +41,8 @@ def _copy(source, target):
 
 @kernel
 def partition_rows(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     tasks,  # (tasks, 5) int64: node, begin, end, the node's first and last task
     nodes,  # table of NODE_DTYPE
@@ -94,7 +94,7 @@ def partition_rows(
                 left += _ordered_left(code, low, count, inside_right)
         counts[task] = np.int64(left)
         task = next_task(sync, 0)
-    barrier(sync, members)
+    barrier(sync, n_threads)
     task = next_task(sync, 1)
     while task < tasks.shape[0]:
         first, last_task = tasks[task, 3], tasks[task, 4]
@@ -135,8 +135,8 @@ def bring_home(
 
 @kernel
 def mark_leaves(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     tasks,  # (tasks, 5) int64: node, its leaf or -1 if it is split, side, begin, end
     nodes,  # table of NODE_DTYPE
@@ -182,8 +182,8 @@ def mark_leaves(
 
 @kernel
 def sum_leaves(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     leaf_of,  # (rows,) uint32
     gradients,  # (rows,) float32 or float64
@@ -194,7 +194,7 @@ def sum_leaves(
 ):
     """Add each row's gradient and hessian, in fine fixed point, to its leaf."""
     rows = leaf_of.size
-    own = sums[member]
+    own = sums[thread_id]
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
         begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)
@@ -210,8 +210,8 @@ def sum_leaves(
 
 @kernel
 def add_leaf_values(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     leaf_of,  # (rows,) uint32
     values,  # (leaves,) float32
@@ -231,8 +231,8 @@ def add_leaf_values(
 
 @kernel
 def route_rows(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     rows,  # (some,) uint32: rows that took no part in growing the tree
     codes,  # (columns, rows) uint8 or uint16, column-major

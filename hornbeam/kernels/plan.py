@@ -28,11 +28,11 @@ _TASKS_PER_MEMBER = 4
 
 
 @inline
-def _chunk(rows, members):
+def _chunk(rows, n_threads):
     """Return how many rows one task takes; a lone member needs no small ones."""
-    if members == 1:
+    if n_threads == 1:
         return max(rows, 1)
-    return max(BLOCK_ROWS, rows // (_TASKS_PER_MEMBER * members) + 1)
+    return max(BLOCK_ROWS, rows // (_TASKS_PER_MEMBER * n_threads) + 1)
 
 
 @inline
@@ -130,9 +130,9 @@ def plan_histograms(
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
 
-    members = members_for(team_size, rows * blocks[blocks.size - 1])
-    chunk = _chunk(rows, members)
-    join_cells = cells if members == 1 else JOIN_CELLS
+    n_threads = members_for(team_size, rows * blocks[blocks.size - 1])
+    chunk = _chunk(rows, n_threads)
+    join_cells = cells if n_threads == 1 else JOIN_CELLS
     slab = first_slab
     n_tasks = 0
     n_joins = 0
@@ -166,7 +166,7 @@ def plan_histograms(
                 n_joins += 1
     lengths[0] = n_tasks
     lengths[1] = n_joins
-    return members
+    return n_threads
 
 
 @inline
@@ -227,8 +227,8 @@ def plan_partition(
     rows = 0
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
-    members = members_for(team_size, _CELLS_PER_ROW * rows)
-    chunk = _chunk(rows, members)
+    n_threads = members_for(team_size, _CELLS_PER_ROW * rows)
+    chunk = _chunk(rows, n_threads)
     n_tasks = 0
     for i in range(batch.size):
         node = nodes[batch[i]]
@@ -243,7 +243,7 @@ def plan_partition(
             n_tasks += 1
         for task in range(first, n_tasks):
             tasks[task, 4] = n_tasks
-    return n_tasks, members
+    return n_tasks, n_threads
 
 
 @kernel
@@ -276,7 +276,7 @@ def plan_leaves(
     leaves,  # (nodes,) int64: nodes without children
     waiting,  # (some,) int64: split nodes whose rows have not gone to the children
     nodes,  # table of NODE_DTYPE
-    members,
+    n_threads,
     leaf_of_node,  # (nodes,) uint32: the leaf that a node's rows count for
     tasks,  # (tasks, 5) int64, out: node, its leaf or -1 if it is split, side, rows
 ):
@@ -290,7 +290,7 @@ def plan_leaves(
         node = nodes[number]
         if node["end"] < 0:  # a child whose rows wait
             continue
-        chunk = max(1, node["end"] - node["begin"]) if members == 1 else TASK_ROWS
+        chunk = max(1, node["end"] - node["begin"]) if n_threads == 1 else TASK_ROWS
         for begin in range(node["begin"], node["end"], chunk):
             tasks[n_tasks, 0] = number
             tasks[n_tasks, 1] = leaf_of_node[number] if i < leaves.size else -1

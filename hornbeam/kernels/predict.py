@@ -191,8 +191,8 @@ def reach_leaves(data, has_missing, root, nodes, thresholds, spans, rights, plac
 
 @kernel
 def add_trees(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
     roots,  # (trees, 4) int32: root's place, depth, output, splits by category
@@ -206,7 +206,7 @@ def add_trees(
 ):
     """Add to each row's margins the value of its leaf in every tree, in their order."""
     rows = data.shape[0]
-    own = places[member]
+    own = places[thread_id]
     together = own.size
     task = next_task(sync, 0)
     while task * together < rows:
@@ -263,8 +263,8 @@ def add_trees_to_few(
 
 @kernel
 def find_leaves(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
     roots,  # (trees, 4) int32: root's place, depth, output, splits by category
@@ -278,7 +278,7 @@ def find_leaves(
 ):
     """Write the number of the leaf that each row falls into, tree by tree."""
     rows = data.shape[0]
-    own = places[member]
+    own = places[thread_id]
     together = own.size
     task = next_task(sync, 0)
     while task * together < rows:

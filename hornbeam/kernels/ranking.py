@@ -99,8 +99,8 @@ def _discounted(gains, order, discounts, depth):
 
 @kernel
 def find_scales(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     kind,
     depth,  # places that count
@@ -119,8 +119,8 @@ def find_scales(
         own = gains[pointers[task] : pointers[task + 1]]
         total = 0.0
         if kind == GAIN:
-            order = places[member, 0, : own.size]
-            sort_falling(own, order, places[member, 1])
+            order = places[thread_id, 0, : own.size]
+            sort_falling(own, order, places[thread_id, 1])
             total = _discounted(own, order, discounts, depth)
         else:
             for gain in own:
@@ -131,8 +131,8 @@ def find_scales(
 
 @kernel
 def measure_groups(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     kind,
     depth,  # places that count, at least 1
@@ -149,12 +149,12 @@ def measure_groups(
     while task < values.size:
         begin, end = pointers[task], pointers[task + 1]
         own = gains[begin:end]
-        order = places[member, 0, : own.size]
-        sort_falling(predictions[begin:end], order, places[member, 1])
+        order = places[thread_id, 0, : own.size]
+        sort_falling(predictions[begin:end], order, places[thread_id, 1])
         shown = min(depth, own.size)
         if kind == GAIN:
-            best = places[member, 2, : own.size]
-            sort_falling(own, best, places[member, 1])
+            best = places[thread_id, 2, : own.size]
+            sort_falling(own, best, places[thread_id, 1])
             total = _discounted(own, best, discounts, depth)
             found = _discounted(own, order, discounts, depth)
             values[task] = found / total if total > 0.0 else nothing
@@ -440,8 +440,8 @@ def _add_random_pairs(
 
 @kernel
 def lambda_gradients(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     scores,  # (rows,) float64
     targets,  # (2, rows) float64: labels and gains
@@ -466,10 +466,10 @@ def lambda_gradients(
     while task < pointers.size - 1:
         begin, end = pointers[task], pointers[task + 1]
         n = end - begin
-        own, order = lists[member], places[member, 0, :n]
+        own, order = lists[thread_id], places[thread_id, 0, :n]
         _begin_list(
             rules[KIND], scores[begin:end], targets[0, begin:end],
-            targets[1, begin:end], own, places[member],
+            targets[1, begin:end], own, places[thread_id],
         )  # fmt: skip
         for position in range(costs.shape[2]):
             costs[task, 0, position] = 0.0
@@ -479,7 +479,7 @@ def lambda_gradients(
         if rules[AT_RANDOM] > 0:
             _add_random_pairs(
                 n, begin, draws, rules, by_distance, groups[0, task], own,
-                places[member], discounts, bias, costs[task],
+                places[thread_id], discounts, bias, costs[task],
             )  # fmt: skip
             factor = 1.0 / rules[COUNT]
         else:
@@ -502,8 +502,8 @@ def lambda_gradients(
 
 @kernel
 def cross_entropy(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     scores,  # (rows,) float64
     gains,  # (rows,) float64: 2**label - 1
@@ -522,8 +522,8 @@ def cross_entropy(
     while task < weights.size:
         begin, end = pointers[task], pointers[task + 1]
         n = end - begin
-        shares, terms = lists[member, 0, :n], lists[member, 1, :n]
-        pulls = lists[member, 2, :n]
+        shares, terms = lists[thread_id, 0, :n], lists[thread_id, 1, :n]
+        pulls = lists[thread_id, 2, :n]
         highest = -math.inf
         for score in scores[begin:end]:
             highest = max(highest, score)

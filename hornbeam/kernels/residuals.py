@@ -69,8 +69,8 @@ def by_size(loss):
 
     @kernel_of(loss)
     def write(
-        member,
-        members,
+        thread_id,
+        n_threads,
         sync,
         scores,  # (outputs, rows) float64
         targets,  # (outputs, rows) float64, or (1, rows) for all outputs
@@ -84,7 +84,7 @@ def by_size(loss):
     ):
         outputs, rows = scores.shape
         columns, blocks = largest.shape
-        own_summands = summands[member]
+        own_summands = summands[thread_id]
         task = next_task(sync, 0)
         while task < columns * blocks:
             column, block = task % columns, task // columns
@@ -95,7 +95,7 @@ def by_size(loss):
                 bits = max(bits, value)
             largest[column, block] = np.int64(bits).view(np.float64)
             task = next_task(sync, 0)
-        barrier(sync, members)
+        barrier(sync, n_threads)
         task = next_task(sync, 1)
         while task < columns * blocks:
             column, block = task % columns, task // columns
@@ -107,7 +107,7 @@ def by_size(loss):
                 total += np.int64(np.rint(value * steps))
             sums[column, block] = total
             task = next_task(sync, 1)
-        barrier(sync, members)
+        barrier(sync, n_threads)
         task = next_task(sync, 2)
         while task < outputs * blocks:
             k, block = task % outputs, task // outputs

@@ -26,8 +26,8 @@ _HALF = np.uint64(32)
 
 @kernel
 def draw_rows(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     number,  # of the first row among all rows
     threshold,  # a row is taken if its 32 bits are below this
@@ -64,8 +64,8 @@ def _size_class(gradients, hessians, row, weight):
 
 @kernel
 def weigh_rows(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     gradients,  # (outputs, rows) float32 or float64
     hessians,  # (outputs, rows) the same
@@ -74,7 +74,7 @@ def weigh_rows(
 ):
     """Count the rows of each class of sizes, sqrt(g^2 + weight h^2) over outputs."""
     rows = gradients.shape[1]
-    own = counts[member]
+    own = counts[thread_id]
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
         for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
@@ -84,8 +84,8 @@ def weigh_rows(
 
 @kernel
 def draw_by_size(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     number,  # of the first row among all rows
     gradients,  # (outputs, rows) float32 or float64

@@ -18,7 +18,7 @@ from hornbeam.kernels.categories import (
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_CELLS
-from hornbeam.kernels.limits import score_limited, weigh_sides
+from hornbeam.kernels.node_constraints import score_limited, weigh_sides
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
@@ -478,8 +478,8 @@ def _overload_search_if_there_are(
 
 @kernel
 def find_splits(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     slots,  # (nodes,) int64: where each node's histogram is
     histograms,  # (slots, 2 or 3, cells) int64, in and out
@@ -490,8 +490,8 @@ def find_splits(
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     features,  # table of FEATURE_DTYPE
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (8,) float64, see `backends.base.Growth.rules`
-    limits,  # `Limits` of the nodes, or None
+    rules,  # (8,) float64, see `backends.interface.Growth.rules`
+    limits,  # `NodeConstraints` of the nodes, or None
     scratch,  # (members, 6, most candidates of a feature + 1) float64
     block,  # features of one task
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
@@ -513,7 +513,7 @@ def find_splits(
     1958): first the lowest go right, one more each time, and all others left with the
     missing; then the highest go left, and all others right with the missing.
     """
-    buffer = scratch[member]
+    buffer = scratch[thread_id]
     buffer[0].view(np.int64)[0] = 0
     buffer[1].view(np.int64)[0] = 0
     buffer[5].view(np.int64)[0] = 0
@@ -527,7 +527,7 @@ def find_splits(
             end = min(begin + JOIN_CELLS, cells)
             take_from_parent(histograms, parent, child, begin, end)
         task = next_task(sync, 0)
-    barrier(sync, members)
+    barrier(sync, n_threads)
     parts = splits.shape[1]
     task = next_task(sync, 1)
     while task < slots.size * parts:

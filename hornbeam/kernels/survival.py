@@ -231,8 +231,8 @@ def _scatter(found, slopes, curvatures, rate, g, h):
 
 @kernel
 def accelerated_failure(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     scores,  # (1, rows) float64: logarithms of times
     targets,  # (2, rows) float64: logarithms of the bounds of times
@@ -276,16 +276,22 @@ def accelerated_failure(
                     )
                     g[i], h[i] = _held(slope * rate, curvature * rate * rate)
             if distribution != _LOGISTIC:
-                found = scratch[member, 2].view(np.int64)
+                found = scratch[thread_id, 2].view(np.int64)
                 tails, spans = _find_others(distribution, low, high, found)
                 own = found[:tails]
-                lows, highs = scratch[member, 0, :tails], scratch[member, 1, :tails]
+                lows, highs = (
+                    scratch[thread_id, 0, :tails],
+                    scratch[thread_id, 1, :tails],
+                )
                 _gather(own, low, high, margins, rate, lows, highs)
                 for j in range(lows.size):
                     lows[j], highs[j] = _normal_tail(lows[j], highs[j])
                 _scatter(own, lows, highs, rate, g, h)
                 own = found[lane - spans :]
-                lows, highs = scratch[member, 0, :spans], scratch[member, 1, :spans]
+                lows, highs = (
+                    scratch[thread_id, 0, :spans],
+                    scratch[thread_id, 1, :spans],
+                )
                 _gather(own, low, high, margins, rate, lows, highs)
                 if distribution == _NORMAL:
                     for j in range(lows.size):
@@ -358,8 +364,8 @@ def sum_moments(
 
 @kernel
 def proportional_hazards(
-    member,
-    members,
+    thread_id,
+    n_threads,
     sync,
     scores,  # (rows,) float64: logarithms of hazards
     weights,  # (rows,) float64, or empty for all ones
@@ -395,7 +401,7 @@ def proportional_hazards(
         for i in range(begin, min(begin + TASK_ROWS, weights.size)):
             weighted[i] = hazard[i] * weights[i]
         task = next_task(sync, 0)
-    barrier(sync, members)
+    barrier(sync, n_threads)
     task = next_task(sync, 1)
     while task * TASK_ROWS < rows:
         begin = task * TASK_ROWS
@@ -404,8 +410,8 @@ def proportional_hazards(
         for p in range(row_at.size):
             own[p] = weighted[row_at[p]]
         task = next_task(sync, 1)
-    barrier(sync, members)
-    if member == 0:
+    barrier(sync, n_threads)
+    if thread_id == 0:
         at_risk = 0.0
         for m in range(seen.size - 1, -1, -1):
             at_risk += _sum_of(by_time, begins[m], begins[m + 1])
@@ -418,7 +424,7 @@ def proportional_hazards(
             squares += seen[m] * share * share
             sums[m, 0] = total
             sums[m, 1] = squares
-    barrier(sync, members)
+    barrier(sync, n_threads)
     task = next_task(sync, 2)
     while task * TASK_ROWS < rows:
         begin = task * TASK_ROWS

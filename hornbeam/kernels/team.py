@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, members_for
-from hornbeam.processors import available_threads
 
 __all__ = ["Team", "give_back_team", "lease", "take_team"]
 

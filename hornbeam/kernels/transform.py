@@ -26,7 +26,7 @@ def by_cell(link):
     """Return the kernel that replaces each margin by what `link` makes of it."""
 
     @kernel_of(link)
-    def replace(member, members, sync, values):  # (rows, outputs), in and out
+    def replace(thread_id, n_threads, sync, values):  # (rows, outputs), in and out
         rows = values.shape[0]
         task = next_task(sync, 0)
         while task * _TASK < rows:
@@ -45,7 +45,9 @@ sigmoid_rows = by_cell(maths.sigmoid)
 
 
 @kernel
-def focal_rows(member, members, sync, values, focal_gamma):  # (rows, outputs), in, out
+def focal_rows(
+    thread_id, n_threads, sync, values, focal_gamma
+):  # (rows, outputs), in, out
     """Replace each margin by the share of ones that focal loss learns it from."""
     rows = values.shape[0]
     task = next_task(sync, 0)
@@ -58,7 +60,7 @@ def focal_rows(member, members, sync, values, focal_gamma):  # (rows, outputs), 
 
 
 @kernel
-def climb_rows(member, members, sync, values):  # (rows, levels), in and out
+def climb_rows(thread_id, n_threads, sync, values):  # (rows, levels), in and out
     """Replace each row of margins by the expectiles that they climb to."""
     rows = values.shape[0]
     task = next_task(sync, 0)
@@ -73,7 +75,9 @@ def climb_rows(member, members, sync, values):  # (rows, levels), in and out
 
 
 @kernel
-def positive_columns(member, members, sync, values, first):  # (rows, outputs), in, out
+def positive_columns(
+    thread_id, n_threads, sync, values, first
+):  # (rows, outputs), in, out
     """Replace the margins from the column `first` on by what they are logarithms of."""
     rows = values.shape[0]
     task = next_task(sync, 0)
@@ -86,7 +90,7 @@ def positive_columns(member, members, sync, values, first):  # (rows, outputs), 
 
 
 @kernel
-def softmax_rows(member, members, sync, values):  # (rows, classes), in and out
+def softmax_rows(thread_id, n_threads, sync, values):  # (rows, classes), in and out
     """Replace each row of margins by its softmax."""
     rows = values.shape[0]
     task = next_task(sync, 0)

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.params import Parameters
 
@@ -77,7 +77,7 @@ class Metric(ABC):
                 f"drop the '@{parameter}'"
             )
 
-    def of(self, predictions: Floats, info: Info) -> float:
+    def of(self, predictions: Floats, info: MetaInfo) -> float:
         """Return the metric of predictions for rows that `info` goes with."""
         labels = info["label"]
         assert labels is not None

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.relevance import (
     check_gains,
     check_grades,
@@ -67,7 +67,7 @@ class RankingMetric(Metric):
             f"'@', such as '{name}@5', or '{name}@5-'"
         )
 
-    def of(self, predictions: Floats, info: Info) -> float:
+    def of(self, predictions: Floats, info: MetaInfo) -> float:
         labels = info["label"]
         assert labels is not None
         self.check_rows(predictions, labels)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError
 from hornbeam.kernels import survival as kernels
 from hornbeam.metrics.base import Floats, Metric, register
@@ -58,7 +58,7 @@ class _OfBounds(_OfTimes):
 
     needs = ("label_lower_bound", "label_upper_bound")
 
-    def of(self, predictions: Floats, info: Info) -> float:
+    def of(self, predictions: Floats, info: MetaInfo) -> float:
         lower, upper = (info[field] for field in self.needs)
         assert lower is not None and upper is not None
         return self(predictions, np.column_stack([lower, upper]), info.row_weights)

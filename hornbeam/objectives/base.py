@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
 from hornbeam.kernels.team import Team
@@ -84,7 +84,7 @@ class Objective(ABC):
 
     # Targets
 
-    def targets_of(self, info: Info) -> Floats:
+    def targets_of(self, info: MetaInfo) -> Floats:
         """Return what margins are compared with, (columns, rows) float64.
 
         Parameters
@@ -193,7 +193,7 @@ class Objective(ABC):
         return self.parameters.scale_pos_weight if takes_it else 1.0
 
     def gradients(
-        self, team: Team, scores: Floats, info: Info, iteration: int
+        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
         """Return gradients and hessians at `scores`, all (outputs, rows).
 

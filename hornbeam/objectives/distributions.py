@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import ParameterError, require
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import lognormal, negative_binomial, normal
@@ -121,7 +121,7 @@ class Normal(Distribution):
         return mean, max(float(np.sqrt(variance)), least)
 
     def gradients(
-        self, team: Team, scores: Floats, info: Info, iteration: int
+        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
         weights = info.row_weights
         dtype = np.float32 if weights is None else np.float64

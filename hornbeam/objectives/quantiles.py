@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import deviation, expectile_error, pinball
@@ -84,7 +84,7 @@ class SizedLoss(Objective):
         )
 
     def gradients(
-        self, team: Team, scores: Floats, info: Info, iteration: int
+        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
         targets = self.targets_of(info)
         weights = info.row_weights

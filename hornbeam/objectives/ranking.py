@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.relevance import (
     check_gains,
     check_grades,
@@ -27,7 +27,7 @@ from hornbeam.params import Parameters
 
 __all__ = ["AveragePrecision", "CrossEntropyOfRanks", "DiscountedGain", "Pairwise"]
 
-# The purposes of draws (see `hornbeam.growth.sampling`).
+# The purposes of draws (see `hornbeam.growth.column_sampler`).
 _OF_PAIRS = 4 << 28
 _OF_GRADES = 5 << 28
 
@@ -102,7 +102,7 @@ class Ranking(Objective):
         """Places that the best order is judged by."""
         return np.iinfo(np.int64).max
 
-    def _lists_of(self, team: Team, info: Info) -> _Lists:
+    def _lists_of(self, team: Team, info: MetaInfo) -> _Lists:
         """Return the groups, made ready once for the same labels and groups."""
         made_of = info["label"], info.group_ptr, info.row_weights
         lists = self._lists
@@ -113,7 +113,7 @@ class Ranking(Objective):
         return lists
 
     def _made_ready(
-        self, team: Team, info: Info, made_of: tuple[object, ...]
+        self, team: Team, info: MetaInfo, made_of: tuple[object, ...]
     ) -> _Lists:
         from hornbeam.kernels import ranking
 
@@ -180,7 +180,7 @@ class LambdaRank(Ranking):
         return super().depth if self._at_random else self._count
 
     def gradients(
-        self, team: Team, scores: Floats, info: Info, iteration: int
+        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
         from hornbeam.kernels import ranking
 
@@ -294,7 +294,7 @@ class CrossEntropyOfRanks(Ranking):
         return True
 
     def gradients(
-        self, team: Team, scores: Floats, info: Info, iteration: int
+        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
         from hornbeam.kernels import ranking
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError
 from hornbeam.kernels import survival
 from hornbeam.kernels.team import Team
@@ -67,7 +67,7 @@ class ProportionalHazards(LogLink):
         return np.ones(1)  # the likelihood is of ratios, which no base score changes
 
     def gradients(
-        self, team: Team, scores: Floats, info: Info, iteration: int
+        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
         line = self._timeline_of(info)
         rows = info.n_rows
@@ -84,7 +84,7 @@ class ProportionalHazards(LogLink):
         )
         return gradients, hessians
 
-    def _timeline_of(self, info: Info) -> _Timeline:
+    def _timeline_of(self, info: MetaInfo) -> _Timeline:
         """Return the rows by rising time, sorted once for all rounds."""
         labels, weights = info["label"], info.row_weights
         assert labels is not None
@@ -127,7 +127,7 @@ class AcceleratedFailure(LogLink):
     default_metric = "aft-nloglik"
     kernel = staticmethod(survival.accelerated_failure)
 
-    def targets_of(self, info: Info) -> Floats:
+    def targets_of(self, info: MetaInfo) -> Floats:
         bounds = []
         for field in ("label_lower_bound", "label_upper_bound"):
             bound = info[field]

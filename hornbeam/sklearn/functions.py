@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from hornbeam.data.beside import Beside
+from hornbeam.data.meta_info_accessors import Beside
 from hornbeam.objectives.compiled import ScalarLoss
 
 __all__ = [

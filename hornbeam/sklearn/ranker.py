@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.data.beside import Beside
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.data.meta_info_accessors import Beside
 from hornbeam.errors import DataError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.estimator import Estimator
@@ -205,7 +205,7 @@ base_margin_eval_set
                     "the score of a ranking needs the group of each row; pass qid"
                 )
         predictions = self._gathered(self.predict(X))
-        info = Info(len(predictions), self.n_features_in_)
+        info = MetaInfo(len(predictions), self.n_features_in_)
         given = {"label": y, "qid": qid, "group": group}
         info.set({name: self._gathered(values) for name, values in given.items()})
         return self.get_booster().metrics[-1].of(predictions.astype(float), info)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hornbeam.xgboost.build import build_info
     from hornbeam.xgboost.config import config_context, get_config, set_config
     from hornbeam.xgboost.data_iter import DataIter
+    from hornbeam.xgboost.import_hook import stand_in
     from hornbeam.xgboost.matrices import (
         DMatrix,
         ExtMemQuantileDMatrix,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         XGBRFClassifier,
         XGBRFRegressor,
     )
-    from hornbeam.xgboost.standing_in import stand_in
     from hornbeam.xgboost.tracker import RabitTracker
     from hornbeam.xgboost.training import cv, train
 
@@ -83,7 +83,7 @@ _HOMES = {
     "plot_importance": "hornbeam.xgboost.plotting",
     "plot_tree": "hornbeam.xgboost.plotting",
     "set_config": "hornbeam.xgboost.config",
-    "stand_in": "hornbeam.xgboost.standing_in",
+    "stand_in": "hornbeam.xgboost.import_hook",
     "to_graphviz": "hornbeam.xgboost.plotting",
     "train": "hornbeam.xgboost.training",
 }

@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.boosting.agreement import settings_of
 from hornbeam.boosting.booster import Booster as _Booster
+from hornbeam.boosting.sync_model import settings_of
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
@@ -28,14 +28,14 @@ from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.codes import with_codes
 from hornbeam.xgboost.compat import framed, is_dataframe
 from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
+from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.error_messages import in_their_words
 from hornbeam.xgboost.objective import as_float32, as_function, by_row
 from hornbeam.xgboost.parameters import DECISIVE, gathered, told, unused
-from hornbeam.xgboost.words import in_their_words
 
 __all__ = ["Booster"]
 

@@ -20,8 +20,8 @@ from hornbeam.callbacks import (
 from hornbeam.callbacks.base import EvalsLog, Score
 from hornbeam.callbacks.stopping import larger_is_better
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.collective import communicator_print, get_rank
+from hornbeam.xgboost.deprecation import require_keyword_args
 
 __all__ = [
     "CallbackContainer",

@@ -2,9 +2,9 @@
 
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.build import build_info
-from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.data_iter import DataIter
+from hornbeam.xgboost.deprecation import require_keyword_args
 from hornbeam.xgboost.errors import XGBoostError
 from hornbeam.xgboost.matrices import (
     DataSplitMode,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.info import GROUPINGS
-from hornbeam.data.info import Info as _Info
 from hornbeam.data.labels import FIELDS, read_numbers
+from hornbeam.data.meta_info import GROUPINGS
+from hornbeam.data.meta_info import MetaInfo as _Info
 from hornbeam.errors import DataError
 
-__all__ = ["Info"]
+__all__ = ["MetaInfo"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 _WIDE = tuple(name for name, field in FIELDS.items() if field.wide)
 
 
-class Info(_Info):
+class MetaInfo(_Info):
     """Labels, weights, margins, bounds and groups of a matrix.
 
     Labels and margins of several columns may be flat; what is empty takes away what

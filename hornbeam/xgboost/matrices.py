@@ -19,15 +19,15 @@ from hornbeam.data.extmem_quantile_dmatrix import (
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.errors import DataError
-from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
 from hornbeam.xgboost.data_iter import DataIter
-from hornbeam.xgboost.info import Info
-from hornbeam.xgboost.words import in_their_words
+from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.error_messages import in_their_words
+from hornbeam.xgboost.info import MetaInfo
 
 if TYPE_CHECKING:
-    from hornbeam.binning.binned import Binned
+    from hornbeam.binning.binned_table import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
@@ -44,7 +44,7 @@ class DMatrix(_DMatrix):
 
     # There `approx` trains on batches with a cache, too.
     _holds_beside_cache = True
-    _kind_of_info = Info
+    _kind_of_info = MetaInfo
 
     @_in_time_by_name
     @in_their_words

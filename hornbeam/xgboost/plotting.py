@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hornbeam import explain
 from hornbeam.boosting.booster import Booster
 from hornbeam.errors import ParameterError, require
-from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.deprecation import require_keyword_args
 
 if TYPE_CHECKING:
     from graphviz import Source

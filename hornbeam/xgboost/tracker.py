@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.deprecation import require_keyword_args
 from hornbeam.xgboost.errors import XGBoostError
 
 __all__ = ["RabitTracker", "get_family"]

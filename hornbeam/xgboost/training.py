@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.callbacks.base import EvalsLog
+from hornbeam.cross_validation import Fold, FoldModels, parts_of, scores_of
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, require
-from hornbeam.folds import Fold, FoldModels, parts_of, scores_of
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 from hornbeam.xgboost.booster import Booster
@@ -24,8 +24,8 @@ from hornbeam.xgboost.callback import (
     EvaluationMonitor,
     TrainingCallback,
 )
-from hornbeam.xgboost.calling import require_keyword_args
-from hornbeam.xgboost.words import in_their_words
+from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.error_messages import in_their_words
 
 __all__ = [
     "CVPack",

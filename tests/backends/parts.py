@@ -6,21 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from hornbeam.backends.base import DenseCodes, Growth, RowSample
 from hornbeam.backends.dense import DenseRows
-from hornbeam.backends.histograms import HistogramBackend
+from hornbeam.backends.hist import HistogramBackend
+from hornbeam.backends.interface import DenseBins, RowSample, SplitParams
 from hornbeam.backends.rows import Rows
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.sampling import ColumnSampler
-from hornbeam.growth.shape import Shape
+from hornbeam.growth.growth_limits import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import take_team
 
-GROWTH = Growth(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5)
+GROWTH = SplitParams(
+    reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5
+)
 COUNTED = replace(GROWTH, min_samples_leaf=9, path_smooth=3.0)
-BY_LEVEL = Shape(best_first=False, max_depth=5, max_leaves=0, gamma=0.0)
-BEST_FIRST = Shape(best_first=True, max_depth=0, max_leaves=14, gamma=0.0)
+BY_LEVEL = GrowthLimits(best_first=False, max_depth=5, max_leaves=0, gamma=0.0)
+BEST_FIRST = GrowthLimits(best_first=True, max_depth=0, max_leaves=14, gamma=0.0)
 N_ROWS = 3000 if COMPILED else 150
 KINDS = {
     "by level": {},
@@ -47,7 +49,7 @@ def split_codes(codes, rows):
     """Return the codes of these rows."""
     by_row = codes.by_row.reshape(codes.by_feature.shape[::-1])
     by_feature = np.ascontiguousarray(codes.by_feature[:, rows])
-    return DenseCodes(
+    return DenseBins(
         by_feature, np.ascontiguousarray(by_row[rows]).ravel(), codes.layout
     )
 

@@ -9,8 +9,8 @@ import pytest
 from parts import KINDS, N_ROWS, PartedRows, grow
 
 from hornbeam.backends.dense import DenseRows
-from hornbeam.binning.codes import bin_table
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.binning.bin_table import bin_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import take_team
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hornbeam.binning import deciding
-from hornbeam.binning.codes import bin_table
+from hornbeam.binning import exact_quantiles
+from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.cuts import Cuts, integer_weights
-from hornbeam.binning.deciding import columns_of, find_cuts
+from hornbeam.binning.exact_quantiles import columns_of, find_cuts
 from hornbeam.binning.ordered import OrderedColumns
 from hornbeam.binning.streams import read_chunks
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.table import Table
 
 ROWS = 3000
@@ -69,8 +69,8 @@ TYPES = ["float", "float", "float", "c"]
 @pytest.mark.parametrize("kept", [0, 1, 3, 4])
 def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
     # Small sketches, which leave the cuts open.
-    monkeypatch.setattr(deciding, "POINTS", 64)
-    monkeypatch.setattr(deciding, "_GUIDES_OF_A_BIN", 1)
+    monkeypatch.setattr(exact_quantiles, "POINTS", 64)
+    monkeypatch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
     data, weights = samples()
     parts = [
         as_table(data[:1000].astype(np.float32), types=TYPES),

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.binning import deciding, looks
+from hornbeam.binning import column_pass, exact_quantiles
 from hornbeam.binning import ranges as ranges_of_looks
-from hornbeam.binning.codes import bin_table
+from hornbeam.binning.bin_table import bin_table
+from hornbeam.binning.column_pass import merge_passes
 from hornbeam.binning.cuts import Cuts, integer_weights
-from hornbeam.binning.deciding import columns_of, find_cuts
-from hornbeam.binning.looks import merge_readings
+from hornbeam.binning.exact_quantiles import columns_of, find_cuts
 from hornbeam.binning.sketch import SketchOfChunks
 from hornbeam.binning.streams import read_chunks
 from hornbeam.data.categories import Categories
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.kernels.jit import COMPILED
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
@@ -64,7 +64,7 @@ def cuts_of_parts(data, owner, order, max_bin, weights, room):
                 part = integer_weights(weights[rows], weights.max(), len(data))
             read_chunks(table_of(data[rows]), places, mine, part, 1)
             found.append(pickle.loads(pickle.dumps(mine)))
-        return merge_readings([found[part] for part in order])
+        return merge_passes([found[part] for part in order])
 
     return Cuts.join(find_cuts(columns, read))
 
@@ -97,9 +97,9 @@ def test_any_parts_have_the_cuts_of_all_rows(
     exact = bin_table(table_of(data), max_bin, weights).cuts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hornbeam.binning.streams.CHUNK_ROWS", chunk_rows)
-        patch.setattr(deciding, "POINTS", 8)
-        patch.setattr(deciding, "_GUIDES_OF_A_BIN", 1)
-        patch.setattr(looks, "RANGES", 16)
+        patch.setattr(exact_quantiles, "POINTS", 8)
+        patch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
+        patch.setattr(column_pass, "RANGES", 16)
         patch.setattr(ranges_of_looks, "_PARTED", 4)
         check_same(cuts_of_parts(data, owner, order, max_bin, weights, room), exact)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.binning import deciding, looks, streams
+from hornbeam.binning import column_pass, exact_quantiles, streams
 from hornbeam.binning import ranges as ranges_of_looks
-from hornbeam.binning.codes import bin_table, bin_with_cuts
+from hornbeam.binning.bin_table import bin_table, bin_with_cuts
 from hornbeam.data.categories import Categories
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.jit import COMPILED
@@ -72,11 +72,11 @@ def check_same(one, other):
 def shrink(monkeypatch, chunk_rows=16, points=8, room=0, ranges=16):
     """Make a few rows as many as a stream has: small chunks, sketches and rooms."""
     monkeypatch.setattr(streams, "CHUNK_ROWS", chunk_rows)
-    monkeypatch.setattr(deciding, "CHUNK_ROWS", chunk_rows)
-    monkeypatch.setattr(deciding, "POINTS", points)
-    monkeypatch.setattr(deciding, "_POINTS_OF_A_BIN", 1)
-    monkeypatch.setattr(deciding, "_GUIDES_OF_A_BIN", 1)
-    monkeypatch.setattr(looks, "RANGES", ranges)
+    monkeypatch.setattr(exact_quantiles, "CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(exact_quantiles, "POINTS", points)
+    monkeypatch.setattr(exact_quantiles, "_POINTS_OF_A_BIN", 1)
+    monkeypatch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
+    monkeypatch.setattr(column_pass, "RANGES", ranges)
     monkeypatch.setattr(ranges_of_looks, "_PARTED", ranges // 4)
     monkeypatch.setattr(streams, "ROOM", room)
 

@@ -1,9 +1,9 @@
 """Rows of a matrix on members of a cluster, as training places them."""
 
 from hornbeam.backends.cluster import Share
-from hornbeam.dask.asking import Answering
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rowset import Rowset
+from hornbeam.dask.rpc import Answering
 
 
 class Holder(Answering, Rowset):

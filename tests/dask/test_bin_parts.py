@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from members import place
 
 from hornbeam import DataError, DMatrix
-from hornbeam.binning.codes import bin_table, bin_with_cuts
+from hornbeam.binning.bin_table import bin_table, bin_with_cuts
 from hornbeam.dask import DaskDMatrix, binning
 from hornbeam.dask.binning import bin_parts, calls_for_codes
 

@@ -14,8 +14,8 @@ from clusters import process_of
 
 from hornbeam import ClusterError, DataError, ParameterError
 from hornbeam.backends.cluster import MemberLostError, Share
-from hornbeam.dask.branches import Adder
 from hornbeam.dask.cluster import DaskCluster
+from hornbeam.dask.tree_reduction import Adder
 
 
 class Adding(Adder):

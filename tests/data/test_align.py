@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.reading import open_source
+from hornbeam.data.sources.dispatch import open_source
 from hornbeam.errors import DataError, ParameterError
 
 NAN = float("nan")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.floats import check_finite
 from hornbeam.errors import DataError

@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 from hornbeam.data.align import align
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.slices import slices_of
-from hornbeam.data.sources.reading import open_source
+from hornbeam.data.sources.dispatch import open_source
 from hornbeam.errors import DataError
 
 NAMES = pd.Categorical(["x", "y", "x", None, "z", "y"])

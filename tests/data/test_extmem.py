@@ -23,7 +23,7 @@ from hornbeam import (
     read,
     train,
 )
-from hornbeam.binning import pages
+from hornbeam.binning import external_build
 from hornbeam.errors import DataError, HornbeamError, ParameterError
 
 ROWS = 3000
@@ -33,7 +33,7 @@ PARAMS = {"max_depth": 4, "nthread": 2}
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Make a few rows as many blocks as pages have."""
-    monkeypatch.setattr(pages, "BLOCK_ROWS", 512)
+    monkeypatch.setattr(external_build, "BLOCK_ROWS", 512)
 
 
 def made(rows=ROWS, seed=0):

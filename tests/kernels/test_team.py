@@ -16,6 +16,7 @@ from kernel_calls import needs_compiler
 from numba import njit
 
 import hornbeam
+from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.sync import (
     SYNC_SIZE,
@@ -28,7 +29,6 @@ from hornbeam.kernels.sync import (
     yield_processor,
 )
 from hornbeam.kernels.team import Team, lease
-from hornbeam.processors import available_threads
 
 
 @njit(nogil=True)

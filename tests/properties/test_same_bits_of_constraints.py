@@ -8,7 +8,7 @@ import scipy.sparse
 
 import hornbeam
 from hornbeam import DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
-from hornbeam.binning import pages
+from hornbeam.binning import external_build
 
 CONFIGURATIONS = {
     "groups": {"interaction_constraints": [[0, 1, 2], [2, 3], [*range(4, 40)]]},
@@ -54,7 +54,7 @@ def digest(params, data):
 def blocks():
     """Have blocks on disk that are small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "BLOCK_ROWS", 1 << 12)
+        patch.setattr(external_build, "BLOCK_ROWS", 1 << 12)
         yield
 
 

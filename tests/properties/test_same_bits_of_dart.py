@@ -13,7 +13,7 @@ from samples import few_values
 
 import hornbeam
 from hornbeam import Booster, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
-from hornbeam.binning import pages
+from hornbeam.binning import external_build
 
 THREADS = (1, 2, 3, 7)
 
@@ -24,7 +24,7 @@ def train(params, data, rounds, **arguments):
 
 
 def test_any_number_of_threads_and_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "BLOCK_ROWS", 1 << 12)
+    monkeypatch.setattr(external_build, "BLOCK_ROWS", 1 << 12)
     rows, labels = few_values(20_000, missing=0.1)
     params = {"rate_drop": 0.4, "subsample": 0.7}
     data = QuantileDMatrix(rows, labels)

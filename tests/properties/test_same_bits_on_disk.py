@@ -15,7 +15,7 @@ import pytest
 
 import hornbeam
 from hornbeam import DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix, memory
-from hornbeam.binning import pages
+from hornbeam.binning import external_build
 
 ROWS = 20_000
 
@@ -23,7 +23,7 @@ ROWS = 20_000
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Make some rows as many blocks as pages have."""
-    monkeypatch.setattr(pages, "BLOCK_ROWS", 1 << 12)
+    monkeypatch.setattr(external_build, "BLOCK_ROWS", 1 << 12)
 
 
 def made(rows=ROWS, seed=0):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import hornbeam
 from hornbeam import DMatrix, QuantileDMatrix
-from hornbeam.backends.base import FilledCodes
-from hornbeam.binning import bundles
+from hornbeam.backends.interface import SparseBins
+from hornbeam.binning import bundling
 
 RATES = st.sampled_from([1.0, 1.0, 0.8, 0.4])
 PARAMS = st.fixed_dictionaries(
@@ -71,11 +71,11 @@ def test_the_models_of_arrays(params, table, form, by_cells):
         params["num_class"], labels = 3, np.digitize(labels, [-1.0, 1.0])
     sparse = as_sparse(rows, form)
     expected = train(params, DMatrix(rows, labels, **info))
-    with mock.patch.object(bundles, "_FILLED_PER_BIN", 10**9 if by_cells else 0):
+    with mock.patch.object(bundling, "_FILLED_PER_BIN", 10**9 if by_cells else 0):
         data = DMatrix(sparse, labels, **info)
         booster = train(params, data)
         codes = data.binned(params["max_bin"]).as_codes()
-        assert isinstance(codes, FilledCodes) or not by_cells
+        assert isinstance(codes, SparseBins) or not by_cells
         assert booster.digest() == expected.digest()
         quantile = QuantileDMatrix(sparse, labels, max_bin=params["max_bin"], **info)
         assert train(params, quantile).digest() == expected.digest()
@@ -95,5 +95,5 @@ def test_any_number_of_threads(grow_policy):
     for threads in (1, 2, 3, 7):
         data = DMatrix(sparse, labels, nthread=threads)
         digests.add(train({**params, "nthread": threads}, data).digest())
-        assert isinstance(data.binned(256).as_codes(), FilledCodes)
+        assert isinstance(data.binned(256).as_codes(), SparseBins)
     assert len(digests) == 1

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.align import align
-from hornbeam.data.containers.adapters import as_table
-from hornbeam.data.containers.apart import column_names, take_apart
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.containers.from_numpy import ArrayTable
+from hornbeam.data.containers.pop_columns import column_names, take_apart
 from hornbeam.data.floats import check_missing
 from hornbeam.data.schema import Schema, listed
 from hornbeam.data.sources.batches import Batch, Place, Source

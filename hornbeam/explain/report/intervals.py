@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.explain.report.rows import Floats, Rows, generator
 from hornbeam.explain.report.task import Task, measured
 from hornbeam.metrics.base import Metric
@@ -88,7 +88,7 @@ def scores_of(
     return found
 
 
-def resampled(info: Info, seed: int, resamples: int) -> Iterator[Info]:
+def resampled(info: MetaInfo, seed: int, resamples: int) -> Iterator[MetaInfo]:
     """Yield what goes with the rows, with weights of as often as they were drawn."""
     fields = info.fields()
     pointers = info.group_ptr
@@ -100,7 +100,7 @@ def resampled(info: Info, seed: int, resamples: int) -> Iterator[Info]:
     for number in range(resamples):
         draws = generator(seed, "bootstrap", number).integers(0, size, size)
         counts = np.bincount(draws, minlength=size)
-        again = Info(info.n_rows, info.n_features)
+        again = MetaInfo(info.n_rows, info.n_features)
         again.set({**fields, "weight": weights * counts}, whole=False)
         yield again
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.data.info import Info
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.explain.report.rows import Floats, Rows
 from hornbeam.metrics import create
@@ -132,7 +132,7 @@ def task_of(
     )
 
 
-def measured(metric: Metric, predictions: Floats, info: Info) -> float:
+def measured(metric: Metric, predictions: Floats, info: MetaInfo) -> float:
     """Return a metric; NaN without a warning where it is not defined."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

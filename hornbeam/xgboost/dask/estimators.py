@@ -14,9 +14,9 @@ from distributed import Client
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.dask.calling import method_by_client
 from hornbeam.dask.clients import client_of
 from hornbeam.dask.partitions import is_frame, pieces_of
+from hornbeam.dask.sync import method_by_client
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.xgboost.booster import Booster

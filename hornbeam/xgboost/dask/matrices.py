@@ -10,8 +10,8 @@ from distributed import Client
 from hornbeam.dask.matrix import DaskDMatrix as _DaskDMatrix
 from hornbeam.dask.matrix import DaskQuantileDMatrix as _DaskQuantileDMatrix
 from hornbeam.data.categories import Categories
-from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.dask.kinds import check_client, check_rows
+from hornbeam.xgboost.deprecation import require_keyword_args
 
 __all__ = ["DaskDMatrix", "DaskQuantileDMatrix"]
 

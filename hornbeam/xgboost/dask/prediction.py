@@ -10,13 +10,13 @@ from distributed import Client
 from hornbeam import dask as hornbeam_dask
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.prediction import ModelSource
-from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.dask.kinds import (
     check_model,
     is_collection,
     is_series,
     with_client,
 )
+from hornbeam.xgboost.deprecation import require_keyword_args
 
 __all__ = ["inplace_predict", "predict"]
 

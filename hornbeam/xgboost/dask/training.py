@@ -15,8 +15,8 @@ from hornbeam.dask.training import train as _train
 from hornbeam.errors import ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
-from hornbeam.xgboost.calling import require_keyword_args
 from hornbeam.xgboost.dask.kinds import with_client
+from hornbeam.xgboost.deprecation import require_keyword_args
 from hornbeam.xgboost.parameters import gathered
 from hornbeam.xgboost.training import all_callbacks
 

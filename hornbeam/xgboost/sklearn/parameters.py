@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hornbeam.data.categories import Categories
-from hornbeam.xgboost.calling import require_keyword_args
+from hornbeam.xgboost.deprecation import require_keyword_args
 
 __all__ = ["XGBParameters", "in_time_by_name"]
 

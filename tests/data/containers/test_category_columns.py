@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam.data.categories import Categories
-from hornbeam.data.containers.adapters import as_table
+from hornbeam.data.containers.dispatch import as_table
 from hornbeam.errors import DataError
 
 NAN = float("nan")

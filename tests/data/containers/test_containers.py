@@ -14,7 +14,7 @@ import scipy.sparse
 
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
-from hornbeam.data.containers.adapters import as_column, as_table
+from hornbeam.data.containers.dispatch import as_column, as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError

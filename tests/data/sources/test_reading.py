@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hornbeam import DataError, DataIter
-from hornbeam.data.sources.reading import open_source
+from hornbeam.data.sources.dispatch import open_source
 
 N = 100
 RNG = np.random.default_rng(0)

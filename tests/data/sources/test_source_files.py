@@ -16,7 +16,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from hornbeam import DataError, read
 from hornbeam.data.sources import batches, from_csv
-from hornbeam.data.sources.reading import open_source
+from hornbeam.data.sources.dispatch import open_source
 
 N = 1000
 RNG = np.random.default_rng(0)

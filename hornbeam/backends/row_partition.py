@@ -1,0 +1,213 @@
+"""Which rows are in which node, from codes that are in memory when they are needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.row_state import CELLS_PER_ROW, run_rows
+from hornbeam.kernels.layout import NODE_DTYPE, TASK_ROWS
+from hornbeam.kernels.partition import (
+    bring_home,
+    mark_leaves,
+    partition_rows,
+    route_rows,
+)
+from hornbeam.kernels.plan import (
+    enter_splits,
+    plan_leaves,
+    plan_partition,
+    settle_children,
+)
+from hornbeam.kernels.team import Team
+
+__all__ = ["RowPartition"]
+
+_NO_NODES = np.empty(0, np.intp)
+
+
+class RowPartition:
+    """A list of the rows in which those of a node lie together.
+
+    Parameters
+    ----------
+    features
+        Table of `FEATURE_DTYPE`.
+    words
+        Of a set of codes; 0 where no feature is categorical.
+    every_row
+        (rows,) uint32: 0, 1, 2, ...
+    rows
+        (2, rows) uint32, to work in: a node's rows lie on one of two sides.
+    team
+        The threads that work.
+
+    Attributes
+    ----------
+    every_row
+        As given.
+    table
+        Of `NODE_DTYPE`.
+    rows
+        The list.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[Any],
+        words: int,
+        every_row: NDArray[np.uint32],
+        rows: NDArray[np.uint32],
+        team: Team,
+    ) -> None:
+        self._team = team
+        self._features = features
+        self.every_row, self.rows = every_row, rows
+        self.table = np.zeros(64, NODE_DTYPE)
+        self._lefts = np.empty((64, words), np.uint64)
+        self._waiting = _NO_NODES
+        self._n_taken = 0
+
+    def begin_tree(self, taken: NDArray[np.uint8] | None) -> None:
+        """Put all rows, or those taken, into the root.
+
+        Rows that are left out come after the others, where no node is.
+        """
+        size = self.every_row.size
+        if taken is None:
+            self.rows[0] = self.every_row
+        else:
+            chosen = np.flatnonzero(taken)
+            self.rows[0, : chosen.size] = chosen
+            self.rows[0, chosen.size :] = np.flatnonzero(taken == 0)
+            size = chosen.size
+        root = self.table[0]
+        root["side"], root["begin"], root["end"], root["left"] = 0, 0, size, -1
+        self._n_taken = size
+        self._waiting = _NO_NODES
+
+    def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the rows of each node; none of them may wait at the parent."""
+        sizes: NDArray[np.int64] = self.table["end"][nodes]
+        sizes -= self.table["begin"][nodes]
+        return sizes
+
+    def apply_splits(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
+    ) -> None:
+        """Enter the splits; the rows wait at the parents until they are moved."""
+        last = int(left[-1]) + 2
+        if last > self.table.size:
+            more = np.zeros(max(last, 2 * self.table.size), NODE_DTYPE)
+            more[: self.table.size] = self.table
+            lefts = np.empty((more.size, self._lefts.shape[1]), np.uint64)
+            lefts[: self.table.size] = self._lefts
+            self.table, self._lefts = more, lefts
+        enter_splits(nodes, splits, sets, left, self._features, self.table, self._lefts)
+        waiting = self._waiting
+        self._waiting = np.concatenate([waiting, nodes]) if waiting.size > 0 else nodes
+
+    def move(self, by_feature: NDArray[Any]) -> NDArray[np.intp]:
+        """Send the rows that wait at split nodes to the children; return these nodes.
+
+        `by_feature` are the codes, (columns, rows), of which those of the splits count.
+        """
+        nodes, self._waiting = self._waiting, _NO_NODES
+        if nodes.size == 0:
+            return nodes
+        most_tasks = nodes.size + 5 * self._team.size
+        tasks = np.empty((most_tasks, 5), np.int64)
+        counts = np.empty(most_tasks, np.int64)
+        n_tasks, members = plan_partition(nodes, self.table, self._team.size, tasks)
+        tasks = tasks[:n_tasks]
+        self._team.run(
+            partition_rows,
+            members,
+            tasks,
+            self.table,
+            self._lefts,
+            by_feature,
+            self.rows,
+            counts,
+        )
+        settle_children(tasks, counts, self.table)
+        return nodes
+
+    def bring_home(self, nodes: NDArray[np.intp]) -> None:
+        """Bring the rows of the children of these nodes to the first side."""
+        bring_home(nodes, self.table, self.rows)
+
+    def name_leaves(self, nodes: NDArray[np.intp], leaves: NDArray[np.intp]) -> None:
+        """Say that ``nodes[i]``, which has no children, is leaf ``leaves[i]``."""
+        self._leaf_of_node = np.zeros(self.table.size, np.uint32)
+        self._leaf_of_node[nodes] = leaves
+
+    def mark_leaves(
+        self,
+        nodes: NDArray[np.intp],
+        leaves: NDArray[np.intp],
+        n_leaves: int,
+        by_feature: NDArray[Any],
+        leaf_of: NDArray[np.uint32],
+    ) -> None:
+        """Write to `leaf_of` the leaf of each row, and `n_leaves` if it was left out.
+
+        `nodes` are those without children, and ``leaves[i]`` the leaf of ``nodes[i]``.
+        Rows that wait at their parents are routed from there.
+        """
+        members = self._team.members_for(CELLS_PER_ROW * leaf_of.size)
+        most_tasks = nodes.size + self._waiting.size + leaf_of.size // TASK_ROWS
+        tasks = np.empty((most_tasks, 5), np.int64)
+        self.name_leaves(nodes, leaves)
+        n_tasks = plan_leaves(
+            nodes, self._waiting, self.table, members, self._leaf_of_node, tasks
+        )
+        if self._n_taken < leaf_of.size:
+            leaf_of[self.rows[0, self._n_taken :]] = n_leaves
+        self._team.run(
+            mark_leaves,
+            members,
+            tasks[:n_tasks],
+            self.table,
+            self._lefts,
+            by_feature,
+            self.rows,
+            self._leaf_of_node,
+            leaf_of,
+        )
+
+    def mark_left_out(
+        self, by_feature: NDArray[Any], leaf_of: NDArray[np.uint32]
+    ) -> None:
+        """Write the leaf of each row that was left out of the sample, from the root."""
+        self.route(self.rows[0, self._n_taken :], by_feature, leaf_of)
+
+    def route(
+        self,
+        rows: NDArray[np.uint32],
+        by_feature: NDArray[Any],
+        leaf_of: NDArray[np.uint32],
+    ) -> None:
+        """Write the leaf of each of these rows, found from the root.
+
+        The rows need not be those of the list: `by_feature` says whose they are.
+        """
+        if rows.size == 0:
+            return
+        run_rows(
+            self._team,
+            route_rows,
+            8 * rows.size,
+            rows,
+            by_feature,
+            self.table,
+            self._lefts,
+            self._leaf_of_node,
+            leaf_of,
+        )

@@ -1,0 +1,236 @@
+"""From tables to bin numbers: in memory or in batches, by own cuts or known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.binning.bin_mapper import BinMapper, categorical, copy_codes
+from hornbeam.binning.binned_table import Binned
+from hornbeam.binning.cuts import (
+    ColumnCuts,
+    Cuts,
+    are_float32,
+    cut_column,
+    integer_weights,
+)
+from hornbeam.binning.dense import DenseMatrix
+from hornbeam.binning.exact_quantiles import sketch_column
+from hornbeam.binning.sparse import fill_bins, has_only_filled
+from hornbeam.binning.streams import batches_of, cuts_of_stream
+from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
+from hornbeam.data.table import Table
+from hornbeam.errors import ParameterError
+
+__all__ = ["bin_table", "bin_with_cuts", "code_table", "cut_between_categories"]
+
+Bytes = npt.NDArray[np.uint8]
+
+#: Columns taken from a table at once: a few, so that little of it is held twice, but
+#: enough to use most of each cache line of a row-major array.
+_COLUMNS_AT_ONCE = 4
+
+
+def bin_table(
+    table: Table,
+    max_bin: int,
+    weights: npt.NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    sketch: str = "exact",
+    *,
+    every_cell: bool = False,
+) -> Binned:
+    """Return `table` in bins cut at its own (weighted) quantiles.
+
+    A table in batches is read several times: for exact cuts mostly twice, for
+    approximate ones once; and once more for the codes.
+
+    Parameters
+    ----------
+    table
+        The features.
+    max_bin
+        The most bins of a feature, 2 or more.
+    weights
+        (rows,) float64, or None.
+    n_threads
+        Threads that share the columns, 0 or less for all processors; they do not
+        change the result.
+    sketch
+        "exact", or "approximate" for cuts from a sketch, which a table in batches is
+        read once for (see `sketch`). Batches do not change either's result.
+    every_cell
+        Whether the cells that a sparse table misses have codes, too.
+    """
+    if sketch not in ("exact", "approximate"):
+        raise ParameterError(f"sketch must be 'exact' or 'approximate', not {sketch!r}")
+    exact = sketch == "exact"
+    fixed = integer_weights(weights)
+    if table.is_stream:
+        columns = cuts_of_stream(table, max_bin, fixed, n_threads, exact)
+        return code_table(table, columns, max_bin, n_threads, own_cuts=True)
+    is_categorical = categorical(table)
+    cut_numbers = cut_column if exact else sketch_column
+
+    def cut(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
+        if is_categorical[feature]:
+            has_missing = bool(np.isnan(values).any())
+            return cut_between_categories(table, feature, values, has_missing)
+        return cut_numbers(values, max_bin, fixed, scratch)
+
+    indicators: dict[tuple[float, bool], ColumnCuts] = {}
+
+    def cut_filled(
+        feature: int, values: npt.NDArray[Any], rows: npt.NDArray[np.uint32]
+    ) -> ColumnCuts:
+        if not exact:  # a sketch depends on which rows are empty
+            column = np.full(table.n_rows, np.nan, values.dtype)
+            column[rows] = values
+            return sketch_column(column, max_bin, fixed)
+        absent = table.n_rows - len(rows)
+        if fixed is not None:
+            return cut_column(values, max_bin, fixed[rows], absent=absent)
+        if len(rows) == 0 or (values != values[0]).any():
+            return cut_column(values, max_bin, None, absent=absent)
+        # Of thousands of indicators, each has the cuts of the first.
+        kind = float(values[0]), absent > 0
+        if kind not in indicators:
+            indicators[kind] = cut_column(values[:1], max_bin, None, absent=absent)
+        return indicators[kind]
+
+    if has_only_filled(table) and not every_cell:
+        return fill_bins(table, cut_filled, max_bin)
+    return _bin(table, cut, max_bin, n_threads)
+
+
+def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
+    """Return `table` in the bins of another one, as a validation set needs it."""
+    if table.is_stream:
+        columns = [
+            ColumnCuts(cuts.of(feature), float(cuts.minimums[feature]), False)
+            for feature in range(table.n_features)
+        ]
+        max_bin = int(cuts.bins.max())
+        return code_table(table, columns, max_bin, n_threads, own_cuts=False)
+
+    def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
+        has_missing = bool(np.isnan(values).any())
+        minimum = float(cuts.minimums[feature])
+        return ColumnCuts(cuts.of(feature), minimum, has_missing)
+
+    max_bin = int(cuts.bins.max())
+    if has_only_filled(table):
+        return fill_bins(table, known, max_bin)
+    return _bin(table, known, max_bin, n_threads)
+
+
+def cut_between_categories(
+    table: Table, feature: int, values: npt.NDArray[Any], has_missing: bool
+) -> ColumnCuts:
+    """Return a bin for each category: those with a name, else up to the last code."""
+    names = table.categories.of(feature)
+    if names is not None:
+        levels = len(names)
+    else:
+        levels = 0 if values.size == 0 else int(np.fmax.reduce(values, initial=-1)) + 1
+    return ColumnCuts.of_categories(levels, has_missing)
+
+
+def _bin(
+    table: Table,
+    cut: Callable[[int, npt.NDArray[Any], Bytes], ColumnCuts],
+    max_bin: int,
+    n_threads: int,
+) -> DenseMatrix:
+    """Cut and code the columns, a few at a time, each read once."""
+    is_categorical = categorical(table)
+    small = max_bin <= 256
+    shape = (table.n_features, table.n_rows)
+    codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
+    columns: list[ColumnCuts | None] = [None] * table.n_features
+    all_float32 = np.empty(table.n_features, bool)
+    # A column of 256 bins and missing cells does not fit in a byte.
+    large: dict[int, npt.NDArray[np.uint16]] = {}
+
+    n_threads = thread_count(n_threads, -(-table.n_features // _COLUMNS_AT_ONCE))
+    column_bytes = table.n_rows * np.dtype(table.dtype).itemsize
+    workspaces: SimpleQueue[Bytes] = SimpleQueue()
+    for _ in range(n_threads):
+        workspaces.put(mapped_bytes((_COLUMNS_AT_ONCE + 2) * column_bytes))
+
+    def work(start: int) -> None:
+        stop = min(start + _COLUMNS_AT_ONCE, table.n_features)
+        workspace = workspaces.get()
+        block, scratch = workspace[2 * column_bytes :], workspace[: 2 * column_bytes]
+        try:
+            for f, values in enumerate(table.columns(start, stop, block), start):
+                column = cut(f, values, scratch)
+                columns[f] = column
+                all_float32[f] = are_float32(values)
+                out = codes[f]
+                if small and column.upper.size + column.has_missing > 256:
+                    out = large[f] = np.empty(table.n_rows, np.uint16)
+                if is_categorical[f]:
+                    copy_codes(values, column, out, table.locator(0, f))
+                else:
+                    column.code(values, out)
+        finally:
+            workspaces.put(workspace)
+
+    in_threads(work, range(0, table.n_features, _COLUMNS_AT_ONCE), n_threads)
+    if large:
+        codes = codes.astype(np.uint16)
+        for f, column_codes in large.items():
+            codes[f] = column_codes
+    done = [column for column in columns if column is not None]
+    return DenseMatrix(
+        Cuts.join(done),
+        codes,
+        np.array([column.has_missing for column in done]),
+        bool(all_float32.all()),
+        is_categorical,
+    )
+
+
+def code_table(
+    table: Table,
+    columns: list[ColumnCuts],
+    max_bin: int,
+    n_threads: int,
+    *,
+    own_cuts: bool,
+) -> DenseMatrix:
+    """Return the codes of a table, written batch by batch in one reading.
+
+    Parameters
+    ----------
+    table
+        In batches, or in memory.
+    columns
+        The cuts of each column.
+    max_bin
+        The most bins of a column, but for categories.
+    n_threads
+        Threads that share the columns, 0 or less for all processors.
+    own_cuts
+        Whether the cuts are those of these rows, alone or with others. The cuts of
+        another table are rounded to the type of the rows.
+    """
+    coder = BinMapper(table, columns, max_bin, own_cuts=own_cuts)
+    codes: Any = np.empty((table.n_features, table.n_rows), coder.dtype)
+    for begin, batch in batches_of(table):
+        rows = slice(begin, begin + batch.n_rows)
+        if not coder.code(batch, codes[:, rows], n_threads):
+            codes = codes.astype(coder.dtype)
+            coder.code(batch, codes[:, rows], n_threads)
+    return DenseMatrix(
+        Cuts.join(columns),
+        codes,
+        coder.has_missing,
+        coder.is_float32,
+        coder.is_categorical,
+    )

@@ -1,0 +1,173 @@
+"""The methods of a matrix that set and return what goes beside its features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.data.labels import FIELDS
+from hornbeam.data.meta_info import GROUPINGS, MetaInfo
+from hornbeam.data.schema import listed
+from hornbeam.errors import DataError
+
+__all__ = ["Beside"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class Beside:
+    """What has rows and columns, and keeps an `MetaInfo` of them.
+
+    Whatever is set is copied, and kept as float64. What a getter returns is read-only,
+    and empty where nothing was set.
+    """
+
+    info: MetaInfo
+    feature_names: Any
+    feature_types: Any
+
+    # For the learner
+
+    @property
+    def labels(self) -> Floats | None:
+        """The labels, (rows,) or (rows, targets)."""
+        return self.info["label"]
+
+    @property
+    def weights(self) -> Floats | None:
+        """The weights as they were set, one for each row or each group."""
+        return self.info["weight"]
+
+    @property
+    def row_weights(self) -> Floats | None:
+        """The weights, one for each row."""
+        return self.info.row_weights
+
+    @property
+    def base_margin(self) -> Floats | None:
+        """The margins, (rows,) or (rows, outputs)."""
+        return self.info["base_margin"]
+
+    @property
+    def feature_weights(self) -> Floats | None:
+        """How likely each column is to be drawn, (columns,)."""
+        return self.info["feature_weights"]
+
+    @property
+    def n_targets(self) -> int:
+        """How many labels each row has; 0 without any."""
+        if self.labels is None:
+            return 0
+        return 1 if self.labels.ndim == 1 else self.labels.shape[1]
+
+    # As in XGBoost
+
+    def set_info(
+        self,
+        *,
+        label: Any = None,
+        weight: Any = None,
+        base_margin: Any = None,
+        group: Any = None,
+        qid: Any = None,
+        label_lower_bound: Any = None,
+        label_upper_bound: Any = None,
+        feature_names: Sequence[str] | None = None,
+        feature_types: Sequence[str] | None = None,
+        feature_weights: Any = None,
+    ) -> None:
+        """Set whatever is given; the arguments are those of the constructor.
+
+        If one of the fields is wrong, none of them is set.
+        """
+        self.info.set(
+            {
+                "label": label,
+                "weight": weight,
+                "base_margin": base_margin,
+                "group": group,
+                "qid": qid,
+                "label_lower_bound": label_lower_bound,
+                "label_upper_bound": label_upper_bound,
+                "feature_weights": feature_weights,
+            }
+        )
+        if feature_names is not None:
+            self.feature_names = feature_names
+        if feature_types is not None:
+            self.feature_types = feature_types
+
+    def set_label(self, label: Any) -> None:
+        """Set the labels, one for each row, or one for each row and target."""
+        self.set_float_info("label", label)
+
+    def set_weight(self, weight: Any) -> None:
+        """Set the weights, one for each row or one for each group; not negative."""
+        self.set_float_info("weight", weight)
+
+    def set_base_margin(self, margin: Any) -> None:
+        """Set the margins, one for each row, or one for each row and output."""
+        self.set_float_info("base_margin", margin)
+
+    def set_group(self, group: Any) -> None:
+        """Set the number of rows in each group, in the order of the rows."""
+        self.set_uint_info("group", group)
+
+    def set_float_info(self, field: str, data: Any) -> None:
+        """Set a field of numbers by its name."""
+        self.info.set({_known(field, FIELDS): _given(field, data)})
+
+    def set_float_info_npy2d(self, field: str, data: Any) -> None:
+        """Set a field of numbers by its name, as `set_float_info` does."""
+        self.set_float_info(field, data)
+
+    def set_uint_info(self, field: str, data: Any) -> None:
+        """Set the groups: their sizes as ``group``, or ``qid``, or ``group_ptr``."""
+        self.info.set({_known(field, GROUPINGS): _given(field, data)})
+
+    def get_float_info(self, field: str) -> Floats:
+        """Return a field of numbers as it was set."""
+        return _read_only(self.info[_known(field, FIELDS)], np.float64)
+
+    def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
+        """Return ``group_ptr``: the first row of each group, and the number of rows."""
+        _known(field, ("group_ptr",))
+        return _read_only(self.info.group_ptr, np.uint32)
+
+    def get_label(self) -> Floats:
+        """Return the labels."""
+        return self.get_float_info("label")
+
+    def get_weight(self) -> Floats:
+        """Return the weights as they were set, one for each row or each group."""
+        return self.get_float_info("weight")
+
+    def get_base_margin(self) -> Floats:
+        """Return the margins."""
+        return self.get_float_info("base_margin")
+
+    def get_group(self) -> npt.NDArray[np.uint32]:
+        """Return the number of rows in each group."""
+        return np.diff(self.get_uint_info("group_ptr"))
+
+
+def _known(field: str, fields: Any) -> str:
+    if field not in fields:
+        raise DataError(f"there is no field {field!r}; it is one of {listed(fields)}")
+    return field
+
+
+def _given(field: str, data: Any) -> Any:
+    if data is None:
+        raise DataError(f"{field} is None; pass numbers")
+    return data
+
+
+def _read_only(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    view = np.empty(0, dtype) if values is None else values.astype(dtype, copy=False)
+    view = view.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,172 @@
+"""The door for what is read in batches: paths, queries, iterators and their like."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hornbeam.data.containers.dispatch import words
+from hornbeam.data.sources.batches import ChosenColumns, Source
+from hornbeam.data.sources.data_iter import IterSource
+from hornbeam.data.sources.files import as_path, open_file
+from hornbeam.data.sources.from_csv import CSV
+from hornbeam.data.sources.from_duckdb import QuerySource
+from hornbeam.data.sources.from_ipc import ArrowIPC
+from hornbeam.data.sources.from_parquet import Parquet
+from hornbeam.data.sources.from_svmlight import Svmlight
+from hornbeam.data.sources.iterables import (
+    BatchesSource,
+    DatasetSource,
+    LazyFrameSource,
+    is_batch,
+    is_table,
+)
+from hornbeam.data.sources.stream import StreamTable
+from hornbeam.data.table import Table
+from hornbeam.errors import DataError
+
+__all__ = ["open_source", "read"]
+
+FORMATS = {kind.name: kind for kind in (Parquet, CSV, Svmlight, ArrowIPC)}
+
+
+def read(
+    what: Any, *, connection: Any = None, columns: Sequence[str] | None = None
+) -> Source:
+    """Return rows that are read in batches, from files or from a query.
+
+    Pass it to `DMatrix`, `QuantileDMatrix` or whatever takes data. Nothing is read
+    but the names of the columns until then, and no more than a batch is held at a
+    time.
+
+    Parameters
+    ----------
+    what
+        Path of a Parquet, CSV, libsvm or Arrow file, of a folder of them, or a glob;
+        with a `connection` the text of a query.
+    connection
+        Connection of DuckDB.
+    columns
+        The columns to read, all others are left alone; those of labels and weights
+        are among them.
+    """
+    if connection is not None:
+        if not isinstance(what, str):
+            raise DataError(
+                f"with a connection, pass the text of a query, not {words(what)}"
+            )
+        source: Source | None = QuerySource(what, connection)
+    else:
+        source = as_source(what)
+    if source is None:
+        raise DataError(
+            f"cannot read this {words(what)} in batches; pass a path, or a query with "
+            "connection="
+        )
+    return source if columns is None else ChosenColumns(source, columns)
+
+
+def open_source(
+    data: Any,
+    *,
+    missing: float | None = None,
+    names: Sequence[str] | None = None,
+    types: Sequence[str] | None = None,
+    enable_categorical: bool = True,
+    apart: Mapping[str, str] | None = None,
+    content: bool = False,
+) -> Table | None:
+    """Return a table over what is read in batches; None if `data` is no such thing.
+
+    What goes with the rows, such as labels, is in the table's `info`.
+
+    Parameters
+    ----------
+    data
+        Path or URI, what `read` returns, `DataIter`, list of batches, function that
+        returns batches, iterable that can be gone through again and again, polars
+        LazyFrame, pyarrow Dataset. A batch is a table, (X, y) or (X, y, weight).
+    missing, names, types, enable_categorical
+        As for `as_table`.
+    apart
+        Columns that are no features: for each part, such as ``"label"``, its name.
+    content
+        Whether the table is asked for its `content` later.
+    """
+    source = as_source(data)
+    if source is None:
+        return None
+    table = StreamTable(
+        source, missing, names, types, enable_categorical, apart, content
+    )
+    return table if table.only is None else table.only
+
+
+def as_source(data: Any) -> Source | None:
+    """Return what reads the data in batches; None if it is no such thing."""
+    if type(data) is np.ndarray:  # at once, for the sake of single rows
+        return None
+    if isinstance(data, Source):
+        return data
+    path = as_path(data)
+    if path is not None:
+        return open_file(path, FORMATS)
+    if callable(getattr(data, "next", None)) and callable(getattr(data, "reset", None)):
+        return IterSource(data)
+    if _is(data, "polars", "LazyFrame"):
+        return LazyFrameSource(data)
+    if _is(data, "pyarrow.dataset", "Dataset"):
+        return DatasetSource(data)
+    if isinstance(data, (list, tuple)):
+        return _listed(data)
+    if hasattr(data, "__next__"):
+        raise DataError(
+            f"this {words(data)} can be read only once, and training reads the data "
+            "several times; pass a list of the batches, a function that returns a new "
+            "iterator each time, or a DataIter"
+        )
+    if is_table(data) or isinstance(data, (bytes, Mapping, set)):
+        return None
+    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return None
+    if callable(data):
+        name = f"the function {getattr(data, '__name__', words(data))!r}"
+        mend = "it must return the same rows in the same order each time"
+        return BatchesSource(data, name, mend)
+    if isinstance(data, Iterable):
+        name = f"the {words(data)}"
+        mend = "it must give the same rows in the same order each time"
+        return BatchesSource(lambda: _again(data, name), name, mend)
+    return None
+
+
+def _listed(data: Sequence[Any]) -> Source | None:
+    """Return the source of a list of batches; None for a list of rows."""
+    if not data or not is_batch(data[0]):
+        return None
+    kind = type(data).__name__
+    for number, item in enumerate(data):
+        if not is_batch(item):
+            raise DataError(
+                f"item {number} of the {kind} is {words(item)} and no batch, but item "
+                "0 is one; put tables, (X, y) or (X, y, weight) into a list of "
+                "batches, and pass the labels of a single table as label="
+            )
+    return BatchesSource(
+        lambda: data, f"the {kind}", "its batches must not change while it is used"
+    )
+
+
+def _again(data: Iterable[Any], name: str) -> Iterable[Any]:
+    iterator = iter(data)
+    if iterator is data:
+        raise DataError(f"{name} can be read only once; pass a list of the batches")
+    return iterator
+
+
+def _is(data: Any, module: str, kind: str) -> bool:
+    """Return whether the object is of a library's class; it is not imported here."""
+    return isinstance(data, getattr(sys.modules.get(module), kind, ()))

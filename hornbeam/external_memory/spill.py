@@ -1,0 +1,94 @@
+"""Arrays of rows that do not fit in memory, block after block in unnamed files.
+
+The files lose their names as soon as they are open, so that the system frees them when
+the process ends, however it does.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.errors import DataError
+from hornbeam.external_memory.folders import spill_name, writing
+
+__all__ = ["Spill"]
+
+
+class Spill:
+    """Arrays by name and block, on disk. Threads may use it at the same time.
+
+    Parameters
+    ----------
+    folders
+        They take blocks in turn; they exist.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._paths = [folder / spill_name() for folder in folders]
+        self._files: list[int] = []
+        self._ends = [0] * len(self._paths)
+        #: Where an array is: folder, offset, and the bytes that it and its place have.
+        self._places: dict[tuple[str, int], tuple[int, int, int, int]] = {}
+        self._lock = Lock()
+        self._free = weakref.finalize(self, _close, self._files)
+        for path in self._paths:
+            with writing(path, 0):
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                self._files.append(os.open(path, flags, 0o600))
+                path.unlink()
+
+    def save(self, name: str, block: int, array: npt.NDArray[Any]) -> None:
+        """Keep a copy of an array, in place of the one of this name and block."""
+        stored = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        with self._lock:
+            place = self._places.get((name, block))
+            if place is None or place[3] < stored.size:
+                folder = block % len(self._files)
+                place = folder, self._ends[folder], stored.size, stored.size
+                self._ends[folder] += stored.size
+            folder, offset, _, room = place
+            self._places[name, block] = folder, offset, stored.size, room
+        rest = stored.data
+        with writing(self._paths[folder], stored.size):
+            while rest:
+                count = os.pwrite(self._files[folder], rest, offset)
+                rest, offset = rest[count:], offset + count
+
+    def load(self, name: str, block: int, out: npt.NDArray[Any]) -> None:
+        """Fill `out` (C-contiguous) with what was last saved, of the same size."""
+        folder, offset, size, _ = self._places[name, block]
+        rest = out.reshape(-1).view(np.uint8).data
+        if not out.flags.c_contiguous or rest.nbytes != size:
+            raise ValueError(f"{name} of block {block} has {size} bytes")
+        while rest:
+            try:
+                count = os.preadv(self._files[folder], [rest], offset)
+            except OSError as error:
+                count, why = 0, error.strerror
+            else:
+                why = "the file is shorter than it was"
+            if count == 0:
+                folder_name = str(self._paths[folder].parent)
+                raise DataError(
+                    f"rows that were set aside in {folder_name!r} cannot be read "
+                    f"again ({why}); the disk may be failing: train again, from the "
+                    "last checkpoint if there is one"
+                )
+            rest, offset = rest[count:], offset + count
+
+    def close(self) -> None:
+        """Give the space back."""
+        self._free()
+
+
+def _close(files: list[int]) -> None:
+    while files:
+        os.close(files.pop())

@@ -1,0 +1,98 @@
+"""The nodes of a tree that is still growing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.layout import SPLIT_DTYPE
+
+__all__ = ["TreeBuilder"]
+
+
+class TreeBuilder:
+    """The nodes of a tree that is still growing."""
+
+    def __init__(self) -> None:
+        self.parent = np.full(127, -1, np.int32)
+        self.left = np.full(127, -1, np.int32)
+        self.splits = np.zeros(127, SPLIT_DTYPE)
+        #: The number that the backend gave to the node that was split.
+        self.origin = np.full(127, -1, np.intp)
+        #: The categories that go right, where a split is by category.
+        self.sets = np.zeros((127, 0), np.uint64)
+        self.n_nodes = 1
+
+    def split(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        origin: NDArray[np.intp] | None = None,
+    ) -> NDArray[np.intp]:
+        """Give each node two children; return the left ones.
+
+        `origin` are the numbers of the nodes in the backend; None: the same as here.
+        """
+        left = np.arange(self.n_nodes, self.n_nodes + 2 * nodes.size, 2)
+        self.n_nodes += 2 * nodes.size
+        while self.n_nodes > self.left.size:
+            more = np.full(self.left.size, -1, np.int32)
+            self.parent = np.concatenate([self.parent, more])
+            self.left = np.concatenate([self.left, more])
+            self.origin = np.concatenate([self.origin, more.astype(np.intp)])
+            self.splits = np.concatenate([self.splits, np.zeros_like(self.splits)])
+            self.sets = np.concatenate([self.sets, np.zeros_like(self.sets)])
+        self.left[nodes] = left
+        self.parent[left] = nodes
+        self.parent[left + 1] = nodes
+        self.splits[nodes] = splits
+        self.origin[nodes] = nodes if origin is None else origin
+        if self.sets.shape[1] < sets.shape[1]:
+            self.sets = np.zeros((self.left.size, sets.shape[1]), np.uint64)
+        self.sets[nodes] = sets
+        return left
+
+    def keep(self, nodes: NDArray[np.intp], is_leaf: NDArray[np.bool_]) -> TreeBuilder:
+        """Return the tree of these nodes, ascending, some of which become leaves."""
+        kept = TreeBuilder()
+        kept.n_nodes = nodes.size
+        left, parent = self.left[nodes], self.parent[nodes]
+        left = np.where(is_leaf, -1, np.searchsorted(nodes, left))
+        parent = np.where(parent < 0, -1, np.searchsorted(nodes, parent))
+        kept.left, kept.parent = left.astype(np.int32), parent.astype(np.int32)
+        kept.splits, kept.sets = self.splits[nodes].copy(), self.sets[nodes].copy()
+        kept.origin = self.origin[nodes]
+        kept.splits[is_leaf] = np.zeros(1, SPLIT_DTYPE)
+        return kept
+
+    def leaves(self) -> NDArray[np.intp]:
+        """Return the nodes without children, ascending."""
+        return np.flatnonzero(self.left[: self.n_nodes] < 0)
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return how many rows are in each node, if these were counted."""
+        inner = np.flatnonzero(self.left[: self.n_nodes] >= 0)
+        left, splits = self.left[inner], self.splits[inner]
+        rows = np.zeros(self.n_nodes)
+        rows[inner] = splits["total_rows"]
+        rows[left] = splits["left_rows"]
+        rows[left + 1] = splits["total_rows"] - splits["left_rows"]
+        return rows
+
+    def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return how many categories go right at each node, and all of these."""
+        if self.sets.shape[1] == 0:  # no feature has any
+            return np.zeros(self.n_nodes, np.int64), np.empty(0, np.int32)
+        words = np.where(
+            self.splits["is_categorical"][: self.n_nodes, None] != 0,
+            self.sets[: self.n_nodes],
+            np.uint64(0),
+        )
+        bits = np.unpackbits(
+            words.astype("<u8").view(np.uint8), axis=1, bitorder="little"
+        )
+        counts = np.count_nonzero(bits, axis=1)
+        return counts.astype(np.int64), np.nonzero(bits)[1].astype(np.int32)

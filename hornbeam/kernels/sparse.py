@@ -1,0 +1,456 @@
+"""Splits and rows of tables of which few cells are filled.
+
+The filled cells of a feature lie together, in the order of their bins. A search for
+splits goes through them once for all nodes of a batch: it parts them by node, as a
+radix sort would, and then has for each node the bins that are not empty, in order.
+No histogram is kept, and no time goes into cells that are not there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import COARSE_HESSIAN_BITS, TASK_ROWS
+from hornbeam.kernels.split import search_cuts, settle_split
+from hornbeam.kernels.sync import barrier, next_task
+
+__all__ = [
+    "MOST_NODES",
+    "find_filled_splits",
+    "gather_cells",
+    "list_rows",
+    "look_up",
+    "mark_rows",
+    "send_rows",
+    "sort_by_bin",
+    "turn_cells",
+]
+
+#: A row in one word: its coarse gradient, then the number of its node in the batch
+#: (once parted by node: of the bin), then its coarse hessian.
+_NUMBER_BITS = 18
+_GRADIENT_SHIFT = _NUMBER_BITS + COARSE_HESSIAN_BITS
+_NUMBER = (1 << _NUMBER_BITS) - 1
+_HESSIAN = (1 << COARSE_HESSIAN_BITS) - 1
+
+#: Nodes that a batch may have; one number more is for rows that are in none of them.
+MOST_NODES = _NUMBER
+
+
+@kernel
+def mark_rows(
+    thread_id,
+    n_threads,
+    sync,
+    node_of,  # (rows,) uint32
+    place,  # (nodes,) uint32: number of a node in the batch; its size if not in it
+    taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
+    packed,  # (rows,) int64: coarse gradients; empty: the wide ones count
+    wide,  # (2, rows) int64
+    words,  # (rows,) int64, out
+    sums,  # (members, nodes of the batch + 1, 3) int64, zeros in; out: g, h, rows
+):
+    """Write the word of each row, and the sums of each node of the batch."""
+    rows = node_of.size
+    own = sums[thread_id]
+    none = np.uint32(own.shape[0] - 1)
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
+            number = place[np.uint64(node_of[row])]
+            if taken.size > 0:
+                number = number if taken[row] else none
+            word = np.int64(number) << COARSE_HESSIAN_BITS
+            if packed.size > 0:
+                g = packed[row] >> 32
+                h = packed[row] & 0xFFFFFFFF
+                word += (g << _GRADIENT_SHIFT) + h
+            else:
+                g = wide[0, row]
+                h = wide[1, row]
+            words[row] = word
+            own[np.uint64(number), 0] += g
+            own[np.uint64(number), 1] += h
+            own[np.uint64(number), 2] += 1
+        task = next_task(sync, 0)
+
+
+@inline
+def _begin_each(counts):
+    """Turn counts into the places where each begins."""
+    begin = np.int64(0)
+    for i in range(counts.size):
+        count = counts[i]
+        counts[i] = begin
+        begin += count
+
+
+@inline
+def _part_by_node(rows, codes, words, wide, cursor, own_words, parted, parted_wide):
+    """Bring the cells of each node together, in the order in which they are.
+
+    `cursor` holds the end of each node's cells after that. In the words the bin takes
+    the place of the node.
+    """
+    for n in range(cursor.size):
+        cursor[n] = 0
+    number_mask = np.uint64(_NUMBER)
+    for i in range(rows.size):
+        word = words[np.uint64(rows[i])]
+        own_words[i] = word
+        cursor[(np.uint64(word) >> np.uint64(COARSE_HESSIAN_BITS)) & number_mask] += 1
+    _begin_each(cursor)
+    rest = ~(_NUMBER << COARSE_HESSIAN_BITS)
+    for i in range(rows.size):
+        word = own_words[i]
+        number = (np.uint64(word) >> np.uint64(COARSE_HESSIAN_BITS)) & number_mask
+        target = np.uint64(cursor[number])
+        parted[target] = (word & rest) | (np.int64(codes[i]) << COARSE_HESSIAN_BITS)
+        cursor[number] += 1
+        if wide.size > 0:
+            row = np.uint64(rows[i])
+            parted_wide[0, target] = wide[0, row]
+            parted_wide[1, target] = wide[1, row]
+
+
+@inline
+def _add_up(parted, wide, begin, end, bins, sums_g, sums_h):
+    """Write the bins of some cells and the sums up to each; return how many bins.
+
+    Each cell is written where its bin is, over the one before if that is of the same.
+    """
+    count = np.int64(0)
+    g = np.int64(0)
+    h = np.int64(0)
+    last = np.int64(-1)
+    for i in range(begin, end):
+        word = parted[i]
+        if wide.size > 0:
+            g += wide[0, i]
+            h += wide[1, i]
+        else:
+            g += word >> _GRADIENT_SHIFT
+            h += word & _HESSIAN
+        own_bin = (word >> COARSE_HESSIAN_BITS) & _NUMBER
+        count += np.int64(own_bin != last)
+        last = own_bin
+        bins[count] = own_bin
+        sums_g[count] = g
+        sums_h[count] = h
+    return count
+
+
+@inline
+def _count_up(parted, begin, end, sums_n):
+    """Write how many cells there are up to each bin, as `_add_up` writes sums."""
+    count = np.int64(0)
+    last = np.int64(-1)
+    sums_n[0] = 0
+    for i in range(begin, end):
+        own_bin = (parted[i] >> COARSE_HESSIAN_BITS) & _NUMBER
+        count += np.int64(own_bin != last)
+        last = own_bin
+        sums_n[count] = i + 1 - begin
+
+
+@kernel
+def find_filled_splits(
+    thread_id,
+    n_threads,
+    sync,
+    starts,  # (features + 1,) int64: first cell of each feature
+    rows,  # (cells,) uint32: by feature, then by bin
+    codes,  # (cells,) uint8 or uint16: the bins
+    words,  # (all rows,) int64, see `mark_rows`
+    wide,  # (2, all rows) int64, or (2, 0) where the words hold the gradients
+    totals,  # (nodes, 3) int64: sums of gradients and hessians, and rows
+    columns,  # (columns,) uint64: the features to look at, ascending
+    allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
+    steps,  # (2,) float64: value of one step of gradients and of hessians
+    rules,  # (8,) float64, see `backends.interface.Growth.rules`
+    limits,  # `NodeConstraints` of the nodes, or None
+    block,  # features of one task
+    cell_scratch,  # (members, 2, most cells of a feature) int64
+    wide_scratch,  # (members, 2, most cells of a feature, or 0) int64
+    node_scratch,  # (members, nodes + 1) int64
+    bin_scratch,  # (members, 5, most bins of a feature + 1) float64
+    splits,  # (members, nodes) SPLIT_DTYPE, out: the first are the best
+):
+    """Write the best split of each node.
+
+    Candidates and their order are those of `split.find_splits`: there an empty bin
+    never wins, here it is not looked at.
+    """
+    nodes = totals.shape[0]
+    own_words, parted = cell_scratch[thread_id]
+    parted_wide = wide_scratch[thread_id]
+    cursor = node_scratch[thread_id]
+    buffer = bin_scratch[thread_id]
+    sums_g = buffer[0].view(np.int64)
+    sums_h = buffer[1].view(np.int64)
+    bin_of = buffer[2].view(np.int64)
+    scores = buffer[3]
+    sums_n = buffer[4].view(np.int64)
+    sums_g[0] = 0
+    sums_h[0] = 0
+    own_splits = splits[thread_id]
+    for n in range(nodes):
+        own_splits[n]["gain"] = 0.0
+        own_splits[n]["feature"] = -1
+        own_splits[n]["bin"] = 0
+        own_splits[n]["missing_left"] = 0
+        own_splits[n]["is_categorical"] = 0
+        own_splits[n]["left_gradient"] = 0
+        own_splits[n]["left_hessian"] = 0
+        own_splits[n]["left_rows"] = 0
+        own_splits[n]["total_gradient"] = totals[n, 0]
+        own_splits[n]["total_hessian"] = totals[n, 1]
+    task = next_task(sync, 0)
+    while task * block < columns.size:
+        for j in range(task * block, min((task + 1) * block, columns.size)):
+            feature = np.int64(columns[j])
+            first, last = starts[feature], starts[feature + 1]
+            if first == last:
+                continue
+            _part_by_node(
+                rows[first:last],
+                codes[first:last],
+                words,
+                wide,
+                cursor,
+                own_words,
+                parted,
+                parted_wide,
+            )
+            begin = np.int64(0)
+            for n in range(nodes):
+                end = cursor[n]
+                if begin == end:
+                    continue
+                own_begin = begin
+                begin = end
+                if allowed.size > 0 and allowed[n, feature] == 0:
+                    continue
+                count = _add_up(
+                    parted, parted_wide, own_begin, end, bin_of, sums_g, sums_h
+                )
+                if limits is not None:
+                    _count_up(parted, own_begin, end, sums_n)
+                split = own_splits[n]
+                search_cuts(
+                    sums_g,
+                    sums_h,
+                    sums_n,
+                    count,
+                    totals[n, 0],
+                    totals[n, 1],
+                    totals[n, 2],
+                    n,
+                    feature,
+                    steps,
+                    rules,
+                    limits,
+                    scores,
+                    split,
+                )
+                if split["feature"] == feature:  # its bin is one of those filled
+                    down = split["missing_left"]
+                    split["bin"] = bin_of[split["bin"] + down + 1] - down
+        task = next_task(sync, 0)
+    barrier(sync, n_threads)
+    if thread_id > 0:
+        return
+    for n in range(nodes):
+        for other in range(1, n_threads):
+            score, best = splits[other, n]["gain"], own_splits[n]["gain"]
+            lower = splits[other, n]["feature"] < own_splits[n]["feature"]
+            if score > best or (score == best and score > 0.0 and lower):
+                own_splits[n] = splits[other, n]
+        settle_split(own_splits[n], totals[n, 2], n, steps, rules, limits)
+
+
+@kernel
+def send_rows(
+    thread_id,
+    n_threads,
+    sync,
+    starts,  # (features + 1,) int64: first cell of each feature
+    rows,  # (cells,) uint32: by feature, then by bin
+    codes,  # (cells,) uint8 or uint16: the bins
+    splits,  # (splits,) SPLIT_DTYPE
+    left,  # (splits,) int64: the left children
+    after,  # (nodes,) uint32: where a node's rows go if they miss the feature
+    node_of,  # (all rows,) uint32, in and out
+):
+    """Send the rows of split nodes to the children.
+
+    All go to the side of the missing at first. Of those that have a value, and few
+    do, the ones that belong on the other side are then sent there. Meanwhile other
+    members send the rows of other nodes: only those of its own may a task write.
+    """
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < node_of.size:
+        own = node_of[task * TASK_ROWS : (task + 1) * TASK_ROWS]
+        for i in range(own.size):
+            own[i] = after[np.uint64(own[i])]
+        task = next_task(sync, 0)
+    barrier(sync, n_threads)
+    task = next_task(sync, 1)
+    while task < splits.size:
+        feature = np.int64(splits[task]["feature"])
+        last_bin = splits[task]["bin"]
+        begin, end = starts[feature], starts[feature + 1]
+        low, high = begin, end
+        while low < high:  # the first cell that goes right
+            middle = (low + high) // 2
+            if np.int64(codes[middle]) <= last_bin:
+                low = middle + 1
+            else:
+                high = middle
+        here = there = np.uint32(left[task])
+        if splits[task]["missing_left"] != 0:
+            begin = low
+            there += np.uint32(1)
+        else:
+            end = low
+            here += np.uint32(1)
+        for i in range(begin, end):
+            row = np.uint64(rows[i])
+            if node_of[row] == here:
+                node_of[row] = there
+        task = next_task(sync, 1)
+
+
+@kernel
+def look_up(
+    thread_id,
+    n_threads,
+    sync,
+    table,  # (numbers,) uint32
+    numbers,  # (rows,) uint32
+    values,  # (rows,) uint32, out
+):
+    """Write what the table says of each row's number."""
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < numbers.size:
+        own = numbers[task * TASK_ROWS : (task + 1) * TASK_ROWS]
+        out = values[task * TASK_ROWS : (task + 1) * TASK_ROWS]
+        for i in range(own.size):
+            out[i] = table[np.uint64(own[i])]
+        task = next_task(sync, 0)
+
+
+@kernel
+def sort_by_bin(
+    codes,  # (cells,) uint8 or uint16: the bins of one feature's cells
+    rows,  # (cells,) int32 or int64: the rows of the cells
+    counts,  # (bins,) int64, scratch
+    sorted_codes,  # (cells,) the type of codes, out
+    sorted_rows,  # (cells,) uint32, out
+):
+    """Write the cells of one feature in the order of their bins."""
+    for b in range(counts.size):
+        counts[b] = 0
+    for i in range(codes.size):
+        counts[np.uint64(codes[i])] += 1
+    _begin_each(counts)
+    for i in range(codes.size):
+        code = np.uint64(codes[i])
+        target = np.uint64(counts[code])
+        sorted_codes[target] = codes[i]
+        sorted_rows[target] = rows[i]
+        counts[code] += 1
+
+
+@kernel
+def turn_cells(
+    starts,  # (features + 1,) int64: first cell of each feature
+    rows,  # (cells,) uint32
+    codes,  # (cells,) uint8 or uint16
+    pointers,  # (rows + 1,) int64, zeros in; out: first cell of each row
+    row_features,  # (cells,) uint32, out
+    row_codes,  # (cells,) the type of codes, out
+):
+    """Write the cells row after row; the features of each row ascend."""
+    n_rows = pointers.size - 1
+    for i in range(rows.size):
+        pointers[np.uint64(rows[i])] += 1
+    end = np.int64(0)
+    for row in range(n_rows):
+        end += pointers[row]
+        pointers[row] = end
+    pointers[n_rows] = end
+    for feature in range(starts.size - 2, -1, -1):
+        for i in range(starts[feature], starts[feature + 1]):
+            row = np.uint64(rows[i])
+            pointers[row] -= 1
+            target = np.uint64(pointers[row])
+            row_features[target] = feature
+            row_codes[target] = codes[i]
+
+
+@kernel
+def list_rows(
+    words,  # (rows,) int64, see `mark_rows`
+    none,  # the number of rows that are not looked for
+    pointers,  # (rows + 1,) int64: first cell of each row
+    listed,  # (rows looked for,) uint32, out
+):
+    """Write the rows that are looked for; return how many cells they have."""
+    count = np.int64(0)
+    cells = np.int64(0)
+    for row in range(words.size):
+        if (words[row] >> COARSE_HESSIAN_BITS) & _NUMBER != none:
+            listed[count] = row
+            count += 1
+            cells += pointers[row + 1] - pointers[row]
+    return cells
+
+
+@kernel
+def gather_cells(
+    listed,  # (some,) uint32: the rows
+    pointers,  # (all rows + 1,) int64: first cell of each row
+    row_features,  # (all cells,) uint32
+    row_codes,  # (all cells,) uint8 or uint16
+    bin_starts,  # (bins,) int64, scratch
+    scratch,  # (2, cells) uint32: rows and features by bin
+    scratch_codes,  # (cells,) the type of the codes
+    starts,  # (features + 1,) int64, out
+    rows,  # (cells,) uint32, out
+    codes,  # (cells,) the type of the codes, out
+):
+    """Write the cells of some rows by feature, and those of a feature by bin.
+
+    Two counting sorts: the second, by feature, keeps the order of the first, by bin.
+    """
+    for b in range(bin_starts.size):
+        bin_starts[b] = 0
+    for f in range(starts.size):
+        starts[f] = 0
+    for row in listed:
+        first = pointers[np.uint64(row)]
+        for i in range(first, pointers[np.uint64(row) + np.uint64(1)]):
+            bin_starts[np.uint64(row_codes[i])] += 1
+            starts[np.uint64(row_features[i])] += 1
+    _begin_each(bin_starts)
+    _begin_each(starts)
+    for row in listed:
+        first = pointers[np.uint64(row)]
+        for i in range(first, pointers[np.uint64(row) + np.uint64(1)]):
+            code = np.uint64(row_codes[i])
+            target = np.uint64(bin_starts[code])
+            bin_starts[code] += 1
+            scratch[0, target] = row
+            scratch[1, target] = row_features[i]
+            scratch_codes[target] = row_codes[i]
+    for i in range(rows.size):
+        feature = np.uint64(scratch[1, i])
+        target = np.uint64(starts[feature])
+        starts[feature] += 1
+        rows[target] = scratch[0, i]
+        codes[target] = scratch_codes[i]
+    for f in range(starts.size - 1, 0, -1):  # each is now where its feature ends
+        starts[f] = starts[f - 1]
+    starts[0] = 0

@@ -1,0 +1,339 @@
+"""Compiling ahead of time, so that the first fit need not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from pkgutil import iter_modules
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from hornbeam import kernels
+from hornbeam.cart.bagging import Bags, grow_forest, permutation_increases
+from hornbeam.cart.codes import Codes
+from hornbeam.cart.growing import Rules
+from hornbeam.cart.pruning import pruning_path
+from hornbeam.cart.targets import Targets
+from hornbeam.cpu_count import available_threads
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.kernels.jit import prune_cache
+from hornbeam.training import train
+
+__all__ = ["warmup"]
+
+# Together these reach every kernel that a fit or a prediction may call.
+_FITS: tuple[dict[str, Any], ...] = (
+    {"objective": "reg:squarederror", "grow_policy": "lossguide", "max_bin": 300},
+    {"objective": "binary:logistic", "eval_metric": ["logloss", "error", "auc"]},
+    {
+        "objective": "binary:logistic",
+        "eval_metric": ["aucpr", "rmse", "mae"],
+        "subsample": 0.5,
+        "sampling_method": "gradient_based",
+    },
+    {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
+    {"objective": "binary:focal"},
+    {"objective": "reg:squarederror", "tree_method": "approx"},
+    {"objective": "reg:squarederror", "tree_method": "exact"},
+    {"objective": "binary:hinge", "eval_metric": "ams@0.1"},
+    {"objective": "reg:squaredlogerror", "eval_metric": ["rmsle", "mape"]},
+    {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},
+    {"objective": "reg:absoluteerror"},
+    {"objective": "reg:quantileerror", "quantile_alpha": 0.3},
+    {"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.9]},
+    {"objective": "count:poisson", "eval_metric": "poisson-nloglik"},
+    {"objective": "reg:gamma", "eval_metric": ["gamma-deviance", "gamma-nloglik"]},
+    {"objective": "reg:tweedie", "eval_metric": "tweedie-nloglik@1.5"},
+    {"objective": "multi:softmax", "num_class": 3, "eval_metric": "mlogloss"},
+    {"objective": "dist:normal"},
+    {"objective": "dist:lognormal"},
+    {"objective": "dist:negbinomial"},
+    {"objective": "survival:cox"},
+    {
+        "objective": "survival:aft",
+        "eval_metric": ["aft-nloglik", "interval-regression-accuracy"],
+    },
+)
+_VECTOR: dict[str, Any] = {
+    "objective": "multi:softprob",
+    "num_class": 3,
+    "multi_strategy": "multi_output_tree",
+    "sketch_outputs": 2,
+}
+_HELD_VECTOR: dict[str, Any] = {
+    **_VECTOR,
+    "sampling_method": "goss",
+    "min_samples_leaf": 2,
+}
+_HELD: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "monotone_constraints": (1,),
+    "min_samples_leaf": 2,
+}
+#: Leaves that are searched for, which `refit` does not give.
+_SEARCHED: tuple[dict[str, Any], ...] = (
+    {"objective": "reg:absoluteerror", "leaf_solver": "line_search"},
+    {
+        "objective": "reg:quantileerror",
+        "quantile_alpha": 0.3,
+        "leaf_solver": "line_search",
+    },
+)
+_HELD_EXACT: dict[str, Any] = {**_HELD, "tree_method": "exact"}
+_SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
+
+
+Job = Callable[[], None]
+
+#: Kernels without machine code from which on it pays to start processes: a first fit
+#: compiles as many, the whole several times that.
+_MANY = 40
+#: Numbers of jobs come in by lines, and go out when they are done.
+_WORKER = "from hornbeam.warm_up import work; work()"
+
+
+def warmup(progress: Callable[[int, int], None] | None = None) -> None:
+    """Compile the kernels, or load them where they were compiled before.
+
+    In a new installation that takes minutes, as it is all of them, where a fit needs
+    a few; every core then has a process that compiles. Later it takes seconds. A
+    program that must answer quickly calls it at its start; an image of a container,
+    when it is built. The machine code of earlier versions is deleted.
+
+    Parameters
+    ----------
+    progress
+        Is called with the number of pieces of work that are done, and of all.
+    """
+    prune_cache()
+    jobs = list(_jobs())
+    workers = min(available_threads(), len(jobs))
+    compiles = workers > 1 and _uncompiled() >= _MANY
+    total = len(jobs) * (1 + compiles)
+    done = count(1)
+    if compiles:
+        for _ in _compile_beside(workers, len(jobs)):
+            if progress is not None:
+                progress(next(done), total)
+    # Here too: to load them, or to compile what no process has.
+    for job in jobs:
+        job()
+        if progress is not None:
+            progress(next(done), total)
+
+
+def _uncompiled() -> int:
+    """Return how many kernels have no machine code on disk, of those that may."""
+    missing = 0
+    for module in iter_modules(kernels.__path__, f"{kernels.__name__}."):
+        for kernel in vars(import_module(module.name)).values():
+            file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+            if file is None or kernel.targetoptions.get("inline") == "always":
+                continue
+            if kernel.__module__ == module.name:
+                missing += not os.path.exists(file._index_path)
+    return missing
+
+
+def _compile_beside(workers: int, n_jobs: int) -> Iterator[int]:
+    """Have processes do the jobs, and yield the number of each when it is done.
+
+    A process that fails is no error here: what it should have compiled is compiled by
+    whoever needs it, who then raises what is wrong.
+    """
+    root = str(Path(__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", _WORKER]
+    idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+
+    def have_done(number: int) -> int:
+        process = idle.get()
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(f"{number}\n")
+            process.stdin.flush()
+            process.stdout.readline()
+        except OSError:
+            pass
+        finally:
+            idle.put(process)
+        return number
+
+    with ExitStack() as stack:
+        # Ends last: without their processes its threads have nothing to wait for.
+        threads = stack.enter_context(ThreadPoolExecutor(workers))
+        for _ in range(workers):
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=environment,
+            )
+            idle.put(stack.enter_context(process))
+            stack.callback(process.terminate)
+        jobs = [threads.submit(have_done, number) for number in range(n_jobs)]
+        for job in as_completed(jobs):
+            yield job.result()
+
+
+def work() -> None:
+    """Do the jobs whose numbers come in, one after the other."""
+    jobs = list(_jobs())
+    for line in sys.stdin:
+        jobs[int(line)]()
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def _jobs() -> Iterator[Job]:
+    """Yield what reaches all kernels, one piece of work after the other.
+
+    What has kernels of its own comes early, so that processes that begin together do
+    not compile the same.
+    """
+    tables = [_numbers().astype(dtype) for dtype in (np.float32, np.float64)]
+    narrow, wide = tables
+    yield partial(_fit, _FITS[0], narrow)
+    yield partial(_grow_forest, narrow)
+    yield partial(_fit, _VECTOR, narrow)
+    yield partial(_grow_forest, wide)
+    for X in tables:
+        yield partial(_fit_linear, X)
+        yield partial(_explain, X)
+        for params in (*_FITS, _HELD, _HELD_EXACT):
+            yield partial(_fit, params, X)
+    yield partial(_rank, wide)
+    for params in _SEARCHED:
+        yield partial(_fit, params, wide)
+    yield partial(_fit, _VECTOR, wide)
+    yield partial(_fit, _HELD_VECTOR, wide)
+    # Codes of two bytes and of one, best leaf first and by level.
+    types = ["float", "float", "float", "c"]
+    for X in tables:
+        coded = X.copy()
+        coded[:, 3] = _rng().integers(9, size=len(X))
+        yield partial(_fit, _VECTOR, coded, feature_types=types)
+    yield partial(_fit, _HELD_VECTOR, coded, feature_types=types)
+    for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}, _HELD):
+        yield partial(_fit, params, coded, feature_types=types)
+        yield partial(_fit_sparse, params)
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def _numbers() -> Any:
+    X = _rng().normal(size=(600, 4))
+    X[::7, 1] = np.nan
+    return X
+
+
+def _rank(X: Any) -> None:
+    groups = DMatrix(X, _rng().integers(2, size=len(X)), group=[len(X)])
+    for objective in ("rank:ndcg", "rank:xendcg"):
+        params = {"objective": objective}
+        train(params, groups, 1, evals=[(groups, "data")], verbose_eval=False)
+
+
+def _fit_sparse(params: dict[str, Any]) -> None:
+    for matrix in _sparse_matrices():
+        _fit(params, matrix)
+
+
+def _grow_forest(X: Any) -> None:
+    """Grow a tree of numbers and one of classes, and look at them from all sides."""
+    codes = Codes.of(DMatrix(X))
+    rows = np.arange(len(X), dtype=np.int32)
+    bags = Bags(rows, len(X), len(X), 0)
+    rules = Rules(2, min_samples_leaf=2)
+    for n_classes, criterion in ((0, "squared_error"), (3, "gini")):
+        y = _rng().integers(3, size=len(X)).astype(np.float64)
+        targets = Targets.of(y, None, n_classes, criterion, len(X))
+        for bag, grown in grow_forest(
+            codes, targets, rules, bags, 1, 1, lambda _, bag, grown: (bag, grown)
+        ):
+            pruning_path(grown, 1.0, 1.0)
+            predicted = targets.means_of(grown.sums)
+            permutation_increases(0, 0, grown, codes, targets, y, predicted, bag.others)
+
+
+def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
+    """Train and predict, with weights and without."""
+    rows, rng = X.shape[0], _rng()
+    y = rng.integers(max(2, params.get("num_class", 0)), size=rows)
+    if params["objective"].startswith(("survival:", "reg:gamma", "dist:lognormal")):
+        y = y + 1
+    if params["objective"] == "survival:aft":
+        info |= {"label_lower_bound": y, "label_upper_bound": y + 1}
+    sampled = _SAMPLED if "sampling_method" not in params else {}
+    for weight in (None, rng.uniform(size=rows)):
+        matrix = DMatrix(X, y, weight=weight, **info)
+        booster = train(
+            {**params, **({} if weight is None else sampled)},
+            matrix,
+            2,
+            evals=[(matrix, "data")],
+            verbose_eval=False,
+        )
+        booster.predict(matrix)
+        booster.predict(matrix, pred_leaf=True)
+        booster.inplace_predict(X)
+        booster.inplace_predict(X[:1])
+        if params not in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR, *_SEARCHED):
+            booster.refit(matrix)
+
+
+def _fit_linear(X: Any) -> None:
+    params = {"booster": "gblinear", "feature_selector": "thrifty"}
+    matrix = DMatrix(X, _rng().normal(size=len(X)))
+    train(params, matrix, 1, verbose_eval=False).predict(matrix)
+
+
+def _explain(X: Any) -> None:
+    """Explain by trees of few features and of many, and predict many rows by codes."""
+    y = _rng().normal(size=len(X))
+    matrix, many = DMatrix(X, y), DMatrix(np.tile(X, (2, 1)), np.tile(y, 2))
+    booster = train({"max_depth": 2}, matrix, 64, verbose_eval=False)
+    booster.predict(many)
+    booster.eval(many)
+    booster.predict(matrix, pred_contribs=True)
+    booster.predict(matrix, pred_contribs=True, approx_contribs=True)
+    for others in (matrix, DMatrix(X[:1])):
+        booster.shap_values(matrix, others)
+    one_hot = DMatrix(np.tile(np.eye(30, dtype=X.dtype), (2, 1)), np.arange(60) % 30)
+    params = {"max_depth": 0, "min_child_weight": 0, "reg_lambda": 0}
+    train(params, one_hot, 1, verbose_eval=False).shap_values(one_hot, one_hot)
+
+
+def _sparse_matrices() -> Iterator[Any]:
+    """Yield matrices that are bundled, and that are learned from by filled cells.
+
+    Without SciPy none can come.
+    """
+    try:
+        import scipy.sparse
+    except ImportError:
+        return
+    rng = _rng()
+    one_hot = np.zeros((600, 20), np.float32)
+    one_hot[np.arange(600), rng.integers(20, size=600)] = 1.0
+    yield scipy.sparse.csr_matrix(one_hot)
+    for dtype in (np.float32, np.float64):
+        cells = rng.normal(size=(600, 400)).astype(dtype)
+        # Two columns split the rows down to few: cells of those are gathered.
+        cells[:, 2:][rng.random((600, 398)) > 0.02] = 0.0
+        yield scipy.sparse.csr_matrix(cells)

@@ -1,0 +1,294 @@
+"""Bin numbers on disk: those of the same rows in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hornbeam.binning import external_build as pages_of
+from hornbeam.binning.bin_table import bin_table, bin_with_cuts
+from hornbeam.binning.external_build import page_table, page_with_cuts
+from hornbeam.data.caching import Caching
+from hornbeam.data.containers.dispatch import as_table
+from hornbeam.data.sources.dispatch import open_source
+from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels.jit import COMPILED
+
+ROWS = 2000 if COMPILED else 200
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Make a few rows as many blocks as pages have."""
+    monkeypatch.setattr(pages_of, "BLOCK_ROWS", 300 if COMPILED else 60)
+    monkeypatch.setattr(pages_of, "_CELLS", 1000)
+
+
+def many_kinds(rows=ROWS, seed=0):
+    """Return columns of all kinds of distributions."""
+    rng = np.random.default_rng(seed)
+    return np.column_stack(
+        [
+            rng.normal(size=rows),
+            np.where(rng.random(rows) < 0.2, np.nan, rng.normal(size=rows)),
+            rng.integers(0, 5, rows),
+            np.full(rows, np.nan),
+            np.where(rng.random(rows) < 0.9, 0.0, rng.normal(size=rows)),
+        ]
+    )
+
+
+def in_batches(data, size=70):
+    """Return the rows as a stream."""
+    return open_source([data[i : i + size] for i in range(0, len(data), size)])
+
+
+def caching(folder, limit=None, codec="auto"):
+    """Return how to keep codes in a folder."""
+    return Caching(str(folder), limit, codec)
+
+
+def check_same(paged, binned):
+    """Assert that codes on disk and in memory are the same bit for bit."""
+    for part in ("values", "minimums", "pointers"):
+        mine, theirs = (getattr(each.cuts, part) for each in (paged, binned))
+        assert mine.tobytes() == theirs.tobytes(), part
+    np.testing.assert_array_equal(paged.has_missing, binned.has_missing)
+    np.testing.assert_array_equal(paged.is_categorical, binned.is_categorical)
+    np.testing.assert_array_equal(paged.offsets, binned.offsets)
+    assert paged.is_float32 == binned.is_float32
+    assert paged.dtype == binned.dtype
+    assert (paged.n_rows, paged.n_features) == (binned.n_rows, binned.n_features)
+    whole = paged.take(np.arange(paged.n_rows)).by_feature
+    assert whole.dtype == binned.by_feature.dtype
+    np.testing.assert_array_equal(whole, binned.by_feature)
+
+
+@pytest.mark.parametrize("codec", ["auto", "raw", "nibble", "lz4"])
+@pytest.mark.parametrize("max_bin", [2, 16, 300])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_streams_on_disk(tmp_path, weighted, max_bin, codec):
+    data = many_kinds()
+    weights = np.random.default_rng(0).random(len(data)) if weighted else None
+    paged = page_table(
+        in_batches(data), max_bin, caching(tmp_path, codec=codec), weights=weights
+    )
+    check_same(paged, bin_table(as_table(data), max_bin, weights))
+
+
+def frames(data):
+    """Return containers in memory of columns of different types."""
+    frame = pd.DataFrame(data[:, :3].astype(np.float32), columns=list("abc"))
+    frame["d"] = data[:, 4]
+    frame["e"] = pd.Categorical(np.array(["x", "y", None])[np.arange(len(data)) % 3])
+    frame["f"] = np.arange(len(data)) % 300
+    yield frame
+    yield data
+    yield np.asfortranarray(data.astype(np.float32))
+    yield sp.csr_matrix(np.nan_to_num(data))
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_tables_in_memory_on_disk(tmp_path, place):
+    table = as_table(list(frames(many_kinds()))[place])
+    other = as_table(list(frames(many_kinds(seed=1)))[place])
+    binned = bin_table(table, 16)
+    if place == 3:  # of a sparse matrix only filled cells are in memory
+        paged = page_table(table, 16, caching(tmp_path / "a"))
+        np.testing.assert_array_equal(paged.cuts.values, binned.cuts.values)
+        np.testing.assert_array_equal(paged.decode(0, ROWS), binned.decode(0, ROWS))
+        return
+    check_same(page_table(table, 16, caching(tmp_path / "a")), binned)
+    check_same(
+        page_with_cuts(other, binned.cuts, caching(tmp_path / "b")),
+        bin_with_cuts(other, binned.cuts),
+    )
+
+
+@pytest.mark.parametrize("sketch", ["exact", "approximate"])
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+def test_threads_and_sketches(tmp_path, n_threads, sketch):
+    data = many_kinds()
+    paged = page_table(
+        in_batches(data),
+        16,
+        caching(tmp_path),
+        n_threads=n_threads,
+        sketch=sketch,
+    )
+    check_same(paged, bin_table(as_table(data), 16, sketch=sketch))
+
+
+@settings(
+    max_examples=12 if COMPILED else 4,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    size=st.integers(1, 500),
+    start=st.integers(0, ROWS),
+    rows=st.integers(0, ROWS),
+    features=st.one_of(st.none(), st.permutations(range(5)).map(lambda p: p[:3])),
+)
+def test_any_rows_are_decoded_as_in_memory(
+    tmp_path_factory, size, start, rows, features
+):
+    data = many_kinds()
+    binned = bin_table(as_table(data), 16)
+    folder = tmp_path_factory.mktemp("pages")
+    paged = page_table(in_batches(data, size), 16, caching(folder))
+    stop = min(start + rows, ROWS)
+    chosen = None if features is None else np.array(features, np.intp)
+    np.testing.assert_array_equal(
+        paged.decode(start, stop, chosen), binned.decode(start, stop, chosen)
+    )
+    some = np.random.default_rng(size).integers(0, ROWS, rows)
+    np.testing.assert_array_equal(
+        paged.take(some).by_feature, binned.take(some).by_feature
+    )
+    for feature in range(5):
+        np.testing.assert_array_equal(
+            paged.decode_column(feature, np.float64),
+            binned.decode_column(feature, np.float64),
+        )
+
+
+@pytest.mark.parametrize("missing_at", [0, 259, 2])
+def test_a_missing_cell_that_does_not_fit_in_a_byte(tmp_path, missing_at):
+    data = np.arange(256.0).reshape(-1, 1)
+    cuts = bin_table(as_table(data), 256).cuts
+    data = np.concatenate([data, data[:50]])
+    data[missing_at] = np.nan
+    paged = page_with_cuts(in_batches(data, 60), cuts, caching(tmp_path))
+    check_same(paged, bin_with_cuts(as_table(data), cuts))
+    blocks = [path for path in tmp_path.iterdir() if path.suffix == ".block"]
+    assert len(blocks) == -(-len(data) // pages_of.BLOCK_ROWS)
+
+
+def test_a_missing_category_that_does_not_fit_in_a_byte(tmp_path):
+    names = [f"c{i:03d}" for i in range(256)]
+    column = pd.Categorical([*names, None, *names], names)
+    frame = pd.DataFrame({"a": column})
+    stream = open_source([frame[:100], frame[100:]])
+    paged = page_table(stream, 256, caching(tmp_path))
+    check_same(paged, bin_table(as_table(frame), 256))
+
+
+def test_the_next_matrix_uses_the_blocks_that_are_there(tmp_path):
+    data = many_kinds()
+    first = page_table(in_batches(data), 16, caching(tmp_path))
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    again = page_table(in_batches(data, 33), 16, caching(tmp_path))
+    check_same(again, bin_table(as_table(data), 16))
+    first.close()
+    again.close()
+    page_table(in_batches(data), 16, caching(tmp_path)).close()
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
+
+
+@pytest.mark.parametrize("what", ["max_bin", "cell", "weights", "codec", "sketch"])
+def test_other_codes_are_written_anew(tmp_path, what):
+    data = many_kinds()
+    page_table(in_batches(data), 16, caching(tmp_path)).close()
+    before = sorted(tmp_path.glob("*.block"))
+    max_bin, weights, codec, sketch = 16, None, "auto", "exact"
+    if what == "max_bin":
+        max_bin = 8
+    elif what == "cell":
+        data[-1, 0] = 1e6  # a row that is not among those remembered
+    elif what == "weights":
+        weights = np.arange(len(data)) + 1.0
+    elif what == "codec":
+        codec = "raw"
+    else:
+        sketch = "approximate"
+    paged = page_table(
+        in_batches(data),
+        max_bin,
+        caching(tmp_path, codec=codec),
+        weights=weights,
+        sketch=sketch,
+    )
+    check_same(paged, bin_table(as_table(data), max_bin, weights, sketch=sketch))
+    assert not set(before) & set(tmp_path.glob("*.block"))
+
+
+def test_a_cache_in_use_is_not_overwritten(tmp_path):
+    data = many_kinds()
+    first = page_table(in_batches(data), 16, caching(tmp_path))
+    with pytest.raises(DataError, match="in use"):
+        page_table(in_batches(data), 8, caching(tmp_path))
+    check_same(first, bin_table(as_table(data), 16))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("how", ["cut", "flip", "gone"])
+def test_a_damaged_block_is_made_again(tmp_path, how, stream):
+    data = many_kinds()
+    table = in_batches(data) if stream else as_table(data)
+    page_table(table, 16, caching(tmp_path)).close()
+    block = sorted(tmp_path.glob("*.block"))[3 if COMPILED else 1]
+    content = bytearray(block.read_bytes())
+    if how == "flip":
+        content[len(content) // 3] ^= 1
+    block.write_bytes(content[:-7] if how == "cut" else content)
+    if how == "gone":
+        block.unlink()
+    paged = page_table(table, 16, caching(tmp_path))
+    with pytest.warns(UserWarning, match=block.name):
+        codes = paged.take(np.arange(ROWS)).by_feature
+    np.testing.assert_array_equal(codes, bin_table(as_table(data), 16).by_feature)
+    paged.close()
+    check_same(page_table(table, 16, caching(tmp_path)), bin_table(as_table(data), 16))
+
+
+def test_a_block_is_not_made_again_from_a_source_that_has_changed(tmp_path):
+    data = many_kinds()
+    # Column 2 alone differs, in rows that are not compared cell by cell.
+    changed = data.copy()
+    changed[20:, 2] = 4 - changed[20:, 2]
+    batches = [data]
+    table = open_source(lambda: [batches[0][:50], batches[0][50:]])
+    page_table(table, 16, caching(tmp_path)).close()
+    for block in tmp_path.glob("*.block"):
+        content = block.read_bytes()
+        block.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    paged = page_table(table, 16, caching(tmp_path))
+    batches[0] = changed
+    with pytest.raises(DataError, match="the source gives other rows now"):
+        paged.take(np.arange(ROWS))
+
+
+def test_a_source_that_changes_between_its_readings_leaves_nothing(tmp_path):
+    data = many_kinds()
+    readings = []
+
+    def batches():
+        readings.append(0)
+        # The labels are read first, then the cuts, then the codes.
+        return [data[:50], data[50:] if len(readings) < 3 else data[51:]]
+
+    with pytest.raises(DataError, match=r"same rows"):
+        page_table(open_source(batches), 16, caching(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_memory_that_is_too_small_says_how_much_is_needed(tmp_path):
+    data = many_kinds()
+    with pytest.raises(ParameterError, match=r"too small: .* give at least [\d,]+ MB"):
+        page_table(in_batches(data), 16, caching(tmp_path / "new", limit=10**6))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_wide_tables_have_blocks_of_fewer_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages_of, "BLOCK_ROWS", 1 << 10)
+    monkeypatch.setattr(pages_of, "_BLOCK_BYTES", 100_000)
+    monkeypatch.setattr(pages_of, "_LEAST_ROWS", 1 << 7)
+    data = np.random.default_rng(0).normal(size=(300, 1000)).astype(np.float32)
+    paged = page_table(as_table(data), 4, caching(tmp_path))
+    assert len(list(tmp_path.glob("*.block"))) == 3
+    check_same(paged, bin_table(as_table(data), 4))

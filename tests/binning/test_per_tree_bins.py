@@ -1,0 +1,94 @@
+"""Cuts by hessians: the bound on ranks, and codes that go with the cuts."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hornbeam
+from hornbeam.binning.per_tree_bins import PerTreeCuts
+from hornbeam.binning.sorted_columns import order_columns
+
+
+def recut(rows, max_bin, n_threads=1):
+    table = hornbeam.DMatrix(rows).table
+    return PerTreeCuts(order_columns(table, n_threads), table, max_bin, n_threads)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_rows=st.integers(1, 400),
+    n_values=st.sampled_from([2, 9, 50, 10_000]),
+    max_bin=st.sampled_from([2, 7, 32]),
+    heavy=st.booleans(),
+    missing=st.sampled_from([0.0, 0.3]),
+)
+def test_between_two_cuts_lies_no_more_than_a_share_of_the_hessians(
+    seed, n_rows, n_values, max_bin, heavy, missing
+):
+    """The condition of the paper: |r(s_k) - r(s_k+1)| < epsilon, but for one value.
+
+    r(z) is the share of the hessians of the values below z.
+    """
+    rng = np.random.default_rng(seed)
+    values = rng.integers(n_values, size=n_rows).astype(float)
+    values[rng.random(n_rows) < missing] = np.nan
+    hessians = rng.random(n_rows) ** (8 if heavy else 1)
+    own = recut(values[:, np.newaxis], max_bin)
+    own.cut(hessians)
+    known = ~np.isnan(values)
+    ends = [-np.inf, *own.cuts.of(0)]
+    assert len(ends) - 1 <= max_bin
+    if np.unique(values[known]).size <= max_bin:
+        return  # each value has a bin of its own
+    bins = max_bin - 1 if (~known).any() else max_bin
+    total = hessians[known].sum()
+    for low, high in itertools.pairwise(ends):
+        between = known & (values > low) & (values < high)
+        if not np.isinf(low):
+            assert hessians[between].sum() <= total / bins * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("max_bin", [5, 256, 300])
+def test_codes_lie_between_the_cuts(max_bin, n_threads):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(900, 3))
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    own = recut(rows, max_bin, n_threads)
+    codes = own.cut(rng.random(900))
+    for feature, column in enumerate(rows.T):
+        cuts = own.cuts.of(feature)
+        expected = np.searchsorted(cuts, column, side="right")
+        expected[np.isnan(column)] = cuts.size
+        np.testing.assert_array_equal(codes.by_feature[feature], expected)
+
+
+def test_filled_cells_have_the_codes_of_dense_ones():
+    rng = np.random.default_rng(2)
+    dense = rng.normal(size=(500, 4))
+    dense[rng.random(dense.shape) < 0.8] = np.nan
+    filled = ~np.isnan(dense)
+    at = np.nonzero(filled)
+    sparse = scipy.sparse.csr_matrix((dense[filled], at), shape=dense.shape)
+    hessians = rng.random(500)
+    codes, cells = recut(dense, 16).cut(hessians), recut(sparse, 16).cut(hessians)
+    for feature in range(4):
+        own = slice(cells.starts[feature], cells.starts[feature + 1])
+        expected = codes.by_feature[feature, cells.rows[own]]
+        np.testing.assert_array_equal(cells.codes[own], expected)
+
+
+def test_a_hessian_of_nothing_is_no_weight():
+    values = np.arange(100.0)
+    own = recut(values[:, np.newaxis], 4)
+    own.cut(np.where(values < 90, 0.0, 1.0))
+    assert (own.cuts.of(0)[:-1] > 89).all()
+    own.cut(np.zeros(100))
+    assert own.cuts.of(0).size >= 1

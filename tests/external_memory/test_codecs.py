@@ -1,0 +1,112 @@
+"""Each codec gives the codes back, and is chosen where it pays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import blosc2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from page_samples import codes_of, make
+
+from hornbeam.errors import ParameterError
+from hornbeam.external_memory.codecs import (
+    Choice,
+    check_codec,
+    choose,
+    decode,
+    encode,
+    fits,
+)
+
+RNG = np.random.default_rng(0)
+N = 1 << 16
+
+
+@given(
+    codes=st.sampled_from([np.uint8, np.uint16]).flatmap(
+        lambda dtype: arrays(dtype, st.integers(1, 300), elements=st.integers(0, 255))
+    ),
+    width=st.integers(1, 255),
+    by_bits=st.booleans(),
+)
+def test_codes_come_back(codes, width, by_bits):
+    choices = [Choice("raw"), Choice("lz4", width, by_bits)]
+    if fits(codes):
+        choices.append(Choice("nibble"))
+    for choice in choices:
+        stored = np.frombuffer(encode(choice, codes), np.uint8)
+        out = np.full_like(codes, 99)
+        decode(choice.codec, stored, out)
+        np.testing.assert_array_equal(out, codes)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_column_is_laid_down_as_it_pays(dtype):
+    noise = RNG.integers(0, 256, N).astype(dtype)
+    skewed = np.minimum(RNG.geometric(0.3, N), 200).astype(dtype)
+    few = RNG.integers(0, 16, N).astype(dtype)
+    rare = (RNG.random(N) < 0.001).astype(dtype)
+    # The upper bytes of noise in uint16 pack to nothing.
+    of_noise = "raw" if dtype == np.uint8 else "lz4"
+    for codes, codec in ((noise, of_noise), (skewed, "lz4"), (few, "nibble")):
+        assert choose("auto", codes, 1).codec == codec
+    assert choose("auto", rare, 1).codec == "lz4"
+    assert choose("nibble", few, 1).codec == "nibble"
+    assert choose("nibble", noise, 1).codec == "raw"
+    assert choose("raw", few, 1).codec == "raw"
+    assert choose("lz4", noise, 1).codec == "lz4"
+
+
+def test_rows_pack_by_their_columns():
+    columns = [RNG.integers(0, 2, N // 8) * 200 + f for f in range(8)]
+    by_row = np.array(columns, np.uint8).T.reshape(-1)
+    choice = choose("auto", by_row, 8)
+    assert choice.codec == "lz4" and choice.width == 8
+    assert len(encode(choice, by_row)) * 4 < by_row.size
+    assert choose("lz4", by_row, 300).width == 1  # Blosc2 takes no wider rows
+
+
+def test_a_chunk_of_another_size_is_refused():
+    stored = np.frombuffer(blosc2.compress2(np.zeros(1000, np.uint8)), np.uint8)
+    out = np.empty(10, np.uint8)
+    with pytest.raises(ValueError, match="a chunk of 1000 bytes, not 10"):
+        decode("lz4", stored, out)
+    with pytest.raises((ValueError, RuntimeError)):
+        decode("lz4", np.zeros(40, np.uint8), out)
+
+
+def test_a_mistake_in_the_codec():
+    with pytest.raises(ParameterError, match="auto, raw, nibble, lz4, not 'zip'"):
+        check_codec("zip")
+    check_codec("lz4")
+
+
+WITHOUT = """
+import sys
+sys.modules["blosc2"] = None  # as if it were not installed
+import numpy as np
+from hornbeam.errors import MissingExtraError
+from hornbeam.external_memory.cache import open_pages
+from hornbeam.external_memory.codecs import check_codec, choose
+
+assert choose("auto", np.zeros(1000, np.uint8), 1).codec == "nibble"
+check_codec("auto")
+for needs_it in (lambda: check_codec("lz4"), lambda: open_pages(sys.argv[1], "one")):
+    try:
+        needs_it()
+    except MissingExtraError as error:
+        assert 'pip install "hornbeam[paged]"' in str(error)
+        print("refused")
+"""
+
+
+def test_without_the_extra_auto_does_without_it(tmp_path):
+    make(tmp_path, codes_of(3, 100), codec="lz4").close()
+    command = [sys.executable, "-c", WITHOUT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n" * 2

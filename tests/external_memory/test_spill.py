@@ -1,0 +1,64 @@
+"""Rows set aside on disk: given back as they were, and gone with the process."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from page_samples import codes_of, make
+
+from hornbeam.external_memory.spill import Spill
+
+ARRAYS = st.tuples(
+    st.sampled_from(["scores", "nodes"]),
+    st.integers(0, 4),
+    st.integers(0, 50),
+    st.sampled_from([np.uint8, np.float32, np.int64]),
+)
+
+
+@settings(max_examples=50)
+@given(saves=st.lists(ARRAYS, max_size=30), n_folders=st.integers(1, 3))
+def test_the_last_array_saved_is_loaded(tmp_path_factory, saves, n_folders):
+    place = tmp_path_factory.mktemp("spill")
+    folders = [place / str(i) for i in range(n_folders)]
+    for folder in folders:
+        folder.mkdir()
+    spill, expected = Spill(folders), {}
+    rng = np.random.default_rng(0)
+    for name, block, size, dtype in saves:
+        array = rng.integers(0, 200, (2, size)).astype(dtype)
+        spill.save(name, block, array)
+        expected[name, block] = array
+    for (name, block), array in expected.items():
+        out = np.empty_like(array)
+        spill.load(name, block, out)
+        np.testing.assert_array_equal(out, array)
+    assert not any(os.listdir(folder) for folder in folders)
+    spill.close()
+    spill.close()
+
+
+def test_loading_another_size_is_refused(tmp_path):
+    spill = Spill([tmp_path])
+    spill.save("scores", 0, np.zeros(3))
+    with pytest.raises(ValueError, match="24 bytes"):
+        spill.load("scores", 0, np.zeros(4))
+
+
+def test_pages_have_room_for_rows_beside_their_codes(tmp_path):
+    with make([tmp_path / "a", tmp_path / "b"], codes_of(2, 10)) as pages:
+        spill = pages.open_spill()
+        spill.save("scores", 0, np.arange(4.0))
+        out = np.empty(4)
+        spill.load("scores", 0, out)
+        assert out.tolist() == [0, 1, 2, 3]
+        spill.close()
+
+
+def test_an_array_is_saved_over_a_smaller_one_and_a_folder_must_take_it(tmp_path):
+    with pytest.raises(ValueError, match="could not be written"):
+        Spill([tmp_path / "none"])

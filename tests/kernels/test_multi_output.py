@@ -1,0 +1,378 @@
+"""Trees of all outputs: splits in exact fractions, predictions output by output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import naive
+import numpy as np
+import pytest
+from kernel_calls import MEMBERS, call
+from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
+from test_split import RULES, random_codes
+
+from hornbeam.forest.layout import Layout
+from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
+from hornbeam.kernels.multi_output import (
+    SHARE,
+    add_multi_output_trees,
+    find_multi_output_splits,
+    mix_outputs,
+    weigh_children,
+)
+from hornbeam.kernels.node_constraints import NodeConstraints
+from hornbeam.kernels.predict import PREDICT_ROWS
+from hornbeam.kernels.split import find_splits
+
+STEPS = 2.0 ** -np.array([[10, 12], [8, 11], [12, 10], [9, 9]])
+
+
+class Data:
+    """Codes of a few features, and histograms of some columns over them."""
+
+    def __init__(self, codes, bins, columns=3, nodes=1, seed=0, categorical=()):
+        rng = np.random.default_rng(seed)
+        rows = len(codes[0])
+        self.codes, self.bins, self.categorical = codes, np.array(bins), categorical
+        cells = [n + (max(column) == n) for column, n in zip(codes, bins, strict=True)]
+        self.offsets = np.concatenate([[0], np.cumsum(cells)])
+        self.steps = STEPS[:columns]
+        self.histograms = np.zeros((columns, nodes, 2, self.offsets[-1]), np.int64)
+        self.parents = [[], []]
+        for s in range(columns):
+            g = rng.integers(-90_000, 90_000, rows)
+            h = rng.integers(1, 90_000, rows)
+            for node in range(nodes):
+                own = np.arange(node, rows, nodes)
+                pairs = np.stack([g, h], axis=1)
+                every = range(len(codes))
+                sums = naive.histogram(codes, self.offsets, every, own, pairs)
+                self.histograms[s, node] = sums
+
+    def find(self, rules, block=None, members=1, allowed=None, limits=None):
+        """Return the splits of all nodes, (nodes, tasks a node)."""
+        columns, nodes = len(self.steps), self.histograms.shape[1]
+        block = self.bins.size if block is None else block
+        splits = np.zeros((nodes, -(-self.bins.size // block)), SPLIT_DTYPE)
+        features = self.features = np.zeros(self.bins.size, FEATURE_DTYPE)
+        features["bins"], features["cell"] = self.bins, self.offsets[:-1]
+        features["is_categorical"][list(self.categorical)] = 1
+        most = int(self.bins[list(self.categorical)].max(initial=0))
+        words = -(-most // 64)
+        self.sets = np.full((*splits.shape, words), 7, np.uint64 if words else np.uint8)
+        call(
+            find_multi_output_splits,
+            np.arange(nodes),
+            self.histograms,
+            *np.array(self.parents, np.int64),
+            self.offsets[:2],
+            np.arange(self.bins.size, dtype=np.uint64),
+            np.empty((0, 0), np.uint8) if allowed is None else allowed,
+            features,
+            self.steps,
+            np.array([*rules, *[0, 0, 0, 0, 4, 64, 0, 0][len(rules) :]], np.float64),
+            limits,
+            np.full((members, 7, 2 * self.bins.max() + 2), np.nan),
+            np.full((members, columns, most + 2), np.nan),
+            np.full((members, columns + 1), np.nan),
+            np.empty((members, columns, 2), np.int64),
+            block,
+            splits,
+            self.sets,
+            members=members,
+        )
+        return splits
+
+    def check(self, split, node, rules):
+        """Assert that `split` is the naive one."""
+        exact = naive.best_vector_split(
+            self.histograms[:, node],
+            self.offsets,
+            self.bins.tolist(),
+            self.steps,
+            [*rules, 4, 64][:6],
+            self.categorical,
+        )
+        if exact is None or exact[0] <= 0:
+            assert split["gain"] <= 1e-12
+            return
+        gain, feature, chosen, missing_left, _ = exact
+        if feature in self.categorical:
+            assert self.rights_of(node) == chosen
+            chosen = 0
+        found = split[["feature", "bin", "missing_left"]].item()
+        assert found == (feature, chosen, missing_left)
+        assert split["gain"] == pytest.approx(float(gain), rel=1e-9, abs=1e-9)
+        assert 0 < split["left_hessian"] < split["total_hessian"] == SHARE
+
+    def rights_of(self, node):
+        """Return which categories go right in the split that was found last."""
+        words = self.sets[node, 0].tolist()
+        return tuple(c for c in range(64 * len(words)) if words[c // 64] >> c % 64 & 1)
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=list(RULES))
+@pytest.mark.parametrize("missing", [[], [1, 3], [0, 1, 2, 3]])
+def test_the_best_split_of_all_columns_is_found(missing, rules):
+    bins = [7, 5, 1, 9]
+    for seed in range(3):
+        codes = random_codes(60, bins, missing, seed)
+        data = Data(codes, bins, 1 + seed, 2, seed)
+        splits = data.find(rules)
+        for node in range(2):
+            data.check(splits[node, 0], node, rules)
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=list(RULES))
+def test_one_category_against_the_rest(rules):
+    bins = [3, 3, 6]
+    for seed in range(3):
+        codes = random_codes(60, bins, [1], seed)
+        data = Data(codes, bins, 3, 1, seed, categorical=(0, 1))
+        data.check(data.find(rules)[0, 0], 0, rules)
+
+
+def test_a_side_needs_a_hessian_in_the_mean():
+    # Two columns: one has next to no hessian on the left, the other has enough.
+    data = Data([[0, 0, 1, 1]], [2], columns=2)
+    data.histograms[:, 0, 0] = [[3000, -3000], [2000, -2000]]
+    data.steps = np.ones((2, 2))
+    data.histograms[:, 0, 1] = [[2, 50], [10, 50]]
+    for least, found in ((6.0, 0), (6.001, -1)):
+        assert data.find([1, 0, 0, least])["feature"].item() == found
+
+
+#: What holds a node of three columns and four features, the last one of categories.
+FREE = {
+    "directions": [0, 0, 0, 0],
+    "bounds": [(-np.inf, np.inf)] * 3,
+    "weights": None,
+    "costs": None,
+    "cost_of_rows": False,
+    "least_rows": 0,
+    "smooth": 0.0,
+}
+HELD = {
+    "nothing": {},
+    "rising": {"directions": [1, 1, 1, 0]},
+    "falling": {"directions": [-1, -1, 0, 0]},
+    "bounds": {"bounds": [(-0.25, 0.125), (0.25, np.inf), (-np.inf, np.inf)]},
+    "rows": {"least_rows": 17},
+    "smooth": {"smooth": 12.0},
+    "smooth, towards weights": {"smooth": 30.0, "weights": [0.75, 0.0, -2.0]},
+    "costs": {"costs": [40.0, 1.0, 0.0, 15.0]},
+    "costs of rows": {"costs": [0.5, 0.0, 0.25, 0.125], "cost_of_rows": True},
+    "step": {"rules": [1.0, 2.0, 0.25, 8.0], "directions": [1, -1, 0, 0]},
+    "one-hot": {"rules": [1.0, 0.0, 0.0, 1.0, 9, 64], "least_rows": 7},
+    "all": {
+        "rules": [0.5, 3.0, 0.75, 8.0],
+        "directions": [1, -1, 1, 0],
+        "bounds": [(-0.5, 0.5), (-1.0, 0.25), (-np.inf, 0.0)],
+        "costs": [1.0, 0.5, 3.0, 0.0],
+        "least_rows": 6,
+        "smooth": 5.0,
+    },
+}
+
+
+@pytest.mark.parametrize("case", HELD)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_split_under_limits(case, seed):
+    held = {**FREE, **HELD[case]}
+    rules = [*held.pop("rules", [1.0, 0.0, 0.0, 1.0]), 4, 64][:6]
+    bins = [7, 5, 9, 3]
+    codes = random_codes(90, bins, [1, 2, 3], seed)
+    data = Data(codes, bins, 3, 1, seed, categorical=(3,))
+    every = np.ones((90, 2), np.int64)
+    rows = naive.histogram(codes, data.offsets, range(4), range(90), every)
+    counts = rows[1].copy()
+    rows[0] = 0
+    steps = data.steps
+    totals = [
+        [int(part[: data.offsets[1]].sum()) * Fraction(step) for part, step in pairs]
+        for pairs in (
+            zip(own, pair, strict=True)
+            for own, pair in zip(data.histograms[:, 0], steps.tolist(), strict=True)
+        )
+    ]
+    exact_rules = [Fraction(float(rule)) for rule in rules]
+    weights = held["weights"] or [
+        naive.leaf_weight(*pair, *exact_rules[:3]) for pair in totals
+    ]
+    held["weights"] = [
+        Fraction(max(low, min(high, weight)))
+        for (low, high), weight in zip(held["bounds"], weights, strict=True)
+    ]
+    data.histograms = np.concatenate([data.histograms, rows[None, None]])
+    given = HELD[case].get("weights") or [np.nan] * 3
+    limits = NodeConstraints(
+        np.array([held["bounds"]]),
+        np.array([given]),
+        np.array(held["directions"], np.int8),
+        np.array([held["costs"]] if held["costs"] else np.empty((0, 0)), np.float64),
+        held["cost_of_rows"],
+        sides=np.full((1, 3, 2), np.nan),
+    )
+    ours = [*rules, held["least_rows"], held["smooth"]]
+    split = data.find(ours, limits=limits)[0]
+    times = 90 if held["cost_of_rows"] else 1
+    held["costs"] = [times * Fraction(cost) for cost in held["costs"] or [0.0] * 4]
+    held["smooth"] = Fraction(held["smooth"])
+    best = naive.best_vector_split(
+        data.histograms[:3, 0], data.offsets, bins, steps, rules, (3,), counts, held
+    )
+    if best is None or best[0] <= 0:
+        assert split["gain"] <= 1e-9
+        return
+    gain, feature, chosen, missing_left, sides = best
+    if feature == 3:
+        assert data.rights_of(0) == chosen
+        chosen = 0
+    found = split[["feature", "bin", "missing_left"]][0].item()
+    assert found == (feature, chosen, missing_left)
+    assert split["gain"][0] == pytest.approx(float(gain), rel=1e-9, abs=1e-9)
+    assert split["total_rows"] == 90
+    weigh_children(
+        np.zeros(1, np.int64), data.histograms, data.offsets[:2], data.features,
+        steps, np.array(ours), limits, split, data.sets[:, 0].view(np.uint64),
+    )  # fmt: skip
+    np.testing.assert_allclose(limits.sides[0], np.array(sides, float), rtol=1e-12)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_tasks_find_what_one_finds(members, block):
+    bins = [5, 4, 6]
+    data = Data(random_codes(50, bins, [0], 1), bins, 4, 3)
+    whole = data.find(RULES["plain"])[:, 0]
+    parts = data.find(RULES["plain"], block, members)
+    best = parts[np.arange(3), parts["gain"].argmax(axis=1)]
+    np.testing.assert_array_equal(best, whole)
+
+
+def test_only_allowed_features_are_looked_at():
+    bins = [5, 4, 6]
+    data = Data(random_codes(50, bins, [], 1), bins, 2, 2)
+    allowed = np.array([[0, 1, 0], [0, 0, 1]], np.uint8)
+    found = data.find(RULES["no lambda"], allowed=allowed)[:, 0]
+    assert found["feature"].tolist() == [1, 2]
+
+
+def test_siblings_are_taken_from_their_parents():
+    bins = [5, 4]
+    data = Data(random_codes(40, bins, [], 2), bins, 3, 2)
+    expected = data.find(RULES["plain"])
+    # Slot 1 holds the parent, of which slot 0 is to be taken.
+    data.histograms[:, 1] += data.histograms[:, 0]
+    data.parents = [[0], [1]]
+    np.testing.assert_array_equal(data.find(RULES["plain"]), expected)
+
+
+def scalar_splits(data, rules):
+    """Return what the search by one column finds in the first of them."""
+    features = np.zeros(data.bins.size, FEATURE_DTYPE)
+    features["bins"], features["cell"] = data.bins, data.offsets[:-1]
+    features["is_categorical"][list(data.categorical)] = 1
+    splits = np.zeros((1, 1), SPLIT_DTYPE)
+    sets = np.zeros((1, 1, 1), np.uint64)
+    call(
+        find_splits,
+        np.zeros(1, np.int64),
+        data.histograms[0].copy(),
+        *np.empty((2, 0), np.int64),
+        data.offsets[:2],
+        np.arange(data.bins.size, dtype=np.uint64),
+        np.empty((0, 0), np.uint8),
+        features,
+        data.steps[0],
+        np.array([*rules, 4, 64][:6], np.float64),
+        None,
+        np.full((1, 6, 2 * data.bins.max() + 2), np.nan),
+        data.bins.size,
+        splits,
+        sets,
+    )
+    return splits[0, 0], sets[0, 0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_categories_of_one_column_are_parted_as_by_its_own_search(seed):
+    bins = [11, 4]
+    codes = random_codes(90, bins, [0] if seed % 2 else [], seed)
+    data = Data(codes, bins, 1, 1, seed, categorical=(0,))
+    split = data.find([1, 0, 0, 0])[0, 0]
+    expected, _ = scalar_splits(data, [1, 0, 0, 0])
+    assert split["feature"] == expected["feature"]
+    assert split["gain"] == pytest.approx(expected["gain"], rel=1e-12)
+
+
+def test_categories_are_ordered_where_they_differ_most():
+    """Two kinds of categories differ in the sum of columns, not in any one of them."""
+    rng = np.random.default_rng(0)
+    n_categories, columns = 24, 4
+    kinds = rng.integers(2, size=n_categories)
+    codes = np.repeat(np.arange(n_categories), 5)
+    data = Data([codes.tolist()], [n_categories], columns, categorical=(0,))
+    data.steps = np.full((columns, 2), 2.0**-10)
+    noise = rng.normal(size=(columns, n_categories))
+    signs = np.array([1, -1, 1, -1])[:, None]
+    g = (2 * kinds - 1) * signs * 1.5 + noise
+    data.histograms[:, 0, 0] = np.rint(g * 5 * 2**10)
+    data.histograms[:, 0, 1] = 5 * 2**10
+    split = data.find([1, 0, 0, 0])[0, 0]
+    rights = np.zeros(n_categories, bool)
+    rights[list(data.rights_of(0))] = True
+    weights = g / 1.2
+    centred = weights - weights.mean(axis=1, keepdims=True)
+    _, vectors = np.linalg.eigh(centred @ centred.T)
+    along = vectors[:, -1] @ weights
+    # The set is one end of the order along the first principal component.
+    assert along[rights].min() > along[~rights].max() or (
+        along[rights].max() < along[~rights].min()
+    )
+    assert np.mean(rights == kinds) in (0.0, 1.0) and split["gain"] > 0
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_mixes_of_outputs(dtype, members):
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(5, 300)).astype(dtype)
+    hessians = rng.random((5, 300)).astype(dtype)
+    mix = rng.normal(size=(2, 5))
+    mixed, means = np.empty((2, 300)), np.empty(300)
+    call(mix_outputs, mix, gradients, hessians, mixed, means, members=members)
+    np.testing.assert_allclose(mixed, mix @ gradients.astype(float), atol=1e-12)
+    np.testing.assert_allclose(means, hessians.mean(axis=0, dtype=float), rtol=1e-12)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_output_gets_the_values_of_its_own(dtype, missing, members):
+    rng = np.random.default_rng(0)
+    outputs = 3
+    trees = [
+        random_tree(rng, 0),
+        random_tree(rng, 6),
+        random_tree(rng, 20, deep=True),
+        random_tree(rng, 5, categorical=(1,)),
+    ]
+    trees = [
+        replace(tree, value=tree.value[:, None] * rng.random(outputs).astype("f4"))
+        for tree in trees
+    ]
+    rows = random_rows(rng, 2 * PREDICT_ROWS + 5, dtype, missing)
+    start = rng.normal(size=(len(rows), outputs)).astype(dtype)
+    layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
+    margins = start.copy()
+    places = np.empty((members, PREDICT_ROWS), np.int32)
+    call(
+        add_multi_output_trees, rows, layout.roots, layout.nodes, layout.thresholds,
+        layout.spans, layout.rights, layout.values, places, margins, members=members,
+    )  # fmt: skip
+    expected = start.copy()
+    for tree in trees:
+        expected += naive.predict_tree(in_type(tree, dtype), rows)
+    np.testing.assert_array_equal(margins, expected)

@@ -1,0 +1,131 @@
+"""After the warm-up nothing is left to compile."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hornbeam
+from hornbeam import kernels
+from hornbeam.cpu_count import available_threads
+from hornbeam.kernels.jit import COMPILED
+
+
+def compiled() -> dict[str, int]:
+    """Return how many variants of each kernel there are in this process."""
+    counts = {}
+    for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if hasattr(value, "signatures"):
+                counts[f"{module.name}.{name}"] = len(value.signatures)
+    return counts
+
+
+@pytest.fixture(scope="module", autouse=True)
+def steps():
+    """Return what the warm-up tells of how far it is."""
+    steps = []
+    hornbeam.warmup(lambda done, total: steps.append((done, total)))
+    return steps
+
+
+def test_it_tells_how_far_it_is(steps):
+    total = steps[0][1]
+    assert steps == [(done, total) for done in range(1, total + 1)]
+
+
+COLD = """
+import resource
+import hornbeam
+from hornbeam import warm_up
+
+hornbeam.warmup()
+own, theirs = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(warm._uncompiled(), own.ru_utime, theirs.ru_utime)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+def test_in_a_new_installation_all_cores_compile(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", COLD],
+        cwd=Path(hornbeam.__file__).parents[1],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    uncompiled, own, theirs = map(float, done.stdout.split())
+    assert uncompiled <= 3  # they are for codes on disk, and for columns with weights
+    if available_threads() > 1:
+        assert theirs > 4 * own  # here they are only loaded
+
+
+FITS = [
+    {"objective": "reg:squarederror", "max_leaves": 8, "grow_policy": "lossguide"},
+    {"objective": "binary:logistic", "subsample": 0.5, "eval_metric": "auc"},
+    {"objective": "multi:softprob", "num_class": 3, "colsample_bylevel": 0.5},
+    {
+        "objective": "multi:softmax",
+        "num_class": 3,
+        "multi_strategy": "multi_output_tree",
+        "sketch_outputs": 1,
+    },
+    {"objective": "dist:normal"},
+    {"objective": "dist:negbinomial"},
+    {"objective": "survival:cox"},
+    {"objective": "survival:aft", "aft_loss_distribution": "extreme"},
+]
+
+
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("params", FITS, ids=lambda params: params["objective"])
+def test_a_fit_after_the_warm_up_compiles_nothing(params, dtype):
+    before = compiled()
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 5)).astype(dtype)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    y, info = rng.integers(params.get("num_class", 2), size=len(X)), {}
+    if params["objective"].startswith("survival"):
+        y += 1
+        info = {"label_lower_bound": y, "label_upper_bound": y + 1}
+    matrix = hornbeam.DMatrix(X, y, weight=rng.uniform(size=len(X)), **info)
+    booster = hornbeam.train(params, matrix, 3, evals=[(matrix, "data")])
+    booster.predict(hornbeam.DMatrix(X))
+    assert compiled() == before
+
+
+def categorical(rng):
+    codes = rng.integers(300, size=(1000, 3)).astype(np.float32)
+    return codes, {"feature_types": ["c", "float", "c"]}
+
+
+def one_hot(rng):
+    rows, columns = np.arange(2000), rng.integers(50, size=2000)
+    return scipy.sparse.csc_matrix((np.ones(2000), (rows, columns))), {}
+
+
+def few_cells(rng):
+    return scipy.sparse.random(2000, 900, 0.01, "csr", rng=rng), {}
+
+
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+@pytest.mark.parametrize("table", [categorical, one_hot, few_cells])
+def test_nor_does_one_of_categories_or_of_few_cells(table):
+    before = compiled()
+    X, more = table(np.random.default_rng(0))
+    y = np.random.default_rng(1).integers(2, size=X.shape[0])
+    matrix = hornbeam.DMatrix(X, y, **more)
+    for params in ({}, {"grow_policy": "lossguide", "objective": "binary:logistic"}):
+        hornbeam.train(params, matrix, 3, evals=[(matrix, "data")]).predict(matrix)
+    assert compiled() == before
