@@ -103,7 +103,7 @@ def gain(g, h, rules):
 
 
 def held_weight(g, h, rows, rules, held):
-    """Return the weight of a leaf under `held`, a dict of what `NodeConstraints` say of it."""
+    """Return the weight of a leaf under `held`, a dict of its `NodeConstraints`."""
     weight = leaf_weight(g, h, *rules[:3])
     smooth = held["smooth"]
     if smooth > 0:

@@ -225,7 +225,8 @@ def create_hist_backend(
     max_histograms, vector_columns
         As for `create_backend`.
     recut
-        See `hornbeam.backends.per_tree_bins.RecutBackend`; None: codes stay as they are.
+        See `hornbeam.backends.per_tree_bins.PerTreeBinsBackend`; None: codes stay as
+        they are.
     """
     team = take_team(threads)
     if recut is not None:

@@ -346,8 +346,8 @@ class RowSample:
     seed, tree
         What the draws depend on beside the number.
     by_gradient
-        Whether rows with large gradients are drawn more often; see `backends.gradient_sampling`.
-        Otherwise each is with probability `rate`.
+        Whether rows with large gradients are drawn more often; see
+        `backends.gradient_sampling`. Otherwise each is with probability `rate`.
     top_rate
         The share of the rows with the largest gradients, all of which are taken; of
         the others all have the same chance. None: the chance goes by the gradient.

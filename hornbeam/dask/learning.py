@@ -44,11 +44,11 @@ class Start:
     n_threads
         That work on each worker; 0 or less: as many as the worker has.
     held_share
-        Of rows on disk, for `hornbeam.backends.factory.open_rows`.
+        Of rows on disk, for `hornbeam.backends.factory.create_rows`.
     objective
         That gradients are computed by where the rows are; None: by nothing there.
     vector_columns
-        As for `hornbeam.backends.factory.open_rows`.
+        As for `hornbeam.backends.factory.create_rows`.
     step
         Of which margins are multiples, as the trees' values are; 0: they are not
         rounded.

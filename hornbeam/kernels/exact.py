@@ -97,7 +97,7 @@ def find_exact_splits(
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     ways,  # (features, 2) int64: the first way to search, and the one after the last
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (8,) float64, see `backends.interface.Growth.rules`
+    rules,  # (8,) float64, see `backends.interface.SplitParams.rules`
     limits,  # `NodeConstraints` of the nodes, or None
     most,  # candidates of a node and feature; 0: all cuts between two values
     scratch,  # (members, 7, most cells of a feature + 1) float64

@@ -152,8 +152,8 @@ BEST_DTYPE = np.dtype(
     align=True,
 )
 
-#: An edge of a tree, from a split down to one of its children. `hornbeam.forest.tree_paths`
-#: says in which order they come.
+#: An edge of a tree, from a split down to one of its children.
+#: `hornbeam.forest.tree_paths` says in which order they come.
 EDGE_DTYPE = np.dtype(
     [
         ("parent", np.int64),  # the places of both ends in a layout

@@ -13,7 +13,7 @@ __all__ = ["bound_nodes", "rate_splits", "weigh_nodes"]
 @kernel
 def weigh_nodes(
     left,  # (nodes,) int32: left child, or -1; children come after their parents
-    rules,  # (8,) float64, see `backends.interface.Growth.rules`
+    rules,  # (8,) float64, see `backends.interface.SplitParams.rules`
     learning_rate,
     sums,  # (nodes, 2) float64: gradients and hessians of leaves, in; of all, out
     bounds,  # (nodes, 2) float64: least and largest weight; (0, 2): there are none

@@ -168,7 +168,7 @@ def find_filled_splits(
     columns,  # (columns,) uint64: the features to look at, ascending
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (8,) float64, see `backends.interface.Growth.rules`
+    rules,  # (8,) float64, see `backends.interface.SplitParams.rules`
     limits,  # `NodeConstraints` of the nodes, or None
     block,  # features of one task
     cell_scratch,  # (members, 2, most cells of a feature) int64

@@ -490,7 +490,7 @@ def find_splits(
     allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
     features,  # table of FEATURE_DTYPE
     steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (8,) float64, see `backends.interface.Growth.rules`
+    rules,  # (8,) float64, see `backends.interface.SplitParams.rules`
     limits,  # `NodeConstraints` of the nodes, or None
     scratch,  # (members, 6, most candidates of a feature + 1) float64
     block,  # features of one task
