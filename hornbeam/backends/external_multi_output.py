@@ -29,8 +29,8 @@ class ExternalMultiOutputRows(ExternalRows):
     """Codes on disk, for trees of all outputs.
 
     Answers are those of `hornbeam.backends.multi_output.MultiOutputRows`. Mixes of
-    gradients, samples by their size and integers are made anew for each block at every sweep, one
-    column after the other.
+    gradients, samples by their size and integers are made anew for each block at every
+    sweep, one column after the other.
 
     Parameters
     ----------
