@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
-from hornbeam.backends.interface import RowColumns
+from hornbeam.binning.layout import RowColumns
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import (
     BYTE_CELLS,
@@ -28,9 +28,9 @@ def main() -> None:
     arguments = parse_arguments("Time the histograms of nodes of many sizes.")
     report = Report("histogram", "cells", arguments)
     matrix = binned(arguments.rows, arguments.columns)
-    dense = matrix.as_codes()
+    dense = matrix.as_bins()
     codes, offsets = dense.by_row, matrix.offsets
-    stored = RowColumns.of(dense.layout)
+    stored = RowColumns.unpacked(dense.layout)
     n_rows, n_features = matrix.n_rows, matrix.n_features
     rng = np.random.default_rng(0)
     gradients = rng.integers(
@@ -57,7 +57,7 @@ def main() -> None:
             tasks[:, 5] = n_features
             joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
             inputs = (tasks, joins, codes, columns, stored.table)
-            inputs += (stored.spread, rows, packed, wide)
+            inputs += (stored.histogram_bins, rows, packed, wide)
             inputs += (scratch, starts, 0, slabs[:1], slabs[1:])
             with lease(threads) as team:
                 seconds = seconds_of(

@@ -26,7 +26,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     features = np.zeros(matrix.n_features, FEATURE_DTYPE)
     features["column"] = np.arange(matrix.n_features)
-    features["bins"] = matrix.cuts.bins
+    features["bins"] = matrix.cuts.n_bins
     for threads in arguments.threads:
         for level in range(DEPTH):
             count = 1 << level

@@ -72,7 +72,7 @@ def _seconds_per_row(rows: int, columns: int, repeats: int) -> float:
     x, y = made(rows, columns, seed=0)
     binned = bin_table(as_table(x), BINS, n_threads=1)
     backend = create_backend(
-        "cpu", binned.as_codes(1), y.astype(np.float64)[None], None,
+        "cpu", binned.as_bins(1), y.astype(np.float64)[None], None,
         np.zeros((1, rows)), threads=1, max_histograms=None,
     )  # fmt: skip
     objective = create(Parameters.resolve({"objective": "binary:logistic"}))

@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    Backend,
-    DenseBins,
-    GradientSource,
-    PerTreeBins,
-    RowSample,
-    SparseBins,
-    SplitParams,
-)
+from hornbeam.backends.interface import Backend, GradientSource, RowSample, SplitParams
 from hornbeam.backends.row_state import MarginRows
+from hornbeam.binning.layout import DenseBins, PerTreeBins, SparseBins
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.team import Team
 
@@ -108,7 +101,9 @@ class ApproxBackend(MarginRows, Backend):
         if self._inner is None or not np.array_equal(hessians, self._hessians):
             self._let_go()
             self._hessians = hessians
-            self._inner = self._open(self._codes.cut(hessians), self._state.scores)
+            self._inner = self._open(
+                self._codes.make_bins(hessians), self._state.scores
+            )
             self._has_new_gradients = True
         if self._has_new_gradients:
             self._inner.set_gradients(self._state.gradients, self._state.hessians)

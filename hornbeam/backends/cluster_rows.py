@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import Call, Cluster, Member
-from hornbeam.backends.interface import GradientSource, HistogramLayout, RowSample
+from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import HistogramLayout
 
 __all__ = ["Answers", "ClusterRows", "LocalRows", "Spread"]
 
@@ -124,7 +125,7 @@ class LocalRows:
     def _count(self, nodes: NDArray[np.intp], kind: Kind) -> NDArray[np.int64]:
         """Return the histograms of the nodes, with the cells of the tree alone."""
         columns, parts = kind
-        shape = (*columns, nodes.size, parts, self._layout.n_cells)
+        shape = (*columns, nodes.size, parts, self._layout.n_histogram_bins)
         histograms = np.zeros(shape, np.int64)
         self.rows.count(nodes, np.arange(nodes.size), histograms)
         return histograms[..., self._cells]

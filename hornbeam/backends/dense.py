@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.histogram_builder import HistogramBuilder
-from hornbeam.backends.interface import DenseBins, GradientSource, RowSample
+from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import RowState
 from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import DenseBins
 from hornbeam.kernels.team import Team
 
 __all__ = ["DenseRows"]
@@ -57,7 +58,7 @@ class DenseRows(Rows):
         both_sides = np.empty((2, self.n_rows), np.uint32)
         layout = codes.layout
         self._nodes = RowPartition(
-            layout.feature_table, layout.words, every_row, both_sides, self._team
+            layout.feature_table, layout.n_set_words, every_row, both_sides, self._team
         )
         kind = codes.by_row.dtype
         self._counter = HistogramBuilder(layout, kind, self._team, codes.row_columns)

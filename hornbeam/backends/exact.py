@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    Backend,
-    RowSample,
-    SortedColumns,
-    SplitParams,
-)
+from hornbeam.backends.interface import Backend, RowSample, SplitParams
 from hornbeam.backends.row_state import CELLS_PER_ROW, MarginRows
+from hornbeam.binning.layout import SortedColumns
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.exact import (
     find_exact_splits,
@@ -74,13 +70,13 @@ class ExactBackend(MarginRows, Backend):
         team: Team,
     ) -> None:
         super().__init__(targets, weights, scores, team)
-        self._starts, self._every_cell = ordered.starts, ordered.cells
+        self._starts, self._every_cell = ordered.starts, ordered.entries
         sizes = np.diff(ordered.starts)
         self._last_below = ordered.last_below
-        self._most_candidates = ordered.most_candidates
+        self._most_candidates = ordered.max_candidates
         self._density = np.float32(1) - (self.n_rows - sizes) / np.float32(self.n_rows)
         self._is_constant = _are_constant(ordered)
-        self._cells = np.empty_like(ordered.cells)
+        self._cells = np.empty_like(ordered.entries)
         self._scratch = np.empty((team.size, _SCRATCH, int(sizes.max()) + 1))
         self._node_of = np.empty(self.n_rows, np.uint32)
         self._segments = np.zeros((64, self.n_features, 2), np.int64)
@@ -309,6 +305,6 @@ def _are_constant(ordered: SortedColumns) -> NDArray[np.bool_]:
     constant = np.zeros(begins.size, np.bool_)
     some = ends > begins
     # The upper half of a cell is the number of its value, in ascending order.
-    first, last = ordered.cells[begins[some]], ordered.cells[ends[some] - 1]
+    first, last = ordered.entries[begins[some]], ordered.entries[ends[some] - 1]
     constant[some] = first >> np.uint64(32) == last >> np.uint64(32)
     return constant

@@ -10,18 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.histogram_builder import HistogramBuilder
-from hornbeam.backends.interface import (
-    BinBlock,
-    ExternalBins,
-    GradientSource,
-    RowSample,
-    RowSpill,
-)
+from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import RowScratch, RowState, gradient_type
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sampled_rows import SampledRows
+from hornbeam.binning.layout import BinBlock, ExternalBins, RowSpill
 from hornbeam.kernels.layout import SIZE_CLASSES
 from hornbeam.kernels.team import Team
 
@@ -114,15 +109,15 @@ class ExternalRows(Rows):
         spans: NDArray[np.int64] | None = None,
     ) -> None:
         self.n_outputs, self.n_rows = scores.shape
-        self._team, self._pages = team, codes.pages
+        self._team, self._pages = team, codes.blocks
         self._targets, self._weights = targets, weights
         self._ring_bytes = budget.ring_bytes
         self._keeps_packed = budget.keeps_packed
         self._held_rows = budget.held_rows
         if self._held_rows > 0:
             self.lookahead = 1  # counting a node more or less is no sweep
-        self._pages.keep(budget.kept_bytes)
-        self._bounds = [codes.pages.rows_of(i) for i in range(codes.pages.n_blocks)]
+        self._pages.keep_in_memory(budget.kept_bytes)
+        self._bounds = [codes.blocks.rows_of(i) for i in range(codes.blocks.n_blocks)]
         every = np.zeros((1, 2), np.int64) if spans is None else spans
         self._spans = [_spans_between(every, *bounds) for bounds in self._bounds]
         self._spill = codes.open_spill() if budget.on_disk else None
@@ -130,14 +125,14 @@ class ExternalRows(Rows):
         self._init_arrays(scores)
         layout = self._layout = codes.layout
         self._features = layout.feature_table
-        self._counter = HistogramBuilder(layout, codes.pages.dtype, team)
+        self._counter = HistogramBuilder(layout, codes.blocks.dtype, team)
         largest = max((end - begin for begin, end in self._bounds), default=0)
         self._scratch = RowScratch(largest)
         self._packed = [
             np.empty(end - begin if budget.keeps_packed else 0, np.int64)
             for begin, end in self._bounds
         ]
-        self._nodes = self._node_rows(layout.words, largest)
+        self._nodes = self._node_rows(layout.n_set_words, largest)
         self._extents = np.zeros((self.n_outputs, 3))
 
     def _init_arrays(self, scores: NDArray[np.float64]) -> None:
@@ -346,7 +341,7 @@ class ExternalRows(Rows):
         if held.is_filled:
             return
         held.begin_filling(is_wide=self._is_wide)
-        with self._pages.sweep([], True, self._ring_bytes) as blocks:
+        with self._pages.read_blocks([], True, self._ring_bytes) as blocks:
             for block in blocks:
                 held.fill(block, *self._integers(block.number))
 
@@ -398,7 +393,7 @@ class ExternalRows(Rows):
         sums = np.zeros((n_leaves, 2), np.int64)
         held.name_leaves(nodes, leaves)
         columns = sorted(held.split_columns)
-        with self._pages.sweep(columns, False, self._ring_bytes) as blocks:
+        with self._pages.read_blocks(columns, False, self._ring_bytes) as blocks:
             for block in blocks:
                 rows, taken = self._nodes[block.number], held.taken[block.number]
                 leaf_of = rows.rows[0]
@@ -428,7 +423,7 @@ class ExternalRows(Rows):
         if not by_row and self._sample is not None:
             columns = self._split_columns
         asked = sorted(columns)
-        with self._pages.sweep(asked, by_row, self._ring_bytes) as blocks:
+        with self._pages.read_blocks(asked, by_row, self._ring_bytes) as blocks:
             for block in blocks:
                 rows = self._nodes[block.number]
                 self._put_in_nodes(block.number, rows)
@@ -485,7 +480,7 @@ class ExternalRows(Rows):
             self._scores.write(block, room)
 
     def close(self) -> None:
-        self._pages.keep(0)
+        self._pages.keep_in_memory(0)
         if self._spill is not None:
             self._spill.close()
 

@@ -9,15 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.external import BlockArrays, ExternalRows
-from hornbeam.backends.interface import (
-    BinBlock,
-    ExternalBins,
-    GradientSource,
-    RowSample,
-)
+from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import Drawn, RowState, gradient_type, run_rows
+from hornbeam.binning.layout import BinBlock, ExternalBins
 from hornbeam.kernels.layout import SIZE_CLASSES
 from hornbeam.kernels.multi_output import mix_outputs
 from hornbeam.kernels.team import Team

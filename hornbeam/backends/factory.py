@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    Backend,
+from hornbeam.backends.interface import Backend
+from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
     HistogramLayout,
@@ -18,7 +19,6 @@ from hornbeam.backends.interface import (
     SparseBins,
     SparseColumns,
 )
-from hornbeam.backends.rows import Rows
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.team import Team, take_team
 

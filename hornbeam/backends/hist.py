@@ -9,14 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.gradient_sampling import begin_gradients
-from hornbeam.backends.interface import (
-    Backend,
-    GradientSource,
-    HistogramLayout,
-    RowSample,
-    SplitParams,
-)
+from hornbeam.backends.interface import Backend, GradientSource, RowSample, SplitParams
 from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
@@ -80,15 +75,15 @@ class HistogramBackend(Backend):
         """Make room for histograms of these codes, which the rows have."""
         self._layout, self._features = layout, layout.feature_table
         self._init_histograms(2)
-        self._widest = int(layout.bins.max())
+        self._widest = int(layout.n_bins.max())
         self._split_scratch = self._make_scratch()
-        self._set_words = -(-layout.most_categories // 64)
+        self._set_words = -(-layout.max_categories // 64)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
 
     def _init_histograms(self, parts: int) -> None:
         """Make room for histograms of gradients and hessians, and perhaps of rows."""
-        cells = self._layout.n_cells
+        cells = self._layout.n_histogram_bins
         most = self._max_histograms
         if most is None:
             most = _HISTOGRAM_BYTES // (16 * cells * self._n_columns)
@@ -106,7 +101,7 @@ class HistogramBackend(Backend):
     @property
     def _candidates(self) -> int:
         """The most that a feature has; each category may go with the missing or not."""
-        return max(self._widest, 2 * self._layout.most_categories)
+        return max(self._widest, 2 * self._layout.max_categories)
 
     def _make_scratch(self) -> tuple[NDArray[Any], ...]:
         """Return where `_search` works."""

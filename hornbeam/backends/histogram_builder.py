@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import HistogramLayout, RowColumns
 from hornbeam.backends.row_partition import RowPartition
+from hornbeam.binning.layout import HistogramLayout, RowColumns
 from hornbeam.kernels.histogram import build_histograms
 from hornbeam.kernels.layout import BYTE_CELLS, JOIN_CELLS
 from hornbeam.kernels.plan import plan_histograms
@@ -44,10 +44,10 @@ class HistogramBuilder:
         row_columns: RowColumns | None = None,
     ) -> None:
         self._team = team
-        stored = RowColumns.of(layout) if row_columns is None else row_columns
-        self._table, self._spread = stored.table, stored.spread
-        self._column_of = stored.holding[layout.column_of]
-        self._cells = layout.n_cells
+        stored = RowColumns.unpacked(layout) if row_columns is None else row_columns
+        self._table, self._spread = stored.table, stored.histogram_bins
+        self._column_of = stored.packed_in[layout.column_of]
+        self._cells = layout.n_histogram_bins
         # Pages of memory are only taken when sums are written to them. Zeros, because
         # joins also go over the cells of columns that a tree does not use.
         self._slabs = np.zeros((5 * team.size, 2, self._cells), np.int64)

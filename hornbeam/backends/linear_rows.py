@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import SparseColumns
 from hornbeam.backends.row_state import MarginRows
+from hornbeam.binning.layout import SparseColumns
 from hornbeam.kernels.linear import TASK_CELLS, descend, size_steps
 from hornbeam.kernels.team import Team
 

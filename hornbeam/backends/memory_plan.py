@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hornbeam.backends.interface import ExternalBins
+from hornbeam.binning.layout import ExternalBins
 from hornbeam.errors import DataError
 from hornbeam.memory import give_back_freed, in_words, resident_bytes
 
@@ -100,7 +100,7 @@ def plan_memory(
         That trees of all outputs are searched by; 0: trees have one output.
     """
     limit = codes.memory_limit
-    pages, slab = codes.pages, 16 * codes.layout.n_cells
+    pages, slab = codes.blocks, 16 * codes.layout.n_histogram_bins
     rows = pages.n_rows
     # One more column counts rows.
     slot = slab * (vector_columns + 1)

@@ -18,13 +18,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.gradient_sampling import settle_sample
 from hornbeam.backends.hist import HistogramBackend
-from hornbeam.backends.interface import (
-    DenseBins,
-    GradientSource,
-    HistogramLayout,
-    RowSample,
-    SplitParams,
-)
+from hornbeam.backends.interface import GradientSource, RowSample, SplitParams
 from hornbeam.backends.quantisation import (
     QuantisationScales,
     choose_steps,
@@ -32,6 +26,7 @@ from hornbeam.backends.quantisation import (
 )
 from hornbeam.backends.row_state import Drawn, RowState, run_rows
 from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.kernels.multi_output import (
     find_multi_output_splits,
     mix_outputs,
@@ -238,7 +233,7 @@ class MultiOutputBackend(HistogramBackend):
         members, columns = self._team.size, self._n_columns
         return (
             np.empty((members, 7, self._candidates + 1)),
-            np.empty((members, columns, self._layout.most_categories + 2)),
+            np.empty((members, columns, self._layout.max_categories + 2)),
             np.empty((members, columns + 1)),
             np.empty((members, columns, 2), np.int64),
         )

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.hist import HistogramBackend
-from hornbeam.backends.interface import HistogramLayout, RowSample, SplitParams
+from hornbeam.backends.interface import RowSample, SplitParams
 from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.team import Team
 
 __all__ = ["PerTreeBinsBackend"]

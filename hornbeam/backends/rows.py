@@ -14,12 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    DenseBins,
-    GradientSource,
-    NoColumns,
-    RowSample,
-)
+from hornbeam.backends.interface import GradientSource, NoColumns, RowSample
+from hornbeam.binning.layout import DenseBins
 
 __all__ = ["Rows"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.histogram_builder import HistogramBuilder
-from hornbeam.backends.interface import BinBlock, HistogramLayout
 from hornbeam.backends.row_partition import RowPartition
+from hornbeam.binning.layout import BinBlock, HistogramLayout
 from hornbeam.kernels.team import Team
 
 __all__ = ["SampledRows"]
@@ -59,7 +59,7 @@ class SampledRows:
         both_sides = np.empty((2, rows), np.uint32)
         self._features = layout.feature_table
         self._nodes = RowPartition(
-            self._features, layout.words, every_row, both_sides, team
+            self._features, layout.n_set_words, every_row, both_sides, team
         )
         self._nodes.begin_tree(None)
 

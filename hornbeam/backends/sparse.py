@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    Backend,
-    RowSample,
-    SparseBins,
-    SplitParams,
-)
+from hornbeam.backends.interface import Backend, RowSample, SplitParams
 from hornbeam.backends.row_state import MarginRows, run_rows
+from hornbeam.binning.layout import SparseBins
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sparse import (
@@ -66,7 +62,7 @@ class SparseBackend(MarginRows, Backend):
         super().__init__(targets, weights, scores, team)
         self._codes = codes
         self._most_cells = int(np.diff(codes.starts).max())
-        self._most_bins = int(codes.bins.max())
+        self._most_bins = int(codes.n_bins.max())
         self._node_of = np.empty(self.n_rows, np.uint32)
         self._words = np.empty(self.n_rows, np.int64)
         members = team.size
@@ -76,7 +72,7 @@ class SparseBackend(MarginRows, Backend):
 
     @property
     def n_features(self) -> int:
-        return self._codes.bins.size
+        return self._codes.n_bins.size
 
     def begin_tree(
         self,
@@ -171,13 +167,13 @@ class SparseBackend(MarginRows, Backend):
         """Return all cells, or of few rows only those of these rows."""
         own = self._codes
         if _GATHER_ONE_IN * n_rows > self.n_rows:
-            return own.starts, own.rows, own.codes
+            return own.starts, own.rows, own.bins
         pointers, row_features, row_codes = own.by_row()
         listed = np.empty(n_rows, np.uint32)
         n_cells = list_rows(self._words, n_nodes, pointers, listed)
         starts = np.empty_like(own.starts)
         rows = np.empty(n_cells, np.uint32)
-        codes = np.empty(n_cells, own.codes.dtype)
+        codes = np.empty(n_cells, own.bins.dtype)
         gather_cells(
             listed,
             pointers,
@@ -207,7 +203,7 @@ class SparseBackend(MarginRows, Backend):
             self.n_rows,
             self._codes.starts,
             self._codes.rows,
-            self._codes.codes,
+            self._codes.bins,
             splits,
             left,
             after,

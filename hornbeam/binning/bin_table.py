@@ -114,7 +114,7 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
             ColumnCuts(cuts.of(feature), float(cuts.minimums[feature]), False)
             for feature in range(table.n_features)
         ]
-        max_bin = int(cuts.bins.max())
+        max_bin = int(cuts.n_bins.max())
         return code_table(table, columns, max_bin, n_threads, own_cuts=False)
 
     def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
@@ -122,7 +122,7 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
         minimum = float(cuts.minimums[feature])
         return ColumnCuts(cuts.of(feature), minimum, has_missing)
 
-    max_bin = int(cuts.bins.max())
+    max_bin = int(cuts.n_bins.max())
     if has_only_filled(table):
         return fill_bins(table, known, max_bin)
     return _bin(table, known, max_bin, n_threads)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.backends.interface import DenseBins, HistogramLayout, SparseBins
 from hornbeam.binning.columns import turn_columns
+from hornbeam.binning.layout import DenseBins, HistogramLayout, SparseBins
 from hornbeam.kernels.bundling import bundle_features, write_bundles
 
 __all__ = ["bundle"]
@@ -33,7 +33,7 @@ def bundle(filled: SparseBins, n_rows: int, n_threads: int = 1) -> DenseBins | N
     That depends on nothing but the numbers of rows, cells and bins, and on which cells
     are filled.
     """
-    bins = filled.bins
+    bins = filled.n_bins
     n_cells = filled.rows.size
     if _FILLED_PER_BIN * bins.sum() > n_cells:
         return None
@@ -53,7 +53,7 @@ def _find_bundles(filled: SparseBins, n_rows: int, most: int, most_codes: int) -
     None if there would be more columns than `most`. The fullest features come first,
     so that this is soon known where features overlap.
     """
-    bins = filled.bins
+    bins = filled.n_bins
     order = np.argsort(-np.diff(filled.starts), kind="stable")
     marks = np.zeros((most, -(-n_rows // 64)), np.uint64)
     loads = np.zeros((most, 2), np.int64)
@@ -87,11 +87,11 @@ def _write_codes(
     dtype = np.uint8 if cells.max() <= 256 else np.uint16
     codes: Any = np.empty((len(loads), n_rows), dtype)
     codes[:] = np.where(has_missing, loads[:, 1], 0)[:, None]
-    write_bundles(filled.starts, filled.rows, filled.codes, column_of, low, codes)
+    write_bundles(filled.starts, filled.rows, filled.bins, column_of, low, codes)
     layout = HistogramLayout(
-        filled.bins,
+        filled.n_bins,
         np.concatenate([[0], np.cumsum(cells)]),
-        np.zeros(filled.bins.size, bool),
+        np.zeros(filled.n_bins.size, bool),
         column_of,
         low,
     )

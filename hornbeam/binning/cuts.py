@@ -103,7 +103,7 @@ class Cuts:
         return np.float32 if are_float32(values) else np.float64
 
     @property
-    def bins(self) -> Int64s:
+    def n_bins(self) -> Int64s:
         """How many bins each feature has, (features,) int64."""
         return np.diff(self.pointers)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.backends.interface import DenseBins, HistogramLayout, RowColumns
 from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import Cuts
+from hornbeam.binning.layout import DenseBins, HistogramLayout, RowColumns
 from hornbeam.binning.packed_features import join_columns
 from hornbeam.kernels.binning import decode_rows
 
@@ -51,7 +51,7 @@ class DenseMatrix:
     )
 
     @property
-    def code_type(self) -> np.dtype[Any]:
+    def bin_dtype(self) -> np.dtype[Any]:
         """The type of the codes: uint8 or uint16."""
         return self.by_feature.dtype
 
@@ -71,23 +71,23 @@ class DenseMatrix:
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
         """First cell of each feature in a histogram, (features + 1,) int64."""
-        cells = self.cuts.bins + self.has_missing
+        cells = self.cuts.n_bins + self.has_missing
         return np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
 
     def by_row(self, n_threads: int = 1) -> Codes:
         """Return the codes row after row, (rows * columns,), made on first use.
 
-        Features of few codes share columns, as `as_codes` says.
+        Features of few codes share columns, as `as_bins` says.
         """
         if self._by_row is None:
             columns, self._row_columns = join_columns(self.by_feature, self.offsets)
             self._by_row = turn_columns(columns, n_threads)
         return self._by_row
 
-    def as_codes(self, n_threads: int = 1) -> DenseBins:
+    def as_bins(self, n_threads: int = 1) -> DenseBins:
         """Return the codes as a backend takes them."""
-        layout = HistogramLayout.of_own_columns(
-            self.cuts.bins, self.offsets, self.is_categorical
+        layout = HistogramLayout.unbundled(
+            self.cuts.n_bins, self.offsets, self.is_categorical
         )
         by_row = self.by_row(n_threads)
         return DenseBins(self.by_feature, by_row, layout, self._row_columns)

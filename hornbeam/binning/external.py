@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.backends.interface import ExternalBins, HistogramLayout
 from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.dense import DenseMatrix
+from hornbeam.binning.layout import ExternalBins, HistogramLayout
 
 if TYPE_CHECKING:
     from hornbeam.external_memory.reader import Pages
@@ -69,7 +69,7 @@ class ExternalMatrix:
         }
 
     @property
-    def code_type(self) -> np.dtype[Any]:
+    def bin_dtype(self) -> np.dtype[Any]:
         """The type of the codes: uint8 or uint16."""
         return self._pages.dtype
 
@@ -89,13 +89,13 @@ class ExternalMatrix:
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
         """First cell of each feature in a histogram, (features + 1,) int64."""
-        cells = self.cuts.bins + self.has_missing
+        cells = self.cuts.n_bins + self.has_missing
         return np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
 
-    def as_codes(self, n_threads: int = 1) -> ExternalBins:
+    def as_bins(self, n_threads: int = 1) -> ExternalBins:
         """Return the codes as a backend takes them."""
-        layout = HistogramLayout.of_own_columns(
-            self.cuts.bins, self.offsets, self.is_categorical
+        layout = HistogramLayout.unbundled(
+            self.cuts.n_bins, self.offsets, self.is_categorical
         )
         return ExternalBins(
             self._pages, layout, self._memory_limit, self._pages.open_spill
@@ -146,7 +146,7 @@ class ExternalMatrix:
         if held is None or held[:2] != (number, features):
             self._held = None
             ordered = sorted(set(features))
-            with self._pages.sweep(ordered, False, blocks=[number]) as blocks:
+            with self._pages.read_blocks(ordered, False, blocks=[number]) as blocks:
                 codes = next(blocks).by_feature[list(features)]
             held = self._held = number, features, codes
         return held[2]
@@ -163,7 +163,7 @@ class ExternalMatrix:
         self, features: Sequence[int] | None
     ) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
         """Yield the first row of each block, its last, and its codes."""
-        with self._pages.sweep(features, False) as blocks:
+        with self._pages.read_blocks(features, False) as blocks:
             for block in blocks:
                 yield block.begin, block.end, block.by_feature
 

@@ -99,7 +99,7 @@ def page_with_cuts(
         ColumnCuts(cuts.of(feature), float(cuts.minimums[feature]), False)
         for feature in range(table.n_features)
     ]
-    max_bin = int(cuts.bins.max())
+    max_bin = int(cuts.n_bins.max())
     paging = _Paging(table, max_bin, caching, n_threads, own_cuts=False)
     return paging.open(marks, lambda room: columns)
 

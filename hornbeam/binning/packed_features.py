@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import RowColumns
+from hornbeam.binning.layout import RowColumns
 from hornbeam.kernels.layout import COLUMN_DTYPE
 
 __all__ = ["join_columns"]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import DenseBins, HistogramLayout, SparseBins
 from hornbeam.binning.bin_mapper import categorical
 from hornbeam.binning.bin_table import cut_between_categories
 from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import Cells, ColumnCuts, Cuts, cut_cells, integer_weights
+from hornbeam.binning.layout import DenseBins, HistogramLayout, SparseBins
 from hornbeam.binning.sorted_columns import ColumnBlocks
 from hornbeam.binning.sparse import has_only_filled
 from hornbeam.binning.threads import in_threads
@@ -74,7 +74,7 @@ class PerTreeCuts:
         """Return what values that go left are below, for (splits,) `SPLIT_DTYPE`."""
         return self.cuts.thresholds(splits)
 
-    def cut(self, hessians: Float64s) -> DenseBins | SparseBins:
+    def make_bins(self, hessians: Float64s) -> DenseBins | SparseBins:
         """Cut the columns by these weights of the rows; return codes of the cells."""
         weights = integer_weights(hessians)
         assert weights is not None
@@ -102,7 +102,7 @@ class PerTreeCuts:
         return column, np.searchsorted(values, column.upper)
 
     def _code(self, ends: list[NDArray[np.int64]]) -> DenseBins:
-        codes = self.cuts.bins + self._has_missing
+        codes = self.cuts.n_bins + self._has_missing
         by_feature = np.empty((len(ends), self._n_rows), _code_type(codes.max()))
 
         def work(feature: int) -> None:
@@ -112,8 +112,8 @@ class PerTreeCuts:
             code_cells(cells, ends[feature], by_feature[feature])
 
         in_threads(work, range(len(ends)), self._n_threads)
-        layout = HistogramLayout.of_own_columns(
-            self.cuts.bins,
+        layout = HistogramLayout.unbundled(
+            self.cuts.n_bins,
             np.cumsum([0, *codes]).astype(np.int64),
             self._is_categorical,
         )
@@ -122,8 +122,8 @@ class PerTreeCuts:
 
     def _fill(self, ends: list[NDArray[np.int64]]) -> SparseBins:
         starts = self._blocks.starts
-        rows = self._blocks.cells.astype(np.uint32)
-        codes = np.empty(rows.size, _code_type(self.cuts.bins.max()))
+        rows = self._blocks.entries.astype(np.uint32)
+        codes = np.empty(rows.size, _code_type(self.cuts.n_bins.max()))
         for feature, own in enumerate(ends):
             cells, _ = self._blocks.of(feature)
             until = np.searchsorted(cells, own.astype(np.uint64) << np.uint64(32))
@@ -138,7 +138,7 @@ class PerTreeCuts:
             turn_cells(starts, rows, codes, pointers, *turned)
             return pointers, *turned
 
-        return SparseBins(starts, rows, codes, self.cuts.bins, by_row)
+        return SparseBins(starts, rows, codes, self.cuts.n_bins, by_row)
 
 
 def _code_type(codes: int) -> np.dtype[Any]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import SortedColumns
 from hornbeam.binning.cuts import are_float32
+from hornbeam.binning.layout import SortedColumns
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.cells import column_cells
 from hornbeam.data.table import Table
@@ -32,7 +32,7 @@ class ColumnBlocks:
 
     Attributes
     ----------
-    starts, cells
+    starts, entries
         See `SortedColumns`.
     pointers
         (features + 1,) int64: where each column's values begin in `values`.
@@ -43,7 +43,7 @@ class ColumnBlocks:
     """
 
     starts: NDArray[np.int64]
-    cells: NDArray[np.uint64]
+    entries: NDArray[np.uint64]
     pointers: NDArray[np.int64]
     values: NDArray[Any]
     is_float32: bool
@@ -51,12 +51,14 @@ class ColumnBlocks:
     def of(self, feature: int) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Return the cells of a column, and its values."""
         starts, pointers = self.starts, self.pointers
-        cells = self.cells[starts[feature] : starts[feature + 1]]
+        cells = self.entries[starts[feature] : starts[feature + 1]]
         return cells, self.values[pointers[feature] : pointers[feature + 1]]
 
-    def ordered(self, most_candidates: int = 0) -> SortedColumns:
+    def ordered(self, max_candidates: int = 0) -> SortedColumns:
         """Return the cells as a backend takes them."""
-        return SortedColumns(self.starts, self.cells, self._last_below, most_candidates)
+        return SortedColumns(
+            self.starts, self.entries, self._last_below, max_candidates
+        )
 
     def _last_below(self, splits: NDArray[Any]) -> NDArray[np.int64]:
         found = np.empty(splits.size, np.int64)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.backends.interface import DenseBins, SparseBins
 from hornbeam.binning.bundling import bundle
 from hornbeam.binning.cuts import ColumnCuts, Cuts, are_float32
+from hornbeam.binning.layout import DenseBins, SparseBins
 from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.errors import DataError
 from hornbeam.kernels.sparse import sort_by_bin, turn_cells
@@ -49,7 +49,7 @@ class SparseMatrix:
         (features + 1,) int64: the first cell of each feature.
     rows
         (cells,) uint32: the rows of the cells, by feature and then by bin.
-    codes
+    bins
         (cells,) uint8, or uint16 where a feature has more than 256 bins: the bins.
     is_float32
         Whether every value that was binned is exactly a float32.
@@ -59,10 +59,10 @@ class SparseMatrix:
     n_rows: int
     starts: Int64s
     rows: Uint32s
-    codes: Codes
+    bins: Codes
     is_float32: bool
     _by_row: tuple[Int64s, Uint32s, Codes] | None = field(default=None, repr=False)
-    _as_codes: DenseBins | SparseBins | None = field(default=None, repr=False)
+    _as_bins: DenseBins | SparseBins | None = field(default=None, repr=False)
 
     @property
     def n_features(self) -> int:
@@ -93,19 +93,19 @@ class SparseMatrix:
         if self._by_row is None:
             pointers = np.zeros(self.n_rows + 1, np.int64)
             features = np.empty_like(self.rows)
-            codes = np.empty_like(self.codes)
-            turn_cells(self.starts, self.rows, self.codes, pointers, features, codes)
+            codes = np.empty_like(self.bins)
+            turn_cells(self.starts, self.rows, self.bins, pointers, features, codes)
             self._by_row = pointers, features, codes
         return self._by_row
 
-    def as_codes(self, n_threads: int = 1) -> DenseBins | SparseBins:
+    def as_bins(self, n_threads: int = 1) -> DenseBins | SparseBins:
         """Return the cells as a backend takes them, made on first use and kept."""
-        if self._as_codes is None:
+        if self._as_bins is None:
             filled = SparseBins(
-                self.starts, self.rows, self.codes, self.cuts.bins, self.by_row
+                self.starts, self.rows, self.bins, self.cuts.n_bins, self.by_row
             )
-            self._as_codes = bundle(filled, self.n_rows, n_threads) or filled
-        return self._as_codes
+            self._as_bins = bundle(filled, self.n_rows, n_threads) or filled
+        return self._as_bins
 
     def decode(
         self, start: int, stop: int, features: npt.NDArray[np.intp] | None = None
@@ -137,7 +137,7 @@ class SparseMatrix:
         """Return one column as `decode` does, in a type that holds the values."""
         out = np.full(self.n_rows, np.nan, dtype)
         cells = slice(self.starts[feature], self.starts[feature + 1])
-        bins = self.cuts.pointers[feature] + self.codes[cells]
+        bins = self.cuts.pointers[feature] + self.bins[cells]
         out[self.rows[cells]] = self._lower_ends()[bins]
         return out
 
@@ -161,9 +161,9 @@ class SparseMatrix:
             n_rows=len(rows),
             starts=starts,
             rows=own_rows[order],
-            codes=codes[order],
+            bins=codes[order],
             _by_row=None,
-            _as_codes=None,
+            _as_bins=None,
         )
 
 

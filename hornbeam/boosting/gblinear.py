@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import SparseColumns, WeightRows
+from hornbeam.backends.interface import WeightRows
+from hornbeam.binning.layout import SparseColumns
 from hornbeam.data.cells import column_cells
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hornbeam.backends.factory import create_linear_rows
-from hornbeam.backends.interface import GradientRows, SparseColumns
+from hornbeam.backends.interface import GradientRows
+from hornbeam.binning.layout import SparseColumns
 from hornbeam.boosting.gblinear import (
     begin_linear,
     check_features,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hornbeam.backends.factory import bytes_of_order
-from hornbeam.backends.interface import (
+from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
     PerTreeBins,
@@ -58,7 +58,7 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
     p, method = parameters, parameters.method()
     if method == "hist":
         binned = data.binned(p.bins(), p.nthread)
-        codes = binned.as_codes(p.nthread)
+        codes = binned.as_bins(p.nthread)
         if p.leaf_solver == "line_search" and isinstance(codes, ExternalBins):
             raise DataError(
                 "leaf_solver='line_search' looks at all rows in memory, and this "
@@ -80,7 +80,7 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
         ordered = blocks.ordered(p.bins() if is_local else 0)
         return Prepared(blocks, ordered, blocks.is_float32)
     recut = PerTreeCuts(blocks, data.table, p.bins(), p.nthread)
-    recut_codes = PerTreeBins(recut.cut, data.n_features)
+    recut_codes = PerTreeBins(recut.make_bins, data.n_features)
     return Prepared(recut, recut_codes, blocks.is_float32)
 
 

@@ -104,7 +104,7 @@ class Codes:
         return cls(
             codes,
             by_row,
-            binned.cuts.bins.astype(np.int64),
+            binned.cuts.n_bins.astype(np.int64),
             binned.is_categorical.astype(np.uint8),
             lows,
             highs,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from hornbeam.backends.cluster import Call, Cluster
-from hornbeam.backends.interface import HistogramLayout
 from hornbeam.binning.column_pass import ColumnPass, merge_passes
 from hornbeam.binning.cuts import ColumnCuts, Cuts
 from hornbeam.binning.exact_quantiles import columns_of, find_cuts
+from hornbeam.binning.layout import HistogramLayout
 from hornbeam.dask.rowset import CodeFacts
 from hornbeam.data.schema import Schema
 
@@ -130,8 +130,8 @@ def _layout(
     columns: Sequence[ColumnCuts], facts: CodeFacts, schema: Schema
 ) -> HistogramLayout:
     cuts = Cuts.join(list(columns))
-    offsets = np.concatenate([[0], np.cumsum(cuts.bins + facts.has_missing)])
+    offsets = np.concatenate([[0], np.cumsum(cuts.n_bins + facts.has_missing)])
     types = schema.types or [""] * schema.n_features
-    return HistogramLayout.of_own_columns(
-        cuts.bins, offsets.astype(np.int64), np.array([kind == "c" for kind in types])
+    return HistogramLayout.unbundled(
+        cuts.n_bins, offsets.astype(np.int64), np.array([kind == "c" for kind in types])
     )

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, LocalRows
-from hornbeam.backends.interface import DenseBins, GradientSource, HistogramLayout
+from hornbeam.backends.interface import GradientSource
 from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.custom import ObjectiveFunction, set_gradients_of
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import Beside

@@ -198,7 +198,7 @@ class Rowset:
                     self.table, columns, max_bin, caching, n_threads, own_cuts=True
                 )
         self.binned = binned
-        return CodeFacts(binned.has_missing, binned.is_float32, binned.code_type)
+        return CodeFacts(binned.has_missing, binned.is_float32, binned.bin_dtype)
 
     def settle(self, facts: CodeFacts, keeps_features: bool = False) -> None:
         """Give the codes the form they have everywhere, and let the features go.

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from hornbeam.backends.cluster import Call, Member, MemberLostError
 from hornbeam.backends.cluster_rows import ClusterRows, Spread, joined
 from hornbeam.backends.factory import create_hist_backend
-from hornbeam.backends.interface import Backend, HistogramLayout
+from hornbeam.backends.interface import Backend
+from hornbeam.binning.layout import HistogramLayout
 from hornbeam.boosting.dart import Scale
 from hornbeam.dask.binning import Coded, bin_parts, calls_for_codes
 from hornbeam.dask.cluster import DaskCluster

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import Answers, Spread
 from hornbeam.backends.factory import create_rows
-from hornbeam.backends.interface import DenseBins, HistogramLayout
 from hornbeam.binning.dense import DenseMatrix
+from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.prediction import add_layout, start_margins
 from hornbeam.dask.learning import LearningRows, Start, View
@@ -141,7 +141,7 @@ class Shard(Adder, Rowset):
         if start.objective is not None:
             targets = start.objective.targets_of(self.info)
         rows, _ = create_rows(
-            self.binned.as_codes(threads),
+            self.binned.as_bins(threads),
             targets,
             self.row_weights,
             np.ascontiguousarray(margins.T),
@@ -197,7 +197,7 @@ class Shard(Adder, Rowset):
     def recode(self, layout: HistogramLayout) -> None:
         """Grow the next tree on the codes that the rows have got."""
         assert isinstance(self.binned, DenseMatrix) and self._team is not None
-        codes = self.binned.as_codes(self._team.size)
+        codes = self.binned.as_bins(self._team.size)
         assert isinstance(codes, DenseBins)
         self._learning.take_codes(codes, layout)
 

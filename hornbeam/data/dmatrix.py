@@ -391,7 +391,7 @@ class DMatrix(Beside):
         binned = next(iter(self._binned.values()))[1]
         cuts = binned.cuts
         values = np.insert(cuts.values, cuts.pointers[:-1], cuts.minimums)
-        counts = cuts.bins + 1
+        counts = cuts.n_bins + 1
         # The last cut of categories is where the codes end: no code itself.
         ends = np.cumsum(counts)[binned.is_categorical] - 1
         values = np.delete(values, ends)

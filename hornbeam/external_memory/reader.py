@@ -117,7 +117,7 @@ class Pages:
         entry = self._manifest.blocks[block]
         return self.folders[entry.folder] / entry.file
 
-    def keep(self, n_bytes: int) -> int:
+    def keep_in_memory(self, n_bytes: int) -> int:
         """Keep row-major copies of blocks in memory, as many as fit in `n_bytes`.
 
         They are filled by the sweeps that ask for them, and later sweeps do not read
@@ -160,7 +160,7 @@ class Pages:
         return sum(longest)
 
     @contextmanager
-    def sweep(
+    def read_blocks(
         self,
         columns: Sequence[int] | None,
         by_row: bool,
@@ -169,7 +169,7 @@ class Pages:
     ) -> Iterator[Iterator[Block]]:
         """Read blocks in the order of their numbers, one thread a folder ahead.
 
-        ``with pages.sweep([2, 5], by_row=True) as blocks: for block in blocks: ...``
+        ``with blocks.read_blocks([2, 5], by_row=True) as read: for block in read: ...``
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class Pages:
         """Free the buffers and let others have the folders; the files stay."""
         self._is_open = False
         self._buffers = []
-        self.keep(0)
+        self.keep_in_memory(0)
         self._unlock()
 
     def __enter__(self) -> Pages:

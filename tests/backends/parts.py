@@ -8,8 +8,9 @@ import numpy as np
 
 from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.hist import HistogramBackend
-from hornbeam.backends.interface import DenseBins, RowSample, SplitParams
+from hornbeam.backends.interface import RowSample, SplitParams
 from hornbeam.backends.rows import Rows
+from hornbeam.binning.layout import DenseBins
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
@@ -172,7 +173,7 @@ def grow(
     weights = np.ones(N_ROWS) if weighted else None
     kinds = ["q", "q", "q", "q", "c"]
     binned = DMatrix(X, feature_types=kinds).binned(most_bins)
-    codes = binned.as_codes()
+    codes = binned.as_bins()
     team = take_team(threads)
     arguments = codes, np.zeros((1, N_ROWS)), weights, np.zeros((2, N_ROWS)), team
     rows = make_rows(*arguments)

@@ -9,8 +9,8 @@ import pytest
 from parts import KINDS, N_ROWS, grow
 
 from hornbeam.backends.external import ExternalRows, _spans_between
-from hornbeam.backends.interface import ExternalBins
 from hornbeam.backends.memory_plan import MemoryPlan
+from hornbeam.binning.layout import ExternalBins
 from hornbeam.external_memory.cache import open_or_build
 from hornbeam.kernels.jit import COMPILED
 

@@ -48,10 +48,10 @@ class Training:
         self.h = rng.uniform(0.2, 1, rows)
         data[rng.random(data.shape) < missing] = np.nan
         self.binned = bin_table(as_table(data), max_bin)
-        self.bins, self.codes = self.binned.cuts.bins, self.binned.by_feature
+        self.bins, self.codes = self.binned.cuts.n_bins, self.binned.by_feature
         self.backend = create_backend(
             "cpu",
-            self.binned.as_codes(),
+            self.binned.as_bins(),
             np.zeros((1, rows)),
             weights,
             np.zeros((1, rows)),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hornbeam import DataError, DMatrix, train
-from hornbeam.backends.interface import ExternalBins, HistogramLayout
 from hornbeam.backends.memory_plan import plan_memory
+from hornbeam.binning.layout import ExternalBins, HistogramLayout
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.memory import give_back_freed, resident_bytes
 
@@ -40,7 +40,7 @@ def plan(room, most=None, rows=N_ROWS):
     """Return the budget with so many bytes beside what the process takes."""
     limit = None if room is None else taken_by_others() + room
     bins = np.full(28, 256)
-    layout = HistogramLayout.of_own_columns(bins, np.arange(29) * 256)
+    layout = HistogramLayout.unbundled(bins, np.arange(29) * 256)
     pages = Pages()
     pages.n_rows = rows
     codes = ExternalBins(pages, layout, limit, lambda: None)

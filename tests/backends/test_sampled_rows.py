@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from parts import KINDS, N_ROWS, grow
-from test_paged_rows import paged_rows
+from test_external_rows import paged_rows
 
 from hornbeam import DataError, DMatrix, ParameterError, train
 from hornbeam.backends.interface import RowSample
@@ -24,13 +24,13 @@ STATES = [frozenset(), frozenset(["places"]), frozenset(["scores", "gradients"])
 def sweeps(monkeypatch):
     """What each sweep that was begun asked for: columns, and whether rows."""
     begun = []
-    sweep = Pages.sweep
+    sweep = Pages.read_blocks
 
     def noted(self, columns, by_row, *rest):
         begun.append((columns, by_row))
         return sweep(self, columns, by_row, *rest)
 
-    monkeypatch.setattr(Pages, "sweep", noted)
+    monkeypatch.setattr(Pages, "read_blocks", noted)
     return begun
 
 

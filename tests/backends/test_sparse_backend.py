@@ -49,7 +49,7 @@ def grow(
     """Return the bytes of two trees, and of the scores after them."""
     binned = bin_table(as_table(data), 16)
     backend = create_backend(
-        "cpu", binned.as_codes(), np.zeros((1, len(g))), weights, np.zeros((1, len(g))),
+        "cpu", binned.as_bins(), np.zeros((1, len(g))), weights, np.zeros((1, len(g))),
         threads=threads, max_histograms=None,
     )  # fmt: skip
     found = []

@@ -51,8 +51,8 @@ def test_codes(dtype, max_bin, missing):
     check(binned, data)
     assert (binned.n_rows, binned.n_features) == data.shape
     assert binned.by_feature.dtype == (np.uint16 if max_bin > 256 else np.uint8)
-    assert (binned.cuts.bins <= max_bin).all()
-    cells = binned.cuts.bins + binned.has_missing
+    assert (binned.cuts.n_bins <= max_bin).all()
+    cells = binned.cuts.n_bins + binned.has_missing
     np.testing.assert_array_equal(np.diff(binned.offsets), cells)
     columns, _ = join_columns(binned.by_feature, binned.offsets)
     np.testing.assert_array_equal(binned.by_row(), columns.T.ravel())
@@ -77,7 +77,7 @@ def test_256_values_and_missing_do_not_fit_in_a_byte(distinct, missing, code_typ
     check(binned, data)
     assert binned.by_feature.dtype == binned.by_row().dtype == code_type
     if distinct <= 256:
-        assert binned.cuts.bins[0] == distinct
+        assert binned.cuts.n_bins[0] == distinct
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -203,4 +203,4 @@ def test_categories_with_names_have_a_bin_each_whether_present_or_not():
     table.categories = Categories([["z", "y", "x"]])
     binned = bin_table(table, 256)
     assert binned.by_feature.tolist() == [[2, 3, 0]]
-    assert binned.cuts.bins.tolist() == [3]
+    assert binned.cuts.n_bins.tolist() == [3]

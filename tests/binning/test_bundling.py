@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import hornbeam
-from hornbeam.backends.interface import DenseBins, SparseBins
 from hornbeam.binning.bin_table import bin_table
+from hornbeam.binning.layout import DenseBins, SparseBins
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.kernels.jit import COMPILED
 
@@ -31,8 +31,8 @@ def check(codes, sparse):
     binned = bin_table(as_table(sparse), 256)
     layout = codes.layout
     for f in range(sparse.shape[1]):
-        column = codes.by_feature[layout.column_of[f]].astype(int) - layout.low[f]
-        inside = (column >= 0) & (column < layout.bins[f])
+        column = codes.by_feature[layout.column_of[f]].astype(int) - layout.first_bin[f]
+        inside = (column >= 0) & (column < layout.n_bins[f])
         expected = binned.decode_column(f, np.float64)
         np.testing.assert_array_equal(inside, ~np.isnan(expected))
         lower = np.concatenate([[binned.cuts.minimums[f]], binned.cuts.of(f)[:-1]])
@@ -47,7 +47,7 @@ def check(codes, sparse):
 @pytest.mark.parametrize("values", [1, 3])
 def test_a_column_for_each_group(values):
     sparse = one_of_each(values=values)
-    codes = bin_table(as_table(sparse), 256).as_codes()
+    codes = bin_table(as_table(sparse), 256).as_bins()
     assert isinstance(codes, DenseBins)
     assert len(codes.by_feature) == 3 and codes.by_feature.dtype == np.uint8
     check(codes, sparse)
@@ -55,32 +55,32 @@ def test_a_column_for_each_group(values):
 
 def test_features_that_overlap_have_columns_of_their_own():
     sparse = sp.random_array((3000, 7), density=0.4, rng=np.random.default_rng(0))
-    codes = bin_table(as_table(sparse), 16).as_codes()
+    codes = bin_table(as_table(sparse), 16).as_bins()
     assert isinstance(codes, DenseBins) and len(codes.by_feature) == 7
-    assert not codes.layout.low.any()
+    assert not codes.layout.first_bin.any()
 
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
 def test_codes_of_a_column_fit_in_a_byte_if_few_columns_do():
     sparse = one_of_each(rows=90_000, groups=(5, 5), values=200)
-    codes = bin_table(as_table(sparse), 256).as_codes()
+    codes = bin_table(as_table(sparse), 256).as_bins()
     assert codes.by_feature.dtype == np.uint8 and len(codes.by_feature) == 10
     # So many features that only columns of two bytes are few enough.
     sparse = one_of_each(rows=90_000, groups=(20,), values=200)
-    codes = bin_table(as_table(sparse), 256).as_codes()
+    codes = bin_table(as_table(sparse), 256).as_bins()
     assert codes.by_feature.dtype == np.uint16 and len(codes.by_feature) == 1
     check(codes, sparse)
 
 
 def test_cells_stay_as_they_are_where_features_overlap_and_few_are_filled():
     sparse = sp.random_array((3000, 80), density=0.02, rng=np.random.default_rng(0))
-    assert isinstance(bin_table(as_table(sparse), 16).as_codes(), SparseBins)
+    assert isinstance(bin_table(as_table(sparse), 16).as_bins(), SparseBins)
 
 
 def test_a_table_without_cells():
     empty = sp.csr_array((50, 4))
     data = hornbeam.DMatrix(empty, np.arange(50.0))
-    assert isinstance(data.binned(256).as_codes(), SparseBins)
+    assert isinstance(data.binned(256).as_bins(), SparseBins)
     booster = hornbeam.train({}, data, 2, verbose_eval=False)
     dense = hornbeam.DMatrix(np.full((50, 4), np.nan), np.arange(50.0))
     expected = hornbeam.train({}, dense, 2, verbose_eval=False)

@@ -33,13 +33,17 @@ def test_every_code_counts_where_its_features_do(codes, seed):
         assert column.max() < n_codes
         for row, code in enumerate(column.tolist()):
             begin = first + code * width
-            cells = joint.spread[begin : begin + width] if width > 1 else [cell + code]
+            cells = (
+                joint.histogram_bins[begin : begin + width]
+                if width > 1
+                else [cell + code]
+            )
             features = np.searchsorted(offsets, cells, side="right") - 1
             own = by_feature[features, row] + offsets[features]
             np.testing.assert_array_equal(own, cells)
             found[features] += 1
     assert (found == 50).all()
-    assert joint.holding.max() < len(columns)
+    assert joint.packed_in.max() < len(columns)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -64,6 +68,6 @@ def test_flags_grow_the_trees_of_their_own_columns(params, weighted, tmp_path):
     paged = hornbeam.DMatrix(rows, labels, weight=weights, cache=tmp_path / "codes")
     digests = {hornbeam.train(params, each, 3).digest() for each in (data, paged)}
     assert len(digests) == 1
-    joint = data.binned(256).as_codes()
+    joint = data.binned(256).as_bins()
     assert joint.row_columns is not None
     assert joint.by_row.size < rows.size / 2

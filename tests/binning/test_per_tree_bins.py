@@ -41,7 +41,7 @@ def test_between_two_cuts_lies_no_more_than_a_share_of_the_hessians(
     values[rng.random(n_rows) < missing] = np.nan
     hessians = rng.random(n_rows) ** (8 if heavy else 1)
     own = recut(values[:, np.newaxis], max_bin)
-    own.cut(hessians)
+    own.make_bins(hessians)
     known = ~np.isnan(values)
     ends = [-np.inf, *own.cuts.of(0)]
     assert len(ends) - 1 <= max_bin
@@ -62,7 +62,7 @@ def test_codes_lie_between_the_cuts(max_bin, n_threads):
     rows = rng.normal(size=(900, 3))
     rows[rng.random(rows.shape) < 0.2] = np.nan
     own = recut(rows, max_bin, n_threads)
-    codes = own.cut(rng.random(900))
+    codes = own.make_bins(rng.random(900))
     for feature, column in enumerate(rows.T):
         cuts = own.cuts.of(feature)
         expected = np.searchsorted(cuts, column, side="right")
@@ -78,17 +78,20 @@ def test_filled_cells_have_the_codes_of_dense_ones():
     at = np.nonzero(filled)
     sparse = scipy.sparse.csr_matrix((dense[filled], at), shape=dense.shape)
     hessians = rng.random(500)
-    codes, cells = recut(dense, 16).cut(hessians), recut(sparse, 16).cut(hessians)
+    codes, cells = (
+        recut(dense, 16).make_bins(hessians),
+        recut(sparse, 16).make_bins(hessians),
+    )
     for feature in range(4):
         own = slice(cells.starts[feature], cells.starts[feature + 1])
         expected = codes.by_feature[feature, cells.rows[own]]
-        np.testing.assert_array_equal(cells.codes[own], expected)
+        np.testing.assert_array_equal(cells.bins[own], expected)
 
 
 def test_a_hessian_of_nothing_is_no_weight():
     values = np.arange(100.0)
     own = recut(values[:, np.newaxis], 4)
-    own.cut(np.where(values < 90, 0.0, 1.0))
+    own.make_bins(np.where(values < 90, 0.0, 1.0))
     assert (own.cuts.of(0)[:-1] > 89).all()
-    own.cut(np.zeros(100))
+    own.make_bins(np.zeros(100))
     assert own.cuts.of(0).size >= 1

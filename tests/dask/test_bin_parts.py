@@ -36,7 +36,7 @@ def gathered(cluster, members, matrix, found):
     codes = np.empty((matrix.n_features, matrix.n_rows), found.facts.dtype)
     for spans, binned in cluster.call(members, "codes"):
         assert binned.by_feature.dtype == found.facts.dtype
-        layout = binned.as_codes().layout
+        layout = binned.as_bins().layout
         np.testing.assert_array_equal(layout.feature_table, found.layout.feature_table)
         np.testing.assert_array_equal(layout.offsets, found.layout.offsets)
         ends = [*spans[1:, 0], binned.n_rows]

@@ -43,7 +43,7 @@ def read(pages, columns=None, by_row=True, **options):
     """Return copies of what a sweep gives: the asked columns, and the rows."""
     some = range(pages.n_columns) if columns is None else columns
     by_feature, rows = [], []
-    with pages.sweep(columns, by_row, **options) as blocks:
+    with pages.read_blocks(columns, by_row, **options) as blocks:
         for block in blocks:
             by_feature.append(block.by_feature[list(some)])
             rows.append(block.by_row.copy())

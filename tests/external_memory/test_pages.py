@@ -55,7 +55,7 @@ def test_sweeps_give_what_was_written(
         np.testing.assert_array_equal(by_feature, codes[some])
         assert by_row.size == 0
         numbers = [0, pages.n_blocks - 1]
-        with pages.sweep([], True, blocks=numbers) as blocks:
+        with pages.read_blocks([], True, blocks=numbers) as blocks:
             for block in blocks:
                 begin, end = pages.rows_of(block.number)
                 assert (block.begin, block.end) == (begin, end)

@@ -38,13 +38,13 @@ def test_kept_blocks_are_the_same(tmp_path_factory, budgets, columns, codec):
     folder = tmp_path_factory.mktemp("cache")
     with make(folder, codes, block_rows=100, codec=codec) as pages:
         for budget in budgets:
-            kept = pages.keep(budget)
+            kept = pages.keep_in_memory(budget)
             assert kept <= budget and (kept == 5 * 1050 or budget - kept < 500)
             for by_row in (True, False, True):
                 if columns == [] and not by_row:
                     continue
                 some = [] if columns == [] else columns
-                with pages.sweep(some, by_row) as blocks:
+                with pages.read_blocks(some, by_row) as blocks:
                     for block in blocks:
                         own = codes[:, block.begin : block.end]
                         if by_row:
@@ -55,32 +55,32 @@ def test_kept_blocks_are_the_same(tmp_path_factory, budgets, columns, codec):
 
 
 def test_kept_blocks_need_no_file(pages):
-    assert pages.keep(10**6) == 5000
+    assert pages.keep_in_memory(10**6) == 5000
     read(pages, [0])
     for number in range(pages.n_blocks):
         os.unlink(pages.path_of(number))
-    with pages.sweep([], True) as blocks:
+    with pages.read_blocks([], True) as blocks:
         rows = np.concatenate([block.by_row for block in blocks])
     np.testing.assert_array_equal(rows, pages.codes.T.reshape(-1))
-    pages.keep(0)
+    pages.keep_in_memory(0)
     with pytest.raises(ValueError, match=r"block 0 .*it is not there"):
         read(pages)
 
 
 def test_a_sweep_that_is_left_ends_its_threads(pages):
     for _ in range(20):
-        with pytest.raises(KeyboardInterrupt), pages.sweep(None, True) as blocks:
+        with pytest.raises(KeyboardInterrupt), pages.read_blocks(None, True) as blocks:
             next(blocks)
             raise KeyboardInterrupt
         assert not reader_threads()
-    with pages.sweep(None, True):
+    with pages.read_blocks(None, True):
         pass
     assert not reader_threads()
     np.testing.assert_array_equal(read(pages)[0], pages.codes)
 
 
 def test_sweeps_may_run_beside_each_other(pages):
-    with pages.sweep(None, True) as one, pages.sweep([2], False) as two:
+    with pages.read_blocks(None, True) as one, pages.read_blocks([2], False) as two:
         for a, b in zip(one, two, strict=True):
             np.testing.assert_array_equal(a.by_feature[2], b.by_feature[2])
             own = pages.codes[:, a.begin : a.end]
@@ -112,13 +112,13 @@ def test_pages_that_are_let_go_let_the_folder_go(tmp_path):
 
 
 def test_what_is_kept_may_change_in_a_sweep(pages):
-    pages.keep(5000)
+    pages.keep_in_memory(5000)
     read(pages, [])
-    with pages.sweep([], True) as blocks:
+    with pages.read_blocks([], True) as blocks:
         rows = []
         for block in blocks:
             rows.append(block.by_row.copy())
-            pages.keep(500 * (block.number % 3))
+            pages.keep_in_memory(500 * (block.number % 3))
     flat = pages.codes.T.reshape(-1)
     np.testing.assert_array_equal(np.concatenate(rows), flat)
     np.testing.assert_array_equal(read(pages, [])[1], flat)

@@ -49,7 +49,7 @@ class Grown:
     def __init__(self, table, lookahead, shape, rates=(1.0, 1.0, 1.0), share=1.0):
         binned = BINNED[table]
         backend = create_backend(
-            "cpu", binned.as_codes(1), LABELS.astype(float)[None], None,
+            "cpu", binned.as_bins(1), LABELS.astype(float)[None], None,
             np.zeros((1, 800)), threads=1, max_histograms=None,
         )  # fmt: skip
         backend.lookahead = lookahead

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import hornbeam
 from hornbeam import DMatrix, QuantileDMatrix
-from hornbeam.backends.interface import SparseBins
 from hornbeam.binning import bundling
+from hornbeam.binning.layout import SparseBins
 
 RATES = st.sampled_from([1.0, 1.0, 0.8, 0.4])
 PARAMS = st.fixed_dictionaries(
@@ -74,7 +74,7 @@ def test_the_models_of_arrays(params, table, form, by_cells):
     with mock.patch.object(bundling, "_FILLED_PER_BIN", 10**9 if by_cells else 0):
         data = DMatrix(sparse, labels, **info)
         booster = train(params, data)
-        codes = data.binned(params["max_bin"]).as_codes()
+        codes = data.binned(params["max_bin"]).as_bins()
         assert isinstance(codes, SparseBins) or not by_cells
         assert booster.digest() == expected.digest()
         quantile = QuantileDMatrix(sparse, labels, max_bin=params["max_bin"], **info)
@@ -95,5 +95,5 @@ def test_any_number_of_threads(grow_policy):
     for threads in (1, 2, 3, 7):
         data = DMatrix(sparse, labels, nthread=threads)
         digests.add(train({**params, "nthread": threads}, data).digest())
-        assert isinstance(data.binned(256).as_codes(), SparseBins)
+        assert isinstance(data.binned(256).as_bins(), SparseBins)
     assert len(digests) == 1
