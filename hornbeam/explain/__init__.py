@@ -1,4 +1,4 @@
-"""What a trained model has learned, for people: as pictures, numbers and text."""
+"""Explanations of a trained model: plots, numbers and text."""
 
 from __future__ import annotations
 

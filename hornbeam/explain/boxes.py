@@ -1,4 +1,4 @@
-"""The boxes of a drawn tree: what stands in them, how large they are, and where."""
+"""The boxes of a plotted tree: their text, size and position."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.explain.layout import places
+from hornbeam.explain.node_text import NodeText, abridged
 from hornbeam.explain.style import FONT, SMALL_FONT
-from hornbeam.explain.words import Words, abridged
 
 __all__ = [
     "BAR",
@@ -24,39 +24,40 @@ __all__ = [
     "legend_of",
 ]
 
-# All lengths are points, 72 to an inch.
+# All lengths are in points, 72 to an inch.
 LINE = 12.5  # from one line of text to the next
 MARGIN = 5.0  # inside a box
-BAR = 7.0  # height of the shares of classes
+BAR = 7.0  # height of the bar of class shares
 _GAP = 14.0  # between the boxes of a level
 _DROP = 34.0  # between levels
 
 _MOST_VALUES = 4
-_LONGEST_LINE = 48  # letters
+_LONGEST_LINE = 48  # font size
 
 
 @dataclass(slots=True)
 class Box:
-    """A node as it is drawn.
+    """A node of a plotted tree.
 
     Parameters
     ----------
     lines
-        What it says, the first line in bold, in as many as it needs.
+        Lines of text, the first one in bold.
     depth
-        Of the node in its tree.
+        Depth of the node in its tree.
     kind
         ``"split"``, ``"leaf"``, or ``"cut"`` where splits are left out.
     rank
-        Of a leaf's value, from 0, the lowest of the tree, to 1, the highest.
+        Rank of a leaf's value, from 0, the lowest of the tree, to 1, the highest.
     shares
-        Of the classes in the node, where they are known.
+        Shares of the classes in the node, where they are known.
     answers
-        Which rows go to the one and to the other child.
+        Labels of the branches to the two children: ``yes``, ``no``, ``missing``.
     children
-        Their places in the list of boxes.
+        Indices of the children in the list of boxes.
     middle, top
-        Where it stands. The tree begins at the left at 0, and goes down from 0.
+        Position of the box. The left end and the top of the tree are 0; y decreases
+        downwards.
     """
 
     lines: list[str]
@@ -92,7 +93,8 @@ class Box:
 
 @dataclass(slots=True)
 class Entry:
-    """A word above the tree, after a spot in the colour of its class if it has one."""
+    """An entry of the legend above the tree, with the colour of its class if it has
+    one."""
 
     name: str
     output: int | None = None
@@ -103,8 +105,8 @@ class Entry:
         return _width(self.name) + spot + 2 * MARGIN
 
 
-def boxes_of(words: Words) -> list[Box]:
-    """Return the nodes, each after its parent."""
+def boxes_of(words: NodeText) -> list[Box]:
+    """Return the boxes of the nodes, each after its parent's."""
     values = words.tree.value[words.tree.leaf_mask]
     lowest, span = values.min(), np.ptp(values)
     boxes: list[Box] = []
@@ -133,7 +135,7 @@ def boxes_of(words: Words) -> list[Box]:
 
 
 def arrange(boxes: Sequence[Box]) -> float:
-    """Give each box its place, and return the width of the tree."""
+    """Set the position of each box, and return the width of the tree."""
     middles = places([box.children for box in boxes], [b.width for b in boxes], _GAP)
     left = min(
         middle - box.width / 2 for middle, box in zip(middles, boxes, strict=True)
@@ -148,7 +150,8 @@ def arrange(boxes: Sequence[Box]) -> float:
 
 
 def legend_of(names: Sequence[str], width: float) -> list[list[Entry]]:
-    """Return the names of classes in lines that are no wider, if they can be."""
+    """Return the legend of class names in lines that fit into a width where
+    possible."""
     lines: list[list[Entry]] = [[]]
     for output, name in enumerate(names):
         entry = Entry(name, output)
@@ -158,7 +161,7 @@ def legend_of(names: Sequence[str], width: float) -> list[list[Entry]]:
     return lines
 
 
-def _said_by_leaf(words: Words, node: int, depth: int) -> list[str]:
+def _said_by_leaf(words: NodeText, node: int, depth: int) -> list[str]:
     shares = words.shares(node)
     if shares is None:
         return [

@@ -1,4 +1,4 @@
-"""Whether what is predicted with some probability comes true that often."""
+"""Calibration curves: predicted probabilities against observed frequencies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.explain.reading import Boosted
+from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.tree_reader import Boosted
 
 __all__ = ["STRATEGIES", "Calibration", "calibration_of"]
 
@@ -21,22 +21,24 @@ STRATEGIES = ("quantile", "uniform")
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How often one class came true, by the probability that was predicted for it.
+    """Observed frequency of one class by its predicted probability.
 
     Parameters
     ----------
     name
-        Of the class.
+        Name of the class.
     edges
-        (bins + 1,): of the bins of probabilities. A bin holds its upper edge; the first
-        one, its lower edge too.
+        (bins + 1,): edges of the bins of probabilities. A bin includes its upper edge;
+        the
+        first one also its lower edge.
     counts
-        (bins,): how many rows.
+        (bins,): number of rows.
     predicted, observed
-        (bins,): the mean probability, and the share of rows of the class; NaN of a bin
-        without weight.
+        (bins,): the mean predicted probability, and the share of rows of the class; NaN
+        for
+        a bin without weight.
     brier
-        The mean squared difference between probability and what came true, 0 or 1.
+        The Brier score: the mean squared difference between probability and outcome.
     ece
         The expected calibration error: the mean difference, in absolute value, between
         `observed` and `predicted`, weighted by the rows of the bins.
@@ -61,23 +63,24 @@ class Calibration:
         strategy: str = "quantile",
         name: str = "",
     ) -> Calibration:
-        """Return the calibration of probabilities that were given by anyone.
+        """Return the calibration of given probabilities, from any source.
 
         Parameters
         ----------
         outcomes
-            (rows,): 1 where it came true, else 0.
+            (rows,): 1 where the event occurred, else 0.
         probabilities
-            (rows,): that it would.
+            (rows,): predicted probabilities of the event.
         weights
-            (rows,): how much each row counts; None: as one.
+            (rows,): sample weights; None: 1 for each row.
         bins
-            How many at most: those of equal probabilities are one.
+            Maximum number of bins; bins with equal edges are merged.
         strategy
-            ``"quantile"`` for bins of as many rows each, ``"uniform"`` for bins of one
+            ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins
+            of equal
             width.
         name
-            Of the class.
+            Name of the class.
         """
         if strategy not in STRATEGIES:
             raise ParameterError(
@@ -135,33 +138,34 @@ def calibration_of(
     strategy: str = "quantile",
     class_names: Sequence[Any] | None = None,
 ) -> list[Calibration]:
-    """Return the calibration of a model of classes on data.
+    """Return the calibration of a classification model on data.
 
-    That is one for the second of two classes, or one for each of more, against all
-    others; one for each of several targets.
+    That is one for the second of two classes, one against the rest for each of more
+    classes, or one for each of several targets.
 
     Parameters
     ----------
     model
-        A `Booster` of classes, or a classifier that has been fitted.
+        A `Booster` for classification, or a fitted classifier.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     bins
-        How many at most: those of equal probabilities are one.
+        Maximum number of bins; bins with equal edges are merged.
     strategy
-        ``"quantile"`` for bins of as many rows each, ``"uniform"`` for bins of one
+        ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins of
+        equal
         width.
     class_names
-        A name for each class; the estimator's own if None.
+        Names of the classes; None: the classes of the estimator.
 
     Raises
     ------
     ParameterError
-        If the model predicts no probabilities of classes.
+        If the model does not predict class probabilities.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     subject = Subject(model, data, labels, class_names)
     probabilities, known = subject.probabilities(), subject.labels

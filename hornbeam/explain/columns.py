@@ -1,4 +1,4 @@
-"""The values of one feature, with the names of its categories."""
+"""Feature values with the names of their categories."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import numpy as np
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import listed
 from hornbeam.errors import ParameterError
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.node_text import Float64s
 
 __all__ = ["Column", "columns_of", "feature_number"]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A feature of some rows.
+    """The values of one feature.
 
     Parameters
     ----------
     name
-        Of the feature.
+        Name of the feature.
     values
-        (rows,): numbers, or codes of categories; missing as NaN.
+        (rows,): numbers, or category codes; NaN where missing.
     levels
-        What the codes 0, 1, 2, ... stand for; None if the feature is not categorical.
+        Category names of the codes 0, 1, 2, ...; None if the feature is not
+        categorical.
     """
 
     name: str
@@ -35,21 +36,22 @@ class Column:
     levels: list[str] | None = None
 
     def of_rows(self, rows: Any) -> Column:
-        """Return the same feature of some of the rows."""
+        """Return the column of a subset of the rows."""
         return replace(self, values=self.values[rows])
 
     @property
     def known(self) -> Float64s:
-        """The values that are there, and finite."""
+        """The values that are finite and not missing."""
         return self.values[np.isfinite(self.values)]
 
     def grid(
         self, size: int, percentiles: tuple[float, float] = (0.0, 1.0)
     ) -> Float64s:
-        """Return some of the values, rising.
+        """Return grid values in ascending order.
 
-        Of numbers those at quantiles, evenly spread over the percentiles; of categories
-        the most frequent, by their codes.
+        For numbers these are quantiles evenly spaced between the percentiles; for
+        categories
+        the codes of the most frequent ones.
         """
         known = self.known
         if self.levels is None:
@@ -61,7 +63,7 @@ class Column:
 
     @property
     def deciles(self) -> Float64s:
-        """The nine values that part numbers in tenths; none of categories."""
+        """The nine deciles of a numerical feature; empty for a categorical one."""
         if self.levels is not None:
             return np.empty(0)
         return np.quantile(self.known, np.linspace(0.1, 0.9, 9))
@@ -70,7 +72,7 @@ class Column:
 def columns_of(
     data: DMatrix, names: Sequence[str], features: Sequence[int] | None = None
 ) -> list[Column]:
-    """Return the values of features by their numbers; of all if None."""
+    """Return the columns of features by index; of all features if None."""
     chosen = None if features is None else np.array(features, np.intp)
     table = data.rows(0, data.num_row(), chosen)
     schema = data.schema
@@ -87,7 +89,7 @@ def columns_of(
 
 
 def feature_number(asked: str | int, names: Sequence[str]) -> int:
-    """Return the number of a feature, asked for by its name or its number."""
+    """Return the index of a feature that is given by name or index."""
     if isinstance(asked, str) and asked in names:
         return names.index(asked)
     if isinstance(asked, int | np.integer) and 0 <= asked < len(names):

@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""Confusion matrices."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.explain.reading import Boosted
+from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.tree_reader import Boosted
 
 __all__ = ["Confusion", "confusion_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """How often rows of each class are predicted to be of each class.
+    """A confusion matrix: rows of each true class by predicted class.
 
     Parameters
     ----------
     counts
-        (classes, classes): rows, or their weights; the true class first.
+        (classes, classes): number of rows, or sum of weights; the first axis is the
+        true class.
     names
-        Of the classes.
+        Names of the classes.
     """
 
     counts: Float64s
@@ -33,30 +34,30 @@ class Confusion:
 
     @property
     def shares(self) -> Float64s:
-        """The counts as shares of each true class; NaN of a class without rows."""
+        """The counts normalised over each true class; NaN for a class without rows."""
         totals = self.counts.sum(axis=1, keepdims=True)
         with np.errstate(invalid="ignore"):
             return self.counts / totals
 
     @property
     def accuracy(self) -> float:
-        """The share of rows that are predicted rightly."""
+        """The share of rows whose class is predicted correctly."""
         return float(np.trace(self.counts) / self.counts.sum())
 
     @classmethod
     def of_classes(
         cls, true: Any, predicted: Any, weights: Any = None, names: Sequence[Any] = ()
     ) -> Confusion:
-        """Return how classes 0, 1, 2, ... are predicted by anyone.
+        """Return the confusion matrix of given predictions, from any source.
 
         Parameters
         ----------
         true, predicted
-            (rows,): numbers of classes.
+            (rows,): class indices 0, 1, 2, ...
         weights
-            (rows,): how much each row counts; None: as one.
+            (rows,): sample weights; None: 1 for each row.
         names
-            Of the classes; their numbers if there are none.
+            Names of the classes; their indices if None.
         """
         one, other = np.asarray(true), np.asarray(predicted)
         if one.shape != other.shape or one.ndim != 1 or not one.size:
@@ -86,30 +87,31 @@ def confusion_of(
     threshold: float = 0.5,
     class_names: Sequence[Any] | None = None,
 ) -> Confusion:
-    """Return which classes a model takes for which.
+    """Return the confusion matrix of a classification model on data.
 
-    The predicted class is the most probable one; of two classes the second, where it
-    has a probability above `threshold`.
+    The predicted class is the most probable one; with two classes it is the second
+    where
+    its probability is above `threshold`.
 
     Parameters
     ----------
     model
-        A `Booster` of classes, or a classifier that has been fitted.
+        A `Booster` for classification, or a fitted classifier.
     data
-        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+        A `DMatrix`, or anything that `DMatrix` accepts. Its weights are used.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     threshold
-        From 0 to 1, for two classes.
+        Decision threshold for two classes, from 0 to 1.
     class_names
-        A name for each class; the estimator's own if None.
+        Names of the classes; None: the classes of the estimator.
 
     Raises
     ------
     ParameterError
-        If the model does not tell classes apart.
+        If the model is not a classification model.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     subject = Subject(model, data, labels, class_names)
     labels = subject.labels.reshape(subject.data.num_row(), -1)

@@ -1,4 +1,4 @@
-"""What features contribute to the margins of rows, with the values that they have."""
+"""Feature contributions (SHAP values) with the feature values they belong to."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.explain.columns import Column, columns_of, feature_number
-from hornbeam.explain.reading import Boosted
+from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.tree_reader import Boosted
 
 __all__ = [
     "Contributions",
@@ -25,27 +25,27 @@ __all__ = [
     "partners_of",
 ]
 
-#: Of interactions: rows at most, and numbers at most.
+#: Limits for interaction values: maximum number of rows, and of values.
 _PAIR_ROWS = 300
 _PAIR_CELLS = 1 << 25
-#: An interaction of a smaller share of what a feature contributes is none.
+#: An interaction below this share of a feature's contributions is ignored.
 _NOISE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """What each feature contributes to the margin of each row.
+    """SHAP values: the contribution of each feature to the margin of each row.
 
     Parameters
     ----------
     values
         (rows, features).
     base
-        (rows,): the margins of rows of which nothing is known.
+        (rows,): the base value, which is the expected margin.
     columns
-        The features, with their values in the same rows.
+        The features with their values in the same rows.
     output
-        The name of the output, "" of one that has none.
+        Name of the output, "" if it has none.
     """
 
     values: Float64s
@@ -57,7 +57,7 @@ class Contributions:
     def of_values(
         cls, values: Any, base: Any, data: Any, output: str = ""
     ) -> Contributions:
-        """Return contributions that anyone computed.
+        """Return the contributions of given SHAP values, from any source.
 
         Parameters
         ----------
@@ -66,9 +66,9 @@ class Contributions:
         base
             One number, or one for each row.
         data
-            The rows: a `DMatrix`, or whatever it takes.
+            The rows: a `DMatrix`, or anything that `DMatrix` accepts.
         output
-            The name of what they add up to.
+            Name of the output that they explain.
         """
         given = np.asarray(values, np.float64)
         rows = data if isinstance(data, DMatrix) else DMatrix(data)
@@ -89,15 +89,15 @@ class Contributions:
 
     @property
     def margins(self) -> Float64s:
-        """What the contributions of each row add up to, (rows,)."""
+        """Base value plus the contributions of each row: its margin, (rows,)."""
         return self.base + self.values.sum(axis=1)
 
     def ranked(self, most: int | None = None) -> NDArray[np.intp]:
-        """Return the numbers of the most important features, the best first."""
+        """Return the indices of the most important features in descending order."""
         return np.argsort(-self.importances, kind="stable")[:most]
 
     def feature(self, asked: str | int) -> int:
-        """Return the number of a feature, asked for by its name or its number."""
+        """Return the index of a feature that is given by name or index."""
         return feature_number(asked, [column.name for column in self.columns])
 
 
@@ -108,7 +108,7 @@ def contributions_by_output(
     max_rows: int | None = None,
     class_names: Sequence[Any] | None = None,
 ) -> list[Contributions]:
-    """Return what features contribute to the margins of each output of a model.
+    """Return the SHAP values of a model for each of its outputs.
 
     The arguments are those of `contributions_of`.
     """
@@ -125,25 +125,26 @@ def contributions_of(
     max_rows: int | None = None,
     class_names: Sequence[Any] | None = None,
 ) -> Contributions:
-    """Return what features contribute to the margins of rows: their Shapley values.
+    """Return the SHAP values of a model on data.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted.
+        A `Booster`, or a fitted estimator.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     output
-        Of several classes, targets or levels: its name or its number.
+        Name or index of the output, where there are several classes, targets or
+        quantiles.
     max_rows
-        How many rows at most, evenly spread over the data; None: all.
+        Maximum number of rows, evenly spaced over the data; None: all.
     class_names
-        A name for each output; the estimator's own classes if None.
+        Names of the outputs; None: the classes of the estimator.
 
     Raises
     ------
     ParameterError
-        If the output is not the model's, or has to be chosen.
+        If the model has no such output, or has several and none is chosen.
     """
     subject = Subject(model, data, class_names=class_names)
     place = subject.output(output)
@@ -158,7 +159,7 @@ def contributions_of_row(
     output: str | int | None = None,
     class_names: Sequence[Any] | None = None,
 ) -> Contributions:
-    """Return what features contribute to the margin of one row, by its number.
+    """Return the SHAP values of one row, given by its index.
 
     The other arguments are those of `contributions_of`.
     """
@@ -188,10 +189,11 @@ def interactions_of(
     output: str | int | None = None,
     class_names: Sequence[Any] | None = None,
 ) -> Float64s:
-    """Return how strongly a feature interacts with each, (features,).
+    """Return the strength of a feature's interaction with every other, (features,).
 
-    That is the mean absolute value of what both contribute together, in a few hundred
-    rows that are evenly spread over the data; 0 for the feature itself. The arguments
+    The strength is the mean absolute SHAP interaction value over a few hundred rows
+    that
+    are evenly spaced over the data; 0 for the feature itself. The arguments
     are those of `contributions_of`.
     """
     subject = Subject(model, data, class_names=class_names)
@@ -207,16 +209,16 @@ def partners_of(
     output: str | int | None = None,
     class_names: Sequence[Any] | None = None,
 ) -> list[int | None]:
-    """Return which feature interacts most with each of these; None where none does.
+    """Return the strongest interaction partner of each feature; None if it has none.
 
     Parameters
     ----------
     model, data, output, class_names
-        As of `contributions_of`.
+        As for `contributions_of`.
     found
-        What that has returned.
+        What `contributions_of` returned.
     features
-        Numbers of features.
+        Indices of features.
     """
     subject = Subject(model, data, class_names=class_names)
     strengths = _strengths(subject, subject.output(output))
@@ -229,7 +231,7 @@ def partners_of(
 
 
 def _strengths(subject: Subject, output: int) -> Float64s:
-    """Return how strongly features interact with each other, (features, features)."""
+    """Return the strength of all interactions, (features, features)."""
     n_features = subject.data.num_col()
     cells = len(subject.output_names) * (n_features + 1) ** 2
     if cells > _PAIR_CELLS:
@@ -239,6 +241,6 @@ def _strengths(subject: Subject, output: int) -> Float64s:
         )
     few = subject.spread(min(_PAIR_ROWS, _PAIR_CELLS // cells))
     pairs = few.interactions()[:, output, :-1, :-1]
-    strengths = 2.0 * np.abs(pairs).mean(axis=0)  # half of it is on either side
+    strengths = 2.0 * np.abs(pairs).mean(axis=0)  # each triangle has half of it
     np.fill_diagonal(strengths, 0.0)
     return np.asarray(strengths)

@@ -1,4 +1,4 @@
-"""Scores of a training, round after round."""
+"""Learning curves: metrics by boosting round."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from hornbeam.callbacks.base import mean_of
 from hornbeam.callbacks.stopping import larger_is_better
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.node_text import Float64s
 
 __all__ = ["LearningCurve", "learning_curves_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
-    """The scores of one metric on one data set.
+    """The values of one metric on one data set by round.
 
     Parameters
     ----------
     data, metric
-        Their names.
+        Names of the data set and the metric.
     scores
         (rounds,).
     spread
-        (rounds,): the standard deviation over folds, None of a single training.
+        (rounds,): the standard deviation over folds; None without folds.
     """
 
     data: str
@@ -37,7 +37,7 @@ class LearningCurve:
 
     @property
     def best(self) -> int:
-        """The round with the best score, the first of several."""
+        """The round with the best value, the first of equal ones."""
         ranked = -self.scores if larger_is_better(self.metric) else self.scores
         return int(np.argmin(np.where(np.isnan(ranked), np.inf, ranked)))
 
@@ -48,17 +48,18 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
     Parameters
     ----------
     source
-        What `train` has written to `evals_result`; an estimator that has been fitted
-        with `eval_set`; or what `cv` has returned.
+        The `evals_result` of `train`, an estimator fitted with `eval_set`, or the
+        result of
+        `cv`.
     metric
-        The curves of this one only.
+        Return the curves of this metric only.
 
     Raises
     ------
     DataError
-        If nothing was evaluated.
+        If there was no evaluation data.
     ParameterError
-        If the metric is not among the scores, or the source is no such thing.
+        If the metric was not evaluated, or the source has another type.
     """
     if hasattr(source, "evals_result"):
         source = source.evals_result()
@@ -94,7 +95,7 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
 
 
 def _curve(data: str, metric: str, scores: Any) -> LearningCurve:
-    """Return a curve of scores, or of pairs of mean and deviation."""
+    """Return a curve of values, or of pairs (mean, standard deviation)."""
     means = np.array([mean_of(score) for score in scores], np.float64)
     if len(scores) and isinstance(scores[0], tuple):
         return LearningCurve(data, metric, means, np.array([s for _, s in scores]))

@@ -1,6 +1,6 @@
-"""How predictions depend on one feature or two, whatever the others are.
+"""Partial dependence of predictions on one or two features (Friedman 2001).
 
-Friedman (2001), with a line for each row as in Goldstein et al. (2015).
+For one feature also individual conditional expectation (Goldstein et al. 2015).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.explain.columns import Column
-from hornbeam.explain.reading import Boosted
+from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.tree_reader import Boosted
 
 __all__ = ["PartialDependence", "partial_dependence"]
 
-#: Cells of a table that are predicted together.
+#: Table values that are predicted in one call.
 _BATCH = 1 << 23
 _GRID_SIZES = (60, 20)
 _PERCENTILES = (0.01, 0.99)
@@ -29,26 +29,25 @@ _PERCENTILES = (0.01, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class PartialDependence:
-    """Predictions of rows in which one or two features are set to values of a grid.
+    """Predictions for rows with one or two features set to the values of a grid.
 
     Parameters
     ----------
     columns
-        The features, with the values that they have in the data.
+        The features with their values in the data.
     grids
-        For each feature the values that it was set to, rising; codes of categories.
+        Grid values of each feature in ascending order; category codes.
     individual
-        (rows, points of the grid): predictions; None of two features.
+        (rows, grid points): predictions of each row; None for two features.
     average
-        (points,), or (points, points) of two features: means over the rows, as they
-        weigh.
+        (points,), or (points, points) for two features: weighted means over the rows.
     missing
-        The mean where the feature was set to missing; None if no row has it so, or of
-        two features.
+        The mean with the feature set to missing; None if no row misses it, or for two
+        features.
     output
-        The name of the output, "" of one that has none.
+        Name of the output, "" if it has none.
     margins
-        Whether predictions are margins.
+        Whether the predictions are margins.
     """
 
     columns: list[Column]
@@ -60,7 +59,7 @@ class PartialDependence:
     margins: bool
 
     def centred(self) -> PartialDependence:
-        """Return the same as differences from the first point of the grid."""
+        """Return the differences from the first grid point."""
         start = self.average.flat[0]
         lines = self.individual
         return replace(
@@ -83,37 +82,40 @@ def partial_dependence(
     max_rows: int | None = 2000,
     class_names: Sequence[Any] | None = None,
 ) -> PartialDependence:
-    """Return how predictions depend on one feature or two, by prediction alone.
+    """Return the partial dependence of predictions on one or two features.
 
-    Each row is predicted once for each point of the grid, with all else as it is.
+    Each row is predicted once for each grid point, with all other features unchanged.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted.
+        A `Booster`, or a fitted estimator.
     data
-        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+        A `DMatrix`, or anything that `DMatrix` accepts. Its weights are used.
     features
-        One or two, by their names or numbers.
+        One or two features by name or index.
     output
-        Of several classes, targets or levels: its name or its number.
+        Name or index of the output, where there are several classes, targets or
+        quantiles.
     margins
         Whether to predict margins.
     grid
-        How many values at most, 60 of one feature or 20 of each of two if None: numbers
-        at even quantiles, or the most frequent categories. For one feature also the
-        values themselves, categories by their names.
+        Maximum number of grid values (None: 60 for one feature, 20 for each of two):
+        evenly
+        spaced quantiles, or the most frequent categories. For one feature the grid
+        values
+        themselves are also accepted, categories by name.
     percentiles
-        Shares of the rows between which numbers are taken.
+        Lower and upper percentile, as shares, between which quantiles are taken.
     max_rows
-        How many rows are predicted at most, evenly spread over the data; None: all.
+        Maximum number of rows, evenly spaced over the data; None: all.
     class_names
-        A name for each output; the estimator's own classes if None.
+        Names of the outputs; None: the classes of the estimator.
 
     Raises
     ------
     ParameterError
-        If the features or the output are not the model's, or there is no grid.
+        If the model has no such feature or output, or the grid is empty.
     DataError
         If a feature has no values.
     """
@@ -153,7 +155,7 @@ def partial_dependence(
 def _grids(
     columns: Sequence[Column], grid: Any, percentiles: tuple[float, float]
 ) -> list[Float64s]:
-    """Return the values that each feature is set to."""
+    """Return the grid values of each feature."""
     for column in columns:
         if not column.known.size:
             raise DataError(f"the feature {column.name!r} has no values in this data")
@@ -176,7 +178,7 @@ def _grids(
 
 
 def _given(column: Column, values: list[Any]) -> Float64s:
-    """Return values that were asked for, categories as codes."""
+    """Return grid values given by the caller, with categories as codes."""
     if column.levels is not None:
         unknown = [value for value in values if str(value) not in column.levels]
         if unknown:
@@ -195,7 +197,7 @@ def _predicted(
     output: int,
     margins: bool,
 ) -> Float64s:
-    """Return predictions, (rows, points), many points at a time."""
+    """Return predictions, (rows, points), computed for many points in one call."""
     data = subject.data
     n_rows, base = data.num_row(), data.base_margin
     block = data.rows(0, n_rows)

@@ -1,4 +1,4 @@
-"""A tree as a graph of Graphviz, which draws it by a program of its own."""
+"""Trees as Graphviz graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.errors import require
-from hornbeam.explain.reading import Boosted, booster_of, number_of
+from hornbeam.explain.tree_reader import Boosted, booster_of, number_of
 
 if TYPE_CHECKING:
     from graphviz import Source
@@ -28,27 +28,27 @@ def to_graphviz(
     leaf_node_params: Mapping[str, str] | None = None,
     **graph_attrs: str,
 ) -> Source:
-    """Return a tree as a ``graphviz.Source``: a notebook shows it, `render` saves it.
+    """Return a tree as a ``graphviz.Source``: notebooks show it, `render` saves it.
 
-    Its text is XGBoost's. Both ways of showing it need the program ``dot``;
+    The DOT text equals XGBoost's. Showing and saving need the program ``dot``;
     `hornbeam.explain.plot_tree` needs none.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted.
+        A `Booster`, or a fitted estimator.
     tree
-        Its number, in the order in which trees were grown.
+        Index of the tree, in the order in which trees were grown.
     fmap
         A feature map.
     with_stats
-        Whether to tell the gain of splits, and the cover of all nodes.
+        Whether to show the gain of splits, and the cover of all nodes.
     yes_color, no_color
-        Of the way that rows without a value go, and of the other.
+        Colours of the edge that missing values take, and of the other edge.
     condition_node_params, leaf_node_params
-        Attributes of Graphviz for the splits and for the leaves.
+        Graphviz attributes of the splits and of the leaves.
     graph_attrs
-        Those of the whole, such as ``rankdir="LR"``.
+        Graphviz attributes of the graph, such as ``rankdir="LR"``.
     """
     graphviz = require("graphviz", "plot", "to_graphviz")
     booster = booster_of(model)

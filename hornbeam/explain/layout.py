@@ -1,4 +1,4 @@
-"""Where the nodes of a drawn tree stand (Reingold and Tilford 1981)."""
+"""Layout of a plotted tree (Reingold and Tilford 1981)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ __all__ = ["places"]
 def places(
     children: Sequence[Sequence[int]], widths: Sequence[float], gap: float
 ) -> list[float]:
-    """Return the middle of each node, from left to right.
+    """Return the horizontal centre of each node.
 
-    Subtrees stand as close together as their outlines allow, and a parent stands in
-    the middle above its first and its last child.
+    Subtrees are as close together as their outlines allow, and a parent is centred
+    above
+    its first and its last child.
 
     Parameters
     ----------
     children
-        Of each node, from left to right; a child's number is above its parent's.
+        Children of each node, from left to right; a child's index is above its
+        parent's.
     widths
-        Of each node.
+        Width of each node.
     gap
-        Least distance between two nodes of a level.
+        Minimum distance between two nodes of a level.
     """
-    # The outlines of a subtree: for each level its left and its right end, seen from
-    # the middle of its root.
+    # The outlines of a subtree: the left and the right end of each level, relative to
+    # the centre of its root.
     outlines: list[tuple[list[float], list[float]]] = [([], [])] * len(widths)
-    steps = [0.0] * len(widths)  # from the parent
+    steps = [0.0] * len(widths)  # relative to the parent
     for node in reversed(range(len(widths))):
         lefts: list[float] = []
         rights: list[float] = []

@@ -1,4 +1,4 @@
-"""A tree as a picture, drawn by matplotlib alone."""
+"""Plots of trees, drawn with matplotlib alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hornbeam.explain.boxes import (
     boxes_of,
     legend_of,
 )
-from hornbeam.explain.reading import Boosted, words_of
+from hornbeam.explain.node_text import NodeText
 from hornbeam.explain.style import (
     EDGE,
     FAINT,
@@ -31,17 +31,17 @@ from hornbeam.explain.style import (
     check_axes,
     class_colours,
 )
-from hornbeam.explain.words import Words
+from hornbeam.explain.tree_reader import Boosted, node_text_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw", "plot_tree"]
 
-_BORDER = 8.0  # around the picture, in points
-_ANSWER_AT = 0.58  # of the way from a box to the one below it
+_BORDER = 8.0  # margin around the plot, in points
+_ANSWER_AT = 0.58  # of the distance from a box to the one below it
 _THIN = 0.8
-#: matplotlib draws up to 65,535 dots across: these are 100 to the inch.
+#: matplotlib draws up to 65,535 dots in each direction; these are 100 dots per inch.
 _WIDEST = 650 * 72.0
 
 
@@ -56,39 +56,41 @@ def plot_tree(
     fmap: str | os.PathLike[str] = "",
     with_stats: bool = True,
 ) -> Axes:
-    """Draw a tree, and return the axes.
+    """Plot a tree, and return the axes.
 
-    A white box is a split: what it asks, what it gains, and its cover. Rows for which
-    that is so go left, to ``yes``; ``missing`` are those without a value. A coloured
-    box is a leaf: its value, learning rate included, the darker the higher, and its
-    cover. In a random forest it is the value that the tree alone would predict. Of a
-    tree that tells classes apart, leaves show the likeliest class, and in colours the
-    shares of all.
+    A white box is a split with its condition, gain and cover. Rows that satisfy the
+    condition go left, to ``yes``; ``missing`` marks the branch of missing values. A
+    coloured box is a leaf with its value, learning rate included, and its cover; higher
+    values are darker. In a random forest it is the value that the tree alone would
+    predict. In a classification tree, leaves show the most probable class, and the
+    shares
+    of all classes as a coloured bar.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted.
+        A `Booster`, or a fitted estimator.
     tree
-        Its number, in the order in which trees were grown.
+        Index of the tree, in the order in which trees were grown.
     ax
-        Where to draw; the tree is made smaller until it fits in. If None, on a new
-        figure as large as the tree.
+        Axes to draw in; the tree is scaled down to fit. None: a new figure of the size
+        of
+        the tree.
     max_depth
-        Splits at this depth are left out, and the leaves below them counted.
+        Splits at this depth are replaced by the number of leaves below them.
     class_names
-        A name for each output of the model; the estimator's own classes if None.
+        Names of the outputs; None: the classes of the estimator.
     most_categories
-        How many categories of a split are named.
+        Maximum number of categories of a split that are listed.
     fmap
-        A feature map, for other names of features.
+        A feature map, which replaces the feature names.
     with_stats
-        Whether to tell the gain of splits, and the cover of all nodes.
+        Whether to show the gain of splits, and the cover of all nodes.
     """
     require("matplotlib", "plot", "plot_tree")
     if ax is not None:
         check_axes(ax)
-    words = words_of(
+    words = node_text_of(
         model,
         tree,
         class_names,
@@ -101,8 +103,8 @@ def plot_tree(
     return draw(words, ax)
 
 
-def draw(words: Words, ax: Axes | None = None) -> Axes:
-    """Draw what the nodes of one tree say, and return the axes."""
+def draw(words: NodeText, ax: Axes | None = None) -> Axes:
+    """Plot the text of a tree's nodes, and return the axes."""
     boxes = boxes_of(words)
     width = arrange(boxes)
     header = [[Entry(words.about)]] if words.about else []
@@ -122,16 +124,16 @@ def draw(words: Words, ax: Axes | None = None) -> Axes:
 
 
 class _Canvas:
-    """Axes in which a point of the tree is a point of the picture, or less of one.
+    """Axes scaled so that one unit is one point of the tree, or less.
 
     Parameters
     ----------
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     middle, width, bottom, top
-        What the tree and the words above it take.
+        Extent of the tree and its legend.
     n_outputs
-        How many classes have a colour.
+        Number of classes with a colour.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class _Canvas:
         self._of_class = class_colours(n_outputs)
 
     def header(self, line: Sequence[Entry], y: float) -> None:
-        """Write words in the middle above the tree."""
+        """Write centred text above the tree."""
         x = self._middle - sum(entry.width for entry in line) / 2
         for entry in line:
             start = x + MARGIN
@@ -170,7 +172,7 @@ class _Canvas:
             x += entry.width
 
     def branch(self, parent: Box, child: Box, answer: str) -> None:
-        """Draw the line from a split to a node below it, and which rows go there."""
+        """Draw the edge from a split to a child, with its label."""
         start = np.array([parent.middle, parent.bottom])
         end = np.array([child.middle, child.top])
         self.ax.plot(
@@ -187,7 +189,7 @@ class _Canvas:
         """Draw a node."""
         from matplotlib.patches import FancyBboxPatch
 
-        leaf = self._of_value(0.05 + box.rank / 3)  # pale, for dark letters
+        leaf = self._of_value(0.05 + box.rank / 3)  # pale, for dark text
         left = box.middle - box.width / 2
         self.ax.add_patch(
             FancyBboxPatch(
@@ -232,7 +234,7 @@ class _Canvas:
 
 
 def _new_axes(width: float, height: float) -> Axes:
-    """Return all of a new figure of so many points."""
+    """Return axes that fill a new figure of this size in points."""
     from matplotlib import pyplot as plt
 
     if max(width, height) > _WIDEST:

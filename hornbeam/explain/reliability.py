@@ -1,4 +1,4 @@
-"""Whether as many labels lie below predicted quantiles as should."""
+"""Reliability of predicted quantiles: shares of labels below them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.explain.reading import Boosted
+from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.tree_reader import Boosted
 from hornbeam.objectives.distributions import Distribution
 from hornbeam.objectives.quantiles import QuantileError
 
 __all__ = ["Reliability", "reliability_of"]
 
-#: Of a predicted distribution: 0.05, 0.1, ..., 0.95.
+#: Default levels for a predicted distribution: 0.05, 0.1, ..., 0.95.
 _LEVELS = tuple(np.arange(1, 20) / 20)
 _NORMAL_95 = 1.959964
 
@@ -29,13 +29,15 @@ class Reliability:
     Parameters
     ----------
     levels
-        (quantiles,): the shares that there should be, rising.
+        (quantiles,): the nominal shares in ascending order.
     shares
-        (quantiles,): those that there are. Of labels that are equal to a quantile, half
-        are below it.
+        (quantiles,): the observed shares. Half of the labels that equal a quantile
+        count as
+        below it.
     spread
-        (quantiles,): by how much a share may differ from its level by chance, in 95 of
-        100 samples of as many rows.
+        (quantiles,): the 95 % margin of a share's difference from its level by chance,
+        for
+        this number of rows.
     """
 
     levels: Float64s
@@ -46,7 +48,7 @@ class Reliability:
     def of_quantiles(
         cls, labels: Any, quantiles: Any, levels: Any, weights: Any = None
     ) -> Reliability:
-        """Return the reliability of quantiles that anyone predicted.
+        """Return the reliability of given quantiles, from any source.
 
         Parameters
         ----------
@@ -55,9 +57,9 @@ class Reliability:
         quantiles
             (rows, quantiles).
         levels
-            (quantiles,): the share below each, rising.
+            (quantiles,): the share below each, in ascending order.
         weights
-            (rows,): how much each row counts; None: as one.
+            (rows,): sample weights; None: 1 for each row.
         """
         known, given = np.asarray(labels, float), np.asarray(quantiles, float)
         shares = np.asarray(levels, float)
@@ -82,7 +84,7 @@ class Reliability:
 
     @property
     def largest_gap(self) -> float:
-        """The largest difference between a share and its level, in absolute value."""
+        """The largest absolute difference between a share and its level."""
         return float(np.abs(self.shares - self.levels).max())
 
     @property
@@ -98,26 +100,27 @@ def reliability_of(
     *,
     levels: Sequence[float] | None = None,
 ) -> Reliability:
-    """Return which shares of labels lie below the quantiles that a model predicts.
+    """Return the shares of labels below the quantiles that a model predicts.
 
     Parameters
     ----------
     model
-        A `Booster` or a fitted regressor, of ``reg:quantileerror`` or ``dist:*``.
+        A `Booster` or a fitted regressor with ``reg:quantileerror`` or ``dist:*``.
     data
-        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+        A `DMatrix`, or anything that `DMatrix` accepts. Its weights are used.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     levels
-        Of the quantiles of a distribution, 0.05, 0.1, ..., 0.95 if None. A model of
-        quantiles has its own.
+        Levels of the quantiles of a distribution; None: 0.05, 0.1, ..., 0.95. A
+        quantile
+        model has levels of its own.
 
     Raises
     ------
     ParameterError
-        If the model predicts no quantiles, or the levels are not to be had.
+        If the model predicts no quantiles, or not those levels.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     subject = Subject(model, data, labels)
     objective, predictions = subject.booster.objective, subject.predictions()

@@ -1,4 +1,4 @@
-"""By how much labels differ from what is predicted."""
+"""Residuals: label minus prediction."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import DataError, ParameterError
-from hornbeam.explain.reading import Boosted
+from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.tree_reader import Boosted
 
 __all__ = ["Residuals", "residuals_of"]
 
-#: Of a trend: how many windows, and the share of rows in each.
+#: Number of windows of a trend, and the share of the rows in each.
 _WINDOWS = 40
 _SHARE = 0.1
 _FEWEST = 10
-#: Objectives whose predictions are not of the kind of the labels.
+#: Objectives whose predictions do not have the unit of the labels.
 _OTHERS = ("binary:", "multi:", "rank:", "survival:")
 
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """Predictions, and what is left of labels without them.
+    """Predictions and residuals.
 
     Parameters
     ----------
     predictions
         (rows,).
     values
-        (rows,): label less prediction.
+        (rows,): label minus prediction.
     weights
-        (rows,), None if all rows count as one.
+        (rows,), None if there are no weights.
     """
 
     predictions: Float64s
@@ -42,7 +42,7 @@ class Residuals:
 
     @classmethod
     def of_labels(cls, labels: Any, predictions: Any, weights: Any = None) -> Residuals:
-        """Return the residuals of predictions that anyone made."""
+        """Return the residuals of given predictions, from any source."""
         known = np.asarray(labels, np.float64)
         given = np.asarray(predictions, np.float64)
         if known.shape != given.shape or known.ndim != 1 or not known.size:
@@ -61,10 +61,10 @@ class Residuals:
         return float(np.sqrt(np.average(self.values**2, weights=self.weights)))
 
     def trend(self) -> tuple[Float64s, Float64s]:
-        """Return mean residuals along the predictions: (windows,) of each.
+        """Return predictions and mean residuals in windows, (windows,) each.
 
-        Each mean is that of a tenth of the rows, next to each other by prediction; the
-        windows overlap. There is none where rows are too few.
+        A window is a tenth of the rows in the order of predictions; the
+        windows overlap. The trend is empty where there are too few rows.
         """
         n_rows = len(self.values)
         wide = max(_FEWEST, round(_SHARE * n_rows))
@@ -88,26 +88,26 @@ class Residuals:
 def residuals_of(
     model: Boosted, data: Any, labels: Any = None, *, output: str | int | None = None
 ) -> Residuals:
-    """Return by how much labels differ from what a model predicts.
+    """Return the residuals of a regression model on data.
 
     Parameters
     ----------
     model
-        A `Booster` of numbers, or a regressor that has been fitted. Of ``dist:*`` the
-        predictions are the means, of lognormal ones the medians.
+        A `Booster` for regression, or a fitted regressor. For ``dist:*`` the
+        predictions are the means, for ``dist:lognormal`` the medians.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     output
-        Of several targets or levels: its name or its number.
+        Name or index of the output, where there are several targets or quantiles.
 
     Raises
     ------
     ParameterError
-        If the predictions of the model are not of the kind of the labels.
+        If the predictions do not have the unit of the labels.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     subject = Subject(model, data, labels)
     trained = subject.booster.model

@@ -1,4 +1,4 @@
-"""How the pictures look: their colours, their letters, and where they are drawn."""
+"""Style of all plots: colours, fonts and axes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = [
     "axes_for",
     "check_axes",
     "class_colours",
-    "entitle",
     "legend",
     "number",
     "rule",
     "series_colours",
+    "set_titles",
     "shades",
-    "shortened",
-    "told_apart",
+    "shorten",
+    "shorten_distinct",
     "value_colours",
 ]
 
-# In points, 72 to an inch.
+# Font sizes in points, 72 to an inch.
 FONT = 9.0
 SMALL_FONT = 7.5
 
@@ -49,10 +49,10 @@ FAINT = "#666666"
 EDGE = "#8a8a8a"
 SHADE = "#eeeeee"
 PAPER = "#ffffff"
-#: Of what a picture is about, and of what goes against it.
+#: Colours of the main series, and of its opposite.
 ACCENT = "#2f7d4f"
 CONTRAST = "#c1562d"
-#: Of a column of a legend.
+#: Maximum entries in a column of a legend.
 ENTRIES = 24
 _SERIES = [ACCENT, CONTRAST, "#3b6ea8", "#b08a1c"]
 
@@ -61,22 +61,21 @@ _LONGEST_LINE = 34
 _HEAD = 10  # letters before what tells long lines apart
 _LONGEST_WORD = 12
 _DIGITS = 5
-#: Whole numbers from here on are written with an exponent.
+#: Integers from this size on are written with an exponent.
 _LARGE = 1e8
 
 
 def axes_for(ax: Axes | None, width: float = 6.4, height: float = 4.2) -> Axes:
-    """Return the axes to draw in: those given, or those of a new figure.
+    """Return the given axes, or the axes of a new figure.
 
-    Lines at the top and at the right are taken away, and the numbers along the others
-    are small.
+    The top and right spines are removed, and tick labels are small.
 
     Parameters
     ----------
     ax
         Axes to draw in; None: on a new figure.
     width, height
-        Of a new figure, in inches.
+        Size of a new figure in inches.
     """
     if ax is None:
         from matplotlib import pyplot as plt
@@ -94,7 +93,7 @@ def axes_for(ax: Axes | None, width: float = 6.4, height: float = 4.2) -> Axes:
 
 
 def check_axes(ax: Any) -> None:
-    """Raise a `ParameterError` if what is given to draw in is no axes."""
+    """Raise a `ParameterError` unless `ax` is matplotlib axes."""
     from matplotlib.axes import Axes
     from matplotlib.figure import FigureBase
 
@@ -110,13 +109,13 @@ def check_axes(ax: Any) -> None:
     )
 
 
-def entitle(
+def set_titles(
     ax: Axes,
     title: str | None = None,
     xlabel: str | None = None,
     ylabel: str | None = None,
 ) -> None:
-    """Write what is given above the axes, below them and at their left."""
+    """Set the title and the axis labels that are given."""
     if title is not None:
         ax.set_title(title, fontsize=FONT + 1, parse_math=False)
     if xlabel is not None:
@@ -126,7 +125,7 @@ def entitle(
 
 
 def rule(ax: Axes) -> None:
-    """Draw faint lines behind what stands in the axes."""
+    """Draw faint grid lines behind the plot."""
     ax.grid(True, color=EDGE, alpha=0.25, linewidth=0.6)
 
 
@@ -140,7 +139,7 @@ def series_colours(count: int) -> Any:
 
 
 def shades() -> Any:
-    """Return colours from pale, which can be told from white paper, to dark."""
+    """Return a sequential colour map from pale, but distinct from white, to dark."""
     import matplotlib as mpl
     from matplotlib.colors import ListedColormap
 
@@ -148,7 +147,7 @@ def shades() -> Any:
 
 
 def value_colours() -> Any:
-    """Return colours from those of low values to those of high ones."""
+    """Return the colour map from low to high feature values."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list(
@@ -167,7 +166,7 @@ def class_colours(n_classes: int) -> Any:
 
 
 def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None:
-    """Say what the lines are: where there is room, or at the right of the axes."""
+    """Add a legend inside the axes where it fits, otherwise to their right."""
     entries = len(ax.get_legend_handles_labels()[0])
     place: dict[str, Any] = {"loc": "best"}
     if outside:
@@ -178,22 +177,22 @@ def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None
     ax.legend(title=title, edgecolor="none", framealpha=0.8, **place)
 
 
-def shortened(line: str, longest: int = _LONGEST_LINE) -> str:
-    """Return a line without its middle, if it is long: the numbers stand at its end."""
+def shorten(line: str, longest: int = _LONGEST_LINE) -> str:
+    """Return a text shortened in the middle if it is long; its end has the numbers."""
     if len(line) <= longest:
         return line
     half = longest // 2
     return f"{line[:half]}…{line[-half:]}"
 
 
-def told_apart(lines: Sequence[str]) -> list[str]:
-    """Return lines without their middles, among which those that differ still do.
+def shorten_distinct(lines: Sequence[str]) -> list[str]:
+    """Return texts shortened in the middle that stay distinct.
 
-    Of those that differ in their middles alone, what they begin with goes instead.
+    Texts that differ in their middles only are shortened at the beginning.
     """
     alike = defaultdict(set)
     for line in lines:
-        alike[shortened(line)].add(line)
+        alike[shorten(line)].add(line)
     found: dict[str, str] = {}
     for short, group in alike.items():
         if len(group) == 1:
@@ -207,7 +206,7 @@ def told_apart(lines: Sequence[str]) -> list[str]:
 
 
 def _start_of_word(*lines: str) -> int:
-    """Return where the word begins in which lines first differ."""
+    """Return the start of the first word in which texts differ."""
     letters = enumerate(zip(*lines, strict=False))
     shortest = min(map(len, lines))
     same = next((n for n, of_each in letters if len({*of_each}) > 1), shortest)
@@ -218,7 +217,7 @@ def _start_of_word(*lines: str) -> int:
 
 
 def _without(line: str, start: int) -> str:
-    """Return how a line begins, and what stands in it from a place on."""
+    """Return the beginning of a text, and the rest from a position on."""
     rest = line[start:]
     room = _LONGEST_LINE - _HEAD
     if len(rest) > room:
@@ -227,7 +226,7 @@ def _without(line: str, start: int) -> str:
 
 
 def number(value: Any, digits: int = _DIGITS) -> str:
-    """Return a number in a few digits, whole numbers in all of theirs."""
+    """Return a number as text: integers exactly, others with a few digits."""
     value = float(value) + 0.0  # no negative zero
     if not math.isfinite(value):
         return str(value)

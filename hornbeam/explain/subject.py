@@ -1,4 +1,4 @@
-"""A model and the rows that a picture asks it about."""
+"""A model together with the data that an explanation evaluates it on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema, listed
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.explain.columns import Column, columns_of, feature_number
-from hornbeam.explain.reading import Boosted, booster_of, names_of
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.tree_reader import Boosted, booster_of, names_of
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create
 from hornbeam.objectives.classification import PROBABILITIES
@@ -25,7 +25,7 @@ from hornbeam.params import Parameters
 
 __all__ = ["Subject"]
 
-#: Objectives whose predictions are, or can be made, probabilities of classes.
+#: Objectives whose predictions are class probabilities, or can be transformed to them.
 _OF_CLASSES = {
     "binary:focal",
     "binary:logistic",
@@ -36,31 +36,31 @@ _OF_CLASSES = {
 
 
 class Subject:
-    """What a model says of rows, and what is known of them.
+    """A model on data: predictions, contributions, labels and names.
 
     Parameters
     ----------
     model
-        A `Booster`, whose rounds all count, or an estimator that has been fitted, whose
-        rounds count up to the best if training found one.
+        A `Booster`, all of whose rounds are used, or a fitted estimator, whose
+        rounds are used up to the best iteration if training found one.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     labels
-        Instead of those of the data: as the learner takes them, or of the estimator's
-        classes.
+        Labels to use instead of those in the data: numbers, or classes of the
+        estimator.
     class_names
-        A name for each output, or for two classes; the estimator's own if None.
+        Names of the outputs, or of two classes; None: the classes of the estimator.
 
     Attributes
     ----------
     booster
         The model itself.
     data
-        The rows, with the columns and the codes of the model.
+        The rows, with the columns and category codes of the model.
     rounds
-        Those that predict, (begin, end).
+        Rounds that are used for prediction, (begin, end).
     classes
-        The names of classes; None if they are not known.
+        Names of the classes; None if unknown.
     """
 
     def __init__(
@@ -99,20 +99,20 @@ class Subject:
         self._labels = None if labels is None else self._as_labels(labels, own)
 
     def of_rows(self, rows: Any) -> Subject:
-        """Return the same model, asked about some of the rows."""
+        """Return the same model on a subset of the rows."""
         part = self.of_data(self.data.slice(rows, allow_groups=True))
         if self._labels is not None:
             part._labels = self._labels[rows]
         return part
 
     def of_data(self, data: DMatrix) -> Subject:
-        """Return the same model, asked about other rows of the same columns."""
+        """Return the same model on other data with the same columns."""
         part = copy.copy(self)
         part.data = data
         return part
 
     def spread(self, most: int | None) -> Subject:
-        """Return the same model, asked about so many rows at most, evenly spread."""
+        """Return the same model on at most this many rows, evenly spaced."""
         n_rows = self.data.num_row()
         if most is not None and most < 1:
             raise ParameterError(f"max_rows must be 1 or more, not {most}")
@@ -124,24 +124,26 @@ class Subject:
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the model's columns; f0, f1 and so on if there are none."""
+        """Feature names of the model; f0, f1 and so on if it has none."""
         named = self.booster.feature_names or self.data.feature_names
         return named or [f"f{i}" for i in range(self.data.num_col())]
 
     def feature(self, asked: str | int) -> int:
-        """Return the number of a column, asked for by its name or its number."""
+        """Return the index of a feature that is given by name or index."""
         return feature_number(asked, self.feature_names)
 
     def columns(self, features: Sequence[int] | None = None) -> list[Column]:
-        """Return the values of features by their numbers; of all if None."""
+        """Return the columns of features by index; of all features if None."""
         return columns_of(self.data, self.feature_names, features)
 
     @property
     def output_names(self) -> list[str]:
-        """What the outputs of the model are of."""
+        """Names of the outputs of the model."""
         n_outputs, objective = self.booster.model.n_outputs, self.booster.objective
         if self.classes is not None:
-            return self.classes[-n_outputs:]  # of two classes the second has the output
+            return self.classes[
+                -n_outputs:
+            ]  # with two classes the output belongs to the second
         if isinstance(objective, Distribution):
             return list(objective.parameter_names)
         if isinstance(objective, QuantileError):
@@ -149,12 +151,12 @@ class Subject:
         return [f"output {output}" for output in range(n_outputs)]
 
     def output_label(self, output: int) -> str:
-        """Return the name of an output, "" of one alone that has no name of its own."""
+        """Return the name of an output, "" for a single output without a name."""
         names = self.output_names
         return "" if len(names) == 1 and self.classes is None else names[output]
 
     def output(self, asked: str | int | None) -> int:
-        """Return the number of an output, asked for by its name or its number."""
+        """Return the index of an output that is given by name or index."""
         names = self.output_names
         if asked is None:
             if len(names) == 1:
@@ -172,27 +174,27 @@ class Subject:
             )
         return operator.index(asked)
 
-    # What the model says, (rows, outputs)
+    # Predictions and explanations, (rows, outputs)
 
     def predictions(self, *, margins: bool = False) -> Float64s:
         """Return predictions, or margins."""
         return self._asked(output_margin=margins)
 
     def values(self, *, margins: bool = False) -> Float64s:
-        """Return what is predicted of each output: probabilities, where it is a class.
+        """Return the prediction of each output: probabilities for classes.
 
-        Or margins.
+        With `margins`, return margins instead.
         """
         if not margins and self.booster.model.objective == "multi:softmax":
             return self.probabilities()
         return self.predictions(margins=margins)
 
     def contributions(self) -> Float64s:
-        """Return what each feature contributes, (rows, outputs, features + 1)."""
+        """Return the SHAP values, (rows, outputs, features + 1)."""
         return self._asked(pred_contribs=True)
 
     def interactions(self) -> Float64s:
-        """Return what pairs contribute, (rows, outputs, features + 1, features + 1)."""
+        """Return SHAP interactions, (rows, outputs, features + 1, features + 1)."""
         return self._asked(pred_interactions=True)
 
     def _asked(self, **options: bool) -> Float64s:
@@ -231,11 +233,11 @@ class Subject:
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes; their numbers if there are none."""
+        """Names of the classes; their indices if there are none."""
         n_classes = max(2, self.booster.model.n_outputs)
         return self.classes or [str(k) for k in range(n_classes)]
 
-    # What is known of the rows
+    # Labels and weights
 
     @property
     def labels(self) -> Float64s:
@@ -250,11 +252,11 @@ class Subject:
 
     @property
     def weights(self) -> Float64s | None:
-        """The weights of rows, None if they all count as one."""
+        """The sample weights, None if there are none."""
         return self.data.row_weights
 
     def _as_labels(self, labels: Any, classes: Any) -> Float64s:
-        """Return labels as the learner takes them."""
+        """Return labels as numbers, with classes as their indices."""
         given = np.asarray(labels)
         n_rows = self.data.num_row()
         if len(given) != n_rows:

@@ -1,11 +1,11 @@
-"""A tree as text: a line for each node, indented by its depth."""
+"""Trees as text: one line per node, indented by depth."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hornbeam.explain.reading import Boosted, words_of
-from hornbeam.explain.words import Words
+from hornbeam.explain.node_text import NodeText
+from hornbeam.explain.tree_reader import Boosted, node_text_of
 
 __all__ = ["tree_text", "written"]
 
@@ -21,27 +21,28 @@ def tree_text(
 ) -> str:
     """Return a tree as text.
 
-    Each line is a node: a split by what it asks, its gain and its cover; a leaf by its
-    value, learning rate included, and its cover; in a random forest by the value that
-    the tree alone would predict. Before it stands which rows go there; ``missing`` are
-    those without a value.
+    Each line is a node: a split with its condition, gain and cover; a leaf with its
+    value, learning rate included, and its cover; in a random forest with the value that
+    the tree alone would predict. The line begins with the branch that leads to the
+    node;
+    ``missing`` marks the branch of missing values.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted.
+        A `Booster`, or a fitted estimator.
     tree
-        Its number, in the order in which trees were grown.
+        Index of the tree, in the order in which trees were grown.
     max_depth
-        Splits at this depth are left out, and the leaves below them counted.
+        Splits at this depth are replaced by the number of leaves below them.
     class_names
-        A name for each output of the model; the estimator's own classes if None.
+        Names of the outputs; None: the classes of the estimator.
     """
-    return written(words_of(model, tree, class_names, max_depth=max_depth))
+    return written(node_text_of(model, tree, class_names, max_depth=max_depth))
 
 
-def written(words: Words) -> str:
-    """Return what the nodes of one tree say, line by line."""
+def written(words: NodeText) -> str:
+    """Return the lines of one tree."""
     lines = [words.about] if words.about else []
     waiting = [(0, 0, "")]
     while waiting:
@@ -54,7 +55,7 @@ def written(words: Words) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(words: Words, node: int, depth: int) -> str:
+def _line(words: NodeText, node: int, depth: int) -> str:
     if words.is_leaf(node):
         return f"{', '.join(words.values(node))}  ({words.cover(node)})"
     if words.ends(node, depth):

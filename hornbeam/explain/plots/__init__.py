@@ -1,1 +1,1 @@
-"""Pictures of what a model does with data, each in axes of matplotlib."""
+"""Plots of a model on data, each drawn in matplotlib axes."""

@@ -1,4 +1,4 @@
-"""Probabilities against how often they came true, as lines."""
+"""Plots of calibration curves."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 
 from hornbeam.errors import require
 from hornbeam.explain.calibration import Calibration, calibration_of
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.style import (
     ACCENT,
     EDGE,
     SMALL_FONT,
     axes_for,
-    entitle,
     legend,
     rule,
     series_colours,
-    told_apart,
+    set_titles,
+    shorten_distinct,
 )
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_calibration"]
 
-#: The counts stand below 0, between these.
+#: The histogram of counts is drawn below 0, between these y values.
 _FLOOR, _CEILING, _LINE = -0.31, -0.11, -0.04
-_MOST_INSIDE = 4  # lines whose names stand inside the axes
+_MOST_INSIDE = 4  # maximum number of lines labelled inside the axes
 _MOST_NAMED = 12
 
 
@@ -44,42 +44,45 @@ def plot_calibration(
     class_names: Sequence[Any] | None = None,
     title: str | None = "Calibration",
 ) -> Axes:
-    """Draw how often it came true along the predicted probability, return the axes.
+    """Plot observed frequencies against predicted probabilities, and return the axes.
 
-    Points on the dashed line are as they should be; below it probabilities are too
-    high. Beneath stand the rows of each bin. The names of the classes are followed by
-    the mean squared error of their probabilities (Brier), and by the mean distance from
-    the dashed line (ECE). Of many classes only those furthest from it have a name and a
+    Points on the dashed line are perfectly calibrated; below it probabilities are too
+    high. A histogram below shows the rows of each bin. The legend gives the Brier score
+    of
+    each class, and its expected calibration error (ECE), the mean distance from the
+    dashed line. With many classes only those furthest from it have a name and a
     colour.
 
     Parameters
     ----------
     model
-        A `Booster` of classes, or a classifier that has been fitted; or what
-        `calibration_of` has returned. Of two classes the second is drawn; of more, each
-        against all others.
+        A `Booster` for classification, a fitted classifier, or the result of
+        `calibration_of`. With two classes the second is drawn; with more, each one
+        against
+        the rest.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     bins
-        How many at most: those of equal probabilities are one.
+        Maximum number of bins; bins with equal edges are merged.
     strategy
-        ``"quantile"`` for bins of as many rows each, ``"uniform"`` for bins of one
+        ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins of
+        equal
         width.
     class_names
-        A name for each class; the estimator's own if None.
+        Names of the classes; None: the classes of the estimator.
     title
-        What stands above; None: nothing.
+        Title of the plot; None: no title.
 
     Raises
     ------
     ParameterError
-        If the model predicts no probabilities of classes.
+        If the model does not predict class probabilities.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     require("matplotlib", "plot", "plot_calibration")
     if isinstance(model, list):
@@ -100,7 +103,7 @@ def plot_calibration(
     ax.plot([0, 1], [0, 1], color=EDGE, linewidth=1, linestyle="--")
     for k in np.setdiff1d(np.arange(len(found)), worst):
         _draw(ax, found[k], most, {"color": EDGE, "alpha": 0.4})
-    names = told_apart([one.name for one in found])
+    names = shorten_distinct([one.name for one in found])
     for k, colour in zip(sorted(worst), series_colours(len(worst)), strict=True):
         one = found[k]
         said = f"{names[k]}: Brier {one.brier:.3f}, ECE {one.ece:.3f}"
@@ -112,7 +115,7 @@ def plot_calibration(
     ax.axhline(_LINE, color=EDGE, linewidth=0.8)
     said = f"rows, up to {most:,} in a bin"
     ax.text(0.0, (_LINE + _CEILING) / 2, said, fontsize=SMALL_FONT, va="center")
-    entitle(ax, title, "predicted probability", "share that came true")
+    set_titles(ax, title, "predicted probability", "share that came true")
     legend(ax, outside=outside)
     return ax
 
@@ -120,7 +123,8 @@ def plot_calibration(
 def _draw(
     ax: Axes, one: Calibration, most: int, look: dict[str, Any], *, bars: bool = False
 ) -> None:
-    """Draw a class, and its rows beneath, where `most` rows are highest."""
+    """Draw a class and its histogram, scaled so that `most` rows are the highest
+    bar."""
     known = ~np.isnan(one.observed)
     x, y = one.predicted[known], one.observed[known]
     ax.plot(x, y, "o-", markersize=4, linewidth=1.4, **look)

@@ -1,4 +1,4 @@
-"""Features along an axis: numbers where they are, categories side by side."""
+"""Axes for feature values: numbers on a scale, categories side by side."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from hornbeam.explain.columns import Column
-from hornbeam.explain.style import SMALL_FONT, told_apart
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.style import SMALL_FONT, shorten_distinct
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["place_along"]
 
-_LETTER = 0.62  # the width of a letter, as a share of its height
+_LETTER = 0.62  # width of a character relative to its height
 _LEAST = 2.0
 
 
@@ -27,25 +27,25 @@ def place_along(
     *,
     more: str | None = None,
 ) -> Float64s:
-    """Return where values of a feature stand, and name categories along that side.
+    """Return the positions of feature values, and label categories on the axis.
 
     Parameters
     ----------
     ax
-        The axes.
+        Axes whose ticks are set.
     side
         ``"x"`` or ``"y"``.
     column
         The feature.
     values
-        Numbers, or codes of categories, each once.
+        Distinct numbers, or category codes.
     more
-        A name after the categories, at the place after the last.
+        An extra label at the position after the last category.
     """
     if column.levels is None:
         return values
     places = np.arange(len(values), dtype=np.float64)
-    names = told_apart([column.levels[int(code)] for code in values])
+    names = shorten_distinct([column.levels[int(code)] for code in values])
     if more is not None:
         names.append(more)
     ticks = np.arange(len(names))

@@ -1,4 +1,4 @@
-"""Which classes are taken for which, as a table in colours."""
+"""Plots of confusion matrices."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from hornbeam.errors import require
 from hornbeam.explain.confusion import Confusion, confusion_of
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.style import (
     INK,
     PAPER,
     SMALL_FONT,
     axes_for,
-    entitle,
     number,
-    told_apart,
+    set_titles,
+    shorten_distinct,
 )
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,10 +27,10 @@ __all__ = ["plot_confusion"]
 
 _CELL = 0.62  # inches on a new figure
 _LEAST, _MOST = 3.2, 14.0
-#: Letters smaller than this, in points, are left out.
+#: Text smaller than this, in points, is left out.
 _LEGIBLE = 4.0
-_LETTER = 0.62  # the width of a letter, as a share of its height
-_DARK = 0.55  # from which share on letters are white
+_LETTER = 0.62  # width of a character relative to its height
+_DARK = 0.55  # share from which text is white
 
 
 def plot_confusion(
@@ -43,35 +43,35 @@ def plot_confusion(
     class_names: Sequence[Any] | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw how often each class is taken for each, and return the axes.
+    """Plot a confusion matrix, and return the axes.
 
-    A row is a true class. Its cells say how many of its rows are predicted to be of
-    each class, and which share that is; the larger the share, the darker the cell.
+    A row is a true class. Its cells show the number of its rows that are predicted as
+    each class, and their share; cells with a larger share are darker.
 
     Parameters
     ----------
     model
-        A `Booster` of classes, or a classifier that has been fitted; or what
-        `confusion_of` has returned.
+        A `Booster` for classification, a fitted classifier, or the result of
+        `confusion_of`.
     data
-        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+        A `DMatrix`, or anything that `DMatrix` accepts. Rows count as they weigh.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     threshold
-        Of two classes the second is predicted above this probability.
+        With two classes the second is predicted above this probability.
     class_names
-        A name for each class; the estimator's own if None.
+        Names of the classes; None: the classes of the estimator.
     title
-        What stands above; the share of rows that are predicted rightly if None.
+        Title of the plot; None: the accuracy.
 
     Raises
     ------
     ParameterError
-        If the model does not tell classes apart.
+        If the model is not a classification model.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     require("matplotlib", "plot", "plot_confusion")
     if isinstance(model, Confusion):
@@ -80,7 +80,7 @@ def plot_confusion(
         found = confusion_of(
             model, data, labels, threshold=threshold, class_names=class_names
         )
-    names = told_apart(found.names)
+    names = shorten_distinct(found.names)
     n_classes = len(names)
     longest = max(map(len, names)) * SMALL_FONT * _LETTER / 72
     side = min(max(_LEAST, _CELL * n_classes), _MOST)
@@ -102,12 +102,12 @@ def plot_confusion(
     ax.set_yticks(range(n_classes), names, fontsize=max(1.0, letters), parse_math=False)
     _write(ax, found, room)
     said = f"{100 * found.accuracy:.1f} % predicted rightly"
-    entitle(ax, said if title is None else title, "predicted class", "true class")
+    set_titles(ax, said if title is None else title, "predicted class", "true class")
     return ax
 
 
 def _write(ax: Axes, found: Confusion, room: Any) -> None:
-    """Write counts and shares into the cells, if they are large enough."""
+    """Write counts and shares into the cells where they fit."""
     shares = found.shares
     counts = [[_said(count) for count in row] for row in found.counts]
     widest = max(4, *(len(count) for row in counts for count in row))
@@ -130,5 +130,5 @@ def _write(ax: Axes, found: Confusion, room: Any) -> None:
 
 
 def _said(count: float) -> str:
-    """Return a count, of weights in few digits."""
+    """Return a count as text, sums of weights with few digits."""
     return f"{count:,.0f}" if count == round(count) else number(count)

@@ -1,4 +1,4 @@
-"""Scores of a training along its rounds, as lines."""
+"""Plots of learning curves."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hornbeam.explain.curves import LearningCurve, learning_curves_of
 from hornbeam.explain.style import (
     EDGE,
     axes_for,
-    entitle,
     legend,
     number,
     rule,
     series_colours,
+    set_titles,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_learning_curves"]
 
-_PANEL = 3.2  # inches high
+_PANEL = 3.2  # height in inches
 _BAND = 0.18  # opacity
 
 
@@ -35,24 +35,24 @@ def plot_learning_curves(
     metric: str | None = None,
     title: str | None = "Learning curve",
 ) -> Any:
-    """Draw scores along the rounds, and return the axes.
+    """Plot metrics by boosting round, and return the axes.
 
-    There is a line for each data set. The best round of the last one, which early
-    stopping watches, is marked.
+    Each data set has a line. The best round of the last one, which early
+    stopping monitors, is marked.
 
     Parameters
     ----------
     source
-        What `train` has written to `evals_result`; an estimator that has been fitted
-        with `eval_set`; or what `cv` has returned, with bands of one standard deviation
+        The `evals_result` of `train`, an estimator fitted
+        with `eval_set`, or the result of `cv`, with bands of one standard deviation
         over the folds.
     ax
-        Where to draw, several axes for several metrics; None: on a new figure, with a
-        panel for each metric.
+        Axes to draw in, one for each metric; None: a new figure with a panel for each
+        metric.
     metric
-        Only this one.
+        Draw this metric only.
     title
-        What stands above; None: nothing.
+        Title of the plot; None: no title.
 
     Returns
     -------
@@ -62,9 +62,10 @@ def plot_learning_curves(
     Raises
     ------
     ParameterError
-        If the metric is not there, or there are not as many axes as metrics.
+        If the metric was not evaluated, or the number of axes differs from that of
+        metrics.
     DataError
-        If nothing was evaluated.
+        If there was no evaluation data.
     """
     require("matplotlib", "plot", "plot_learning_curves")
     curves = learning_curves_of(source, metric)
@@ -72,8 +73,8 @@ def plot_learning_curves(
     panels = _panels(ax, metrics)
     for panel, name in zip(panels, metrics, strict=True):
         _draw(panel, [curve for curve in curves if curve.metric == name])
-    entitle(panels[0], title)
-    entitle(panels[-1], xlabel="round")
+    set_titles(panels[0], title)
+    set_titles(panels[-1], xlabel="round")
     return panels[0] if len(panels) == 1 else panels
 
 
@@ -105,7 +106,7 @@ def _draw(ax: Axes, curves: list[LearningCurve]) -> None:
             said += f" (best {number(curve.scores[best])} in round {best})"
             ax.axvline(best, color=EDGE, linewidth=0.8, linestyle=":")
             ax.plot(best, curve.scores[best], "o", color=colour, markersize=4.5)
-        # A line of one round is no line.
+        # A single round is drawn as a point.
         marker = "." if len(rounds) == 1 else "-"
         ax.plot(rounds, curve.scores, marker, color=colour, linewidth=1.4, label=said)
         if curve.spread is not None:
@@ -113,5 +114,5 @@ def _draw(ax: Axes, curves: list[LearningCurve]) -> None:
             ax.fill_between(rounds, low, high, color=colour, alpha=_BAND, linewidth=0)
     ax.locator_params(axis="x", integer=True)
     rule(ax)
-    entitle(ax, ylabel=curves[0].metric)
+    set_titles(ax, ylabel=curves[0].metric)
     legend(ax)

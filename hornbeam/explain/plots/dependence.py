@@ -1,4 +1,4 @@
-"""How predictions depend on one feature, as lines, or on two, as a map."""
+"""Plots of partial dependence: lines for one feature, a map for two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from hornbeam.errors import ParameterError, require
 from hornbeam.explain.dependence import PartialDependence, partial_dependence
 from hornbeam.explain.plots.categories import place_along
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.style import (
     ACCENT,
     CONTRAST,
@@ -21,11 +20,12 @@ from hornbeam.explain.style import (
     PAPER,
     SMALL_FONT,
     axes_for,
-    entitle,
     legend,
     rule,
-    shortened,
+    set_titles,
+    shorten,
 )
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_partial_dependence"]
 
 _KINDS = ("both", "average", "individual")
-_RUG = 0.03  # high, as a share of the axes
+_RUG = 0.03  # height relative to the axes
 
 
 def plot_partial_dependence(
@@ -53,42 +53,42 @@ def plot_partial_dependence(
     class_names: Sequence[Any] | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw how predictions depend on one feature or two, and return the axes.
+    """Plot the partial dependence on one or two features, and return the axes.
 
-    Of one feature the strong line is the mean prediction of all rows when the feature
-    is set to a value; each thin line is a row (individual conditional expectation).
-    Categories have dots for the means, and strokes for the rows. The dashed line, or
-    the last place among categories, is the mean where the feature is set to missing.
-    Of two features the colour is the mean prediction. Short strokes along the axes part
-    the data in tenths.
+    For one feature the thick line is the mean prediction of all rows with the feature
+    set to a value; each thin line is a row (individual conditional expectation).
+    Categories have dots for the means, and short lines for the rows. The dashed line,
+    or
+    the last category position, is the mean with the feature set to missing.
+    For two features the colour is the mean prediction. Ticks along the axes mark the
+    deciles of the data.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted; or what `partial_dependence`
-        has returned.
+        A `Booster`, a fitted estimator, or the result of `partial_dependence`.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     features
-        One or two, by their names or numbers.
+        One or two features by name or index.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     kind
-        ``"average"`` for the mean alone, ``"individual"`` for rows alone, or
+        ``"average"`` for the mean only, ``"individual"`` for rows only, or
         ``"both"``.
     centred
-        Whether all begin at 0, at the first value.
+        Whether to shift all lines to 0 at the first grid value.
     lines
-        How many rows are drawn at most, evenly spread over the data.
+        Maximum number of rows drawn, evenly spaced over the data.
     output, margins, grid, percentiles, max_rows, class_names
-        As of `partial_dependence`.
+        As for `partial_dependence`.
     title
-        What stands above; the output if None, where there are several.
+        Title of the plot; None: the name of the output, where there are several.
 
     Raises
     ------
     ParameterError
-        If the features or the output are not the model's, or there is no such kind.
+        If the model has no such feature or output, or `kind` is unknown.
     DataError
         If a feature has no values.
     """
@@ -119,14 +119,14 @@ def plot_partial_dependence(
         _draw_map(ax, found, said)
     else:
         _draw_lines(ax, found, said, kind, lines)
-    entitle(ax, shortened(found.output, LONGEST_LABEL) if title is None else title)
+    set_titles(ax, shorten(found.output, LONGEST_LABEL) if title is None else title)
     return ax
 
 
 def _draw_lines(
     ax: Axes, found: PartialDependence, said: str, kind: str, lines: int
 ) -> None:
-    """Draw the dependence on one feature."""
+    """Draw the partial dependence on one feature."""
     import matplotlib as mpl
 
     (column,), (values,) = found.columns, found.grids
@@ -135,7 +135,7 @@ def _draw_lines(
     places = place_along(ax, "x", column, values, more=more)
     individual = found.individual
     assert individual is not None
-    # Categories have no order that a line could follow.
+    # Categories have no order, so no line connects them.
     stroke, dot = ("_", "o") if by_category else ("-", "-" if len(values) > 1 else "o")
     if kind != "average":
         chosen = np.linspace(0, len(individual) - 1, min(lines, len(individual)))
@@ -156,11 +156,11 @@ def _draw_lines(
             legend(ax)
     _draw_rug(ax, "x", column.deciles, {"colors": mpl.rcParams["text.color"]})
     rule(ax)
-    entitle(ax, xlabel=shortened(column.name, LONGEST_LABEL), ylabel=said)
+    set_titles(ax, xlabel=shorten(column.name, LONGEST_LABEL), ylabel=said)
 
 
 def _draw_map(ax: Axes, found: PartialDependence, said: str) -> None:
-    """Draw the dependence on two features, the first along the x-axis."""
+    """Draw the partial dependence on two features, the first on the x axis."""
     from matplotlib.patheffects import withStroke
 
     x = place_along(ax, "x", found.columns[0], found.grids[0])
@@ -177,12 +177,12 @@ def _draw_map(ax: Axes, found: PartialDependence, said: str) -> None:
     halo = [withStroke(linewidth=2, foreground=PAPER)]
     for side, column in zip("xy", found.columns, strict=True):
         _draw_rug(ax, side, column.deciles, {"colors": INK, "path_effects": halo})
-    names = [shortened(column.name, LONGEST_LABEL) for column in found.columns]
-    entitle(ax, xlabel=names[0], ylabel=names[1])
+    names = [shorten(column.name, LONGEST_LABEL) for column in found.columns]
+    set_titles(ax, xlabel=names[0], ylabel=names[1])
 
 
 def _draw_rug(ax: Axes, side: str, deciles: Any, look: dict[str, Any]) -> None:
-    """Draw a short stroke at each decile of the data that the axes hold."""
+    """Draw a tick at each decile of the data within the axes."""
     low, high = ax.get_xlim() if side == "x" else ax.get_ylim()
     inside = deciles[(deciles >= low) & (deciles <= high)]
     look = {"linewidth": 0.8} | look

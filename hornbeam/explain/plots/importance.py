@@ -1,4 +1,4 @@
-"""How important features are, as bars."""
+"""Bar plots of feature importance."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hornbeam.errors import ParameterError, require
-from hornbeam.explain.reading import Boosted, booster_of
 from hornbeam.explain.style import (
     ACCENT,
     SMALL_FONT,
     axes_for,
-    entitle,
     number,
     rule,
-    told_apart,
+    set_titles,
+    shorten_distinct,
 )
+from hornbeam.explain.tree_reader import Boosted, booster_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_importance"]
 
-_BAR = 0.24  # inches that a bar takes on a new figure
+_BAR = 0.24  # height of a bar on a new figure, in inches
 _MOST_INCHES = 200.0
-_GAP = 3.0  # points between a bar and its value
-#: What the axes are wider than the longest bar, and for each letter of a value.
+_GAP = 3.0  # distance between a bar and its value, in points
+#: Width of the axes relative to the longest bar, and per character of a value.
 _ROOM, _LETTER = 0.06, 0.016
 
 
@@ -51,47 +51,47 @@ def plot_importance(
     output: int = 0,
     **kwargs: Any,
 ) -> Axes:
-    """Draw a bar for each feature that trees split on, and return the axes.
+    """Plot the importance of each feature that trees split on, and return the axes.
 
     The most important feature is at the top.
 
     Parameters
     ----------
     model
-        A `Booster`, an estimator that has been fitted, or a score for each feature by
-        its name.
+        A `Booster`, a fitted estimator, or a dict from feature names to scores.
     ax
-        Where to draw; None: on a new figure, as high as the bars need.
+        Axes to draw in; None: a new figure, whose height depends on the number of bars.
     height
-        Of a bar, where 1 leaves no room between them.
+        Height of a bar, where 1 leaves no space between bars.
     xlim, ylim
-        Where the axes begin and end. Bars stand at 0, 1, 2, ... from the bottom up.
+        Limits of the axes. Bars are at 0, 1, 2, ... from the bottom up.
     title, xlabel, ylabel
-        What stands there. None: nothing, but for `xlabel`, where it is what the scores
-        are.
+        Title and axis labels. None: no text, except that `xlabel` then names the
+        importance
+        type.
     fmap
-        A feature map, for other names of features.
+        A feature map, which replaces the feature names.
     importance_type
         ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the
         splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums. A linear model
-        has only weights, those that features are multiplied by.
+        has only weights, its coefficients.
     max_num_features
-        How many of the most important features; None: all.
+        Maximum number of features, the most important first; None: all.
     grid
-        Whether to draw lines behind the bars.
+        Whether to draw grid lines.
     show_values
-        Whether each score stands beside its bar.
+        Whether to write the score next to each bar.
     values_format
-        In which way, such as ``"{v:.2f}"``; None: in a few digits.
+        Format of the scores, such as ``"{v:.2f}"``; None: a few digits.
     output
-        Whose weights, if a linear model has several outputs.
+        The output whose weights are drawn, if a linear model has several.
     kwargs
-        What `Axes.barh` takes besides, such as ``color``.
+        Further arguments of `Axes.barh`, such as ``color``.
 
     Raises
     ------
     ParameterError
-        If no tree splits on any feature, or a limit is not a pair.
+        If no tree splits on any feature, or an axis limit is not a pair.
     """
     require("matplotlib", "plot", "plot_importance")
     if isinstance(model, Mapping):
@@ -100,7 +100,7 @@ def plot_importance(
         scores = booster_of(model).get_score(fmap, importance_type)
         said = importance_type.replace("_", " ")
     pairs = _ranked(scores, max_num_features, output)
-    names = told_apart([name for name, _ in pairs])
+    names = shorten_distinct([name for name, _ in pairs])
     values = np.array([value for _, value in pairs])
     written = [
         number(value) if values_format is None else values_format.format(v=value)
@@ -133,7 +133,7 @@ def plot_importance(
         most = 1.0
     ax.set_xlim(_pair(xlim, "xlim") or (least, most))
     ax.set_ylim(_pair(ylim, "ylim") or (-1, len(pairs)))
-    entitle(ax, title, said if xlabel is None else xlabel, ylabel)
+    set_titles(ax, title, said if xlabel is None else xlabel, ylabel)
     if grid:
         rule(ax)
     return ax
@@ -142,7 +142,7 @@ def plot_importance(
 def _ranked(
     scores: Mapping[str, Any], most: int | None, output: int
 ) -> list[tuple[str, float]]:
-    """Return the names and scores of the most important features, the best last."""
+    """Return the names and scores of the most important features, ascending."""
     if not scores:
         raise ParameterError(
             "Booster.get_score() results in empty: no tree splits on a feature; "
@@ -165,7 +165,7 @@ def _ranked(
 
 
 def _letters_for(ax: Axes, n_bars: int) -> float:
-    """Return a size of letters that does not let the words of bars overlap."""
+    """Return the font size at which the labels of bars do not overlap."""
     room = ax.bbox.height * 72 / ax.figure.dpi / (n_bars + 1)
     return max(1.0, min(SMALL_FONT, 0.75 * room))
 

@@ -1,4 +1,4 @@
-"""Shares of labels below predicted quantiles, against what they should be."""
+"""Plots of the reliability of predicted quantiles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hornbeam.errors import require
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.reliability import Reliability, reliability_of
-from hornbeam.explain.style import ACCENT, EDGE, axes_for, entitle, legend, rule
+from hornbeam.explain.style import ACCENT, EDGE, axes_for, legend, rule, set_titles
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,35 +27,37 @@ def plot_quantile_reliability(
     levels: Sequence[float] | None = None,
     title: str | None = "Reliability of quantiles",
 ) -> Axes:
-    """Draw the share of labels below each predicted quantile, and return the axes.
+    """Plot the share of labels below each predicted quantile, and return the axes.
 
-    Points on the dashed line are as they should be; below it quantiles are too low. In
-    the band shares differ from it no more than by chance, in 95 of 100 samples. Beside
-    the largest gap stands how many labels lie inside the outermost quantiles.
+    Points on the dashed line are perfectly reliable; below it quantiles are too low.
+    The
+    band is the 95 % interval of chance. The text gives the largest gap and the share of
+    labels between the outermost quantiles.
 
     Parameters
     ----------
     model
-        A `Booster` or a fitted regressor, of ``reg:quantileerror`` or ``dist:*``; or
-        what `reliability_of` has returned.
+        A `Booster` or a fitted regressor with ``reg:quantileerror`` or ``dist:*``, or
+        the result of `reliability_of`.
     data
-        A `DMatrix`, or whatever it takes. Rows count as they weigh.
+        A `DMatrix`, or anything that `DMatrix` accepts. Rows count as they weigh.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     levels
-        Of the quantiles of a distribution, 0.05, 0.1, ..., 0.95 if None. A model of
-        quantiles has its own.
+        Levels of the quantiles of a distribution; None: 0.05, 0.1, ..., 0.95. A
+        quantile
+        model has levels of its own.
     title
-        What stands above; None: nothing.
+        Title of the plot; None: no title.
 
     Raises
     ------
     ParameterError
-        If the model predicts no quantiles, or the levels are not to be had.
+        If the model predicts no quantiles, or not those levels.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     require("matplotlib", "plot", "plot_quantile_reliability")
     if isinstance(model, Reliability):
@@ -64,7 +66,7 @@ def plot_quantile_reliability(
         found = reliability_of(model, data, labels, levels=levels)
     ax = axes_for(ax, width=5.0, height=4.8)
     ax.plot([0, 1], [0, 1], color=EDGE, linewidth=1, linestyle="--")
-    # At 0 and 1 nothing is left to chance.
+    # The interval has no width at levels 0 and 1.
     x = np.concatenate([[0.0], found.levels, [1.0]])
     spread = np.concatenate([[0.0], found.spread, [0.0]])
     ax.fill_between(x, x - spread, x + spread, color=EDGE, alpha=0.25, linewidth=0)
@@ -77,6 +79,6 @@ def plot_quantile_reliability(
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(-0.02, 1.02)
     rule(ax)
-    entitle(ax, title, "level of the predicted quantile", "share of labels below it")
+    set_titles(ax, title, "level of the predicted quantile", "share of labels below it")
     legend(ax)
     return ax

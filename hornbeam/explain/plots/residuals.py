@@ -1,34 +1,34 @@
-"""What is left of labels, along the predictions."""
+"""Plots of residuals against predictions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.errors import require
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.residuals import Residuals, residuals_of
 from hornbeam.explain.style import (
     ACCENT,
     CONTRAST,
     EDGE,
     axes_for,
-    entitle,
     legend,
     number,
     rule,
+    set_titles,
     shades,
 )
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_residuals"]
 
-#: More rows than this are counted in cells, so many across.
+#: More rows than this are drawn as a 2-d histogram with so many bins per axis.
 _MOST_POINTS = 3000
 _CELLS = 60
 _BINS = 60
-_SIDE = "18%"  # of the axes
+_SIDE = "18%"  # relative to the axes
 
 
 def plot_residuals(
@@ -40,34 +40,34 @@ def plot_residuals(
     output: str | int | None = None,
     title: str | None = "Residuals",
 ) -> Axes:
-    """Draw labels less predictions along the predictions, and return the axes.
+    """Plot residuals against predictions, and return the axes.
 
-    Many rows are drawn as cells, the darker the more rows. The line is the mean of the
-    residuals in a window of a tenth of the rows; where it leaves 0, the model is wrong
-    on average. At the right stands how the residuals are distributed.
+    Many rows are drawn as a 2-d histogram. The line is the mean residual
+    in a window of a tenth of the rows; where it differs from 0, the model is biased.
+    The
+    histogram on the right is the distribution of the residuals.
 
     Parameters
     ----------
     model
-        A `Booster` of numbers, or a regressor that has been fitted; or what
-        `residuals_of` has returned.
+        A `Booster` for regression, a fitted regressor, or the result of `residuals_of`.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     labels
-        Instead of those of the data.
+        Labels to use instead of those in the data.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     output
-        Of several targets or levels: its name or its number.
+        Name or index of the output, where there are several targets or quantiles.
     title
-        What stands above; None: nothing.
+        Title of the plot; None: no title.
 
     Raises
     ------
     ParameterError
-        If the predictions of the model are not of the kind of the labels.
+        If the predictions do not have the unit of the labels.
     DataError
-        If there are no labels.
+        If the data has no labels.
     """
     require("matplotlib", "plot", "plot_residuals")
     if isinstance(model, Residuals):
@@ -84,7 +84,7 @@ def plot_residuals(
     said = f"mean (of all {number(found.mean, 3)})\nRMSE {number(found.rmse, 3)}"
     ax.plot(*found.trend(), color=CONTRAST, linewidth=1.6, label=said)
     rule(ax)
-    entitle(ax, title, "prediction", "label less prediction")
+    set_titles(ax, title, "prediction", "label less prediction")
     legend(ax)
     side = _axes_beside(ax)
     look: dict[str, Any] = {"orientation": "horizontal", "color": ACCENT, "alpha": 0.6}
@@ -94,9 +94,9 @@ def plot_residuals(
 
 
 def _axes_beside(ax: Axes) -> Axes:
-    """Take the right of the axes away for others of the same height, and return them.
+    """Split off the right part of the axes as new axes of the same height.
 
-    They have no lines and numbers of their own.
+    The new axes have no spines and no tick labels.
     """
     from mpl_toolkits.axes_grid1 import make_axes_locatable
 

@@ -1,4 +1,4 @@
-"""What one feature contributes along its values, as points."""
+"""SHAP dependence plots."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hornbeam.explain.contributions import (
     contributions_of,
     partners_of,
 )
+from hornbeam.explain.plots.beeswarm import swarm
 from hornbeam.explain.plots.categories import place_along
-from hornbeam.explain.plots.colouring import (
+from hornbeam.explain.plots.feature_colours import (
     colour_bar,
     dots,
     dots_of_classes,
     level_of,
 )
-from hornbeam.explain.plots.swarm import swarm
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.style import (
     ACCENT,
     EDGE,
     LONGEST_LABEL,
     SMALL_FONT,
     axes_for,
-    entitle,
     legend,
     number,
     rule,
-    shortened,
+    set_titles,
+    shorten,
 )
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +42,8 @@ __all__ = ["plot_shap_dependence"]
 
 _MOST_POINTS = 3000
 _MOST_CATEGORIES = 40
-_CROWD = 0.35  # how far points of a category move, of the distance between two
-_APART = 0.07  # where missing values stand, of the width of all others
+_CROWD = 0.35  # jitter of points, relative to the distance between categories
+_APART = 0.07  # position of missing values, relative to the width of the others
 
 
 def plot_shap_dependence(
@@ -58,40 +58,43 @@ def plot_shap_dependence(
     class_names: Sequence[Any] | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw what a feature contributes along its values, and return the axes.
+    """Plot the SHAP values of a feature against its values, and return the axes.
 
-    Each point is a row. Where points of one value spread, other features change what it
-    contributes: the colour is the value of the one that interacts most. Of categories
-    the 40 most frequent are drawn.
+    Each point is a row. Vertical spread at one value is due to interactions:
+    the colour is the value of the feature with the strongest interaction. Only the 40
+    most frequent categories are drawn.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted; or contributions, whose
-        interactions are not known.
+        A `Booster`, a fitted estimator, or contributions, whose
+        interactions are unknown.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     feature
-        Its name or its number.
+        Name or index of the feature.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     colour
-        The feature that gives colours, by its name or its number; ``"auto"`` for the
-        one with the largest interaction, None for one colour.
+        Name or index of the feature that colours the points; ``"auto"`` for the one
+        with the
+        strongest interaction, None for a single colour.
     output
-        Of several classes, targets or levels: its name or its number.
+        Name or index of the output, where there are several classes, targets or
+        quantiles.
     max_rows
-        How many rows at most, evenly spread over the data; None: all. Of these 3,000
+        Maximum number of rows, evenly spaced over the data; None: all. Of these 3,000
         at most are drawn.
     class_names
-        A name for each output; the estimator's own classes if None.
+        Names of the outputs; None: the classes of the estimator.
     title
-        What stands above; the output if None.
+        Title of the plot; None: the name of the output.
 
     Raises
     ------
     ParameterError
-        If a feature or the output is not the model's, or the output has to be chosen.
+        If the model has no such feature or output, or has several outputs and none is
+        chosen.
     """
     require("matplotlib", "plot", "plot_shap_dependence")
     if isinstance(model, Contributions):
@@ -125,25 +128,25 @@ def plot_shap_dependence(
         partner = found.columns[other].of_rows(rows)
         if partner.levels is not None:
             dots_of_classes(ax, x, y, partner, **look)
-            legend(ax, shortened(partner.name), outside=True)
+            legend(ax, shorten(partner.name), outside=True)
         else:
             dots(ax, x, y, partner, **look)
             _, low, high = level_of(partner)
             colour_bar(ax, partner.name, (number(low), number(high)))
     rule(ax)
-    entitle(
+    set_titles(
         ax,
-        shortened(found.output, LONGEST_LABEL) if title is None else title,
-        shortened(column.name, LONGEST_LABEL),
+        shorten(found.output, LONGEST_LABEL) if title is None else title,
+        shorten(column.name, LONGEST_LABEL),
         "contribution to the margin",
     )
     return ax
 
 
 def _places(ax: Axes, column: Any, contributions: Any) -> Any:
-    """Return where rows stand along the feature; NaN of those that are left out.
+    """Return the x positions of rows; NaN for rows that are not drawn.
 
-    Rows without a value stand apart: at the left of numbers, after the last category.
+    Missing values are drawn to the left of numbers, or after the last category.
     """
     missing = np.isnan(column.values)
     if column.levels is None:

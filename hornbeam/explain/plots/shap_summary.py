@@ -1,4 +1,4 @@
-"""What features contribute in all rows, as swarms of points or as bars."""
+"""SHAP summary plots: beeswarms or bars."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from hornbeam.explain.contributions import (
     contributions_by_output,
     contributions_of,
 )
-from hornbeam.explain.plots.colouring import colour_bar, dots
-from hornbeam.explain.plots.swarm import swarm
-from hornbeam.explain.reading import Boosted
+from hornbeam.explain.plots.beeswarm import swarm
+from hornbeam.explain.plots.feature_colours import colour_bar, dots
 from hornbeam.explain.style import (
     ACCENT,
     EDGE,
@@ -23,14 +22,15 @@ from hornbeam.explain.style import (
     LONGEST_LABEL,
     SMALL_FONT,
     axes_for,
-    entitle,
     legend,
     number,
     rule,
     series_colours,
-    shortened,
-    told_apart,
+    set_titles,
+    shorten,
+    shorten_distinct,
 )
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["plot_shap_summary"]
 
 _KINDS = ("swarm", "bar")
-_ROW = 0.32  # inches that a feature takes on a new figure
-_CROWD = 0.38  # how far points move across, of the distance between features
+_ROW = 0.32  # height of a feature on a new figure, in inches
+_CROWD = 0.38  # width of a swarm, relative to the distance between features
 _MOST_POINTS = 2000
-_MOST_INSIDE = 5  # outputs whose names stand inside the axes
-_ENTRY = 0.16  # inches that the name of an output takes
-_GAP = 3.0  # points between a bar and its value
+_MOST_INSIDE = 5  # maximum number of outputs labelled inside the axes
+_ENTRY = 0.16  # height of an output's label in inches
+_GAP = 3.0  # distance between a bar and its value, in points
 
 
 def plot_shap_summary(
@@ -58,41 +58,45 @@ def plot_shap_summary(
     class_names: Sequence[Any] | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw what features contribute to the margins of all rows, and return the axes.
+    """Plot the SHAP values of all rows by feature, and return the axes.
 
-    The feature that contributes most, on average, is at the top. In a swarm each point
-    is a row: at the right, where the feature raises its margin; in the colour of its
-    value, grey of a category or a missing value. A bar is the mean absolute
-    contribution, in parts of the outputs where there are several.
+    The feature with the largest mean absolute SHAP value is at the top. In a beeswarm
+    each
+    point is a row: to the right where the feature raises its margin, coloured by the
+    feature value, grey for categories and missing values. A bar is the mean absolute
+    SHAP
+    value, stacked by output where there are several.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted; or contributions, for bars
-        also those of several outputs.
+        A `Booster`, a fitted estimator, or contributions; for bars also contributions
+        of
+        several outputs.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     kind
         ``"swarm"`` or ``"bar"``.
     max_features
-        How many at most.
+        Maximum number of features.
     output
-        Of several classes, targets or levels: its name or its number. Bars are of all
-        outputs without it.
+        Name or index of the output, where there are several classes, targets or
+        quantiles. Bars include all outputs without it.
     max_rows
-        How many rows at most, evenly spread over the data; None: all. Of these 2,000
+        Maximum number of rows, evenly spaced over the data; None: all. Of these 2,000
         at most are points.
     class_names
-        A name for each output; the estimator's own classes if None.
+        Names of the outputs; None: the classes of the estimator.
     title
-        What stands above; the output if None.
+        Title of the plot; None: the name of the output.
 
     Raises
     ------
     ParameterError
-        If there is no such kind, or the output is not the model's, or has to be chosen.
+        If `kind` is unknown, or the model has no such output, or has several and none
+        is chosen.
     """
     require("matplotlib", "plot", "plot_shap_summary")
     if kind not in _KINDS:
@@ -116,7 +120,7 @@ def plot_shap_summary(
     named = _ENTRY * min(len(found), ENTRIES) if len(found) > _MOST_INSIDE else 0.0
     ax = axes_for(ax, height=max(2.3, 1.0 + _ROW * len(ranked), 0.5 + named))
     places = np.arange(len(ranked))[::-1]
-    names = told_apart([found[0].columns[feature].name for feature in ranked])
+    names = shorten_distinct([found[0].columns[feature].name for feature in ranked])
     room = ax.bbox.height * 72 / ax.figure.dpi / (len(ranked) + 1)
     letters = max(1.0, min(SMALL_FONT, 0.75 * room))
     ax.set_yticks(places, names, fontsize=letters, parse_math=False)
@@ -126,19 +130,19 @@ def plot_shap_summary(
         _draw_bars(ax, found, ranked, places, letters)
     else:
         _draw_swarms(ax, found[0], ranked, places)
-    above = shortened(found[0].output, LONGEST_LABEL) if len(found) == 1 else ""
-    entitle(ax, above if title is None else title)
+    above = shorten(found[0].output, LONGEST_LABEL) if len(found) == 1 else ""
+    set_titles(ax, above if title is None else title)
     return ax
 
 
 def _draw_bars(
     ax: Axes, found: list[Contributions], ranked: Any, places: Any, letters: float
 ) -> None:
-    """Draw the mean absolute contributions, of several outputs one after the other."""
+    """Draw the mean absolute SHAP values, stacked over outputs."""
     ends = np.zeros(len(ranked))
     several = len(found) > 1
     colours = series_colours(len(found)) if several else [ACCENT]
-    names = told_apart([one.output for one in found])
+    names = shorten_distinct([one.output for one in found])
     for one, name, colour in zip(found, names, colours, strict=True):
         widths = one.importances[ranked]
         said: dict[str, Any] = {"label": name} if several else {}
@@ -154,13 +158,13 @@ def _draw_bars(
             fontsize=letters,
         )
     ax.set_xlim(0.0, 1.12 * ends.max() or 1.0)
-    entitle(ax, xlabel="mean absolute contribution")
+    set_titles(ax, xlabel="mean absolute contribution")
     if several:
         legend(ax, outside=len(found) > _MOST_INSIDE)
 
 
 def _draw_swarms(ax: Axes, found: Contributions, ranked: Any, places: Any) -> None:
-    """Draw a point for each row and feature."""
+    """Draw a beeswarm with a point for each row and feature."""
     n_rows = len(found.values)
     rows = np.arange(n_rows)
     if n_rows > _MOST_POINTS:
@@ -173,5 +177,5 @@ def _draw_swarms(ax: Axes, found: Contributions, ranked: Any, places: Any) -> No
         y = place + _CROWD * swarm(row, low, high)
         dots(ax, row, y, found.columns[feature].of_rows(rows), s=size, zorder=3)
     rule(ax)
-    entitle(ax, xlabel="contribution to the margin")
+    set_titles(ax, xlabel="contribution to the margin")
     colour_bar(ax, "value of the feature", ("low", "high"))

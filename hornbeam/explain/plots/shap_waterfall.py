@@ -1,4 +1,4 @@
-"""What features contribute to one row, as steps from the base to its margin."""
+"""SHAP waterfall plots of one row."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 from hornbeam.errors import DataError, ParameterError, require
 from hornbeam.explain.columns import Column
 from hornbeam.explain.contributions import Contributions, contributions_of_row
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.style import (
     ACCENT,
     CONTRAST,
     EDGE,
     SMALL_FONT,
     axes_for,
-    entitle,
     number,
-    shortened,
-    told_apart,
+    set_titles,
+    shorten,
+    shorten_distinct,
 )
+from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_shap_waterfall"]
 
-_ROW = 0.34  # inches that a step takes on a new figure
-_GAP = 3.0  # points between a bar and its value
-_LETTER = 0.62  # the width of a letter, as a share of its height
+_ROW = 0.34  # height of a step on a new figure, in inches
+_GAP = 3.0  # distance between a bar and its value, in points
+_LETTER = 0.62  # width of a character relative to its height
 
 
 def plot_shap_waterfall(
@@ -44,37 +44,38 @@ def plot_shap_waterfall(
     class_names: Sequence[Any] | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw how a row comes to its margin, and return the axes.
+    """Plot the SHAP values of one row as a waterfall, and return the axes.
 
-    At the bottom is the margin of a row of which nothing is known. Each bar is what a
-    feature adds or takes away, the largest at the top, which ends at the margin of the
-    row.
+    The base value is at the bottom. Each bar is the SHAP value of a feature, the
+    largest
+    at the top, which ends at the margin of the row.
 
     Parameters
     ----------
     model
-        A `Booster`, or an estimator that has been fitted; or contributions.
+        A `Booster`, a fitted estimator, or contributions.
     data
-        A `DMatrix`, or whatever it takes.
+        A `DMatrix`, or anything that `DMatrix` accepts.
     row
-        The number of the row.
+        Index of the row.
     ax
-        Where to draw; None: on a new figure.
+        Axes to draw in; None: a new figure.
     max_features
-        How many have a bar of their own; the others share one.
+        Maximum number of features with a bar of their own; the others share one.
     output
-        Of several classes, targets or levels: its name or its number.
+        Name or index of the output, where there are several classes, targets or
+        quantiles.
     class_names
-        A name for each output; the estimator's own classes if None.
+        Names of the outputs; None: the classes of the estimator.
     title
-        What stands above; the output if None.
+        Title of the plot; None: the name of the output.
 
     Raises
     ------
     ParameterError
-        If the output is not the model's, or has to be chosen.
+        If the model has no such output, or has several and none is chosen.
     DataError
-        If there is no such row.
+        If the data has no such row.
     """
     require("matplotlib", "plot", "plot_shap_waterfall")
     if max_features < 1:
@@ -117,18 +118,18 @@ def plot_shap_waterfall(
     ax.set_yticks(places, names, fontsize=letters, parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(-1.6, len(steps) + 0.6)
-    said = "margin" + (f" of {shortened(found.output)}" if found.output else "")
-    entitle(ax, title, said)
+    said = "margin" + (f" of {shorten(found.output)}" if found.output else "")
+    set_titles(ax, title, said)
     return ax
 
 
 def _steps(found: Contributions, row: int, most: int) -> tuple[Any, list[str]]:
-    """Return what features add, the largest last, and what they are called."""
+    """Return the SHAP values in ascending order of size, and their labels."""
     values = found.values[row]
     order = np.argsort(-np.abs(values), kind="stable")
     own, others = order[:most][::-1], order[most:]
     columns = [found.columns[feature] for feature in own]
-    told = told_apart([column.name for column in columns])
+    told = shorten_distinct([column.name for column in columns])
     names = [
         _named(column, name, row) for column, name in zip(columns, told, strict=True)
     ]
@@ -143,13 +144,13 @@ def _named(column: Column, name: str, row: int) -> str:
     said = "missing"
     if not np.isnan(value):
         said = number(value) if column.levels is None else column.levels[int(value)]
-    return f"{name} = {shortened(said)}"
+    return f"{name} = {shorten(said)}"
 
 
 def _mark(
     ax: Axes, value: float, places: tuple[float, float], said: str, letters: float
 ) -> None:
-    """Write a margin beyond the first or the last bar, at the end of a line."""
+    """Write a margin at the end of a line beyond the first or the last bar."""
     ax.plot([value, value], places, color=EDGE, linewidth=0.7, zorder=1)
     paper = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 1.0}
     ax.text(
@@ -165,7 +166,7 @@ def _mark(
 
 
 def _widen(ax: Axes, starts: Any, ends: Any, steps: Any, letters: float) -> None:
-    """Make room for what is written at the ends of bars."""
+    """Widen the axes to fit the labels at the ends of bars."""
     low, high = min(starts.min(), ends.min()), max(starts.max(), ends.max())
     span = (high - low) or 1.0
     share = (letters + 2 * _GAP) * ax.figure.dpi / 72 / ax.bbox.width

@@ -1,4 +1,4 @@
-"""A report of a model on data: one page that opens anywhere and fetches nothing."""
+"""Reports of a model on data as a self-contained HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good the first rounds of a model are, from few to all: learning curves."""
+"""Metrics of a model truncated after different numbers of rounds."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _MOST_POINTS = 60
 
 
 def curves_of(booster: Booster, parts: list[Rows], task: Task, seed: int) -> Curves:
-    """Return metrics after some of the rounds, on a sample of the rows.
+    """Return metrics after selected numbers of rounds, on a sample of the rows.
 
     Parameters
     ----------
     booster
-        With all its rounds.
+        The booster with all its rounds.
     parts
-        On which to measure.
+        Data to evaluate on.
     task
-        Its metrics are measured.
+        The task, whose metrics are evaluated.
     seed
-        Of the sample.
+        Seed of the sample.
     """
     rounds = booster.num_boosted_rounds()
     ends = np.unique(
@@ -52,9 +52,9 @@ def curves_of(booster: Booster, parts: list[Rows], task: Task, seed: int) -> Cur
 
 
 def _staged(booster: Booster, rows: Rows, ends: list[int]) -> Any:
-    """Yield what is predicted by the first so many rounds, for each number of them.
+    """Yield the predictions after each of the numbers of rounds.
 
-    The margins of the rounds before are where those of the next ones start from.
+    The margins of earlier rounds are reused.
     """
     everything = taken(rows.matrix, np.arange(rows.n_rows))
     begin = 0

@@ -1,4 +1,4 @@
-"""How far the rows that a model is judged by are others than those of training."""
+"""Drift between the training data and the evaluated data."""
 
 from __future__ import annotations
 
@@ -14,21 +14,28 @@ from hornbeam.explain.report.task import Task
 from hornbeam.metrics import create
 from hornbeam.training import train
 
-__all__ = ["Drift", "DriftOfColumn", "Twins", "drift_of", "stability", "twins_of"]
+__all__ = [
+    "Drift",
+    "DriftOfColumn",
+    "Duplicates",
+    "drift_of",
+    "duplicates_of",
+    "stability",
+]
 
 _MOST_ROWS = 50_000
 _GROUPS = 10
-#: Each side of what tells the two apart, by so many rounds of a small model.
+#: Maximum rows of each data set for the drift classifier, and its rounds.
 _SIDE = 10_000
 _ROUNDS = 30
 _LEAST_SIDE = 100
-#: What is added to shares, so that a group of no rows has a finite logarithm.
+#: Added to shares, so that an empty group has a finite logarithm.
 _LEAST_SHARE = 1e-4
 
 
 @dataclass(frozen=True)
 class DriftOfColumn:
-    """One feature: its population stability index, what chance would give, and NaNs."""
+    """Drift of a feature: its PSI, the PSI expected by chance, and missing shares."""
 
     feature: int
     name: str
@@ -40,11 +47,12 @@ class DriftOfColumn:
 
 @dataclass(frozen=True)
 class Drift:
-    """Features by falling index, and how well a model tells the two data apart.
+    """Drift of all features in descending order, and of the data as a whole.
 
-    `area` is that under the ROC curve, 0.5 where nothing tells them apart, with its
-    standard error; None where there are too few rows. `tells` are the features by which
-    it does.
+    `area` is the ROC AUC of a classifier that separates the two data sets (0.5: no
+    drift),
+    with its standard error; None where there are too few rows. `tells` are its most
+    important features.
     """
 
     columns: list[DriftOfColumn]
@@ -54,10 +62,10 @@ class Drift:
 
 
 @dataclass(frozen=True)
-class Twins:
-    """Rows that occur in both data, features and labels alike.
+class Duplicates:
+    """Rows with equal features and labels in both data sets.
 
-    `within` is the share of training rows that occur there more than once.
+    `within` is the share of training rows that are duplicated within the training data.
     """
 
     count: int
@@ -66,7 +74,7 @@ class Twins:
 
 
 def drift_of(before: Rows, now: Rows, seed: int) -> Drift:
-    """Return how far features have moved between training and now."""
+    """Return the drift between the training data and the evaluated data."""
     old = before.sample(_MOST_ROWS, seed, "drift of training")
     new = now.sample(_MOST_ROWS, seed, "drift of now")
     columns = []
@@ -85,11 +93,12 @@ def drift_of(before: Rows, now: Rows, seed: int) -> Drift:
             )
         )
     columns.sort(key=lambda column: (-column.index, column.feature))
-    return Drift(columns, *_told_apart(old, new, seed))
+    return Drift(columns, *_separability(old, new, seed))
 
 
 def stability(before: Integers, now: Integers) -> float:
-    """Return the population stability index of two counts of the same groups."""
+    """Return the population stability index (PSI) of two histograms of the same
+    groups."""
     old, new = (
         np.maximum(counts / max(1, counts.sum()), _LEAST_SHARE)
         for counts in (before, now)
@@ -97,10 +106,10 @@ def stability(before: Integers, now: Integers) -> float:
     return float(((new - old) * np.log(new / old)).sum())
 
 
-def _told_apart(
+def _separability(
     old: Rows, new: Rows, seed: int
 ) -> tuple[float | None, float, list[str]]:
-    """Return how well a small model tells rows of one from those of the other."""
+    """Return how well a small classifier separates the two data sets."""
     sides = [rows.sample(_SIDE, seed, f"side of {rows.name}") for rows in (old, new)]
     most = min(side.n_rows for side in sides)
     if most < _LEAST_SIDE:
@@ -137,17 +146,17 @@ def _told_apart(
     return area, error, tells
 
 
-def twins_of(before: Rows, now: Rows, task: Task) -> Twins:
-    """Return how many rows now were rows of training, too."""
+def duplicates_of(before: Rows, now: Rows, task: Task) -> Duplicates:
+    """Return how many evaluated rows also occur in the training data."""
     old, new = _marks(before, task), _marks(now, task)
     values, counts = np.unique(old, return_counts=True)
     both = np.isin(new, values)
     again = counts[counts > 1].sum() / old.size
-    return Twins(int(both.sum()), float(both.mean()), float(again))
+    return Duplicates(int(both.sum()), float(both.mean()), float(again))
 
 
 def _marks(rows: Rows, task: Task) -> NDArrayOfMarks:
-    """Return a number for each row that other rows do not have, (rows,) uint64."""
+    """Return a hash of each row, (rows,) uint64."""
     columns = [rows.column(feature) for feature in range(rows.matrix.n_features)]
     labels = task.plain_labels(rows)
     if labels is not None:
@@ -162,12 +171,12 @@ NDArrayOfMarks = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
 def _bits(column: Floats) -> NDArrayOfMarks:
-    """Return the bits of numbers, the same for all NaNs, and for both zeros."""
+    """Return the bits of numbers, with NaNs and zeros in one canonical form each."""
     return np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
 
 
 def _mixed(marks: NDArrayOfMarks) -> NDArrayOfMarks:
-    """Return numbers that differ in half of their bits where the given ones differ.
+    """Return the hash of integers.
 
     The last steps of SplitMix64 (Steele, Lea and Flood 2014).
     """

@@ -1,4 +1,4 @@
-"""Pictures of matplotlib as parts of a page, the same bytes each time."""
+"""Matplotlib figures as data URIs, with reproducible bytes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Picture", "picture_of"]
 
-#: A picture of more bytes is one of dots, and not of lines.
+#: A figure whose SVG is larger than this is embedded as PNG.
 _MOST_OF_LINES = 120_000
-_DOTS = 144  # for each inch
+_DOTS = 144  # dots per inch
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: its source as a data URI, what it shows in words, and its size."""
+    """A figure of the page: data URI, alternative text and size."""
 
     source: str
     text: str
@@ -33,16 +33,16 @@ class Picture:
 def picture_of(
     draw: Callable[[Figure], Any], text: str, width: float = 6.4, height: float = 4.0
 ) -> Picture:
-    """Return what a function draws on a new figure.
+    """Return the figure that a function draws.
 
     Parameters
     ----------
     draw
-        Draws on the figure that it is given.
+        Function that draws on a figure.
     text
-        What the picture shows, for those who do not see it.
+        Alternative text.
     width, height
-        In inches.
+        Size in inches.
     """
     mpl: Any = require("matplotlib", "report", "a report")
     from matplotlib.backends.backend_agg import FigureCanvasAgg

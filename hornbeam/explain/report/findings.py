@@ -1,4 +1,4 @@
-"""All that a report says, computed; how it looks is not known here."""
+"""The content of a report, computed independently of its presentation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import NotTrainedError, ParameterError
 from hornbeam.explain.report.curves import Curves, curves_of
-from hornbeam.explain.report.drift import Drift, drift_of, twins_of
+from hornbeam.explain.report.drift import Drift, drift_of, duplicates_of
 from hornbeam.explain.report.groups import feature_name
 from hornbeam.explain.report.importances import Importances, importances_of
 from hornbeam.explain.report.intervals import Score, scores_of
-from hornbeam.explain.report.leaks import tellings_of
+from hornbeam.explain.report.leakage import leakage_of
 from hornbeam.explain.report.lints import Lint, lints_of
 from hornbeam.explain.report.profile import Profile, profile_of
 from hornbeam.explain.report.rows import Floats, Rows, read_rows
@@ -30,10 +30,10 @@ from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
 __all__ = ["Findings", "History", "Setting", "find"]
 
-#: Rows of each data that a report looks at, unless it is told otherwise.
+#: Default maximum number of rows of each data set.
 _ROWS = 400_000
 
-#: Parameters of where a model is trained, which its bytes do not tell.
+#: Parameters of the machine, which are not stored in the model.
 _OF_PLACE = {"nthread", "device", "verbosity"}
 
 History = Mapping[str, Mapping[str, Sequence[float]]]
@@ -41,7 +41,7 @@ History = Mapping[str, Mapping[str, Sequence[float]]]
 
 @dataclass(frozen=True)
 class Setting:
-    """One parameter as resolved."""
+    """A resolved parameter."""
 
     name: str
     value: str
@@ -52,38 +52,38 @@ class Setting:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a report says.
+    """The content of a report.
 
     Parameters
     ----------
     title
-        Of the page.
+        Title of the page.
     booster
-        The rounds that predictions are made by.
+        The model, cut to the rounds used for prediction.
     task
-        What it is for.
+        Task of the model.
     rows
-        Those that the model is judged by.
+        The evaluated rows.
     before
-        Those of training; None if they were not given.
+        The training rows; None if they were not given.
     facts
-        What the model is, in names and words.
+        Facts about the model, as pairs of name and text.
     settings
-        Its parameters; `settings_known` is whether all of them are known.
+        Parameters of the model; `settings_known` says whether all of them are known.
     profiles
-        What the data was.
+        Summary of each data set.
     scores
-        Metrics on each of the data, by its name.
+        Metrics on each data set by name.
     curves
-        Metrics after so many rounds; None of a linear model.
+        Metrics by number of rounds; None for a linear model.
     history
-        Metrics noted in training.
+        Metrics recorded during training.
     importances, slices, drift, lints, trees
-        What they say; None where there is nothing to say.
+        Content of these sections; None where a section is empty.
     seed
-        Of all draws.
+        Seed of all random draws.
     versions
-        Of what made the report.
+        Versions of the libraries that made the report.
     """
 
     title: str
@@ -120,7 +120,7 @@ def find(
     seed: int = 0,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Findings:
-    """Return all that a report says; the parameters are those of `report`."""
+    """Return the content of a report; the parameters are those of `report`."""
     rows = _ROWS if rows is None else rows
     _check(booster, rows, seed)
     kept, best = _best_rounds(booster)
@@ -149,9 +149,9 @@ def find(
         before,
         now,
         task,
-        tellings=tellings_of(parts[0], task, seed),
+        leakage=leakage_of(parts[0], task, seed),
         drift=drift,
-        twins=None if before is None else twins_of(before, now, task),
+        duplicates=None if before is None else duplicates_of(before, now, task),
         importances=importances,
         curves=curves,
         stopped=best is not None,
@@ -202,7 +202,7 @@ def _check(booster: Booster, rows: int, seed: int) -> None:
 
 
 def _best_rounds(booster: Booster) -> tuple[Booster, int | None]:
-    """Return the booster up to its best round, and the number of that round."""
+    """Return the booster cut after its best iteration, and that iteration."""
     best = booster.attr("best_iteration")
     if best is None or booster.model.linear is not None:
         return booster, None
@@ -213,7 +213,7 @@ def _best_rounds(booster: Booster) -> tuple[Booster, int | None]:
 
 
 def _constant(task: Task, rows: Rows) -> Floats | None:
-    """Return the best prediction that is the same for every row, if there is one."""
+    """Return the best constant prediction, if there is one."""
     labels = task.plain_labels(rows)
     weights = rows.weights
     if labels is None or not weights.sum() > 0:
@@ -234,7 +234,7 @@ def _constant(task: Task, rows: Rows) -> Floats | None:
 
 
 def _facts(booster: Booster, kept: Booster, best: int | None) -> dict[str, str]:
-    """Return what a model is, in names and words."""
+    """Return facts about a model as pairs of name and text."""
     model = kept.model
     rounds = f"{booster.num_boosted_rounds():,}"
     if best is not None:
@@ -254,21 +254,21 @@ def _facts(booster: Booster, kept: Booster, best: int | None) -> dict[str, str]:
 
 
 def _parameters(booster: Booster) -> tuple[Parameters, bool]:
-    """Return what a booster was trained with, and whether its file has told all of it.
+    """Return the training parameters of a booster, and whether they are complete.
 
-    The command line keeps in the file what it trains with.
+    The command line stores its training parameters in the model file.
     """
     kept = booster.attr(ATTRIBUTE)
     if kept is not None:
         try:
             return Parameters.resolve(json.loads(kept)), True
         except (ValueError, TypeError):
-            pass  # another's attribute of that name
+            pass  # an attribute of that name set by another program
     return booster.params, False
 
 
 def _settings(params: Parameters) -> list[Setting]:
-    """Return the parameters, those that are not defaults first."""
+    """Return the parameters, non-default ones first."""
     values, changed = params.to_dict(), params.changed()
     found = [
         Setting(

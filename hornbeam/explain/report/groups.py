@@ -1,4 +1,4 @@
-"""The values of a feature in a few groups: ranges, or categories, and missing."""
+"""Feature values in a few groups: ranges or categories, and missing."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ __all__ = ["Groups", "feature_name", "groups_of", "short"]
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of the values of one feature.
+    """Groups of the values of a feature.
 
     Parameters
     ----------
     feature
-        Its number.
+        Index of the feature.
     edges
-        Of ranges: where each but the first begins. None of categories.
+        Lower bounds of all ranges but the first; None for a categorical feature.
     codes
-        Of categories: those with a group of their own, ascending. The others that
-        there may be share the next group.
+        Category codes with a group of their own, ascending. All other categories share
+        the
+        next group.
     labels
-        What to call each group; the last are the missing values.
+        Names of the groups; the last one is of missing values.
     """
 
     feature: int
@@ -52,9 +53,9 @@ class Groups:
 
 
 def groups_of(rows: Rows, feature: int, most: int) -> Groups:
-    """Return at most so many groups of a feature's values, of about equal size.
+    """Return groups of a feature's values of about equal size, up to a maximum number.
 
-    Each value that is frequent enough has a group of its own.
+    A sufficiently frequent value has a group of its own.
     """
     column = rows.column(feature)
     known = column[~np.isnan(column)]
@@ -92,13 +93,13 @@ def _of_categories(rows: Rows, feature: int, known: Floats, most: int) -> Groups
 
 
 def feature_name(rows: Rows, feature: int) -> str:
-    """Return what the report calls a feature."""
+    """Return the name of a feature in the report."""
     names = rows.matrix.feature_names
     return names[feature] if names else f"f{feature}"
 
 
 def short(value: float) -> str:
-    """Return a number in few digits, whole numbers in all of theirs."""
+    """Return a number as text: integers exactly, others with few digits."""
     value = float(value) + 0.0
     if value == round(value) and abs(value) < 1e7:
         return f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""Which features the model goes by: what they gain, cost and contribute."""
+"""Feature importance: gain, SHAP values and permutation importance."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ __all__ = ["Importance", "Importances", "importances_of"]
 _SHAP_ROWS = 2_000
 _PERMUTED_ROWS = 5_000
 _REPEATS = 5
-#: Features that are permuted: those that gain most.
+#: Maximum number of permuted features, those with the largest gain.
 _MOST_PERMUTED = 30
-#: Rows times repeats times features times trees, so that wide models take no minutes.
+#: Limit of rows x repeats x features x trees, which bounds the time for wide models.
 _MOST_WORK = 1 << 29
 
 
 @dataclass(frozen=True)
 class Importance:
-    """One feature: shares of the gain and of the SHAP values, and what it is worth.
+    """Importance of a feature: shares of gain and SHAP values, and permutation drop.
 
-    `drop` is by how much the metric gets worse where the feature is permuted, in mean
-    over `drops`, the repeats; both None where it was not.
+    `drop` is the mean deterioration of the metric when the feature is permuted, over
+    the
+    repeats in `drops`; both are None where it was not permuted.
     """
 
     feature: int
@@ -50,7 +51,7 @@ class Importance:
 
 @dataclass(frozen=True)
 class Importances:
-    """All features, the most important first, and how they were found."""
+    """Importance of all features in descending order, and how it was computed."""
 
     features: list[Importance]
     metric: str
@@ -62,7 +63,7 @@ class Importances:
 def importances_of(
     booster: Booster, rows: Rows, task: Task, seed: int, repeats: int = _REPEATS
 ) -> Importances:
-    """Return how important each feature is, by the mean size of its SHAP values."""
+    """Return feature importance ordered by the mean absolute SHAP value."""
     names = [feature_name(rows, f) for f in range(rows.matrix.n_features)]
     gains, splits = _gains(booster)
     few = rows.sample(_SHAP_ROWS, seed, "shap")
@@ -99,9 +100,9 @@ def _share(values: Floats, place: int) -> float:
 
 
 def _gains(booster: Booster) -> tuple[Floats, Floats]:
-    """Return what the splits of each feature gain in all, and how many there are.
+    """Return the total gain and the number of splits of each feature.
 
-    Of a linear model the sizes of its weights, and no splits.
+    For a linear model: the absolute weights, and no splits.
     """
     gains, splits = split_sums(booster.model, "gain")
     if booster.model.linear is not None:
@@ -111,7 +112,7 @@ def _gains(booster: Booster) -> tuple[Floats, Floats]:
 
 
 def _mean_sizes(booster: Booster, rows: Rows) -> Floats:
-    """Return the mean size of each feature's contributions, over rows and outputs."""
+    """Return the mean absolute SHAP value of each feature over rows and outputs."""
     found = booster.predict(rows.matrix, pred_contribs=True, strict_shape=True)
     sizes = np.abs(found[:, :, :-1]).sum(axis=1, dtype=np.float64)
     return np.average(sizes, axis=0, weights=_positive(rows.weights))
@@ -129,7 +130,7 @@ def _drops(
     seed: int,
     repeats: int,
 ) -> dict[int, list[float]]:
-    """Return by how much the metric gets worse where each feature is permuted."""
+    """Return the deterioration of the metric for each permuted feature."""
     metric, info = task.metrics[0], rows.matrix.info
     sign = 1.0 if metric.maximize else -1.0
     before = measured(metric, rows.predictions, info)

@@ -1,4 +1,4 @@
-"""How far a metric might be another on other rows of the same kind: the bootstrap."""
+"""Bootstrap confidence intervals of metrics."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ __all__ = ["LEVEL", "RESAMPLES", "Score", "resampled", "scores_of"]
 
 RESAMPLES = 200
 LEVEL = 0.95
-#: Resamples are of so many rows at most.
+#: Maximum number of rows of a resample.
 _MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True)
 class Score:
-    """A metric of all rows, the interval that it lies in, and that of a constant.
+    """A metric with its confidence interval, and the metric of a constant prediction.
 
-    `constant` is the metric of predicting the same of every row; None where there is
-    no such prediction.
+    `constant` is the metric of the best constant prediction; None where there is none.
     """
 
     metric: str
@@ -41,27 +40,29 @@ def scores_of(
 ) -> list[Score]:
     """Return each metric with its percentile interval.
 
-    Rows are drawn with replacement, whole groups where there are groups, by giving
-    each the weight of as often as it is drawn; one group alone has no interval. Of many
-    rows a sample is resampled, and what its metrics stray by is made smaller by the
-    root of its share.
+    Rows are drawn with replacement, whole query groups in rankings; a draw is a weight
+    of
+    the row. A single group has no interval. For large data a sample is resampled, and
+    the
+    width of its intervals is scaled by the square root of the sample's share.
 
     Parameters
     ----------
     rows
-        With predictions.
+        Evaluated rows with predictions.
     task
         Its metrics are measured.
     start
-        The constant to compare with, (outputs,) or a number; None: there is none.
+        Constant prediction to compare with, (outputs,) or a number; None: no
+        comparison.
     seed
-        Of the draws.
+        Seed of the draws.
     resamples
-        How often to draw.
+        Number of resamples.
     """
     few = rows.sample(_MOST_ROWS, seed, "bootstrap")
     if task.kind == "ranking" and few.n_groups == 1:
-        resamples = 0  # there is but one group to draw
+        resamples = 0  # a single group cannot be resampled
     drawn = [
         [measured(metric, few.predictions, info) for metric in task.metrics]
         for info in resampled(few.matrix.info, seed, resamples)
@@ -89,12 +90,12 @@ def scores_of(
 
 
 def resampled(info: MetaInfo, seed: int, resamples: int) -> Iterator[MetaInfo]:
-    """Yield what goes with the rows, with weights of as often as they were drawn."""
+    """Yield the meta info with bootstrap weights: how often each row was drawn."""
     fields = info.fields()
     pointers = info.group_ptr
     size = info.n_rows if pointers is None else len(pointers) - 1
     weights = fields.pop("weight", np.ones(size))
-    if len(weights) != size:  # one for each row of groups
+    if len(weights) != size:  # one for each row of the groups
         assert pointers is not None
         weights = weights[pointers[:-1]]
     for number in range(resamples):

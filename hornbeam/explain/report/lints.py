@@ -1,4 +1,4 @@
-"""What is odd about a model and its data: what, where, and how to mend it."""
+"""Lints: suspicious properties of a model and its data, with advice."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import numpy as np
 
 from hornbeam.data.schema import listed
 from hornbeam.explain.report.curves import Curves
-from hornbeam.explain.report.drift import Drift, Twins
+from hornbeam.explain.report.drift import Drift, Duplicates
 from hornbeam.explain.report.groups import feature_name, short
 from hornbeam.explain.report.importances import Importances
-from hornbeam.explain.report.leaks import Telling
+from hornbeam.explain.report.leakage import FeatureLeakage
 from hornbeam.explain.report.rows import Floats, Rows
 from hornbeam.explain.report.task import Task
 
 __all__ = ["Lint", "lints_of"]
 
-#: From where on a feature by itself nearly tells the label.
+#: Score from which a single feature nearly determines the label.
 _TELLING = {"AUC": 0.98, "R² of ranks": 0.98, "share of the entropy": 0.95}
-#: From where on a population stability index is a large shift, by common rule.
+#: Common threshold of the population stability index for a large shift.
 _LARGE_SHIFT = 0.25
 _OF_CHANCE = 3.0
-#: From where on the two data are told apart, in area and in standard errors.
+#: Thresholds of the drift classifier, as AUC and in standard errors.
 _TOLD_APART = 0.6
 _ERRORS = 4.0
-#: A difference of shares of missing values that counts.
+#: Relevant difference between shares of missing values.
 _MISSING = 0.05
-#: The share of rows in both data that counts, and how far it is above that of rows
-#: which repeat within the training.
-_TWINS = 0.005
+#: Relevant share of rows that occur in both data sets, and its excess over duplicates
+#: within the training data.
+_DUPLICATES = 0.005
 _BEYOND = 2.0
-#: The share of different values of an id, and the fewest rows that tell.
+#: Share of distinct values of an id column, and the minimum number of rows.
 _DIFFERENT = 0.995
 _LEAST_ROWS = 100
 _MANY_LEVELS = 0.5
-#: Whole numbers from here on are no counts.
+#: Integers from this size on are not counts.
 _LARGE = 2.0**31
 _SMALL_CLASS = 0.05
-#: The share of rows with categories that training has not seen, from where it counts.
+#: Relevant share of rows with unseen categories.
 _UNSEEN = 0.001
-#: A loss this much above the least of the curve is worse.
+#: Relative excess of a loss over the minimum of its curve that counts as worse.
 _WORSE = 0.02
 
 
@@ -52,15 +52,15 @@ class Lint:
     Parameters
     ----------
     level
-        ``"warning"``, or ``"note"`` of what may well be meant so.
+        ``"warning"``, or ``"note"`` for what may be intended.
     title
-        What it is.
+        Short description.
     where
-        The features, or the data.
+        Features or data set concerned.
     text
-        What was seen.
+        Observation.
     mend
-        What to do.
+        Advice.
     """
 
     level: str
@@ -75,9 +75,9 @@ def lints_of(
     now: Rows,
     task: Task,
     *,
-    tellings: list[Telling],
+    leakage: list[FeatureLeakage],
     drift: Drift | None,
-    twins: Twins | None,
+    duplicates: Duplicates | None,
     importances: Importances,
     curves: Curves | None,
     stopped: bool,
@@ -87,22 +87,22 @@ def lints_of(
     Parameters
     ----------
     before
-        The rows of training, if there are any.
+        The training rows, if given.
     now
-        Those that the model is judged by.
+        The evaluated rows.
     task
-        What the model is for.
-    tellings, drift, twins, importances, curves
-        What was found; None where it could not be.
+        Task of the model.
+    leakage, drift, duplicates, importances, curves
+        Results of these analyses; None where they could not be computed.
     stopped
-        Whether the model keeps the best of its rounds.
+        Whether the model was cut after its best iteration.
     """
     first = now if before is None else before
     found = [
-        *_leaks(first, tellings),
+        *_leaks(first, leakage),
         *_ids(first),
         *_constants(first),
-        *(_twins(twins, now) if twins is not None else ()),
+        *(_duplicates(duplicates, now) if duplicates is not None else ()),
         *(_drift(drift, before, now) if before and drift else ()),
         *(_missing(drift, before, now) if before and drift else ()),
         *_unseen(now),
@@ -113,8 +113,8 @@ def lints_of(
     return sorted(found, key=lambda lint: lint.level != "warning")
 
 
-def _leaks(rows: Rows, tellings: list[Telling]) -> Iterator[Lint]:
-    for telling in sorted(tellings, key=lambda t: -t.score):
+def _leaks(rows: Rows, leakage: list[FeatureLeakage]) -> Iterator[Lint]:
+    for telling in sorted(leakage, key=lambda t: -t.score):
         if telling.score >= _TELLING[telling.measure]:
             name = feature_name(rows, telling.feature)
             yield Lint(
@@ -157,7 +157,7 @@ def _ids(rows: Rows) -> Iterator[Lint]:
 
 
 def _counts_up(known: Floats) -> bool:
-    """Whether whole numbers are those of a counter, a key, or sorted by the row."""
+    """Whether integers look like a counter, a key, or are sorted by row."""
     if not (known == np.floor(known)).all():
         return False
     span = known.max() - known.min()
@@ -189,15 +189,19 @@ def _constants(rows: Rows) -> Iterator[Lint]:
         )
 
 
-def _twins(twins: Twins, now: Rows) -> Iterator[Lint]:
-    if twins.share < _TWINS and twins.count < 5:
+def _duplicates(duplicates: Duplicates, now: Rows) -> Iterator[Lint]:
+    if duplicates.share < _DUPLICATES and duplicates.count < 5:
         return
     text = (
-        f"{twins.count:,} rows of the {now.name} data ({twins.share:.1%}) are rows of "
+        f"{duplicates.count:,} rows of the {now.name} data ({duplicates.share:.1%}) "
+        "are rows of "
         "the training data, too, labels included; within the training data "
-        f"{twins.within:.1%} of the rows occur more than once."
+        f"{duplicates.within:.1%} of the rows occur more than once."
     )
-    if twins.share >= _TWINS and twins.share > _BEYOND * twins.within:
+    if (
+        duplicates.share >= _DUPLICATES
+        and duplicates.share > _BEYOND * duplicates.within
+    ):
         yield Lint(
             "warning",
             "Rows of training among those that judge",
@@ -206,7 +210,7 @@ def _twins(twins: Twins, now: Rows) -> Iterator[Lint]:
             "The model is judged by what it has learned by heart: drop the duplicates, "
             "and split after that.",
         )
-    elif twins.share >= _TWINS:
+    elif duplicates.share >= _DUPLICATES:
         yield Lint(
             "note",
             "Equal rows in both data",

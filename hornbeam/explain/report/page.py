@@ -1,4 +1,4 @@
-"""The page: what was found, in HTML that needs nothing beside itself."""
+"""The HTML page of a report, self-contained."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _FOLDER = files("hornbeam.explain.report")
 
 
 def page_of(findings: Findings, pictures: dict[str, list[Picture]]) -> str:
-    """Return the page of what was found.
+    """Return the HTML page of a report.
 
-    The only script that the page lets run is its own, and it lets nothing be fetched.
+    The content security policy of the page allows its own script only, and no requests.
 
     Parameters
     ----------
     findings
-        What was found.
+        Content of the report.
     pictures
-        Of each section, by its name.
+        Figures of each section by name.
     """
     jinja: Any = require("jinja2", "report", "a report")
     environment = jinja.Environment(
@@ -48,7 +48,7 @@ def page_of(findings: Findings, pictures: dict[str, list[Picture]]) -> str:
     return environment.from_string(_text("page.html.jinja")).render(
         found=findings,
         pictures=pictures,
-        # A browser ends a script at what looks like its end, wherever that stands.
+        # A browser ends a script at any text that looks like its closing tag.
         trees=None if trees is None else trees.text.replace("<", "\\u003c"),
         style=_text("page.css"),
         script=script,
@@ -61,7 +61,7 @@ def _text(name: str) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent, with a digit after the point where it is small."""
+    """Return a share in percent, with one decimal where it is small."""
     if share == 0:
         return "0%"
     if 0 < share < 0.001:

@@ -1,4 +1,4 @@
-"""The pictures of a report, section by section."""
+"""The plots of a report by section."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from hornbeam.explain.residuals import residuals_of
 from hornbeam.explain.style import (
     EDGE,
     axes_for,
-    entitle,
     legend,
     rule,
     series_colours,
+    set_titles,
 )
 
 if TYPE_CHECKING:
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
 __all__ = ["pictures_of"]
 
 _MOST_METRICS = 6
-#: Features whose dependence is drawn, of one output and of several, and how.
+#: Number of partial dependence plots, for one output and for several, and their kind.
 _DRAWN, _DRAWN_OF_SEVERAL, _MOST_OUTPUTS = 6, 4, 3
 _ROWS, _POINTS, _LINES = 500, 30, 25
-#: Objectives that predict a class, and not a number that might depend on something.
+#: Objectives that predict a class label; their partial dependence uses margins.
 _OF_CLASS = ("multi:softmax", "binary:hinge")
-#: Rows whose contributions are drawn, and numbers of them at most.
+#: Maximum number of rows with SHAP values, and of values.
 _SHAP_ROWS, _SHAP_CELLS = 1000, 1 << 25
 _SWARM_FEATURES = 12
-#: Among so many pairs of features, for all outputs, the strongest is looked for.
+#: Maximum number of feature pairs over all outputs for the interaction search.
 _MOST_PAIRS, _PAIRED_ROWS = 300_000, 100
-#: Outputs whose contributions are bars beside one another.
+#: Maximum number of outputs in a bar plot of SHAP values.
 _MOST_BARS = 10
 _FEW_CLASSES, _MOST_CLASSES = 4, 40
 
 
 def pictures_of(findings: Findings) -> dict[str, list[Picture]]:
-    """Return the pictures of each section, by its name."""
+    """Return the plots of each section by name."""
     explained, parts = _explained(findings)
     return {
         "curves": _curves(findings),
@@ -70,7 +70,7 @@ def pictures_of(findings: Findings) -> dict[str, list[Picture]]:
 
 
 def _explained(findings: Findings) -> tuple[Rows, list[Contributions]]:
-    """Return some rows, and what features contribute to each output there."""
+    """Return a sample of the rows with the SHAP values of each output."""
     booster, names = findings.booster, _outputs(findings)
     cells = booster.model.n_outputs * (findings.rows.matrix.n_features + 1)
     most = max(1, min(_SHAP_ROWS, _SHAP_CELLS // cells))
@@ -94,7 +94,7 @@ def _curves(findings: Findings) -> list[Picture]:
             ax.axvline(findings.best_round, color=EDGE, linestyle=":", linewidth=0.8)
         ax.locator_params(axis="x", integer=True)
         rule(ax)
-        entitle(ax, xlabel="rounds", ylabel=metric)
+        set_titles(ax, xlabel="rounds", ylabel=metric)
         legend(ax)
 
     metrics = list(next(iter(found.values())))[:_MOST_METRICS]
@@ -111,7 +111,7 @@ def _curves(findings: Findings) -> list[Picture]:
 
 
 def _ends(metric: str, found: dict[str, dict[str, list[float]]]) -> str:
-    """Return in words where the lines of a metric begin and end."""
+    """Return the first and last values of a metric's curves as text."""
     return " ".join(
         f"{name.capitalize()} data: from {values[metric][0]:.4g} "
         f"to {values[metric][-1]:.4g}."
@@ -138,7 +138,7 @@ def _history(findings: Findings) -> list[Picture]:
 
 
 def _fit(findings: Findings) -> list[Picture]:
-    """Return pictures of predictions against labels, as the task asks for them."""
+    """Return the plots of predictions against labels for the task."""
     task, booster, data = findings.task, findings.booster, findings.rows.matrix
     found: list[Picture] = []
 
@@ -159,7 +159,7 @@ def _fit(findings: Findings) -> list[Picture]:
                 f"{one.name}: Brier {one.brier:.3f}, mean distance {one.ece:.3f}"
                 for one in lines[:8]
             )
-            # The names of many classes stand outside.
+            # The legend of many classes is outside of the axes.
             wide = 7.6 if len(lines) > _FEW_CLASSES else 5.2
             add(plot_calibration, lines, f"Calibration. {said}.", wide, 5.0)
         if len(task.outputs) <= _MOST_CLASSES:
@@ -178,7 +178,7 @@ def _fit(findings: Findings) -> list[Picture]:
 
 
 def _contributions(findings: Findings, parts: list[Contributions]) -> list[Picture]:
-    """Return what features contribute: points of rows, or bars of several outputs."""
+    """Return the SHAP summary plots: a beeswarm, or bars for several outputs."""
     if len(parts) > _MOST_BARS:
         return []
     kind = "swarm" if len(parts) == 1 else "bar"
@@ -207,9 +207,9 @@ def _contributions(findings: Findings, parts: list[Contributions]) -> list[Pictu
 def _dependence(
     findings: Findings, explained: Rows, parts: list[Contributions]
 ) -> list[Picture]:
-    """Return how predictions depend on the features that matter most.
+    """Return the partial dependence plots of the most important features.
 
-    After each picture of predictions stands one of what the feature contributes.
+    Each is followed by the SHAP dependence plot of the feature.
     """
     names = _outputs(findings)
     rows = findings.rows.sample(_ROWS, findings.seed, "dependence")
@@ -266,7 +266,8 @@ def _partners(
     output: int | None,
     features: list[int],
 ) -> list[int | None]:
-    """Return which feature interacts most with each, None of too many to look."""
+    """Return the strongest interaction partner of each feature; None if too many
+    pairs."""
     if len(parts) * (len(parts[0].columns) + 1) ** 2 > _MOST_PAIRS:
         return [None] * len(features)
     return partners_of(
@@ -280,7 +281,7 @@ def _partners(
 
 
 def _shap(part: Contributions, feature: int, partner: int | None) -> Picture:
-    """Return what a feature contributes along its values, in colours of another."""
+    """Return the SHAP dependence plot of a feature, coloured by another."""
     name, values = part.columns[feature].name, part.values[:, feature]
     text = (
         f"What {name} contributes to the margins of {len(values)} rows along its "
@@ -301,13 +302,13 @@ def _shap(part: Contributions, feature: int, partner: int | None) -> Picture:
 
 
 def _outputs(findings: Findings) -> list[str]:
-    """Return the names of the outputs, none if there is but one."""
+    """Return the names of the outputs, empty for a single output."""
     several = findings.booster.objective.n_outputs > 1
     return findings.task.outputs if several else []
 
 
 def _chosen(findings: Findings, names: list[str]) -> list[int | None]:
-    """Return the numbers of the outputs that are drawn; of many the first and last."""
+    """Return the indices of the outputs that are drawn; of many the first and last."""
     if not names:
         return [None]
     places = np.linspace(0, len(names) - 1, min(_MOST_OUTPUTS, len(names)))

@@ -1,4 +1,4 @@
-"""What the data was: rows, columns, missing values, and labels."""
+"""Summary of a data set: rows, columns, missing values and labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Column:
-    """One feature: its kind, the share that is missing, and what values it has."""
+    """Summary of a feature: type, share of missing values, and range of values."""
 
     name: str
     kind: str
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class LabelProfile:
-    """The labels: a line in words, and shares of classes where there are classes."""
+    """Summary of the labels: a line of text, and class shares for classification."""
 
     text: str
     shares: list[tuple[str, int, float]]
@@ -43,7 +43,7 @@ class LabelProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """What some rows are."""
+    """Summary of a data set."""
 
     name: str
     n_rows: int
@@ -56,7 +56,7 @@ class Profile:
 
 
 def profile_of(rows: Rows, task: Task) -> Profile:
-    """Return what some rows are."""
+    """Return the summary of a data set."""
     columns = [_column(rows, feature) for feature in range(rows.matrix.n_features)]
     return Profile(
         name=rows.name,

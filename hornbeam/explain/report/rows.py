@@ -1,4 +1,4 @@
-"""The rows that a report looks at: in memory, as the model reads them."""
+"""The rows that a report evaluates, in memory and in the model's columns."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["Floats", "Integers", "Rows", "generator", "read_rows", "taken"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
-#: Cells that are held in memory at most: half a gigabyte.
+#: Maximum number of values held in memory: half a gigabyte.
 _MOST_CELLS = 1 << 26
 
 
 def generator(seed: int, *purpose: object) -> np.random.Generator:
-    """Return the random numbers that are for one purpose alone."""
+    """Return a random generator for one purpose."""
     words = "/".join(map(str, purpose)).encode()
     return np.random.default_rng([seed, zlib.crc32(words)])
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Categories of a feature that the model does not know, and their share of rows."""
+    """Unseen categories of a feature, and the share of rows that have them."""
 
     feature: int
     categories: list[str]
@@ -40,20 +40,20 @@ class Unseen:
 
 
 class Rows:
-    """Some rows of a matrix, in memory, with the columns and codes of the model.
+    """Rows of a matrix in memory, with the columns and category codes of the model.
 
     Parameters
     ----------
     name
-        What the report calls them.
+        Name of the data set in the report.
     booster
         The model.
     matrix
         The rows.
     n_given
-        How many there were to draw them from.
+        Number of rows before sampling.
     unseen
-        Categories that the model does not know; they are read as missing.
+        Categories that the model did not see in training; they are treated as missing.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Rows:
 
     @property
     def n_groups(self) -> int:
-        """Groups of a ranking; all rows are one where there are none."""
+        """Number of query groups; 1 where there are none."""
         pointers = self.matrix.info.group_ptr
         return 1 if pointers is None else len(pointers) - 1
 
@@ -88,24 +88,25 @@ class Rows:
 
     @cached_property
     def weights(self) -> Floats:
-        """How much each row counts, (rows,)."""
+        """Sample weights, (rows,)."""
         weights = self.matrix.row_weights
         return np.ones(self.n_rows) if weights is None else weights
 
     @cached_property
     def predictions(self) -> Floats:
-        """What metrics compare with the labels, (rows,) or (rows, outputs)."""
+        """Predictions as metrics take them, (rows,) or (rows, outputs)."""
         return self.booster.predictions_to_measure(self.matrix)
 
     def column(self, feature: int) -> Floats:
-        """Return the values of a feature, codes of a category; NaN where missing."""
+        """Return the values of a feature, category codes if categorical; NaN where
+        missing."""
         if feature not in self._columns:
             column = self.matrix.table.column(feature)
             self._columns[feature] = column.astype(np.float64)
         return self._columns[feature]
 
     def sample(self, most: int, seed: int, purpose: str) -> Rows:
-        """Return at most so many of the rows, in their order; these if they are few."""
+        """Return a sample of at most so many rows, in their order."""
         numbers = _draw(self.matrix, most, seed, purpose)
         if numbers is None:
             return self
@@ -115,7 +116,8 @@ class Rows:
         return part
 
     def with_values(self, values: NDArray[np.floating]) -> DMatrix:
-        """Return a matrix of the same labels over other features, (rows, columns)."""
+        """Return a matrix with the same labels and other feature values, (rows,
+        columns)."""
         table = self.matrix.table
         changed = ArrayTable(
             values, names=table.names, types=table.types, categories=table.categories
@@ -124,10 +126,11 @@ class Rows:
 
 
 def read_rows(name: str, booster: Booster, data: DMatrix, most: int, seed: int) -> Rows:
-    """Return at most so many rows of a matrix, drawn by the seed.
+    """Return a sample of at most so many rows of a matrix.
 
-    Of a ranking whole groups are drawn. Raises a `DataError` if there is no row, or the
-    columns are not those of the model.
+    In a ranking whole groups are drawn. Raises a `DataError` if there are no rows, or
+    the
+    columns differ from the model's.
     """
     if not isinstance(data, DMatrix):
         raise DataError(
@@ -154,14 +157,14 @@ def read_rows(name: str, booster: Booster, data: DMatrix, most: int, seed: int) 
 
 
 def taken(matrix: DMatrix, numbers: Integers) -> DMatrix:
-    """Return some rows of a matrix of any kind, with what goes with them."""
+    """Return a subset of the rows of any matrix, with their meta info."""
     fields = matrix.info.take(numbers).fields()
-    fields.pop("feature_weights", None)  # of columns, and of no use here
+    fields.pop("feature_weights", None)  # feature weights, not needed here
     return DMatrix.of_table(matrix.table.take(numbers), fields)
 
 
 def _draw(matrix: DMatrix, most: int, seed: int, purpose: str) -> Integers | None:
-    """Return the numbers of so many rows, ascending; None where all are few enough."""
+    """Return the indices of sampled rows, ascending; None if all rows are used."""
     if matrix.n_rows <= most:
         return None
     draws = generator(seed, purpose)
@@ -178,7 +181,7 @@ def _draw(matrix: DMatrix, most: int, seed: int, purpose: str) -> Integers | Non
 def _unseen(
     given: DMatrix, aligned: DMatrix, numbers: Integers, held: DMatrix
 ) -> list[Unseen]:
-    """Return the categories that the model does not know."""
+    """Return the unseen categories."""
     found = []
     known = aligned.schema.categories
     places = {name: place for place, name in enumerate(given.feature_names or ())}

@@ -1,7 +1,7 @@
-"""Where the model is worst: slices of the rows by one or two features.
+"""Slices of the rows by one or two features with the worst loss.
 
-Slices are looked for among one half of the rows and judged by the other, so that what
-is reported is no mere luck of the search.
+Slices are searched on one half of the rows and evaluated on the other, to avoid
+selection bias.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ Mask = NDArray[np.bool_]
 _MOST_ROWS = 24_000
 _SINGLE_GROUPS = 8
 _PAIR_GROUPS = 4
-#: Features that pairs are made of: the most important ones.
+#: Number of the most important features that are combined in pairs.
 _PAIRED = 8
 _MOST_SINGLE = 60
-#: The smallest slice: a share of the rows, and so many of them.
+#: Minimum size of a slice, as a share and as a number of rows.
 _LEAST_SHARE = 0.01
 _LEAST_ROWS = 50
-#: Slices that go from the search to the judgement, and those that are shown.
+#: Maximum number of slices that are evaluated, and that are shown.
 _CANDIDATES = 20
 _SHOWN = 8
 _LEVEL = 0.95
-#: Two slices that have this share of the smaller one in common are one.
+#: Overlap, relative to the smaller slice, from which two slices count as one.
 _COMMON = 0.7
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows, by what they have in common.
+    """A slice: rows with common feature values.
 
     Parameters
     ----------
     words
-        What they have in common.
+        Description of the slice.
     rows
-        How many of the judging half they are, and their share of it.
+        Number of rows in the evaluation half, and their share of it.
     loss
-        Their mean loss, and the interval that it lies in.
+        Mean loss with its confidence interval.
     label, prediction
-        The means of both; None where they are no numbers to compare.
+        Mean label and prediction; None where they cannot be compared.
     """
 
     words: str
@@ -69,7 +69,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """The worst slices, the loss of all rows, and among how many they were found."""
+    """The worst slices, the loss of all rows, and the number of slices searched."""
 
     found: list[Slice]
     loss: float
@@ -81,7 +81,7 @@ class Slices:
 
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """Groups of a feature, and the group of each row."""
+    """Groups of a feature with the group of each row."""
 
     groups: Groups
     of_row: Integers
@@ -94,7 +94,7 @@ class _Coded:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """One group of each of some features, and how much it looks like a bad slice."""
+    """A candidate slice: one group of each feature, and its strength."""
 
     members: tuple[tuple[_Coded, int], ...]
     strength: float
@@ -107,11 +107,13 @@ class _Candidate:
 def slices_of(
     rows: Rows, task: Task, importances: Importances, seed: int
 ) -> Slices | None:
-    """Return the slices that lose most above the mean; None where rows have no loss.
+    """Return the slices with the largest excess loss; None where rows have no loss.
 
-    Intervals hold for all slices that are judged together. A slice is shown if its
-    interval is above the mean of all rows, and one of two features only if it is
-    above what either loses alone.
+    Confidence intervals hold simultaneously for all evaluated slices. A slice is shown
+    if
+    its interval is above the mean of all rows, and a slice of two features only if it
+    is
+    above the loss of either feature alone.
     """
     if task.loss is None:
         return None
@@ -163,7 +165,7 @@ def slices_of(
 
 
 def _different(shown: list[tuple[Slice, Mask]]) -> list[Slice]:
-    """Return the slices that are not mostly the rows of one before them."""
+    """Return the slices that do not mostly overlap with an earlier one."""
     kept: list[tuple[Slice, Mask]] = []
     for found, mask in shown:
         if all(
@@ -180,9 +182,9 @@ def _search(
     rows: Integers,
     kinds: Sequence[tuple[_Coded, ...]],
 ) -> tuple[int, list[_Candidate]]:
-    """Return how many slices there are, and those that lose more than the mean.
+    """Return the number of slices, and those with a loss above the mean.
 
-    Their strength is the excess in its standard errors.
+    The strength of a slice is its excess loss in standard errors.
     """
     whole, _ = _mean(losses, weights)
     tried, found = 0, []
@@ -212,14 +214,14 @@ def _least(n_rows: int) -> float:
 
 
 def _parts(candidate: _Candidate) -> list[tuple[_Coded, int]]:
-    """Return what a slice of two features is made of; nothing of one feature."""
+    """Return the two single-feature slices of a slice of two features; else nothing."""
     return list(candidate.members) if len(candidate.members) > 1 else []
 
 
 def _alone(
     member: tuple[_Coded, int], rows: Integers, losses: Floats, weights: Floats
 ) -> float:
-    """Return the mean loss of one group of one feature."""
+    """Return the mean loss of a single-feature slice."""
     inside = rows[_inside((member,), rows)]
     return _mean(losses[inside], weights[inside])[0]
 

@@ -1,4 +1,4 @@
-"""What a model is for, and by what it is judged."""
+"""The learning task of a model, and the metrics to evaluate it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hornbeam.params import Parameters
 
 __all__ = ["Task", "measured", "task_of"]
 
-#: What is measured beside the metrics of the parameters.
+#: Metrics evaluated in addition to those of the parameters.
 _USUAL = {
     "binary": ("logloss", "auc", "aucpr", "error"),
     "classes": ("mlogloss", "merror", "auc"),
@@ -31,7 +31,7 @@ _USUAL = {
 
 @dataclass(frozen=True)
 class Task:
-    """What a model is for.
+    """The learning task of a model.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ class Task:
         ``"binary"``, ``"classes"``, ``"regression"``, ``"targets"`` (several numbers),
         ``"quantiles"``, ``"distribution"``, ``"ranking"`` or ``"survival"``.
     objective
-        The name of the objective.
+        Name of the objective.
     metrics
-        By which the model is judged; the first is the one that counts.
+        Metrics of the evaluation; the first is the main one.
     loss
-        A metric that is a mean over rows; None where rows have no loss of their own.
+        A metric that is a mean over rows; None where rows have no individual loss.
     outputs
-        A name for each output, or for the two classes.
+        Names of the outputs, or of the two classes.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Task:
     outputs: list[str]
 
     def losses(self, rows: Rows) -> Floats:
-        """Return the loss of each row; squares where the metric is their root."""
+        """Return the loss of each row; for root metrics the square."""
         assert self.loss is not None
         fields = rows.matrix.info.fields()
         needed = [fields[name] for name in self.loss.needs]
@@ -70,18 +70,18 @@ class Task:
         return found**2 if self.loss.is_root else found
 
     def plain_labels(self, rows: Rows) -> Floats | None:
-        """Return one number for each row that says what is to be learned, if any does.
+        """Return the labels as one number per row, if possible.
 
-        Times that were not all seen, and several targets, are no such number.
+        Censored times and several targets cannot be.
         """
         if self.kind in ("survival", "targets") or rows.labels is None:
             return None
         return rows.labels.reshape(rows.n_rows, -1)[:, 0]
 
     def compared(self, rows: Rows) -> list[Floats]:
-        """Return labels and what is predicted of them, if their means are alike.
+        """Return labels and predictions with comparable means.
 
-        The list is empty where they are not numbers of one kind.
+        The list is empty where they do not have the same unit.
         """
         predictions, labels = rows.predictions, self.plain_labels(rows)
         if labels is None:
@@ -101,20 +101,20 @@ def task_of(
     parts: Sequence[Rows],
     names: Sequence[str] | None,
 ) -> Task:
-    """Return what a model is for, by its objective and the labels of some rows.
+    """Return the task of a model from its objective and labels.
 
-    Raises a `DataError` if rows lack what the model is judged by.
+    Raises a `DataError` if the data lacks labels that the metrics need.
 
     Parameters
     ----------
     booster
         The model.
     params
-        What it was trained with, of which its metrics are taken.
+        Training parameters, which determine the metrics.
     parts
-        Data with labels; the last is what the model is judged by.
+        Data with labels; the last one is evaluated.
     names
-        Of classes or outputs; their numbers if None.
+        Names of classes or outputs; None: their indices.
     """
     objective = booster.objective.name
     kind = _kind_of(booster, parts[-1])
@@ -133,7 +133,7 @@ def task_of(
 
 
 def measured(metric: Metric, predictions: Floats, info: MetaInfo) -> float:
-    """Return a metric; NaN without a warning where it is not defined."""
+    """Return a metric; NaN without a warning where it is undefined."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return metric.of(predictions, info)
@@ -162,7 +162,7 @@ def _kind_of(booster: Booster, rows: Rows) -> str:
 def _metrics_of(
     booster: Booster, params: Parameters, parts: Sequence[Rows], kind: str
 ) -> list[Metric]:
-    """Return the metrics of the parameters, and the usual ones that can be measured."""
+    """Return the metrics of the parameters, and the default ones that are defined."""
     objective = booster.objective
     n_outputs = objective.n_outputs
     named = params.eval_metric or (objective.default_metric,)
@@ -177,7 +177,7 @@ def _metrics_of(
                 for rows in parts:
                     measured(metric, rows.predictions, rows.matrix.info)
             except (DataError, ParameterError):
-                continue  # such as map of grades, or logloss of margins
+                continue  # such as map with graded labels, or logloss of margins
             metrics.append(metric)
     return metrics
 

@@ -1,4 +1,4 @@
-"""The trees of a model in few characters, for the viewer of the page."""
+"""Compact JSON of the trees for the tree viewer of the page."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from hornbeam.boosting.booster import Booster
+from hornbeam.explain.node_text import NodeText
 from hornbeam.explain.report.rows import Rows, generator, taken
 from hornbeam.explain.report.task import Task
-from hornbeam.explain.words import Words
 
 __all__ = ["TreeData", "tree_data"]
 
-#: Characters of trees and rows together at most: three of the five megabytes of a page.
+#: Maximum number of characters of trees and rows: three of a page's five megabytes.
 _MOST = 3_000_000
 _ROWS = 12
 _DIGITS = 5
-#: Categories of a split that are named.
+#: Maximum number of categories of a split that are listed.
 _MOST_CATEGORIES = 12
 
 
 @dataclass(frozen=True)
 class TreeData:
-    """What the viewer reads, as JSON, and how many of the trees are in it."""
+    """JSON for the tree viewer, and the number of trees in it."""
 
     text: str
     shown: int
@@ -36,9 +36,9 @@ class TreeData:
 def tree_data(
     booster: Booster, rows: Rows, task: Task, names: list[str], seed: int
 ) -> TreeData | None:
-    """Return the first trees, as many as fit; None if there are none.
+    """Return the JSON of the first trees that fit; None without trees.
 
-    With them come some rows, and the leaf that each reaches in each tree.
+    It includes a sample of rows with their leaf in each tree.
     """
     model = booster.model
     if not model.trees:
@@ -46,7 +46,7 @@ def tree_data(
     first: list[dict[str, Any]] = []
     size = 0
     for number, tree in enumerate(model.trees):
-        words = Words(
+        words = NodeText(
             tree,
             names,
             model.categories,
@@ -75,12 +75,11 @@ def tree_data(
     return TreeData(text, len(first), len(model.trees), model.n_rounds)
 
 
-def _tree(words: Words, weight: float) -> dict[str, Any]:
+def _tree(words: NodeText, weight: float) -> dict[str, Any]:
     """Return the nodes of a tree as columns.
 
-    They are: the children where a split's question is answered by yes and by no, -1 at
-    leaves; the feature; the question, without the feature's name; whether missing
-    values go with the yes; gain, cover and value.
+    The columns are: the yes and no children, -1 at leaves; the feature; the condition
+    without the feature name; whether missing values follow yes; gain, cover and value.
     """
     tree = words.tree
     nodes = range(tree.n_nodes)
@@ -104,7 +103,7 @@ def _tree(words: Words, weight: float) -> dict[str, Any]:
 
 
 def _short(value: float) -> float | None:
-    """Return a number in few digits; None where there is none."""
+    """Return a number with few digits; None where it is NaN."""
     if not np.isfinite(value):
         return None
     whole = round(value)
@@ -122,7 +121,7 @@ def _outputs(booster: Booster, task: Task) -> list[str]:
 def _rows(
     booster: Booster, rows: Rows, names: list[str], n_trees: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Return some rows: their values in words, and their leaf in each tree."""
+    """Return rows with their values as text, and their leaf in each tree."""
     n_rows = rows.n_rows
     draws = generator(seed, "rows of the viewer").permutation(n_rows)[:_ROWS]
     numbers = np.sort(draws)

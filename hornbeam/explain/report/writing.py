@@ -1,4 +1,4 @@
-"""A report of a model on data, as a page and as a file."""
+"""Write the report of a model on data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import require
-from hornbeam.explain.reading import Boosted, booster_of
 from hornbeam.explain.report.findings import History, find
 from hornbeam.explain.report.page import page_of
 from hornbeam.explain.report.pictures import pictures_of
+from hornbeam.explain.tree_reader import Boosted, booster_of
 from hornbeam.files import replace_file
 
 __all__ = ["report"]
@@ -30,40 +30,41 @@ def report(
     seed: int = 0,
     progress: Callable[[str], None] = lambda step: None,
 ) -> str | Path:
-    """Return a report of a model on data: a page of HTML, or the path of its file.
+    """Return a report of a model on data as HTML, or the path of the written file.
 
-    The page needs nothing beside itself, and fetches nothing.
+    The page is self-contained and makes no requests.
 
     Parameters
     ----------
     model
-        A booster, or an estimator that has been fitted. It is judged up to its best
-        round, if that is known.
+        A booster, or a fitted estimator. It is evaluated up to its best iteration, if
+        that is
+        known.
     data
-        Rows with labels to judge it by, best ones that it has not seen.
+        Rows with labels to evaluate the model on, preferably not the training data.
     train
-        What it was trained on, to compare with.
+        The training data, for comparison.
     path
-        Where to write the page. The file is complete or, whatever happens, left as it
-        was. None: the page itself is returned.
+        File to write, atomically: it is complete, or left as it
+        was. None: return the page.
     evals_result
-        What `train` has noted of the metrics after each round, to be drawn, too.
+        The `evals_result` of `train`, whose metrics are plotted.
     class_names
-        A name for each class or output; those of an estimator if None.
+        Names of the classes or outputs; None: the classes of the estimator.
     title
         Of the page.
     rows
-        The most rows of each data to look at, 400,000 if None; of more, so many are
-        drawn.
+        Maximum number of rows of each data set, 400,000 if None; larger data is
+        sampled.
     seed
-        Of all draws. The same model, data and seed give the same page.
+        Seed of all random draws. The same model, data and seed give the same page.
     progress
-        Is called with what is done next.
+        Called with the name of each step before it starts.
 
     Raises
     ------
     DataError
-        If data has no rows or no labels, or not the columns of the model.
+        If the data has no rows, no labels, or other columns than the model.
     NotTrainedError
         If the model has no rounds.
     MissingExtraError

@@ -21,7 +21,7 @@ from hornbeam.explain import (
     plot_shap_summary,
     plot_shap_waterfall,
 )
-from hornbeam.explain.plots.swarm import swarm
+from hornbeam.explain.plots.beeswarm import swarm
 from hornbeam.explain.style import ACCENT, CONTRAST, EDGE, value_colours
 
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 import hornbeam
 from hornbeam.explain.report.drift import stability
 from hornbeam.explain.report.findings import find
-from hornbeam.explain.report.leaks import tellings_of
+from hornbeam.explain.report.leakage import leakage_of
 from hornbeam.explain.report.rows import read_rows
 from hornbeam.explain.report.task import task_of
 
@@ -186,7 +186,7 @@ def test_what_a_feature_tells_is_judged_by_other_rows():
     frame["name"] = pd.Categorical([f"{i}" for i in range(1000)])
     model = trained(frame, labels)
     rows = read_rows("given", model, hornbeam.DMatrix(frame, labels), 10_000, 0)
-    tellings = tellings_of(rows, task_of(model, model.params, [rows], None), 0)
-    scores = {frame.columns[t.feature]: t.score for t in tellings}
+    leakage = leakage_of(rows, task_of(model, model.params, [rows], None), 0)
+    scores = {frame.columns[t.feature]: t.score for t in leakage}
     assert abs(scores["name"] - 0.5) < 0.1
     assert 0.6 < scores["score"] < 0.9

@@ -1,4 +1,4 @@
-"""Points in the colours of a feature's values."""
+"""Scatter plots coloured by feature values."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.explain.columns import Column
+from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.style import (
     EDGE,
     FONT,
     LONGEST_LABEL,
     SMALL_FONT,
     series_colours,
-    shortened,
-    told_apart,
+    shorten,
+    shorten_distinct,
     value_colours,
 )
-from hornbeam.explain.words import Float64s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["colour_bar", "dots", "dots_of_classes", "level_of"]
 
-#: Shares of the values beyond which all have one colour.
+#: Percentiles at which the colour scale is clipped.
 _ENDS = (0.05, 0.95)
 _MOST_CATEGORIES = 7  # the next colour is grey
 _WIDE = 0.1  # inches
 
 
 def level_of(column: Column) -> tuple[Float64s, float, float]:
-    """Return each number from 0, low, to 1, high; and the lowest and the highest.
+    """Return numbers scaled from 0 (low) to 1 (high), and the two limits.
 
-    NaN where there is no number.
+    NaN where the value is missing.
     """
     known = column.known
     if column.levels is not None or not known.size:
@@ -49,20 +49,20 @@ def level_of(column: Column) -> tuple[Float64s, float, float]:
 
 
 def _class_of(column: Column) -> tuple[NDArray[np.intp], list[str]]:
-    """Return the place of each category among the most frequent ones, and their names.
+    """Return the rank of each category among the most frequent ones, and their names.
 
-    -1 is that of the others, and of missing ones.
+    The rank is -1 for other categories, and for missing values.
     """
     assert column.levels is not None
     frequent = column.grid(_MOST_CATEGORIES, (0.0, 1.0)).astype(np.intp)
     places = np.full(len(column.values), -1, np.intp)
     for place, code in enumerate(frequent):
         places[column.values == code] = place
-    return places, told_apart([column.levels[code] for code in frequent])
+    return places, shorten_distinct([column.levels[code] for code in frequent])
 
 
 def colour_bar(ax: Axes, said: str, ends: tuple[str, str]) -> None:
-    """Draw beside the axes what the colours of values mean."""
+    """Draw a colour bar next to the axes."""
     from matplotlib.cm import ScalarMappable
 
     aspect = max(5.0, ax.bbox.height / ax.figure.dpi / _WIDE)
@@ -71,13 +71,13 @@ def colour_bar(ax: Axes, said: str, ends: tuple[str, str]) -> None:
     bar.set_ticks([0.0, 1.0], labels=list(ends))
     bar.ax.tick_params(labelsize=SMALL_FONT, length=0)
     bar.set_label(
-        shortened(said, LONGEST_LABEL), fontsize=FONT, labelpad=-4, parse_math=False
+        shorten(said, LONGEST_LABEL), fontsize=FONT, labelpad=-4, parse_math=False
     )
     bar.outline.set_visible(False)
 
 
 def dots(ax: Axes, x: Any, y: Any, column: Column, **look: Any) -> None:
-    """Draw points in the colours of numbers; grey where there are none."""
+    """Draw points coloured by numbers; grey where missing."""
     levels, _, _ = level_of(column)
     known = ~np.isnan(levels)
     look = {"linewidths": 0, "rasterized": True} | look
@@ -87,7 +87,7 @@ def dots(ax: Axes, x: Any, y: Any, column: Column, **look: Any) -> None:
 
 
 def dots_of_classes(ax: Axes, x: Any, y: Any, column: Column, **look: Any) -> None:
-    """Draw points in the colours of categories, and say which; grey are all others."""
+    """Draw points coloured by category, with a legend; all others grey."""
     places, names = _class_of(column)
     look = {"linewidths": 0, "rasterized": True} | look
     others = places < 0

@@ -1,4 +1,4 @@
-"""A tree of a model, ready to be put in words."""
+"""The tree of a model that is to be shown, with its names and class shares."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.errors import NotTrainedError, ParameterError
-from hornbeam.explain.words import Float64s, Words, in_rows
+from hornbeam.explain.node_text import Float64s, NodeText, in_rows
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 
-__all__ = ["Boosted", "booster_of", "names_of", "number_of", "words_of"]
+__all__ = ["Boosted", "booster_of", "names_of", "node_text_of", "number_of"]
 
-#: How far the sum of shares may be from 1: they are float32.
+#: Tolerance of the sum of shares around 1, since they are float32.
 _ROUNDING = 1e-4
 
 
@@ -33,7 +33,7 @@ class HasBooster(Protocol):
 Boosted: TypeAlias = Booster | HasBooster
 
 
-def words_of(
+def node_text_of(
     model: Boosted,
     number: int,
     class_names: Sequence[str] | None = None,
@@ -43,27 +43,27 @@ def words_of(
     fmap: str | os.PathLike[str] = "",
     with_stats: bool = True,
     brief: bool = False,
-) -> Words:
-    """Return what tree `number` of a model says.
+) -> NodeText:
+    """Return the node text of one tree of a model.
 
     Parameters
     ----------
     model
-        A booster, or an estimator that holds one.
+        A booster, or a fitted estimator.
     number
-        Of the tree, in the order in which they were grown.
+        Index of the tree, in the order in which trees were grown.
     class_names
-        Names of the outputs, or of two classes; those of an estimator if None.
+        Names of the outputs, or of two classes; None: the classes of the estimator.
     max_depth
-        Splits at this depth are left out; None: at none.
+        Splits at this depth are left out; None: show all.
     most_categories
-        How many categories of a split are named; None: all.
+        Maximum number of categories of a split that are listed; None: all.
     fmap
         A feature map.
     with_stats
-        Whether pictures tell the gain of splits, and the cover of all nodes.
+        Whether plots show the gain of splits, and the cover of all nodes.
     brief
-        Whether long names go without their middles.
+        Whether to shorten long names in the middle.
     """
     trained = booster_of(model).model
     number = number_of(trained, number)
@@ -73,18 +73,18 @@ def words_of(
     tree = trained.trees[number]
     values = in_rows(tree.value) * float(trained.weights[number])
     if trained.n_rounds == 1:
-        values *= trained.num_parallel_tree  # the mean is what the model predicts
+        values *= trained.num_parallel_tree  # the model predicts the mean
     names = getattr(model, "classes_", None) if class_names is None else class_names
     outputs = None if names is None else names_of(trained, names)
     shares = _shares_of(trained, tree, values, outputs)
     about = ""
     if shares is None and tree.leaf_size < len(outputs or range(trained.n_outputs)):
-        # Of two classes the second has the only output.
+        # With two classes the only output belongs to the second.
         output = trained.tree_output[number] + (trained.n_outputs == 1)
         about = f"adds to {outputs[output] if outputs else f'output {output}'}"
     elif trained.double_scores and trained.n_outputs == 1:
         about = f"adds to {trained.base_score[0]:.12g}"
-    return Words(
+    return NodeText(
         tree,
         FeatureMap.of(trained, fmap).names,
         trained.categories,
@@ -100,7 +100,7 @@ def words_of(
 
 
 def booster_of(model: Boosted) -> Booster:
-    """Return the model itself, or that of an estimator."""
+    """Return the booster itself, or the booster of an estimator."""
     if isinstance(model, Booster):
         return model
     booster = model.get_booster() if hasattr(model, "get_booster") else None
@@ -118,7 +118,7 @@ def booster_of(model: Boosted) -> Booster:
 
 
 def number_of(model: Model, number: int) -> int:
-    """Return the number of a tree that is there."""
+    """Return the index of an existing tree."""
     if model.linear is not None:
         raise ParameterError(
             "a model of booster='gblinear' has no trees; get_score() tells its weights"
@@ -138,7 +138,7 @@ def number_of(model: Model, number: int) -> int:
 
 
 def names_of(model: Model, names: Sequence[Any]) -> list[str]:
-    """Return a name for each output, or those of two classes that share one."""
+    """Return a name for each output, or the names of two classes that share one."""
     n_outputs = model.n_outputs
     if len(names) != n_outputs and (len(names), n_outputs) != (2, 1):
         raise ParameterError(
@@ -151,10 +151,10 @@ def names_of(model: Model, names: Sequence[Any]) -> list[str]:
 def _shares_of(
     model: Model, tree: Tree, values: Float64s, outputs: Sequence[str] | None
 ) -> Float64s | None:
-    """Return the shares of classes in the nodes, if the tree alone speaks of them.
+    """Return the shares of classes in the nodes, if the tree alone determines them.
 
-    Leaves of a softmax have the shares that they would predict by themselves. Of a
-    tree whose values are shares, all nodes have their own.
+    Leaves of a softmax model have the probabilities that they would predict alone. In a
+    tree whose values are shares, all nodes have them.
     """
     leaves = tree.leaf_mask
     if tree.leaf_size > 1 and model.objective.startswith("multi:"):

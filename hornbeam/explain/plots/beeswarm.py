@@ -1,28 +1,28 @@
-"""Points of one row of a picture, moved apart until their crowd can be seen."""
+"""Positions of points in a beeswarm plot."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.explain.words import Float64s
+from hornbeam.explain.node_text import Float64s
 
 __all__ = ["swarm"]
 
 
 def swarm(values: Float64s, low: float, high: float, bins: int = 100) -> Float64s:
-    """Return how far to move each point across, from -1 to 1.
+    """Return the displacement of each point, from -1 to 1.
 
-    In each bin along the row points stand in turn at either side of the middle; the
-    fullest bin reaches to the ends.
+    Within a bin points alternate between both sides of the centre line; the
+    fullest bin uses the whole width.
 
     Parameters
     ----------
     values
-        (points,): where they are along the row.
+        (points,): positions along the line.
     low, high
-        Where the row begins and ends.
+        Ends of the line.
     bins
-        How many.
+        Number of bins.
     """
     offsets = np.zeros(len(values))
     span = high - low

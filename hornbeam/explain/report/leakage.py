@@ -1,4 +1,4 @@
-"""How much of the label each feature tells by itself."""
+"""Target leakage: how well each single feature predicts the label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hornbeam.explain.report.rows import Floats, Integers, Rows, generator
 from hornbeam.explain.report.task import Task
 from hornbeam.metrics import create
 
-__all__ = ["Telling", "tellings_of"]
+__all__ = ["FeatureLeakage", "leakage_of"]
 
 _MOST_ROWS = 50_000
 _MOST_GROUPS = 256
@@ -19,11 +19,11 @@ _LEAST_ROWS = 100
 
 
 @dataclass(frozen=True)
-class Telling:
-    """What one feature tells of the label, on rows that it was not learned from.
+class FeatureLeakage:
+    """Out-of-sample score of predicting the label from a single feature.
 
-    `score` is the area under the ROC curve for two classes, the share of the entropy
-    for more of them, and the share of the variance of the label's ranks for numbers.
+    `score` is the ROC AUC for two classes, the explained share of the entropy
+    for more classes, and of the variance of the label's ranks for regression.
     """
 
     feature: int
@@ -31,12 +31,12 @@ class Telling:
     measure: str
 
 
-def tellings_of(rows: Rows, task: Task, seed: int) -> list[Telling]:
-    """Return what each feature tells of the label alone.
+def leakage_of(rows: Rows, task: Task, seed: int) -> list[FeatureLeakage]:
+    """Return the score of predicting the label from each single feature.
 
-    The means of the labels in groups of a feature's values, found on one half of the
-    rows, are the predictions for the other. The list is empty where labels are no plain
-    numbers, or too few.
+    The mean labels in groups of a feature's values, computed on one half of the
+    rows, are the predictions for the other half. The list is empty where labels are not
+    single numbers, or where there are too few.
     """
     rows = rows.sample(_MOST_ROWS, seed, "leaks")
     labels = task.plain_labels(rows)
@@ -58,12 +58,12 @@ def tellings_of(rows: Rows, task: Task, seed: int) -> list[Telling]:
         of_row = groups.of(rows.column(feature))
         guesses = _means(of_row, targets, halves, groups.size)
         score = _score(measure, targets[halves[1]], guesses)
-        found.append(Telling(feature, score, measure))
+        found.append(FeatureLeakage(feature, score, measure))
     return found
 
 
 def _ranks(labels: Floats) -> Floats:
-    """Return the mean rank of each label, from 0 to 1."""
+    """Return the mean rank of each label, scaled from 0 to 1."""
     _, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     middles = ends - counts / 2.0
@@ -73,9 +73,9 @@ def _ranks(labels: Floats) -> Floats:
 def _means(
     of_row: Integers, targets: Floats, halves: tuple[Integers, Integers], size: int
 ) -> Floats:
-    """Return for the rows of the second half the means of their group in the first.
+    """Return the group means of the first half for the rows of the second half.
 
-    A group counts as one row more, of the mean of all.
+    One row with the overall mean is added to each group as a prior.
     """
     first, second = halves
     whole = targets[first].mean(axis=0)

@@ -1,4 +1,4 @@
-"""What the nodes of one tree say, in words and numbers."""
+"""The text of the nodes of a tree: conditions, values and statistics."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
-from hornbeam.explain.style import number, told_apart
+from hornbeam.explain.style import number, shorten_distinct
 from hornbeam.forest.tree import Tree
 
-__all__ = ["Float64s", "Words", "abridged", "in_rows"]
+__all__ = ["Float64s", "NodeText", "abridged", "in_rows"]
 
 Float64s: TypeAlias = NDArray[np.float64]
 
-#: What goes left is below this where a split asks only whether there is a value.
+#: Threshold of a split that only tests whether the value is missing.
 _ABOVE_ALL = np.finfo(np.float32).max
 
 
-class Words:
-    """One tree, and what its nodes say.
+class NodeText:
+    """A tree with the text of its nodes.
 
     Parameters
     ----------
     tree
         The tree.
     feature_names
-        One for each feature; f0, f1 and so on if there are none.
+        Feature names; f0, f1 and so on if there are none.
     categories
-        The names of categories, where they have names.
+        Category names, where categories have names.
     outputs
-        What the values of a leaf belong to, and so do shares; numbers if None.
+        Names of the outputs that leaf values and shares belong to; indices if None.
     values
-        (nodes, outputs): those of leaves; the tree's own if None.
+        (nodes, outputs): values to show instead of the tree's own.
     shares
-        (nodes, classes): of the classes in each node, NaN where they are not known;
-        None if the tree does not speak of classes.
+        (nodes, classes): shares of the classes in each node, NaN where unknown;
+        None for a tree without classes.
     about
-        What is to be said of the tree as a whole.
+        Text about the tree as a whole.
     max_depth
-        Splits at this depth are left out; None: at none.
+        Splits at this depth are left out; None: show all.
     most_categories
-        How many categories of a split are named; None: all.
+        Maximum number of categories of a split that are listed; None: all.
     with_stats
-        Whether pictures tell the gain of splits, and the cover of all nodes.
+        Whether plots show the gain of splits, and the cover of all nodes.
     brief
-        Whether long names go without their middles.
+        Whether to shorten long names in the middle.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Words:
         brief: bool = False,
     ) -> None:
         self.tree = tree
-        self._told = told_apart if brief else list[str]
+        self._told = shorten_distinct if brief else list[str]
         outputs = outputs or [str(output) for output in range(tree.leaf_size)]
         self.outputs = self._told(outputs)
         self.about = about
@@ -79,13 +79,13 @@ class Words:
         self._with_stats = with_stats
         self._starts = tree.category_starts
 
-    # The way down
+    # Branches
 
     def is_leaf(self, node: int) -> bool:
         return bool(self.tree.left[node] < 0)
 
     def ends(self, node: int, depth: int) -> bool:
-        """Return whether nothing is to be said of what is below a node."""
+        """Return whether the nodes below this one are not shown."""
         return depth == self.max_depth or self.is_leaf(node)
 
     def branches(self, node: int) -> tuple[int, int]:
@@ -94,14 +94,14 @@ class Words:
         return (right, left) if self._by_category(node) else (left, right)
 
     def answers(self, node: int) -> tuple[str, str]:
-        """Return which rows go to the one and to the other of the `branches`."""
+        """Return the labels of the two `branches`."""
         goes_left = bool(self.tree.default_left[node])
         if goes_left != self._by_category(node):
             return "yes, missing", "no"
         return "yes", "no, missing"
 
     def leaves_below(self, node: int) -> Iterator[int]:
-        """Yield the leaves that the rows of a node come to."""
+        """Yield the leaves below a node."""
         waiting = [node]
         while waiting:
             node = waiting.pop()
@@ -110,19 +110,19 @@ class Words:
             else:
                 waiting += self.branches(node)
 
-    # Words
+    # Text
 
     def condition(self, node: int) -> str:
-        """Return what a split asks."""
+        """Return the condition of a split."""
         return f"{self.name(node)} {self.question(node)}"
 
     def name(self, node: int) -> str:
-        """Return the name of the feature that a split asks for."""
+        """Return the name of the feature of a split."""
         feature = int(self.tree.feature[node])
         return self._feature_names[feature] if self._feature_names else f"f{feature}"
 
     def question(self, node: int) -> str:
-        """Return what a split asks of its feature, without its name."""
+        """Return the condition of a split without the feature name."""
         if not self._by_category(node):
             threshold = self.tree.threshold[node]
             if threshold >= _ABOVE_ALL:
@@ -136,7 +136,8 @@ class Words:
         return f"is {', '.join(abridged(self._told(known), self._most_categories))}"
 
     def values(self, node: int) -> list[str]:
-        """Return the values of a leaf, after the names of the outputs if several."""
+        """Return the values of a leaf, with the names of the outputs if there are
+        several."""
         shares = self.shares(node)
         known = self._values[node] if shares is None else shares
         numbers = [number(value) for value in known]
@@ -148,7 +149,7 @@ class Words:
         ]
 
     def shares(self, node: int) -> Float64s | None:
-        """Return the shares of the classes in a node, None where they are not known."""
+        """Return the shares of the classes in a node, None where unknown."""
         if self._shares is None or np.isnan(self._shares[node, 0]):
             return None
         return self._shares[node]
@@ -160,7 +161,7 @@ class Words:
         return f"gain {number(self.tree.gain[node])}"
 
     def stats(self, node: int, depth: int) -> list[str]:
-        """Return the gain, unless a node `ends` what is said, and the cover."""
+        """Return the gain, unless the nodes below are not shown, and the cover."""
         if not self._with_stats:
             return []
         told = [] if self.ends(node, depth) else [self.gain(node)]
@@ -171,12 +172,12 @@ class Words:
 
 
 def abridged(names: list[str], most: int | None) -> list[str]:
-    """Return the first names and how many more there are; all if `most` is None."""
+    """Return the first names and the number of others; all names if `most` is None."""
     if most is None or len(names) <= most + 1:  # "1 more" is no shorter than a name
         return names
     return [*names[:most], f"… {len(names) - most} more"]
 
 
 def in_rows(values: NDArray[np.float32]) -> Float64s:
-    """Return the values of nodes as (nodes, outputs), also those of one output."""
+    """Return the values of nodes as (nodes, outputs), also for one output."""
     return values.reshape(len(values), -1).astype(np.float64)
