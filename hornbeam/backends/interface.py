@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.layout import COLUMN_DTYPE, FEATURE_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
 
@@ -470,7 +470,8 @@ class NoColumns:
         raise ParameterError(
             "gradients to split by are for new trees of all outputs, and here are "
             "none; set multi_strategy='multi_output_tree', leave sketch_outputs out, "
-            "or return (gradients, hessians) alone"
+            "or return (gradients, hessians) alone",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
 
 
