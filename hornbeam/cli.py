@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam import __version__
-from hornbeam.errors import DataError, ParameterError, require
+from hornbeam.errors import DataError, ErrorCode, ParameterError, require
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
 for module in ("typer", "rich", "pyarrow"):
@@ -157,9 +157,15 @@ def train(
     parameters = Parameters.resolve(_settings([*(params or ()), *(settings or ())]))
     _check_destination(model, (".ubj", ".json"))
     if early_stopping is not None and valid is None:
-        raise ParameterError("--early-stopping needs data to watch; pass --valid")
+        raise ParameterError(
+            "--early-stopping needs data to watch; pass --valid",
+            code=ErrorCode.MISSING_PARAMETER,
+        )
     if memory_limit is not None and not cache:
-        raise ParameterError("--memory-limit needs a folder on disk; pass --cache")
+        raise ParameterError(
+            "--memory-limit needs a folder on disk; pass --cache",
+            code=ErrorCode.MISSING_PARAMETER,
+        )
 
     from hornbeam.callbacks import ProgressBar
     from hornbeam.data.quantile_dmatrix import QuantileDMatrix
@@ -351,7 +357,8 @@ def report(
     if train is not None and valid is not None:
         raise ParameterError(
             "--train and --valid both name the other data; DATA is judged by with "
-            "--train, and trained on with --valid: pass one of them"
+            "--train, and trained on with --valid: pass one of them",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
     _check_destination(output, (".html", ".htm"))
     from hornbeam.explain.report import report as report_on
@@ -490,15 +497,22 @@ def _settings(items: Sequence[str]) -> list[tuple[str, Any]]:
 def _read_parameters(path: Path) -> dict[str, Any]:
     if path.suffix not in (".json", ".toml"):
         raise ParameterError(
-            f"{str(path)!r} is neither key=value nor a .json or .toml file"
+            f"{str(path)!r} is neither key=value nor a .json or .toml file",
+            code=ErrorCode.INVALID_CONFIGURATION,
         )
     text = path.read_text()
     try:
         params = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as error:
-        raise ParameterError(f"cannot read parameters from {path}: {error}") from error
+        raise ParameterError(
+            f"cannot read parameters from {path}: {error}",
+            code=ErrorCode.INVALID_CONFIGURATION,
+        ) from error
     if not isinstance(params, dict):
-        raise ParameterError(f"{path} must hold one object of names and values")
+        raise ParameterError(
+            f"{path} must hold one object of names and values",
+            code=ErrorCode.INVALID_CONFIGURATION,
+        )
     return params
 
 
@@ -513,12 +527,19 @@ def _open(data: str, database: Path | None) -> Source:
         return read(data)
     duckdb = require("duckdb", "files", "--database")
     if not database.is_file():
-        raise DataError(f"there is no database {database}")
+        raise DataError(
+            f"there is no database {database}",
+            code=ErrorCode.FILE_NOT_FOUND,
+            path=database,
+        )
     try:
         connection = duckdb.connect(database, read_only=True)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"cannot open the database {database}: {reason}") from error
+        raise DataError(
+            f"cannot open the database {database}: {reason}",
+            code=ErrorCode.FILE_NOT_READABLE,
+        ) from error
     return read(data, connection=connection)
 
 
@@ -530,7 +551,8 @@ def _beside(**columns: str | None) -> Beside:
         if roles.setdefault(name, role) != role:
             raise ParameterError(
                 f"the column {name!r} cannot be both {roles[name]} and {role}; name "
-                "another column for one of them"
+                "another column for one of them",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
     return beside
 
@@ -560,7 +582,8 @@ def _check_columns(source: Source, *groups: Sequence[str]) -> None:
     for name in (name for group in groups for name in group):
         if names is not None and name not in names:
             raise DataError(
-                f"{source.name} has no column {name!r}; it has {', '.join(names)}"
+                f"{source.name} has no column {name!r}; it has {', '.join(names)}",
+                code=ErrorCode.COLUMN_NOT_FOUND,
             )
 
 
@@ -574,7 +597,8 @@ def _with_labels(matrix: DMatrix, source: Source) -> DMatrix:
     if not any(map(len, (matrix.get_label(), matrix.get_float_info(BOUND)))):
         raise ParameterError(
             f"{source.name} brings no labels; name their column with --target, or of "
-            "survival:aft with --label-lower-bound"
+            "survival:aft with --label-lower-bound",
+            code=ErrorCode.MISSING_PARAMETER,
         )
     return matrix
 
@@ -632,9 +656,15 @@ def _write_parquet(tables: Iterator[pa.Table], sink: Any) -> None:
 def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
     """Find out before the work, not after it, that its result has no place."""
     if path.suffix not in endings:
-        raise ParameterError(f"{path} must end in {' or '.join(endings)}")
+        raise ParameterError(
+            f"{path} must end in {' or '.join(endings)}",
+            code=ErrorCode.UNKNOWN_FILE_FORMAT,
+        )
     if not path.parent.is_dir():
-        raise ParameterError(f"{path} lies in no folder that is there; make it first")
+        raise ParameterError(
+            f"{path} lies in no folder that is there; make it first",
+            code=ErrorCode.FOLDER_NOT_FOUND,
+        )
 
 
 # --- Models ---------------------------------------------------------------------------
@@ -644,7 +674,11 @@ def _load(path: Path, unseen: str | None = None) -> Booster:
     from hornbeam.boosting.booster import Booster
 
     if not path.exists():
-        raise DataError(f"there is no model {path}; hornbeam train --model makes one")
+        raise DataError(
+            f"there is no model {path}; hornbeam train --model makes one",
+            code=ErrorCode.FILE_NOT_FOUND,
+            path=path,
+        )
     booster = Booster(model_file=path)
     if unseen is not None:
         booster.set_param("unseen", unseen)

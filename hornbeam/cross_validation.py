@@ -18,7 +18,7 @@ from hornbeam.callbacks import EarlyStopping, EvaluationMonitor, TrainingCallbac
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
@@ -244,7 +244,8 @@ class FoldModels:
                 raise DataError(
                     f"fpreproc has made {len(of_fold)} rows of the {len(test)} of a "
                     "test, so that predictions have no place; leave "
-                    "return_predictions out"
+                    "return_predictions out",
+                    code=ErrorCode.INVALID_FOLDS,
                 )
             predictions[test] = of_fold
         return predictions
@@ -332,7 +333,9 @@ def parts_of(
     if folds is not None:
         if stratified:
             raise ParameterError(
-                "stratified and folds both say which rows go together; give one of them"
+                "stratified and folds both say which rows go together; give one of "
+                "them",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return _given(data, folds)
     pointers = data.info.group_ptr
@@ -342,7 +345,8 @@ def parts_of(
     if not whole or not 2 <= nfold <= units:
         raise ParameterError(
             f"nfold must be a whole number from 2 to the {units} {what} of the data, "
-            f"not {nfold!r}"
+            f"not {nfold!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     order = _shuffled(units, seed) if shuffle else np.arange(units)
     fold_of = np.empty(units, np.intp)
@@ -366,7 +370,8 @@ def _shuffled(count: int, seed: int) -> Rows:
         return np.random.RandomState(seed).permutation(count).astype(np.intp)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"seed of cv must be a whole number from 0 to {2**32 - 1}, not {seed!r}"
+            f"seed of cv must be a whole number from 0 to {2**32 - 1}, not {seed!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         ) from None
 
 
@@ -374,12 +379,14 @@ def _strata(data: DMatrix) -> NDArray[np.float64]:
     if data.info.group_ptr is not None:
         raise ParameterError(
             "stratified folds would tear groups apart; leave stratified out, or give "
-            "folds"
+            "folds",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if data.n_targets != 1:
         raise ParameterError(
             f"stratified folds need one label a row, and the data has {data.n_targets};"
-            " leave stratified out, or give folds"
+            " leave stratified out, or give folds",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     assert data.labels is not None
     return data.labels.ravel()
@@ -394,7 +401,8 @@ def _given(data: DMatrix, folds: Any) -> list[tuple[Rows, Rows]]:
     if not isinstance(folds, Iterable):
         raise ParameterError(
             "folds must be pairs (rows of training, rows of test), or a splitter of "
-            f"scikit-learn, not {folds!r}"
+            f"scikit-learn, not {folds!r}",
+            code=ErrorCode.INVALID_FOLDS,
         )
     parts = []
     for number, pair in enumerate(folds):
@@ -403,15 +411,22 @@ def _given(data: DMatrix, folds: Any) -> list[tuple[Rows, Rows]]:
         except (TypeError, ValueError):
             raise ParameterError(
                 f"fold {number} must be a pair (rows of training, rows of test), not "
-                f"{' '.join(repr(pair).split())[:100]}"
+                f"{' '.join(repr(pair).split())[:100]}",
+                code=ErrorCode.INVALID_FOLDS,
             ) from None
         rows = np.sort(data.row_numbers(train)), np.sort(data.row_numbers(test))
         for what, some in zip(("training", "test"), rows, strict=True):
             if len(some) == 0:
-                raise ParameterError(f"fold {number} has no rows of {what}; give some")
+                raise ParameterError(
+                    f"fold {number} has no rows of {what}; give some",
+                    code=ErrorCode.INVALID_FOLDS,
+                )
         parts.append(rows)
     if not parts:
-        raise ParameterError("folds is empty; give (training, test) pairs of rows")
+        raise ParameterError(
+            "folds is empty; give (training, test) pairs of rows",
+            code=ErrorCode.INVALID_FOLDS,
+        )
     return parts
 
 
@@ -421,5 +436,6 @@ def _check_tested_once(parts: Sequence[tuple[Rows, Rows]], n_rows: int) -> None:
         row = int((times > 1).argmax())
         raise DataError(
             f"row {row} is in {times[row]} tests, so that it has no one prediction; "
-            "give folds that test a row once, or leave return_predictions out"
+            "give folds that test a row once, or leave return_predictions out",
+            code=ErrorCode.INVALID_FOLDS,
         )

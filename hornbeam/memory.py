@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from hornbeam.cgroups import group_folders, read
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = [
     "as_bytes",
@@ -50,7 +50,8 @@ def as_bytes(size: Any, name: str) -> int:
     if not (math.isfinite(count) and count >= 1):
         raise ParameterError(
             f"{name} must be a size such as '700MB', '2GB' or a number of bytes, not "
-            f"{size!r}"
+            f"{size!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     return int(count)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = [
     "ATTRIBUTE",
@@ -75,10 +75,12 @@ class _Rule:
         if isinstance(value, str) and value.partition(":")[0] in self.later:
             raise ParameterError(
                 f"{name}={value!r} of XGBoost is not in Hornbeam yet; "
-                f"it must be {self.range}"
+                f"it must be {self.range}",
+                code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
             )
         raise ParameterError(
-            f"{name} must be {self.range}, not {value!r} ({name}: {self.help})"
+            f"{name} must be {self.range}, not {value!r} ({name}: {self.help})",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
 
 
@@ -485,7 +487,7 @@ class Parameters:
                 continue
             canonical = _CANONICAL.get(name)
             if canonical is None:
-                raise ParameterError(_unknown(name))
+                raise ParameterError(_unknown(name), code=ErrorCode.UNKNOWN_PARAMETER)
             value = _parse(name, _TABLE[canonical], raw)
             if canonical in given:
                 first_name, first = given[canonical]
@@ -494,7 +496,8 @@ class Parameters:
                 elif value != first:
                     raise ParameterError(
                         f"{first_name}={first!r} and {name}={value!r} set the same "
-                        "parameter to different values; keep one of them"
+                        "parameter to different values; keep one of them",
+                        code=ErrorCode.CONFLICTING_PARAMETERS,
                     )
             given[canonical] = (name, value)
         values = {canonical: value for canonical, (_, value) in given.items()}
@@ -530,19 +533,22 @@ class Parameters:
         if method != named and self.tree_method != "auto":
             raise ParameterError(
                 f"updater={self.updater!r} is tree_method={method!r}, and tree_method "
-                f"is {self.tree_method!r}; leave updater out"
+                f"is {self.tree_method!r}; leave updater out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         if self.sketch_scope == "local" and method != "approx":
             raise ParameterError(
                 "sketch_scope='local' is a way of tree_method='approx', and trees grow "
-                f"by {method!r}; set tree_method='approx', or leave sketch_scope out"
+                f"by {method!r}; set tree_method='approx', or leave sketch_scope out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         given = self.changed()
         for name in ("default_direction", "opt_dense_col"):
             if name in given and method != "exact":
                 raise ParameterError(
                     f"{name}={given[name]!r} is for tree_method='exact', and trees "
-                    f"grow by {method!r}; set tree_method='exact', or leave {name} out"
+                    f"grow by {method!r}; set tree_method='exact', or leave {name} out",
+                    code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         return method
 
@@ -560,7 +566,8 @@ class Parameters:
             if is_useless and name in given:
                 raise ParameterError(
                     f"{name}={given[name]} has no part in tree_method={method!r}, "
-                    "which looks at the values of each node themselves; leave it out"
+                    "which looks at the values of each node themselves; leave it out",
+                    code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         if self.sketch_eps is None:
             return self.max_bin
@@ -568,13 +575,15 @@ class Parameters:
             raise ParameterError(
                 f"sketch_eps={self.sketch_eps:g} is for tree_method='approx', and "
                 f"trees grow by {method!r}; set tree_method='approx', or leave "
-                "sketch_eps out"
+                "sketch_eps out",
+                code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
         bins = math.ceil(round(1.0 / self.sketch_eps, 6))
         if "max_bin" in given and self.max_bin != bins:
             raise ParameterError(
                 f"sketch_eps={self.sketch_eps:g} is max_bin={bins}, and max_bin is "
-                f"{self.max_bin}; keep one of them"
+                f"{self.max_bin}; keep one of them",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return bins
 
@@ -594,13 +603,15 @@ class Parameters:
         if self.subsample < 1.0:
             raise ParameterError(
                 f"sampling_method='goss' draws rows by top_rate and other_rate, and "
-                f"subsample={self.subsample:g} draws them, too; leave subsample out"
+                f"subsample={self.subsample:g} draws them, too; leave subsample out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         share = self.top_rate + self.other_rate
         if share > 1.0:
             raise ParameterError(
                 f"top_rate={self.top_rate:g} and other_rate={self.other_rate:g} are "
-                "shares of all rows and together more than 1; lower one of them"
+                "shares of all rows and together more than 1; lower one of them",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return share
 
@@ -616,7 +627,8 @@ class Parameters:
             raise ParameterError(
                 "extmem_single_page holds the rows of a tree's sample in memory, and "
                 "with subsample=1 there is none; set subsample below 1, or leave "
-                "extmem_single_page out"
+                "extmem_single_page out",
+                code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
         return share
 
@@ -631,7 +643,8 @@ class Parameters:
                 raise ParameterError(
                     f"sketch_outputs={self.sketch_outputs} is for trees of all "
                     "outputs; set multi_strategy='multi_output_tree', or leave "
-                    "sketch_outputs out"
+                    "sketch_outputs out",
+                    code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
             return 0
         if n_outputs == 1:
@@ -640,7 +653,8 @@ class Parameters:
             raise ParameterError(
                 "monotone_constraints hold the weights of all outputs, and "
                 f"sketch_outputs={self.sketch_outputs} searches splits by mixes of "
-                "them; leave one of the two out"
+                "them; leave one of the two out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return min(self.sketch_outputs or n_outputs, n_outputs)
 
@@ -713,13 +727,15 @@ def _pairs(params: ParameterSource) -> Iterator[tuple[str, Any]]:
         except (TypeError, ValueError):
             raise ParameterError(
                 "params must be a dict, or a list of (name, value) pairs, "
-                f"not {type(params).__name__}"
+                f"not {type(params).__name__}",
+                code=ErrorCode.INVALID_PARAMETER_TYPE,
             ) from None
     for name, value in pairs:
         if not isinstance(name, str):
             raise ParameterError(
                 f"a parameter's name must be a string, not {name!r}; "
-                "params must be a dict, or a list of (name, value) pairs"
+                "params must be a dict, or a list of (name, value) pairs",
+                code=ErrorCode.INVALID_PARAMETER_TYPE,
             )
         yield name, value
 
@@ -746,20 +762,29 @@ def _boolean(name: str, raw: Any) -> bool:
             return True
         if text in ("false", "0"):
             return False
-    raise ParameterError(f"{name} must be true or false, not {raw!r}")
+    raise ParameterError(
+        f"{name} must be true or false, not {raw!r}",
+        code=ErrorCode.INVALID_PARAMETER_TYPE,
+    )
 
 
 def _integer(name: str, raw: Any) -> int:
     number = _finite(raw)
     if number is None or number != int(number):
-        raise ParameterError(f"{name} must be a whole number, not {raw!r}")
+        raise ParameterError(
+            f"{name} must be a whole number, not {raw!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
     return int(number)
 
 
 def _number(name: str, raw: Any) -> float:
     number = _finite(raw)
     if number is None:
-        raise ParameterError(f"{name} must be a finite number, not {raw!r}")
+        raise ParameterError(
+            f"{name} must be a finite number, not {raw!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
     return float(number)
 
 
@@ -783,7 +808,10 @@ def _finite(raw: Any) -> int | float | None:
 
 def _text(name: str, raw: Any) -> str:
     if not isinstance(raw, str) or not raw.strip():
-        raise ParameterError(f"{name} must be a name in a string, not {raw!r}")
+        raise ParameterError(
+            f"{name} must be a name in a string, not {raw!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
     return raw.strip()
 
 
@@ -793,7 +821,8 @@ def _texts(name: str, raw: Any) -> tuple[str, ...]:
     if not isinstance(raw, Sequence):
         raise ParameterError(
             f"{name} must be a name or a list of names, not {raw!r}; "
-            "a function goes to custom_metric"
+            "a function goes to custom_metric",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     return tuple(dict.fromkeys(_text(name, item) for item in raw))
 
@@ -805,13 +834,17 @@ def _intercept(name: str, raw: Any) -> float | tuple[float, ...]:
             raw = json.loads(raw)
         except json.JSONDecodeError:
             raise ParameterError(
-                f"{name} must be a number or a list of numbers, not {raw!r}"
+                f"{name} must be a number or a list of numbers, not {raw!r}",
+                code=ErrorCode.INVALID_PARAMETER_TYPE,
             ) from None
     if hasattr(raw, "tolist"):
         raw = raw.tolist()
     if isinstance(raw, list | tuple):
         if not raw:
-            raise ParameterError(f"{name} is an empty list; leave it out, or give one")
+            raise ParameterError(
+                f"{name} is an empty list; leave it out, or give one",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         return tuple(_number(name, item) for item in raw)
     return _number(name, raw)
 
@@ -822,7 +855,8 @@ def _directions(name: str, raw: Any) -> Any:
         direction = value[1] if isinstance(value, tuple) else value
         if direction not in (-1, 0, 1):
             raise ParameterError(
-                f"{name} takes 1, -1 and 0 (rising, falling, either), not {direction}"
+                f"{name} takes 1, -1 and 0 (rising, falling, either), not {direction}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
     return found
 
@@ -832,7 +866,10 @@ def _costs(name: str, raw: Any) -> Any:
     for value in found:
         cost = value[1] if isinstance(value, tuple) else value
         if cost < 0.0:
-            raise ParameterError(f"{name} must be 0 or more, not {cost:g}")
+            raise ParameterError(
+                f"{name} must be 0 or more, not {cost:g}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
     return found
 
 
@@ -846,7 +883,8 @@ def _by_feature(name: str, raw: Any, read: Callable[[str, Any], Any]) -> Any:
     if not _is_list(given):
         raise ParameterError(
             f"{name} must be a list of numbers, one for each feature, or a dict by "
-            f"name, not {raw!r}"
+            f"name, not {raw!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     if given and all(_is_list(pair) and len(pair) == 2 for pair in given):
         return tuple((_feature(name, key), read(name, item)) for key, item in given)
@@ -859,7 +897,8 @@ def _groups(name: str, raw: Any) -> tuple[tuple[int | str, ...], ...]:
     if not _is_list(groups) or not all(map(_is_list, groups)):
         raise ParameterError(
             f"{name} must be a list of lists of features, such as [[0, 1], [2, 3]] or "
-            f"[['age', 'income'], ['city']], not {raw!r}"
+            f"[['age', 'income'], ['city']], not {raw!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     return tuple(tuple(_feature(name, item) for item in group) for group in groups)
 
@@ -870,7 +909,8 @@ def _feature(name: str, raw: Any) -> int | str:
     if isinstance(raw, numbers.Integral) and not isinstance(raw, bool):
         return int(raw)
     raise ParameterError(
-        f"{name} takes names of features or their numbers, from 0, not {raw!r}"
+        f"{name} takes names of features or their numbers, from 0, not {raw!r}",
+        code=ErrorCode.INVALID_PARAMETER_TYPE,
     )
 
 

@@ -17,7 +17,7 @@ from hornbeam.callbacks import (
     TrainingCallback,
 )
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
@@ -96,17 +96,20 @@ def check_training_data(dtrain: Any, evals: Any, kind: type) -> None:
     wrap = f"wrap the data: {kind.__name__}(data, label)"
     if not isinstance(dtrain, kind):
         raise DataError(
-            f"dtrain must be a {kind.__name__}, not {type(dtrain).__name__}; {wrap}"
+            f"dtrain must be a {kind.__name__}, not {type(dtrain).__name__}; {wrap}",
+            code=ErrorCode.NOT_A_DMATRIX,
         )
     for item in evals or ():
         if not (isinstance(item, tuple | list) and len(item) == 2):
             raise DataError(
-                f"evals must hold pairs ({kind.__name__}, name), not {item!r}"
+                f"evals must hold pairs ({kind.__name__}, name), not {item!r}",
+                code=ErrorCode.INVALID_EVALS,
             )
         if not isinstance(item[0], kind):
             raise DataError(
                 f"evals must hold pairs ({kind.__name__}, name), but the data of "
-                f"{item[1]!r} is a {type(item[0]).__name__}; {wrap}"
+                f"{item[1]!r} is a {type(item[0]).__name__}; {wrap}",
+                code=ErrorCode.INVALID_EVALS,
             )
 
 
@@ -140,11 +143,13 @@ custom_metric
     """
     if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
         raise ParameterError(
-            f"num_boost_round must be a whole number, not {num_boost_round!r}"
+            f"num_boost_round must be a whole number, not {num_boost_round!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     if num_boost_round < 0:
         raise ParameterError(
-            f"num_boost_round must be 0 or more, not {num_boost_round}"
+            f"num_boost_round must be 0 or more, not {num_boost_round}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     evals = list(evals or ())
     container = container_type(
@@ -158,7 +163,8 @@ custom_metric
             raise ParameterError(
                 f"the checkpoint has {container.first_epoch} rounds, and "
                 f"num_boost_round is {num_boost_round}; raise it, or remove the later "
-                "checkpoints"
+                "checkpoints",
+                code=ErrorCode.MODEL_PARAMETER_MISMATCH,
             )
         for number in range(container.first_epoch, num_boost_round):
             # A checkpoint may be of the round that ended training.

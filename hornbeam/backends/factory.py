@@ -19,7 +19,7 @@ from hornbeam.binning.layout import (
     SparseBins,
     SparseColumns,
 )
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.team import Team, take_team
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def create_backend(
         raise DataError(
             "multi_strategy='multi_output_tree' learns from codes of all cells, and "
             "this matrix is so sparse that it has those of filled cells alone; make a "
-            "DMatrix of a dense table, or leave multi_strategy out"
+            "DMatrix of a dense table, or leave multi_strategy out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     team = take_team(threads)
     if isinstance(codes, SparseBins):
@@ -186,7 +187,8 @@ def create_rows(
     if vector_columns > 0 and held_share > 0.0:
         raise ParameterError(
             "extmem_single_page holds the samples of trees of one output; leave it out "
-            "with multi_strategy='multi_output_tree'"
+            "with multi_strategy='multi_output_tree'",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     size = gradient_type(weights).itemsize
     budget = plan_memory(

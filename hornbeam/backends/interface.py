@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.node_constraints import NodeConstraints
 
 __all__ = [
@@ -162,7 +162,8 @@ class NoColumns:
         raise ParameterError(
             "gradients to split by are for new trees of all outputs, and here are "
             "none; set multi_strategy='multi_output_tree', leave sketch_outputs out, "
-            "or return (gradients, hessians) alone"
+            "or return (gradients, hessians) alone",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
 
 

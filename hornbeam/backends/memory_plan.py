@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hornbeam.binning.layout import ExternalBins
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.memory import give_back_freed, in_words, resident_bytes
 
 __all__ = ["MemoryPlan", "plan_memory"]
@@ -144,7 +144,8 @@ def plan_memory(
         raise DataError(
             f"memory_limit is {in_words(limit)}, and this process takes "
             f"{in_words(taken)} already, which is too much to train on these rows; "
-            f"raise memory_limit to {in_words(least)} or more{instead}"
+            f"raise memory_limit to {in_words(least)} or more{instead}",
+            code=ErrorCode.MEMORY_LIMIT_TOO_SMALL,
         )
     slots = left // slot
     slots = _LEAST_SLOTS + max(min(good, slots), slots // _SHARE_OF_SLOTS)

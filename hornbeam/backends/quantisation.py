@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
@@ -63,7 +63,8 @@ def choose_steps(largest: NDArray[np.float64], n_rows: int) -> QuantisationScale
             "a gradient or hessian is not a finite float32 number: labels, "
             "weights or base margins are too large, or the learning rate makes "
             "training diverge; scale the labels or weights down, or lower "
-            "learning_rate"
+            "learning_rate",
+            code=ErrorCode.FLOAT_OVERFLOW,
         )
     exponents = np.frexp(largest)[1]  # largest < 2**exponent
     fine = min(_FINEST_BITS, SUM_BITS - n_rows.bit_length())

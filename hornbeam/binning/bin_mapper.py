@@ -12,7 +12,7 @@ from hornbeam.binning.cuts import ColumnCuts, are_float32
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.floats import Locate
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["BinMapper", "categorical", "copy_codes"]
 
@@ -126,6 +126,7 @@ def copy_codes(
             f"{locate((row,))} holds the category code {int(values[row])}, but the "
             f"data that made the bins had no code above {levels - 1}; give its "
             "categories names (a frame of strings or of a category type), or replace "
-            "codes that training did not see by NaN"
+            "codes that training did not see by NaN",
+            code=ErrorCode.UNSEEN_CATEGORY_CODE,
         )
     np.copyto(out, np.where(np.isnan(values), levels, values), casting="unsafe")

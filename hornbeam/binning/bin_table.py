@@ -24,7 +24,7 @@ from hornbeam.binning.sparse import fill_bins, has_only_filled
 from hornbeam.binning.streams import batches_of, cuts_of_stream
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = ["bin_table", "bin_with_cuts", "code_table", "cut_between_categories"]
 
@@ -67,7 +67,10 @@ def bin_table(
         Whether the cells that a sparse table misses have codes, too.
     """
     if sketch not in ("exact", "approximate"):
-        raise ParameterError(f"sketch must be 'exact' or 'approximate', not {sketch!r}")
+        raise ParameterError(
+            f"sketch must be 'exact' or 'approximate', not {sketch!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
+        )
     exact = sketch == "exact"
     fixed = integer_weights(weights)
     if table.is_stream:

@@ -24,7 +24,7 @@ from hornbeam.binning.streams import ROOM, batches_of, cuts_of_stream
 from hornbeam.data.caching import Caching
 from hornbeam.data.slices import slices_of
 from hornbeam.data.table import Table
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.external_memory.blocks import BLOCK_ROWS
 from hornbeam.external_memory.cache import open_or_build
 from hornbeam.external_memory.folders import as_folders, make_folders
@@ -317,7 +317,8 @@ class _Paging:
                 f"memory_limit={in_words(limit)} is too small: the process takes "
                 f"{in_words(taken)} already, and to write {self._table.n_features} "
                 f"columns to the cache takes {in_words(least)} more; give at least "
-                f"{in_words(taken + least)}"
+                f"{in_words(taken + least)}",
+                code=ErrorCode.MEMORY_LIMIT_TOO_SMALL,
             )
         # Half is for chunks, half for the values of them that are kept.
         return min(ROOM, (limit - taken - _ON_THE_WAY) // 2)

@@ -13,7 +13,7 @@ from hornbeam.binning.bundling import bundle
 from hornbeam.binning.cuts import ColumnCuts, Cuts, are_float32
 from hornbeam.binning.layout import DenseBins, SparseBins
 from hornbeam.data.containers.from_scipy import SparseTable
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.sparse import sort_by_bin, turn_cells
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ def has_only_filled(table: Table) -> TypeGuard[SparseTable]:
         raise DataError(
             f"a sparse matrix with columns of type 'c' takes codes for all its "
             f"{table.n_rows} x {table.n_features} cells, which are too many; give the "
-            "categories to a frame of their own columns, or pass them as numbers"
+            "categories to a frame of their own columns, or pass them as numbers",
+            code=ErrorCode.NOT_ENOUGH_MEMORY,
         )
     return False
 

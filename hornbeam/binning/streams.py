@@ -15,7 +15,7 @@ from hornbeam.binning.exact_quantiles import columns_of, find_cuts
 from hornbeam.binning.sketch import CHUNK_ROWS
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["ROOM", "batches_of", "chunks_of", "cuts_of_stream", "read_chunks"]
 
@@ -177,5 +177,6 @@ def batches_of(
     if begin != table.n_rows:
         raise DataError(
             f"the source gave {table.n_rows} rows before and {begin} now; give one "
-            "that yields the same rows each time it is read"
+            "that yields the same rows each time it is read",
+            code=ErrorCode.SOURCE_CHANGED,
         )

@@ -26,7 +26,7 @@ from hornbeam.boosting.sync_model import settings_of
 from hornbeam.boosting.update_rounds import UpdateRounds
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.merging import merge_models
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import decode, encode, load
@@ -60,7 +60,8 @@ class Booster(Learner):
         for data in cache or ():
             if not isinstance(data, DMatrix):
                 raise DataError(
-                    f"cache must hold DMatrix objects, not {type(data).__name__}"
+                    f"cache must hold DMatrix objects, not {type(data).__name__}",
+                    code=ErrorCode.NOT_A_DMATRIX,
                 )
         self._begin(Parameters.resolve(params))
         if isinstance(model_file, Booster):
@@ -192,7 +193,10 @@ class Booster(Learner):
         """
         if fobj is not None:
             if grad is not None or hess is not None:
-                raise ParameterError("give either fobj, or grad and hess, not both")
+                raise ParameterError(
+                    "give either fobj, or grad and hess, not both",
+                    code=ErrorCode.CONFLICTING_PARAMETERS,
+                )
             self.update(dtrain, iteration, fobj)
             return
         with self._rounds.lend(self, dtrain, estimate=False) as rows:
@@ -242,15 +246,21 @@ class Booster(Learner):
         """
         self._need_model()
         if not 0.0 <= decay <= 1.0:
-            raise ParameterError(f"decay must be from 0 to 1, not {decay!r}")
+            raise ParameterError(
+                f"decay must be from 0 to 1, not {decay!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         if self.model.linear is not None:
             raise ParameterError(
-                "a linear model has no leaves to refit; train it on with xgb_model"
+                "a linear model has no leaves to refit; train it on with xgb_model",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if self.params.leaf_solver != "newton":
             raise ParameterError(
                 "refit gives leaves a step of Newton's, and leaf_solver is "
-                f"{self.params.leaf_solver!r}; set_param('leaf_solver', 'newton') first"
+                f"{self.params.leaf_solver!r}; set_param('leaf_solver', 'newton') "
+                "first",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         fitted = self.copy()
         fitted.set_param({"process_type": "update", "updater": "refresh"})
@@ -371,7 +381,10 @@ def merge(boosters: Sequence[Booster]) -> Booster:
     their parameters and attributes it has the first's.
     """
     if not boosters or not all(isinstance(part, Booster) for part in boosters):
-        raise ParameterError("merge takes a list of boosters, one at least")
+        raise ParameterError(
+            "merge takes a list of boosters, one at least",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
     merged = boosters[0].copy()
     merged.model = merge_models([part.model for part in boosters])
     if merged.model.tree_weights is not None:
@@ -387,5 +400,6 @@ def _read(source: str | os.PathLike[str] | bytes | bytearray) -> Model:
         return load(source)
     raise ParameterError(
         "a model comes from a path, the bytes of a model file, or a Booster, not from "
-        f"{source!r}"
+        f"{source!r}",
+        code=ErrorCode.NOT_A_MODEL,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.schema import column_label, listed
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.constraints import Constraints
@@ -60,7 +60,8 @@ def _directions(given: Any, n_features: int, model: Model) -> NDArray[np.int8] |
             raise ParameterError(
                 f"monotone_constraints has a direction for "
                 f"{column_label(names, feature)}, whose values are categories and have "
-                "no order; make it 0, or the column a number"
+                "no order; make it 0, or the column a number",
+                code=ErrorCode.CATEGORICAL_UNSUPPORTED,
             )
     return directions.astype(np.int8) if directions.any() else None
 
@@ -81,7 +82,10 @@ def _by_feature(
     if len(values) > n_features:
         raise ParameterError(
             f"{parameter} has {len(values)} numbers, but the training data has "
-            f"{n_features} features; give one for each, or a dict by name"
+            f"{n_features} features; give one for each, or a dict by name",
+            code=ErrorCode.MONOTONE_CONSTRAINTS_TOO_LONG
+            if parameter == "monotone_constraints"
+            else ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     found[: len(values)] = values
     return found
@@ -98,6 +102,9 @@ def _numbers(
         there_are = listed(names) if names else f"0 to {n_features - 1}"
         raise ParameterError(
             f"{parameter} names {unknown[0]!r}, which is no feature of the training "
-            f"data; there are: {there_are}"
+            f"data; there are: {there_are}",
+            code=ErrorCode.CONSTRAINT_UNKNOWN_FEATURE
+            if parameter.endswith("_constraints")
+            else ErrorCode.UNKNOWN_FEATURE,
         )
     return np.array([known[feature] for feature in features], np.intp)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientRows
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 __all__ = [
     "MetricFunction",
@@ -38,7 +38,8 @@ def metric_pairs(result: Any) -> Iterator[tuple[str, float]]:
         except (TypeError, ValueError):
             raise DataError(
                 "a custom metric must return (name, value), a string without tabs and "
-                f"a number, or a list of such pairs, not {_brief(result)}"
+                f"a number, or a list of such pairs, not {_brief(result)}",
+                code=ErrorCode.INVALID_CUSTOM_METRIC,
             ) from None
 
 
@@ -52,7 +53,8 @@ def set_gradients_of(
     if not callable(objective):
         raise ParameterError(
             "an objective of your own must be a function of (predictions, data), not "
-            f"{objective!r}; Hornbeam's are named in the parameter objective"
+            f"{objective!r}; Hornbeam's are named in the parameter objective",
+            code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
         )
     result = objective(margins, data)
     try:
@@ -62,7 +64,8 @@ def set_gradients_of(
     except (TypeError, ValueError):
         raise DataError(
             "an objective of your own must return (gradients, hessians), or besides "
-            f"those that splits are searched by, not {_brief(result)}"
+            f"those that splits are searched by, not {_brief(result)}",
+            code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
         ) from None
     set_gradients(rows, gradients, hessians)
     if searched:
@@ -88,13 +91,15 @@ def _set_columns(rows: GradientRows, gradients: Any, hessians: Any) -> None:
     if counts[0] != counts[1]:
         raise DataError(
             f"the {names[0]} have {counts[0]} columns, and the {names[1]} {counts[1]}; "
-            "give a hessian for each"
+            "give a hessian for each",
+            code=ErrorCode.GRADIENT_SIZE_MISMATCH,
         )
     if not 1 <= counts[0] <= rows.n_outputs:
         raise DataError(
             f"the {names[0]} have {counts[0]} columns, and the model has "
             f"{rows.n_outputs} outputs; give one column at least, and one for each "
-            "output at most"
+            "output at most",
+            code=ErrorCode.GRADIENT_SIZE_MISMATCH,
         )
     shape = rows.n_rows, counts[0]
     checked = [_as_gradients(*given, shape) for given in zip(pair, names, strict=True)]
@@ -109,13 +114,18 @@ def _brief(value: Any) -> str:
 def _numbers(values: Any, what: str) -> NDArray[Any]:
     """Return a caller's gradients as they are, if they are numbers."""
     if values is None:
-        raise DataError(f"{what} are missing; give grad and hess")
+        raise DataError(
+            f"{what} are missing; give grad and hess", code=ErrorCode.INVALID_GRADIENT
+        )
     try:
         array = np.asarray(values)
     except ValueError:  # lists of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
-        raise DataError(f"{what} must be an array of numbers, not {_brief(values)}")
+        raise DataError(
+            f"{what} must be an array of numbers, not {_brief(values)}",
+            code=ErrorCode.INVALID_GRADIENT,
+        )
     return array
 
 
@@ -127,7 +137,8 @@ def _as_gradients(
     if array.shape not in (shape, shape[:1]) or array.size != shape[0] * shape[1]:
         raise DataError(
             f"{what} have the shape {array.shape}, but the data has {shape[0]} rows "
-            f"and there are {shape[1]} outputs; give the shape {shape}"
+            f"and there are {shape[1]} outputs; give the shape {shape}",
+            code=ErrorCode.GRADIENT_SHAPE_MISMATCH,
         )
     array = array.reshape(shape).astype(np.float64)
     wrong = np.argwhere(~np.isfinite(array))
@@ -135,6 +146,7 @@ def _as_gradients(
         row, output = (int(i) for i in wrong[0])
         raise DataError(
             f"{what} hold {array[row, output]} in row {row} (output {output}); they "
-            "must be finite"
+            "must be finite",
+            code=ErrorCode.INVALID_GRADIENT,
         )
     return array.T

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.layout import contributions
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -128,7 +128,8 @@ def check_booster(parameters: Parameters) -> None:
             if getattr(p, name):
                 raise ParameterError(
                     f"{name}={getattr(p, name)!r} is of no use with "
-                    f"booster={p.booster!r}; set booster='dart', or leave it out"
+                    f"booster={p.booster!r}; set booster='dart', or leave it out",
+                    code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
 
 

@@ -18,7 +18,7 @@ from hornbeam.data.cells import column_cells
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.linear import Linear
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.params import Parameters
@@ -60,12 +60,14 @@ def check_linear(parameters: Parameters) -> None:
         if name in changed:
             raise ParameterError(
                 f"{name}={getattr(p, name)!r} is of no use with booster={p.booster!r}; "
-                "leave it out"
+                "leave it out",
+                code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
     if p.updater != "auto" and linear != (p.updater in _UPDATERS):
         raise ParameterError(
             f"updater={p.updater!r} does not go with booster={p.booster!r}; "
-            "leave it out"
+            "leave it out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
 
 
@@ -74,12 +76,14 @@ def check_features(data: DMatrix) -> None:
     if isinstance(data, QuantileDMatrix):
         raise DataError(
             "booster='gblinear' multiplies the features, and a "
-            f"{type(data).__name__} has only the bins they are in; make a DMatrix"
+            f"{type(data).__name__} has only the bins they are in; make a DMatrix",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     for feature in categorical(data.feature_types):
         raise DataError(
             f"{data.table.label(feature)} is categorical, and booster='gblinear' takes "
-            "numbers; give each category a column of zeros and ones"
+            "numbers; give each category a column of zeros and ones",
+            code=ErrorCode.CATEGORICAL_UNSUPPORTED,
         )
 
 
@@ -133,7 +137,8 @@ def descend_round(
     if not np.isfinite(weights).all():
         raise DataError(
             "a weight of the linear model is beyond the range of float32: scale the "
-            "features, or lower learning_rate"
+            "features, or lower learning_rate",
+            code=ErrorCode.FLOAT_OVERFLOW,
         )
     change = float(np.abs(weights - linear.weights.T).max())
     return Linear(np.ascontiguousarray(weights.T), linear.rounds + 1, change)

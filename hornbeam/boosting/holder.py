@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hornbeam.data.categories import Categories
 from hornbeam.data.schema import check_names, check_types
-from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import digest, encode, save
 
@@ -87,7 +87,8 @@ class ModelHolder:
             else:
                 raise ParameterError(
                     f"attribute {name!r} must be a string, not "
-                    f"{type(value).__name__}; pass str(value)"
+                    f"{type(value).__name__}; pass str(value)",
+                    code=ErrorCode.INVALID_PARAMETER_TYPE,
                 )
 
     @property
@@ -129,20 +130,23 @@ class ModelHolder:
         except (TypeError, ValueError):
             raise ParameterError(
                 "iteration_range must be two whole numbers (begin, end), "
-                f"not {rounds!r}"
+                f"not {rounds!r}",
+                code=ErrorCode.INVALID_ITERATION_RANGE,
             ) from None
         end = end or n_rounds
         if self.model.linear is not None and (begin, end) != (0, n_rounds):
             raise ParameterError(
                 "a model of booster='gblinear' changes as a whole, so that "
                 f"iteration_range={tuple(rounds)} cannot name a part of its "
-                f"{n_rounds} rounds; leave it out"
+                f"{n_rounds} rounds; leave it out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if not 0 <= begin <= end <= n_rounds or (begin == end and n_rounds > 0):
             raise ParameterError(
                 f"iteration_range={tuple(rounds)} is not a part of the model's "
                 f"{n_rounds} rounds; give (begin, end) with "
-                f"0 <= begin < end <= {n_rounds}, or (0, 0) for all"
+                f"0 <= begin < end <= {n_rounds}, or (0, 0) for all",
+                code=ErrorCode.ITERATION_RANGE_OUT_OF_BOUNDS,
             )
         if self.model.linear is not None:
             return 0, 0
@@ -152,5 +156,6 @@ class ModelHolder:
         if self.model.num_feature == 0:
             raise NotTrainedError(
                 "this Booster has neither been trained nor loaded; train it, or use "
-                "load_model"
+                "load_model",
+                code=ErrorCode.EMPTY_BOOSTER,
             )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hornbeam.boosting.prediction import Rows, add_layout, blocks
 from hornbeam.data.floats import shared
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import Ways
 from hornbeam.kernels.interventional_shap import (
@@ -64,7 +64,8 @@ def shares_of(weights: Floats | None, n_rows: int) -> Floats:
     if n_rows == 0:
         raise DataError(
             "the background has no rows to compare with; give it some rows, such as a "
-            "sample of the training data"
+            "sample of the training data",
+            code=ErrorCode.EMPTY_DATA,
         )
     if weights is None:
         return np.full(n_rows, 1.0 / n_rows)
@@ -72,7 +73,8 @@ def shares_of(weights: Floats | None, n_rows: int) -> Floats:
     if not total > 0.0:
         raise DataError(
             "the weights of the background are all 0; give some of its rows a weight, "
-            "or none of them"
+            "or none of them",
+            code=ErrorCode.WEIGHTS_ALL_ZERO,
         )
     return weights / total
 

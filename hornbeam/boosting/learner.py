@@ -32,7 +32,7 @@ from hornbeam.boosting.tree_rounds import TreeRounds
 from hornbeam.boosting.update_rounds import UpdateRounds
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.linear import Linear
 from hornbeam.forest.model import Model
@@ -112,7 +112,8 @@ class Learner(Predictor):
         if not isinstance(objective, ScalarLoss):
             raise ParameterError(
                 "an objective in formulas has the functions gradient(y, m) and "
-                f"hessian(y, m); {objective!r} has not"
+                f"hessian(y, m); {objective!r} has not",
+                code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
             )
         if self._loss is not objective:
             self._configure(self.params, objective)
@@ -187,7 +188,8 @@ class Learner(Predictor):
             raise DataError(
                 f"the labels have {n_targets} column{'s' if n_targets > 1 else ''}, "
                 f"but the model has {targets} target{'s' if targets > 1 else ''}; "
-                "train another model"
+                "train another model",
+                code=ErrorCode.LABEL_TARGETS_MISMATCH,
             )
         counted = self.params.updated({"num_target": n_targets})
         self._configure(counted, self._loss)
@@ -269,7 +271,10 @@ class Learner(Predictor):
                 if beside.info[field] is None:
                     raise DataError(
                         f"the data {name!r} in evals has no {field}s to measure "
-                        f"against; pass them: DMatrix(data, {field}=...)"
+                        f"against; pass them: DMatrix(data, {field}=...)",
+                        code=ErrorCode.EVAL_LABEL_MISSING
+                        if field == "label"
+                        else ErrorCode.META_INFO_MISSING,
                     )
             shown = margins if feval is None else margins.copy()
             predictions = self._transformed(margins)

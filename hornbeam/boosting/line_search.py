@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.factory import create_leaf_rows
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import Objective
 from hornbeam.params import Parameters
 
@@ -51,13 +51,15 @@ def check_line_search(parameters: Parameters, objective: Objective) -> None:
             raise ParameterError(
                 f"leaf_solver='line_search' gives each leaf the constant that makes "
                 f"the loss of its rows least, without regard for {name}="
-                f"{p.to_dict()[name]!r}; leave one of the two out"
+                f"{p.to_dict()[name]!r}; leave one of the two out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
     if objective.reach is None:
         raise ParameterError(
             f"leaf_solver='line_search' adds up the losses of the rows of a leaf, and "
             f"{objective.name} is not a loss of single rows and margins; leave "
-            "leaf_solver out"
+            "leaf_solver out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
 
 

@@ -15,7 +15,7 @@ from hornbeam.boosting.gbtree import sample_of
 from hornbeam.boosting.prediction import squeezed
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.sampling import draw_rows
 from hornbeam.kernels.team import Team, lease
 from hornbeam.metrics.base import Metric
@@ -45,12 +45,14 @@ def check_out_of_bag(learner: Learner) -> None:
             raise ParameterError(
                 "rows out of the bag are those that uniform samples leave out of new "
                 f"trees, and there are none with {name}={getattr(p, name)!r}; set "
-                "subsample below 1, with booster='gbtree'"
+                "subsample below 1, with booster='gbtree'",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
     if _metric(learner).maximize:
         raise ParameterError(
             f"{learner.objective.name} has no loss of single rows to look at out of "
-            "the bag; measure on data of its own, by evals"
+            "the bag; measure on data of its own, by evals",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
 
 
@@ -62,7 +64,8 @@ def out_of_bag_improvement(learner: Learner, data: DMatrix) -> float:
     if not isinstance(data, DMatrix):
         raise DataError(
             "rows out of the bag are looked at on one machine; train with "
-            "hornbeam.train on a DMatrix"
+            "hornbeam.train on a DMatrix",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     check_out_of_bag(learner)
     model = learner.model

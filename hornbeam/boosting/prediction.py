@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.coded import CodedLayout
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.coded import CODED_ROWS, add_coded_trees
@@ -95,7 +95,8 @@ def start_margins(
     if n_rows > 0 and given.shape[1] != base.size:
         raise DataError(
             f"base_margin has {given.shape[1]} columns, but the model has {base.size} "
-            "outputs; give one margin for each row and output"
+            "outputs; give one margin for each row and output",
+            code=ErrorCode.BASE_MARGIN_OUTPUTS_MISMATCH,
         )
     return np.array(given.reshape(n_rows, base.size), dtype, order="C")
 

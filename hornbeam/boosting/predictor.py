@@ -36,7 +36,7 @@ from hornbeam.data.floats import is_plain
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import Ways
 from hornbeam.kernels.team import lease
@@ -68,7 +68,8 @@ class Predictor(ModelAccounts):
         if not isinstance(data, DMatrix):
             raise DataError(
                 f"expected a DMatrix, got {type(data).__name__}; wrap it: "
-                "DMatrix(data), or use inplace_predict"
+                "DMatrix(data), or use inplace_predict",
+                code=ErrorCode.NOT_A_DMATRIX,
             )
         if self.model.num_feature == 0:
             return data
@@ -211,19 +212,22 @@ class Predictor(ModelAccounts):
         if pred_leaf + pred_contribs + pred_interactions > 1:
             raise ParameterError(
                 "pred_leaf, pred_contribs and pred_interactions are predictions of "
-                "their own; ask for one at a time"
+                "their own; ask for one at a time",
+                code=ErrorCode.CONFLICTING_PREDICTION_TYPES,
             )
         if approx_contribs and not explains:
             raise ParameterError(
                 "approx_contribs=True says how contributions are found; ask for them: "
-                "pred_contribs=True, or pred_interactions=True"
+                "pred_contribs=True, or pred_interactions=True",
+                code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
         self._need_model()
         begin, end = self._tree_range(iteration_range)
         if self.model.linear is not None:
             if pred_leaf:
                 raise ParameterError(
-                    "a model of booster='gblinear' has no leaves; leave pred_leaf out"
+                    "a model of booster='gblinear' has no leaves; leave pred_leaf out",
+                    code=ErrorCode.UNSUPPORTED_COMBINATION,
                 )
             check_features(data)
             data = self._aligned(data, validate_features)
@@ -238,7 +242,8 @@ class Predictor(ModelAccounts):
             if end - begin < len(self.model.trees):
                 raise ParameterError(
                     "training=True leaves out trees of all rounds, so iteration_range "
-                    "cannot name a part of them; leave one of the two out"
+                    "cannot name a part of them; leave one of the two out",
+                    code=ErrorCode.CONFLICTING_PARAMETERS,
                 )
             weights = dropout.during(self.model.weights)
             layout = self._layout_of(np.arange(end), weights, data.dtype)
@@ -368,14 +373,16 @@ class Predictor(ModelAccounts):
         if not 0.0 < level < 1.0:
             raise ParameterError(
                 f"level must be above 0 and below 1, the probability of the interval, "
-                f"not {level!r}"
+                f"not {level!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         objective = self.objective
         if not isinstance(objective, Distribution):
             raise ParameterError(
                 f"objective={objective.name!r} predicts no distribution, and so no "
                 "interval; train with 'dist:normal', 'dist:lognormal' or "
-                "'dist:negbinomial'"
+                "'dist:negbinomial'",
+                code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
             )
         predictions = self.predict(
             data, validate_features=validate_features, iteration_range=iteration_range
@@ -473,7 +480,8 @@ class Predictor(ModelAccounts):
         """
         if predict_type not in ("value", "margin"):
             raise ParameterError(
-                f"predict_type must be 'value' or 'margin', not {predict_type!r}"
+                f"predict_type must be 'value' or 'margin', not {predict_type!r}",
+                code=ErrorCode.UNKNOWN_OPTION,
             )
         self._need_model()
         table: Rows
@@ -527,7 +535,8 @@ class Predictor(ModelAccounts):
             raise ParameterError(
                 f"the predictions of this model need {owner}.transform, which a model "
                 f"file does not hold; give it: booster.set_objective({owner}), or ask "
-                "for margins"
+                "for margins",
+                code=ErrorCode.CUSTOM_TRANSFORM_MISSING,
             )
 
     @property

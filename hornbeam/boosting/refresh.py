@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import SplitParams
 from hornbeam.boosting.gbtree import growth_of
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree, climb
 from hornbeam.kernels.leaves import rate_splits, weigh_nodes
 from hornbeam.params import Parameters
@@ -37,28 +37,33 @@ def check_update(parameters: Parameters) -> None:
     ):
         raise ParameterError(
             f"updater={p.updater!r} updates the trees of a model; set "
-            "process_type='update' and pass the model as xgb_model, or leave it out"
+            "process_type='update' and pass the model as xgb_model, or leave it out",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
     if p.process_type == "default" and not p.refresh_leaf:
         raise ParameterError(
             "refresh_leaf=False is of no use without process_type='update'; leave it "
-            "out"
+            "out",
+            code=ErrorCode.INEFFECTIVE_PARAMETER,
         )
     if p.process_type == "update" and not of_trees:
         raise ParameterError(
             "process_type='update' updates trees, and booster='gblinear' has none; "
-            "leave it out, and training goes on from the model"
+            "leave it out, and training goes on from the model",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if p.process_type == "update" and p.grows:
         raise ParameterError(
             f"updater={p.updater!r} grows trees; with process_type='update' it must be "
-            "'refresh', 'prune' or both"
+            "'refresh', 'prune' or both",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
     held = "monotone_constraints" if p.monotone_constraints else "path_smooth"
     if p.process_type == "update" and p.updater != "prune" and getattr(p, held):
         raise ParameterError(
             f"leaf values are taken from the data alone where trees are refreshed or "
-            f"refitted, without regard for {held}; leave {held} out"
+            f"refitted, without regard for {held}; leave {held} out",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
 
 

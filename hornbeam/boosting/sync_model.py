@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.linear import Linear
 from hornbeam.forest.model import Model
 from hornbeam.forest.settings import read_settings
@@ -33,23 +33,27 @@ def check_agreement(model: Model, parameters: Parameters, objective: Objective) 
     if model.n_outputs != outputs:
         raise ParameterError(
             f"objective={p.objective!r} has {outputs} outputs, but the model has "
-            f"{model.n_outputs}; continue a model with an objective of as many outputs"
+            f"{model.n_outputs}; continue a model with an objective of as many outputs",
+            code=ErrorCode.MODEL_OUTPUTS_MISMATCH,
         )
     if model.num_parallel_tree != p.num_parallel_tree:
         raise ParameterError(
             f"num_parallel_tree={p.num_parallel_tree} differs from the model's "
-            f"{model.num_parallel_tree}; leave it out when you continue a model"
+            f"{model.num_parallel_tree}; leave it out when you continue a model",
+            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
         )
     if (columns > 0) != (model.leaf_size > 1):
         raise ParameterError(
             f"multi_strategy={p.multi_strategy!r} differs from the model's; leave it "
-            "out when you continue a model"
+            "out when you continue a model",
+            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
         )
     before = booster_of(model)
     if p.booster != before and (before, p.booster) != ("gbtree", "dart"):
         raise ParameterError(
             f"booster={p.booster!r} cannot continue a model of booster={before!r}; "
-            "leave booster out"
+            "leave booster out",
+            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
         )
 
 
@@ -64,7 +68,8 @@ def check_same_start(model: Model, parameters: Parameters) -> None:
         raise ParameterError(
             f"base_score={given} differs from the one that the rounds of this model "
             f"began with ({model.base_score.tolist()}); leave it out when you continue "
-            "a model"
+            "a model",
+            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
         )
 
 
@@ -94,7 +99,8 @@ def _given_base_score(p: Parameters, outputs: int) -> NDArray[np.float64]:
     if values.size not in (1, outputs):
         raise ParameterError(
             f"base_score has {values.size} values, but the model has {outputs} "
-            "outputs; give one number, or one for each output"
+            "outputs; give one number, or one for each output",
+            code=ErrorCode.MODEL_OUTPUTS_MISMATCH,
         )
     return np.full(outputs, values)
 

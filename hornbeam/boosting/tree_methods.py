@@ -14,7 +14,7 @@ from hornbeam.binning.layout import (
 )
 from hornbeam.binning.per_tree_bins import PerTreeCuts
 from hornbeam.data.dmatrix import DMatrix, categorical
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.growth.grower import Thresholds
 from hornbeam.memory import available_bytes, in_words
 from hornbeam.params import Parameters
@@ -49,7 +49,8 @@ def check_method(parameters: Parameters) -> None:
         raise ParameterError(
             f"{_in_words(parameters)} grows trees of one output each, and "
             f"multi_strategy is {many!r}; use tree_method='hist', or leave "
-            "multi_strategy out"
+            "multi_strategy out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
 
 
@@ -63,7 +64,8 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
             raise DataError(
                 "leaf_solver='line_search' looks at all rows in memory, and this "
                 "matrix has them on disk; make a DMatrix without a cache, or leave "
-                "leaf_solver out"
+                "leaf_solver out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         return Prepared(binned.cuts, codes, binned.is_float32)
     is_local = p.sketch_scope == "local"
@@ -72,7 +74,8 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
             raise DataError(
                 f"{data.table.label(feature)} is categorical, and "
                 f"{_in_words(p)} cuts between numbers; use tree_method='hist', or "
-                "give each category a column of zeros and ones"
+                "give each category a column of zeros and ones",
+                code=ErrorCode.CATEGORICAL_UNSUPPORTED,
             )
     _check_room(data, p)
     blocks = data.ordered(p.nthread)
@@ -102,7 +105,8 @@ def _check_room(data: DMatrix, parameters: Parameters) -> None:
             f"{_in_words(p)} holds all values in order in memory: that takes "
             f"{in_words(needed)} or more for {data.n_rows:,} rows of "
             f"{data.n_features:,} columns, and {in_words(room)} are free; use "
-            "tree_method='hist', which takes far less, or fewer rows"
+            "tree_method='hist', which takes far less, or fewer rows",
+            code=ErrorCode.NOT_ENOUGH_MEMORY,
         )
 
 

@@ -16,7 +16,7 @@ from hornbeam.boosting.margin_cache import TrainingSession
 from hornbeam.boosting.rounds import Rounds
 from hornbeam.boosting.tree_methods import prepare
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 if TYPE_CHECKING:
     from hornbeam.boosting.learner import Learner
@@ -36,7 +36,8 @@ class TreeRounds(Rounds):
             raise ParameterError(
                 "leaf_solver='line_search' needs the loss itself, and these are "
                 "gradients of your own; pass the objective as formulas "
-                "(docs/own-objectives.md), or leave leaf_solver out"
+                "(docs/own-objectives.md), or leave leaf_solver out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         session = _training_session(learner, data, estimate)
         aligned, model = learner._aligned(data), learner.model

@@ -14,7 +14,7 @@ from hornbeam.boosting.prediction import leaves_of
 from hornbeam.boosting.refresh import Revision
 from hornbeam.boosting.rounds import Rounds
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -57,7 +57,8 @@ class UpdateRounds(Rounds):
         if number == grown.n_rounds:
             raise ParameterError(
                 f"all {number} rounds of the model have been updated; lower "
-                "num_boost_round"
+                "num_boost_round",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         aligned, session = learner._aligned(data), learner._session(data)
         targets = np.empty((1, 0))
@@ -67,7 +68,8 @@ class UpdateRounds(Rounds):
             if learner.objective.many_targets and len(targets) != model.n_outputs:
                 raise DataError(
                     f"the labels have {len(targets)} columns, but the model has "
-                    f"{model.n_outputs} targets; give a column for each"
+                    f"{model.n_outputs} targets; give a column for each",
+                    code=ErrorCode.LABEL_TARGETS_MISMATCH,
                 )
         rows = create_leaf_rows(
             targets,
@@ -97,7 +99,8 @@ class UpdateRounds(Rounds):
         if not grown.trees:
             raise ParameterError(
                 "process_type='update' updates the rounds of a model, and there are "
-                "none; pass the model as xgb_model"
+                "none; pass the model as xgb_model",
+                code=ErrorCode.MISSING_PARAMETER,
             )
         learner.model = grown.beginning()
         learner.reset()

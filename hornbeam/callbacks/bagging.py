@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hornbeam.callbacks.base import CallbackContainer, EvalsLog, TrainingCallback
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -42,7 +42,8 @@ class OutOfBag(TrainingCallback):
             raise ParameterError(
                 "OutOfBag looks at the loss of the rows, and the objective is a "
                 "function of gradients alone; pass it as formulas "
-                "(docs/own-objectives.md), or leave OutOfBag out"
+                "(docs/own-objectives.md), or leave OutOfBag out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         self._container = container
 
@@ -50,7 +51,8 @@ class OutOfBag(TrainingCallback):
         if not hasattr(model, "out_of_bag_improvement"):
             raise ParameterError(
                 "OutOfBag watches one training, and cv measures on rows that its "
-                "folds leave out; leave OutOfBag out of its callbacks"
+                "folds leave out; leave OutOfBag out of its callbacks",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         model.check_out_of_bag()
         self.improvement = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -102,12 +102,14 @@ class CallbackContainer:
             if not isinstance(callback, TrainingCallback):
                 raise ParameterError(
                     "a callback must be an instance of TrainingCallback, "
-                    f"not {described(callback)}"
+                    f"not {described(callback)}",
+                    code=ErrorCode.INVALID_CALLBACK,
                 )
         if metric is not None and not callable(metric):
             raise ParameterError(
                 f"custom_metric must be a function, not {metric!r}; "
-                "name a metric of Hornbeam's in the parameter eval_metric"
+                "name a metric of Hornbeam's in the parameter eval_metric",
+                code=ErrorCode.INVALID_CUSTOM_METRIC,
             )
         once = dict.fromkeys(callbacks)
         self.callbacks = sorted(once, key=lambda callback: callback.runs_last)
@@ -165,7 +167,8 @@ class CallbackContainer:
             if "-" in name:
                 raise DataError(
                     f"the name {name!r} in evals holds '-', which separates the names "
-                    "of data and metric; choose another name"
+                    "of data and metric; choose another name",
+                    code=ErrorCode.INVALID_EVALS,
                 )
         self._remember(model.measure(evals or (), self.metric, self.output_margin))
         self.stopped |= self._ask_all(model, epoch)
@@ -206,7 +209,8 @@ class CallbackContainer:
         if len(set(names)) < len(names):
             raise DataError(
                 f"two scores of a round have the same name among {', '.join(names)}; "
-                "give data in evals, and metrics, names of their own"
+                "give data in evals, and metrics, names of their own",
+                code=ErrorCode.INVALID_EVALS,
             )
         for name, score in scores:
             data, _, metric = name.partition("-")
@@ -218,7 +222,8 @@ def _returned(callback: TrainingCallback, method: str, model: Booster) -> Booste
     if not isinstance(returned, type(model)):
         raise ParameterError(
             f"{type(callback).__name__}.{method} must return the model, "
-            f"not {described(returned)}"
+            f"not {described(returned)}",
+            code=ErrorCode.INVALID_CALLBACK,
         )
     return returned
 

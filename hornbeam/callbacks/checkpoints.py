@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.callbacks.base import CallbackContainer, EvalsLog, TrainingCallback
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.files import replace_file
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class TrainingCheckPoint(TrainingCallback):
     ) -> None:
         if interval < 1:
             raise ParameterError(
-                f"interval of TrainingCheckPoint must be 1 or more: {interval}"
+                f"interval of TrainingCheckPoint must be 1 or more: {interval}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         self._directory = Path(directory)
         self._name = name
@@ -78,12 +79,14 @@ class TrainingCheckPoint(TrainingCallback):
         if not self._directory.is_dir():
             raise ParameterError(
                 f"checkpoints go to {str(self._directory)!r}, which is no directory; "
-                "make it first"
+                "make it first",
+                code=ErrorCode.FOLDER_NOT_FOUND,
             )
         if not hasattr(model, "save_model"):
             raise ParameterError(
                 "a checkpoint is of one model, and cross-validation trains several; "
-                "leave TrainingCheckPoint out"
+                "leave TrainingCheckPoint out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         self._start = model.num_boosted_rounds()
         if self._resume:
@@ -132,7 +135,8 @@ class TrainingCheckPoint(TrainingCallback):
         except (TypeError, ValueError) as error:
             raise ParameterError(
                 f"the state of a callback is not what JSON can hold ({error}); return "
-                "numbers, strings, lists and dicts from its state()"
+                "numbers, strings, lists and dicts from its state()",
+                code=ErrorCode.INVALID_CALLBACK,
             ) from None
 
     def _last(self) -> Path | None:
@@ -150,7 +154,8 @@ class TrainingCheckPoint(TrainingCallback):
             raise ParameterError(
                 f"the checkpoint {str(path)!r} is of a training with {what}={before!r},"
                 f" and this one has {now!r}; go on with what it began with, or give "
-                "another directory or name"
+                "another directory or name",
+                code=ErrorCode.MODEL_PARAMETER_MISMATCH,
             )
         model.resume(pickle.loads(path.read_bytes()) if self._as_pickle else path)
         model.set_param(run["changed"])

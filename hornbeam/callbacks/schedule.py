@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hornbeam.callbacks.base import EvalsLog, TrainingCallback, described
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -32,7 +32,8 @@ class LearningRateScheduler(TrainingCallback):
         if not callable(learning_rates) and not isinstance(learning_rates, Sequence):
             raise ParameterError(
                 "learning_rates must be a function of the epoch or a list of rates, "
-                f"not {described(learning_rates)}"
+                f"not {described(learning_rates)}",
+                code=ErrorCode.INVALID_PARAMETER_TYPE,
             )
         self.learning_rates = learning_rates
 
@@ -47,6 +48,7 @@ class LearningRateScheduler(TrainingCallback):
         if epoch >= len(rates):
             raise ParameterError(
                 f"learning_rates holds {len(rates)} rates, too few for round {epoch}; "
-                "give one a round"
+                "give one a round",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         return rates[epoch]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -39,10 +39,14 @@ class EvaluationMonitor(TrainingCallback):
         logger: Callable[[str], Any] = print,
     ) -> None:
         if rank != 0:
-            raise ParameterError(f"rank must be 0, there is one worker: {rank}")
+            raise ParameterError(
+                f"rank must be 0, there is one worker: {rank}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         if period < 1:
             raise ParameterError(
-                f"period of EvaluationMonitor must be 1 or more: {period}"
+                f"period of EvaluationMonitor must be 1 or more: {period}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         self.period = period
         self.show_stdv = show_stdv
@@ -97,7 +101,10 @@ class ProgressBar(TrainingCallback):
         unit: str = "round",
     ) -> None:
         if period < 0:
-            raise ParameterError(f"period of ProgressBar must be 0 or more: {period}")
+            raise ParameterError(
+                f"period of ProgressBar must be 0 or more: {period}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         self.rounds = rounds
         self.period = period
         self.unit = unit

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -46,8 +46,16 @@ class _BestRound(TrainingCallback):
 
     def _look(self, model: Booster, evals_log: EvalsLog) -> bool:
         """Return whether this round is the best so far; then the model knows it."""
-        data = _chosen(evals_log, self.data, "data set", "evals")
-        metric = _chosen(evals_log[data], self.metric_name, "metric", "eval_metric")
+        data = _chosen(
+            evals_log, self.data, "data set", "evals", ErrorCode.UNKNOWN_EVAL_DATA
+        )
+        metric = _chosen(
+            evals_log[data],
+            self.metric_name,
+            "metric",
+            "eval_metric",
+            ErrorCode.UNKNOWN_EVAL_METRIC,
+        )
         latest = evals_log[data][metric][-1]
         self.stopping_history.setdefault(data, {}).setdefault(metric, []).append(latest)
 
@@ -125,10 +133,14 @@ class EarlyStopping(_BestRound):
         min_delta: float = 0.0,
     ) -> None:
         if rounds < 1:
-            raise ParameterError(f"rounds of EarlyStopping must be 1 or more: {rounds}")
+            raise ParameterError(
+                f"rounds of EarlyStopping must be 1 or more: {rounds}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         if not min_delta >= 0:
             raise ParameterError(
-                f"min_delta of EarlyStopping must be 0 or more: {min_delta}"
+                f"min_delta of EarlyStopping must be 0 or more: {min_delta}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         self.rounds = rounds
         super().__init__(metric_name, data_name, maximize, save_best, min_delta)
@@ -141,7 +153,8 @@ class EarlyStopping(_BestRound):
         if not evals_log:
             raise DataError(
                 "early stopping needs data to evaluate on: pass evals to train, or "
-                "eval_set to fit"
+                "eval_set to fit",
+                code=ErrorCode.EVALS_MISSING,
             )
         improved = self._look(model, evals_log)
         self.current_rounds = 0 if improved else self.current_rounds + 1
@@ -183,7 +196,10 @@ class TimeLimit(_BestRound):
         save_best: bool = True,
     ) -> None:
         if not seconds > 0:
-            raise ParameterError(f"seconds of TimeLimit must be above 0: {seconds}")
+            raise ParameterError(
+                f"seconds of TimeLimit must be above 0: {seconds}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         self.seconds = seconds
         super().__init__(metric_name, data_name, maximize, save_best, 0.0)
 
@@ -206,14 +222,18 @@ class TimeLimit(_BestRound):
         self._started -= state["seconds"]
 
 
-def _chosen(log: dict[str, Any], name: str | None, kind: str, source: str) -> str:
+def _chosen(
+    log: dict[str, Any], name: str | None, kind: str, source: str, code: ErrorCode
+) -> str:
     """Return `name` if the log has it, or the last name of the log."""
     if name is None:
         return list(log)[-1]
     if name not in log:
         raise ParameterError(
             f"a callback watches the {kind} {name!r}, which is not among "
-            f"{list(log)}; see {source}"
+            f"{list(log)}; see {source}",
+            code=code,
+            name=name,
         )
     return name
 

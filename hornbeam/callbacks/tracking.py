@@ -14,7 +14,7 @@ from hornbeam.callbacks.base import (
     TrainingCallback,
     mean_of,
 )
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -49,7 +49,8 @@ class MLflowLogger(TrainingCallback):
         if model_file is not None and Path(model_file).name != model_file:
             raise ParameterError(
                 f"model_file is the name of an artifact, without a folder, not "
-                f"{model_file!r}"
+                f"{model_file!r}",
+                code=ErrorCode.INVALID_NAME,
             )
         self._mlflow = require("mlflow", "mlflow", "MLflowLogger")
         self._model_file = model_file

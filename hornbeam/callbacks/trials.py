@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -42,7 +42,8 @@ class OptunaPruning(TrainingCallback):
         if self._observation_key not in latest:
             raise ParameterError(
                 f"OptunaPruning watches {self._observation_key!r}, which is not among "
-                f"the scores {list(latest)}; see evals and eval_metric"
+                f"the scores {list(latest)}; see evals and eval_metric",
+                code=ErrorCode.UNKNOWN_SCORE,
             )
         self._trial.report(mean_of(latest[self._observation_key]), step=epoch)
         if self._trial.should_prune():

@@ -16,7 +16,7 @@ from hornbeam.binning.streams import batches_of
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.binning import find_ends
 from hornbeam.kernels.cart import place_cuts
 from hornbeam.memory import available_bytes, in_words
@@ -82,7 +82,8 @@ class Codes:
                 f"a tree grown whole takes codes for all {table.n_rows} x "
                 f"{table.n_features} cells, which need {in_words(needed)}, and "
                 f"{in_words(available_bytes())} are there; give fewer rows or columns, "
-                "or use a boosted forest (num_parallel_tree), which takes sparse rows"
+                "or use a boosted forest (num_parallel_tree), which takes sparse rows",
+                code=ErrorCode.NOT_ENOUGH_MEMORY,
             )
         binned = bin_table(table, max_bin, None, n_threads, every_cell=True)
         assert isinstance(binned, DenseMatrix)

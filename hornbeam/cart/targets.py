@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.impurity import ENTROPY, ERROR, GINI, SQUARED_ERROR
 
 __all__ = ["CLASS_CRITERIA", "NUMBER_CRITERIA", "Targets"]
@@ -87,7 +87,8 @@ class Targets:
         known = CLASS_CRITERIA if n_classes else NUMBER_CRITERIA
         if criterion not in known:
             raise ParameterError(
-                f"criterion must be one of {tuple(known)}, not {criterion!r}"
+                f"criterion must be one of {tuple(known)}, not {criterion!r}",
+                code=ErrorCode.UNKNOWN_OPTION,
             )
         n_terms = max(y.size, most_draws)
         weights = np.ones(y.size) if weights is None else _on_grid(weights, n_terms)

@@ -19,7 +19,7 @@ from hornbeam.dask.learning import CallersObjective, Start, View
 from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.dask.sessions import ClusterMargins, ClusterTraining
 from hornbeam.dask.shard import LabelFacts
-from hornbeam.errors import ClusterError, DataError, ParameterError
+from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import ScalarLoss
@@ -85,7 +85,8 @@ class ClusterBooster(Booster):
             raise ParameterError(
                 "process_type='update' is not in Hornbeam yet where the rows are on a "
                 "cluster; train with hornbeam.train, from disk if need be: "
-                "ExtMemQuantileDMatrix"
+                "ExtMemQuantileDMatrix",
+                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
         method = parameters.method()
         if method == "exact" or parameters.sketch_scope == "local":
@@ -95,18 +96,21 @@ class ClusterBooster(Booster):
             raise ParameterError(
                 f"{what} doesn't support distributed training: it looks at all values "
                 "of a column in order; use hornbeam.train, or tree_method='hist' or "
-                "'approx' on a cluster"
+                "'approx' on a cluster",
+                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
         many = "multi_output_tree"
         if method == "approx" and parameters.multi_strategy == many:
             raise ParameterError(
                 f"multi_strategy={many!r} on a cluster goes with tree_method='hist', "
-                "not with 'approx'; use hornbeam.train, or leave one of them out"
+                "not with 'approx'; use hornbeam.train, or leave one of them out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if parameters.leaf_solver != "newton":
             raise ParameterError(
                 f"leaf_solver={parameters.leaf_solver!r} learns on one machine, not on "
-                "a cluster; use hornbeam.train, or leave leaf_solver out"
+                "a cluster; use hornbeam.train, or leave leaf_solver out",
+                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
 
     def update(
@@ -126,14 +130,16 @@ class ClusterBooster(Booster):
         else:
             raise ClusterError(
                 f"workers were lost {_MOST_LOSSES} times in one round; look into their "
-                "logs"
+                "logs",
+                code=ErrorCode.WORKERS_LOST,
             )
         self._end_round()
 
     def boost(self, *args: Any, **options: Any) -> None:
         raise ParameterError(
             "gradients cannot be given to a booster on a cluster: its rows are on the "
-            "workers; pass the objective as obj to train"
+            "workers; pass the objective as obj to train",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
         )
 
     def _boost(self, training: ClusterTraining, fobj: ObjectiveFunction | None) -> None:
@@ -168,7 +174,8 @@ class ClusterBooster(Booster):
         if self.params.booster == "gblinear":
             raise ParameterError(
                 "booster='gblinear' does not train on a cluster; train it on one "
-                "machine with hornbeam.train"
+                "machine with hornbeam.train",
+                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
         training = self._training
         p = self.params
@@ -191,7 +198,8 @@ class ClusterBooster(Booster):
         if isinstance(data, DaskQuantileDMatrix) and data.max_bin != made_for[0]:
             raise DataError(
                 f"this DaskQuantileDMatrix was made with max_bin={data.max_bin} and "
-                f"cannot serve max_bin={made_for[0]}; use the same number for both"
+                f"cannot serve max_bin={made_for[0]}; use the same number for both",
+                code=ErrorCode.MAX_BIN_MISMATCH,
             )
         if not self.model.trees:
             self._take_columns(data)
@@ -205,13 +213,15 @@ class ClusterBooster(Booster):
         if isinstance(data, DaskQuantileDMatrix):
             raise DataError(
                 "tree_method='approx' needs the values themselves, and a "
-                "DaskQuantileDMatrix is for the codes of its bins; make a DaskDMatrix"
+                "DaskQuantileDMatrix is for the codes of its bins; make a DaskDMatrix",
+                code=ErrorCode.RAW_VALUES_NEEDED,
             )
         if data.opening.caching is not None:
             raise DataError(
                 "tree_method='approx' holds the values in memory, and this matrix has "
                 "a cache for their codes; use tree_method='hist', or make it without "
-                "cache"
+                "cache",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
 
     def _held(self, data: DaskDMatrix) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from distributed import Client, get_client
 
 from hornbeam import __version__
-from hornbeam.errors import ClusterError, ParameterError
+from hornbeam.errors import ClusterError, ErrorCode, ParameterError
 
 __all__ = ["check_workers", "client_of"]
 
@@ -30,11 +30,13 @@ def client_of(client: Client | None) -> Client:
         except ValueError:
             raise ParameterError(
                 "there is no client of a Dask cluster; make one with "
-                "distributed.Client(...), and pass it"
+                "distributed.Client(...), and pass it",
+                code=ErrorCode.INVALID_CLIENT,
             ) from None
     if not isinstance(client, Client):
         raise ParameterError(
-            f"client must be a distributed.Client, not {type(client).__name__}"
+            f"client must be a distributed.Client, not {type(client).__name__}",
+            code=ErrorCode.INVALID_CLIENT,
         )
     return client
 
@@ -71,14 +73,16 @@ def check_workers(client: Client, addresses: Collection[str]) -> None:
         if answer is None:
             raise ClusterError(
                 f"the worker at {address} has no Hornbeam; install hornbeam "
-                f"{__version__} there, as the client has it"
+                f"{__version__} there, as the client has it",
+                code=ErrorCode.WORKER_VERSION_MISMATCH,
             )
         if not isinstance(answer, str):
             continue  # it has gone meanwhile
         if answer != __version__:
             raise ClusterError(
                 f"the worker at {address} has Hornbeam {answer}, and the client "
-                f"{__version__}; install the same version everywhere"
+                f"{__version__}; install the same version everywhere",
+                code=ErrorCode.WORKER_VERSION_MISMATCH,
             )
         known.add(address)
 

@@ -18,7 +18,7 @@ from hornbeam.backends.cluster import Call, Cluster, Member, MemberLostError, Sh
 from hornbeam.dask.rpc import GoneError, ask, packed, watch
 from hornbeam.dask.tree_reduction import Branch, ask_branch, branches_of
 from hornbeam.dask.workers import Workers
-from hornbeam.errors import ClusterError, HornbeamError
+from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
 __all__ = ["DaskCluster"]
 
@@ -200,7 +200,8 @@ class DaskCluster(Workers, Cluster):
         if reply["status"] != "OK":
             raise ClusterError(
                 f"the worker at {address} cannot import {module}: "
-                f"{reply['exception_text']}; install the same Hornbeam everywhere"
+                f"{reply['exception_text']}; install the same Hornbeam everywhere",
+                code=ErrorCode.WORKER_VERSION_MISMATCH,
             )
 
     async def _place(

@@ -11,7 +11,7 @@ from hornbeam.dask.opening import Facts
 from hornbeam.data.categories import Categories, union
 from hornbeam.data.schema import Schema, listed
 from hornbeam.data.sources.gathering import kind_of
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["check_fields", "common_dtype", "common_schema"]
 
@@ -46,13 +46,15 @@ def _places(other: int, schema: Schema, number: int, first: Schema) -> list[int]
         without = number if first.names is None else other
         raise DataError(
             f"of the partitions {number} and {other} only one has names of columns, "
-            f"not partition {without}; give each as the same kind of table"
+            f"not partition {without}; give each as the same kind of table",
+            code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
         )
     if schema.names is None or first.names is None:
         if schema.n_features != first.n_features:
             raise DataError(
                 f"partition {other} has {schema.n_features} columns, and partition "
-                f"{number} has {first.n_features}; give the same columns in each"
+                f"{number} has {first.n_features}; give the same columns in each",
+                code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
             )
         return list(range(first.n_features))
     place = {name: i for i, name in enumerate(schema.names)}
@@ -65,7 +67,8 @@ def _places(other: int, schema: Schema, number: int, first: Schema) -> list[int]
     if faults:
         raise DataError(
             f"partition {other} has other columns than partition {number}; "
-            f"{'; '.join(faults)}; give the same columns in each"
+            f"{'; '.join(faults)}; give the same columns in each",
+            code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
         )
     return [place[name] for name in first.names]
 
@@ -89,7 +92,8 @@ def _type(
             label = repr(names[place]) if names else str(place)
             raise DataError(
                 f"partition {number} holds {kind} in column {label}, and partition "
-                f"{known[0]} holds {known[1]}; give it one type in all"
+                f"{known[0]} holds {known[1]}; give it one type in all",
+                code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
             )
         types.add(fact.schema.types[place])
     if not types:
@@ -124,7 +128,8 @@ def _categories(
                 label = repr(names[place]) if names else str(place)
                 raise DataError(
                     f"column {label} has strings as categories in partition {texts} "
-                    f"and numbers in partition {whole}; make them all strings"
+                    f"and numbers in partition {whole}; make them all strings",
+                    code=ErrorCode.INVALID_CATEGORIES,
                 )
         parts.append(Categories.of_checked(levels))
     return parts
@@ -144,12 +149,16 @@ def check_fields(facts: Mapping[int, Facts]) -> None:
             if here != there:
                 raise DataError(
                     f"partition {other} has {_width(name, here)}, and partition "
-                    f"{number} has {_width(name, there)}; give each the same"
+                    f"{number} has {_width(name, there)}; give each the same",
+                    code=ErrorCode.PARTITION_SIZE_MISMATCH,
                 )
     if first.largest_weight is not None and not any(
         fact.largest_weight for fact in facts.values()
     ):
-        raise DataError("every weight is zero; at least one row must count")
+        raise DataError(
+            "every weight is zero; at least one row must count",
+            code=ErrorCode.WEIGHTS_ALL_ZERO,
+        )
 
 
 def _width(name: str, width: tuple[int, ...] | None) -> str:

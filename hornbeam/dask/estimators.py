@@ -24,7 +24,7 @@ from hornbeam.dask.prediction import Outcome, outcome_of, predict_by
 from hornbeam.dask.sync import method_by_client
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.sklearn.classifier import HornbeamClassifier
 from hornbeam.sklearn.estimator import Estimator
 from hornbeam.sklearn.labels import classes_of, codes_of
@@ -339,7 +339,9 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
                 raise one
         some = [values for values in found if len(values)]
         if not some:
-            raise DataError("y has no labels; pass at least one row")
+            raise DataError(
+                "y has no labels; pass at least one row", code=ErrorCode.EMPTY_DATA
+            )
         self.classes_ = np.unique(np.concatenate(some))
 
     def _labels(self, y: Any) -> Any:
@@ -492,7 +494,9 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
             column = column_of(np.asarray(y))
             return classes_of(column) if len(column) else column
     except ValueError as error:
-        return DataError(f"partition {number} of y: {error}")
+        return DataError(
+            f"partition {number} of y: {error}", code=ErrorCode.META_INFO_NOT_NUMERIC
+        )
 
 
 def _encode(y: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -502,7 +506,8 @@ def _encode(y: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if unknown.size:
         raise DataError(
             f"eval_set holds the label {y[unknown].tolist()[0]!r}, which is not among "
-            "the labels to train on"
+            "the labels to train on",
+            code=ErrorCode.LABEL_NOT_IN_TRAINING,
         )
     return codes
 

@@ -19,7 +19,7 @@ from hornbeam.boosting.custom import ObjectiveFunction, set_gradients_of
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import Beside
 from hornbeam.data.schema import Schema
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.objectives.base import Objective
 
@@ -94,7 +94,8 @@ class CallersObjective:
         except Exception as error:
             raise ParameterError(
                 f"the objective of your own cannot be loaded on a worker: {error}; "
-                "define it in the script itself, or in a module that workers have"
+                "define it in the script itself, or in a module that workers have",
+                code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
             ) from error
         return function
 

@@ -23,7 +23,7 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import Beside
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.parts import Parts
-from hornbeam.errors import DataError, HornbeamError
+from hornbeam.errors import DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters
 
 __all__ = ["DaskDMatrix", "DaskQuantileDMatrix"]
@@ -123,7 +123,8 @@ class DaskDMatrix(Beside):
         _, caching = caching_of(None, cache, memory_limit, codec)
         if group is not None and qid is not None:
             raise DataError(
-                "group and qid are both given; they say the same, so pass one of them"
+                "group and qid are both given; they say the same, so pass one of them",
+                code=ErrorCode.GROUP_AND_QID,
             )
         self.opening = Opening(
             missing, feature_names, feature_types, enable_categorical, caching
@@ -157,7 +158,8 @@ class DaskDMatrix(Beside):
         if not self.facts:
             raise DataError(
                 f"none of the {len(self.parts)} partitions has rows; pass at least one "
-                "row"
+                "row",
+                code=ErrorCode.EMPTY_DATA,
             )
         rows = [0 if fact is None else fact.n_rows for fact in found]
         self.first_rows = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
@@ -254,7 +256,7 @@ class DaskDMatrix(Beside):
 
     def set_info(self, **fields: Any) -> None:
         """Raise an error: what goes with the rows is settled."""
-        raise DataError(_SETTLED)
+        raise DataError(_SETTLED, code=ErrorCode.META_INFO_SETTLED)
 
 
 class DaskQuantileDMatrix(DaskDMatrix):
@@ -292,7 +294,8 @@ enable_categorical, cache, memory_limit, codec
         if ref is not None and not isinstance(ref, DaskDMatrix):
             raise DataError(
                 f"ref must be a DaskDMatrix or DaskQuantileDMatrix, not "
-                f"{type(ref).__name__}"
+                f"{type(ref).__name__}",
+                code=ErrorCode.INVALID_REF,
             )
         if max_bin is None and isinstance(ref, DaskQuantileDMatrix):
             max_bin = ref.max_bin
@@ -300,7 +303,8 @@ enable_categorical, cache, memory_limit, codec
         if isinstance(ref, DaskQuantileDMatrix) and ref.max_bin != self.max_bin:
             raise DataError(
                 f"max_bin={self.max_bin} differs from that of ref, {ref.max_bin}; "
-                "leave it out"
+                "leave it out",
+                code=ErrorCode.MAX_BIN_MISMATCH,
             )
         super().__init__(client, data, label, **others)
 
@@ -320,7 +324,7 @@ class _Gathered(MetaInfo):
 
     def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
         """Raise an error."""
-        raise DataError(_SETTLED)
+        raise DataError(_SETTLED, code=ErrorCode.META_INFO_SETTLED)
 
 
 def _tried(task: Any, part: Partition, *args: Any) -> Any:
@@ -346,14 +350,16 @@ def _together(facts: Mapping[int, Facts]) -> list[list[int]]:
             raise DataError(
                 f"qid is not sorted: partition {chains[-1][-1]} ends with {before}, "
                 f"and partition {number} begins with {first}; sort the rows by qid, "
-                "and what goes with them"
+                "and what goes with them",
+                code=ErrorCode.QID_NOT_SORTED,
             )
         if before is not None and first == before:
             if fact.by_group:
                 raise DataError(
                     f"there is a weight for each group, and the group {first} runs "
                     f"from partition {chains[-1][-1]} into partition {number}; give "
-                    "one weight for each row"
+                    "one weight for each row",
+                    code=ErrorCode.WEIGHT_NOT_BY_GROUP,
                 )
             chains[-1].append(number)
         else:

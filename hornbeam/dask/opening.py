@@ -138,7 +138,9 @@ def named(number: int) -> Iterator[None]:
         text = str(error)
         if text.startswith(f"partition {number}: "):
             raise
-        raise DataError(f"partition {number}: {text}") from error
+        raise DataError(
+            f"partition {number}: {text}", code=error.code, **error.details
+        ) from error
 
 
 def _is_empty(data: Any) -> bool:

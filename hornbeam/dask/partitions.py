@@ -12,7 +12,7 @@ from dask.delayed import Delayed
 from distributed import Client, Future
 
 from hornbeam.data.containers.dispatch import words
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Partition", "is_frame", "one_block_wide", "partition", "pieces_of"]
 
@@ -112,7 +112,8 @@ def _beside(value: Any, name: str, features: _Pieces) -> _Pieces:
     if len(pieces.items) != len(features.items):
         raise DataError(
             f"{name} has {len(pieces.items)} partitions and the data has "
-            f"{len(features.items)}; give both the same, with repartition or rechunk"
+            f"{len(features.items)}; give both the same, with repartition or rechunk",
+            code=ErrorCode.PARTITION_SIZE_MISMATCH,
         )
     return pieces
 
@@ -130,12 +131,18 @@ def _pieces(collection: Any, what: str, rows: tuple[int, ...] | None) -> _Pieces
             if not isinstance(item, Delayed | Future):
                 raise DataError(
                     f"item {number} of {what} is {words(item)}, neither a delayed "
-                    f"object nor a future; {WHAT_IS_TAKEN}"
+                    f"object nor a future; {WHAT_IS_TAKEN}",
+                    code=ErrorCode.UNSUPPORTED_COLLECTION,
                 )
         if not collection:
-            raise DataError(f"{what} is an empty list; {WHAT_IS_TAKEN}")
+            raise DataError(
+                f"{what} is an empty list; {WHAT_IS_TAKEN}", code=ErrorCode.EMPTY_DATA
+            )
         return _Pieces(list(collection))
-    raise DataError(f"{what} is {words(collection)}; {WHAT_IS_TAKEN}")
+    raise DataError(
+        f"{what} is {words(collection)}; {WHAT_IS_TAKEN}",
+        code=ErrorCode.UNSUPPORTED_COLLECTION,
+    )
 
 
 def _pieces_of_array(
@@ -144,14 +151,16 @@ def _pieces_of_array(
     if array.ndim not in ((2,) if what == "data" else (1, 2)):
         raise DataError(
             f"{what} has {array.ndim} dimensions; pass rows x columns"
-            + ("" if what == "data" else ", or one value for each row")
+            + ("" if what == "data" else ", or one value for each row"),
+            code=ErrorCode.WRONG_DIMENSIONS,
         )
     chunks = _known(array)
     if rows is not None and chunks is not None and rows != chunks:
         if sum(rows) != sum(chunks):
             raise DataError(
                 f"{what} has {sum(chunks)} rows and the data has {sum(rows)}; pass one "
-                "for each row"
+                "for each row",
+                code=ErrorCode.PARTITION_SIZE_MISMATCH,
             )
         array, chunks = array.rechunk({0: rows}), rows
     return _Pieces(list(one_block_wide(array).to_delayed().ravel()), chunks)

@@ -16,7 +16,7 @@ from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.workers import NO_WORKER, no_worker
 from hornbeam.data.schema import Schema
-from hornbeam.errors import ClusterError
+from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["Holding"]
 
@@ -152,7 +152,8 @@ class Holding(ABC):
         raise ClusterError(
             f"workers were lost {_TRIES} times in a row while partitions were put on "
             f"them ({numbers}{' ...' if len(groups) > 5 else ''}); give the workers "
-            "more memory, or make the partitions smaller"
+            "more memory, or make the partitions smaller",
+            code=ErrorCode.WORKERS_LOST,
         )
 
     def _place(self, shares: Sequence[Share]) -> list[Member]:
@@ -179,7 +180,8 @@ class Holding(ABC):
                 reason = f"{type(error).__name__}: {error}"
             raise ClusterError(
                 f"partition {number} was lost with its worker and cannot be made anew: "
-                f"{reason}"
+                f"{reason}",
+                code=ErrorCode.PARTITION_LOST,
             )
 
     def _prepare(self, members: Sequence[Member]) -> None:

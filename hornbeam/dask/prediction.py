@@ -23,7 +23,7 @@ from hornbeam.dask.workers import Workers
 from hornbeam.data.containers.dispatch import words
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, NotTrainedError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
 
 __all__ = [
     "ModelSource",
@@ -126,7 +126,8 @@ def inplace_predict(
     """
     if predict_type not in ("value", "margin"):
         raise ParameterError(
-            f"predict_type must be 'value' or 'margin', not {predict_type!r}"
+            f"predict_type must be 'value' or 'margin', not {predict_type!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
         )
     how = _InplacePrediction(
         {
@@ -203,11 +204,13 @@ def outcome_of(model: ModelSource, arguments: Mapping[str, Any]) -> Outcome:
 def _outcome(booster: Any, arguments: Mapping[str, Any]) -> Outcome:
     if not isinstance(booster, Booster):
         raise ParameterError(
-            f"the future of a model holds {words(booster)}, not a Booster"
+            f"the future of a model holds {words(booster)}, not a Booster",
+            code=ErrorCode.NOT_A_MODEL,
         )
     if booster.num_features() == 0:
         raise NotTrainedError(
-            "this Booster has neither been trained nor loaded; train it first"
+            "this Booster has neither been trained nor loaded; train it first",
+            code=ErrorCode.EMPTY_BOOSTER,
         )
     table = ArrayTable(np.empty((0, booster.num_features()), np.float32))
     table.typeless = frozenset(range(table.n_features))
@@ -246,7 +249,8 @@ def predict_by(
         return _predict_frame(booster, data, task, base_margin, outcome)
     raise DataError(
         f"cannot predict {words(data)}; pass a dask.array, a dask.dataframe or a "
-        "DaskDMatrix"
+        "DaskDMatrix",
+        code=ErrorCode.UNSUPPORTED_COLLECTION,
     )
 
 
@@ -272,13 +276,15 @@ def _booster_of(model: Any) -> Booster:
     if isinstance(model, Mapping):
         if "booster" not in model:
             raise ParameterError(
-                'model has no "booster"; pass what hornbeam.dask.train returns'
+                'model has no "booster"; pass what hornbeam.dask.train returns',
+                code=ErrorCode.NOT_A_MODEL,
             )
         model = model["booster"]
     if not isinstance(model, Booster):
         raise ParameterError(
             "model must be what hornbeam.dask.train returns, a Booster or a future of "
-            f"one, not {words(model)}"
+            f"one, not {words(model)}",
+            code=ErrorCode.NOT_A_MODEL,
         )
     return model
 
@@ -293,7 +299,8 @@ def _predict_array(
     width, dtype = outcome.width, outcome.dtype
     if data.ndim != 2:
         raise DataError(
-            f"data has {data.ndim} dimensions; pass rows x columns to predict"
+            f"data has {data.ndim} dimensions; pass rows x columns to predict",
+            code=ErrorCode.WRONG_DIMENSIONS,
         )
     data = one_block_wide(data)
     if base_margin is not None:
@@ -318,7 +325,8 @@ def _margin_of_array(base_margin: Any, data: da.Array) -> da.Array:
     if not isinstance(base_margin, da.Array):
         if not hasattr(base_margin, "to_dask_array"):
             raise DataError(
-                f"base_margin is {words(base_margin)}; pass a dask.array, or a series"
+                f"base_margin is {words(base_margin)}; pass a dask.array, or a series",
+                code=ErrorCode.UNSUPPORTED_COLLECTION,
             )
         base_margin = base_margin.to_dask_array()
     if base_margin.ndim == 1:
@@ -332,7 +340,8 @@ def _margin_of_array(base_margin: Any, data: da.Array) -> da.Array:
         if not known or sum(base_margin.chunks[0]) != sum(rows):
             raise DataError(
                 f"base_margin has chunks {base_margin.chunks[0]} and the data has "
-                f"{rows}; give one margin for each row, in the same partitions"
+                f"{rows}; give one margin for each row, in the same partitions",
+                code=ErrorCode.PARTITION_SIZE_MISMATCH,
             )
         base_margin = base_margin.rechunk({0: rows})
     return base_margin
@@ -367,14 +376,16 @@ def _predict_frame(
     if len(width) > 1:
         raise DataError(
             "a prediction of a row has several dimensions, which a dataframe cannot "
-            "hold; pass data.to_dask_array(), or a DaskDMatrix"
+            "hold; pass data.to_dask_array(), or a DaskDMatrix",
+            code=ErrorCode.WRONG_DIMENSIONS,
         )
     if isinstance(base_margin, da.Array):
         base_margin = dd.from_dask_array(one_block_wide(base_margin))
     if base_margin is not None and base_margin.npartitions != data.npartitions:
         raise DataError(
             f"base_margin has {base_margin.npartitions} partitions and the data has "
-            f"{data.npartitions}; give both the same, with repartition"
+            f"{data.npartitions}; give both the same, with repartition",
+            code=ErrorCode.PARTITION_SIZE_MISMATCH,
         )
     kind = pd.DataFrame if width else pd.Series
     meta = kind(np.empty((0, *width), outcome.dtype), index=data._meta.index[:0])

@@ -27,7 +27,7 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.parts import Parts
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 __all__ = ["CodeFacts", "Rowset", "threads_here"]
 
@@ -126,7 +126,8 @@ class Rowset:
             if found != end - begin:
                 raise DataError(
                     f"partition {partition.number} had {end - begin} rows before and "
-                    f"has {found} now; what makes it must give the same rows each time"
+                    f"has {found} now; what makes it must give the same rows each time",
+                    code=ErrorCode.SOURCE_CHANGED,
                 )
             if opened is None:
                 continue
@@ -138,7 +139,10 @@ class Rowset:
                 spans.append((n_rows, begin))
             n_rows, after = n_rows + found, end
         if not self._parts:
-            raise DataError("none of the partitions on this worker has rows")
+            raise DataError(
+                "none of the partitions on this worker has rows",
+                code=ErrorCode.EMPTY_DATA,
+            )
         self.table: Table = JoinedTable(self._parts)
         self.n_rows, self.n_features = n_rows, schema.n_features
         self.dtype: np.dtype[Any] = self.table.dtype
@@ -256,4 +260,4 @@ def _on_this_worker() -> Iterator[None]:
         if str(error).startswith("partition "):
             raise
         where = f"on the worker at {get_worker().address}: {error}"
-        raise type(error)(where) from error
+        raise type(error)(where, code=error.code, **error.details) from error

@@ -101,7 +101,9 @@ def train(
             custom_metric=custom_metric,
         )
     except ClusterError as error:
-        raise ClusterError(f"{error}{_way_on(callbacks)}") from error
+        raise ClusterError(
+            f"{error}{_way_on(callbacks)}", code=error.code, **error.details
+        ) from error
     finally:
         booster.close()
         cluster.close()

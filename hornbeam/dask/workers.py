@@ -14,7 +14,7 @@ from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
 from hornbeam.dask.rpc import FIRST_LOOK, GoneError, let_go, watch
-from hornbeam.errors import ClusterError, ParameterError
+from hornbeam.errors import ClusterError, ErrorCode, ParameterError
 
 __all__ = ["NO_WORKER", "Workers", "no_worker"]
 
@@ -44,13 +44,17 @@ class Workers:
         if client.asynchronous:
             raise ParameterError(
                 "the client is asynchronous, and this would wait for workers on its "
-                "event loop; do it in a thread: await asyncio.to_thread(...)"
+                "event loop; do it in a thread: await asyncio.to_thread(...)",
+                code=ErrorCode.INVALID_CLIENT,
             )
         if patience is None:
             patience = dask.config.get("hornbeam.patience", 10.0)
         seconds = parse_timedelta(patience)
         if not seconds > 0.0:
-            raise ParameterError(f"patience must be above 0 seconds, not {patience!r}")
+            raise ParameterError(
+                f"patience must be above 0 seconds, not {patience!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         self.patience = float(seconds)
         self._client = client
         self._address = client.scheduler.address
@@ -109,7 +113,8 @@ class Workers:
     def _closed(self) -> ClusterError:
         return ClusterError(
             "the Dask client was closed while it was needed; keep it open until "
-            "training and prediction are done"
+            "training and prediction are done",
+            code=ErrorCode.INVALID_CLIENT,
         )
 
     async def _of_scheduler(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -122,7 +127,8 @@ class Workers:
             raise ClusterError(
                 f"the Dask scheduler at {self._address} "
                 f"does not answer: it has died, was stopped or is cut off; start the "
-                "cluster anew"
+                "cluster anew",
+                code=ErrorCode.SCHEDULER_LOST,
             ) from error
 
     def _scheduler(self) -> Any:
@@ -191,7 +197,8 @@ class Workers:
                 raise
             await self._alive()
             raise ClusterError(
-                f"tasks were cancelled while they were waited for: {error}"
+                f"tasks were cancelled while they were waited for: {error}",
+                code=ErrorCode.CLUSTER_FAILURE,
             ) from error
 
     async def _is_silent(self, place: str, answer: asyncio.Future[Any]) -> bool:
@@ -262,7 +269,8 @@ class Workers:
 def no_worker() -> ClusterError:
     """Return the error of a cluster that all workers have left."""
     return ClusterError(
-        "the cluster has no worker left that answers; add workers, and train again"
+        "the cluster has no worker left that answers; add workers, and train again",
+        code=ErrorCode.WORKERS_LOST,
     )
 
 

@@ -11,7 +11,7 @@ from hornbeam.data.categories import same_levels
 from hornbeam.data.floats import Locate
 from hornbeam.data.schema import Schema, listed
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 __all__ = ["UNSEEN", "RecodedTable", "Recoding", "align"]
 
@@ -45,7 +45,8 @@ def align(
     if unseen not in UNSEEN:
         raise ParameterError(
             f'unseen must be "error" or "missing", not {unseen!r}: what to do with a '
-            f"category that {of} does not have"
+            f"category that {of} does not have",
+            code=ErrorCode.UNKNOWN_OPTION,
         )
     named = bool(expected.names and table.names)
     if (
@@ -56,11 +57,19 @@ def align(
         return table
     places = _places(table, expected) if named else None
     if places is None and table.n_features != expected.n_features:
+        code = (
+            ErrorCode.FEATURE_SHAPE_MISMATCH
+            if of == "training"
+            else ErrorCode.FEATURE_COUNT_MISMATCH
+        )
         raise DataError(
             f"there are {expected.n_features} columns in {of}"
             + (f" ({listed(expected.names)})" if expected.names else "")
             + f", but this data has {table.n_features}; pass the same columns in the "
-            "same order"
+            "same order",
+            code=code,
+            expected=expected.n_features,
+            got=table.n_features,
         )
     _check_kinds(table, expected, places, of)
     if places is not None and places != list(range(table.n_features)):
@@ -96,10 +105,14 @@ def _check_kinds(
         if fault:
             faults.setdefault(fault, []).append(name)
     if faults:
+        names_differ = next(iter(faults)) in ("missing", f"not in {of}")
         raise DataError(
             f"the columns are not those of {of}; "
             + "; ".join(f"{fault}: {listed(names)}" for fault, names in faults.items())
-            + f"; pass the columns that {of} had, with the same kinds of values"
+            + f"; pass the columns that {of} had, with the same kinds of values",
+            code=ErrorCode.FEATURE_NAMES_MISMATCH
+            if names_differ
+            else ErrorCode.FEATURE_TYPES_MISMATCH,
         )
 
 
@@ -203,15 +216,18 @@ class _Codes:
         if none.any():
             row = int(none.argmax())
             code = int(values[row])
-            held = (
-                f"the code {code}"
-                if self._given is None
-                else f"the category {self._given.tolist()[code]!r}"
-            )
+            if self._given is None:
+                held, error_code = f"the code {code}", ErrorCode.UNSEEN_CATEGORY_CODE
+                category = str(code)
+            else:
+                category = repr(self._given.tolist()[code])
+                held, error_code = f"the category {category}", ErrorCode.UNSEEN_CATEGORY
             raise DataError(
                 f"{locate((row,))} holds {held}, which {self._of} did not see; drop "
                 'the row, put it with another category, or set unseen="missing" to '
-                "read such as missing"
+                "read such as missing",
+                code=error_code,
+                category=category,
             )
         return codes
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.data.sources.files import as_path, split_uri
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.memory import as_bytes
 
 __all__ = ["Caching", "Folders", "caching_of", "named_cache"]
@@ -53,7 +53,8 @@ def caching_of(
     if named is not None:
         if cache is not None:
             raise ParameterError(
-                f"the data names the cache {named!r}, and cache= another one; name one"
+                f"the data names the cache {named!r}, and cache= another one; name one",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         cache = named
         path = as_path(data)
@@ -66,7 +67,8 @@ def caching_of(
             if value != default:
                 raise ParameterError(
                     f"{name}={value!r} is for a matrix that has its codes on disk; "
-                    "name a folder for them: cache="
+                    "name a folder for them: cache=",
+                    code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         return data, None
     # Here, because Numba comes with it.
@@ -91,6 +93,7 @@ def named_cache(data: Any) -> str | None:
     if not folder:
         raise DataError(
             f"cache_prefix of the {type(data).__name__} must be the path of a folder, "
-            f"not {prefix!r}"
+            f"not {prefix!r}",
+            code=ErrorCode.INVALID_CACHE_FOLDER,
         )
     return folder

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["MAX_LEVELS", "NO_CATEGORIES", "Categories", "check_levels", "union"]
 
@@ -140,16 +140,21 @@ def check_levels(values: Any, label: str) -> np.ndarray:
     if len(given) > MAX_LEVELS:
         raise DataError(
             f"{label} has {len(given):,} categories; {MAX_LEVELS:,} is the most: put "
-            "rare ones together, or encode it as numbers"
+            "rare ones together, or encode it as numbers",
+            code=ErrorCode.INVALID_CATEGORIES,
         )
     levels = _one_kind(given, label)
     if levels.dtype != object and np.isnan(levels).any():
-        raise DataError(f"{label} has a null among its categories; leave it out there")
+        raise DataError(
+            f"{label} has a null among its categories; leave it out there",
+            code=ErrorCode.INVALID_CATEGORIES,
+        )
     if len(set(levels.tolist())) < len(levels):
         ((twice, _),) = Counter(levels.tolist()).most_common(1)
         raise DataError(
             f"{label} has the category {twice!r} more than once; "
-            "give each category once"
+            "give each category once",
+            code=ErrorCode.INVALID_CATEGORIES,
         )
     levels.flags.writeable = False
     return levels
@@ -169,7 +174,8 @@ def _one_kind(values: np.ndarray, label: str) -> np.ndarray:
             return values.copy()
         if any(value is None or value != value for value in listed):
             raise DataError(
-                f"{label} has a null among its categories; leave it out there"
+                f"{label} has a null among its categories; leave it out there",
+                code=ErrorCode.INVALID_CATEGORIES,
             )
         if all(isinstance(value, numbers.Real) for value in listed):
             values = np.array(listed)
@@ -185,7 +191,8 @@ def _one_kind(values: np.ndarray, label: str) -> np.ndarray:
     kinds = sorted({type(value).__name__ for value in values.tolist()})
     raise DataError(
         f"{label} has categories of type {' and '.join(kinds)}; "
-        "categories are all strings or all numbers: rename them"
+        "categories are all strings or all numbers: rename them",
+        code=ErrorCode.INVALID_CATEGORIES,
     )
 
 
@@ -205,7 +212,8 @@ def union(parts: Sequence[Categories], feature_names: Sequence[str]) -> Categori
         if len({values.dtype == object for values in known}) > 1:
             raise DataError(
                 f"column {feature_names[feature]!r} has strings as categories in one "
-                "piece and numbers in another; make them all strings"
+                "piece and numbers in another; make them all strings",
+                code=ErrorCode.INVALID_CATEGORIES,
             )
         together = {value for values in known for value in values.tolist()}
         names.append(check_levels(sorted(together), f"{feature_names[feature]!r}"))

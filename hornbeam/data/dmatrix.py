@@ -20,7 +20,7 @@ from hornbeam.data.opening import open_features
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
@@ -134,10 +134,14 @@ class DMatrix(Beside):
         if data_split_mode != DataSplitMode.ROW:
             raise DataError(
                 f"data_split_mode={data_split_mode!r} (a split by columns) is not in "
-                "Hornbeam yet; leave it out"
+                "Hornbeam yet; leave it out",
+                code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
             )
         if sketch not in SKETCHES:
-            raise DataError(f"sketch must be one of {SKETCHES}, not {sketch!r}")
+            raise DataError(
+                f"sketch must be one of {SKETCHES}, not {sketch!r}",
+                code=ErrorCode.UNKNOWN_OPTION,
+            )
         beside = {
             "label": label,
             "weight": weight,
@@ -263,7 +267,8 @@ class DMatrix(Beside):
             raise DataError(
                 "tree_method 'exact' and 'approx' hold the values in memory, and this "
                 "matrix has a cache for bins on disk; leave the cache out, or use "
-                "tree_method='hist'"
+                "tree_method='hist'",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         self._check_not_empty()
         if self._ordered is None:
@@ -289,7 +294,8 @@ class DMatrix(Beside):
         if self.n_rows == 0:
             raise DataError(
                 f"there are no rows to learn from (shape (0, {self.n_features})); "
-                "pass at least one row"
+                "pass at least one row",
+                code=ErrorCode.EMPTY_DATA,
             )
 
     def _page(self, caching: Caching, max_bin: int, nthread: int) -> Binned:
@@ -304,7 +310,8 @@ class DMatrix(Beside):
                 raise DataError(
                     f"the cache of this matrix holds its codes for max_bin={other}, "
                     f"and max_bin={max_bin} needs others; make another matrix, with "
-                    "another folder as its cache"
+                    "another folder as its cache",
+                    code=ErrorCode.CACHE_MISMATCH,
                 )
             if isinstance(codes, ExternalMatrix):  # of other weights
                 codes.close()
@@ -386,7 +393,8 @@ class DMatrix(Beside):
         if not self._binned:
             raise DataError(
                 "this DMatrix has no cuts before it is trained on; "
-                "train with it, or make a QuantileDMatrix"
+                "train with it, or make a QuantileDMatrix",
+                code=ErrorCode.CUTS_MISSING,
             )
         binned = next(iter(self._binned.values()))[1]
         cuts = binned.cuts
@@ -411,7 +419,8 @@ class DMatrix(Beside):
         """
         if self.info.group_ptr is not None and not allow_groups:
             raise DataError(
-                "this matrix has groups; pass allow_groups=True to take rows of groups"
+                "this matrix has groups; pass allow_groups=True to take rows of groups",
+                code=ErrorCode.SLICE_OF_GROUPS,
             )
         rows = self.row_numbers(rindex)
         part = type(self).__new__(type(self))
@@ -429,18 +438,21 @@ class DMatrix(Beside):
         if rows.dtype.kind == "b":
             raise DataError(
                 "rindex must hold numbers of rows, not booleans; "
-                "pass numpy.flatnonzero(mask)"
+                "pass numpy.flatnonzero(mask)",
+                code=ErrorCode.INVALID_ROW_INDEX,
             )
         if rows.dtype.kind not in "iu" or rows.ndim != 1:
             raise DataError(
                 f"rindex must be a list of row numbers, not {rows.dtype} of shape "
-                f"{rows.shape}"
+                f"{rows.shape}",
+                code=ErrorCode.INVALID_ROW_INDEX,
             )
         outside = (rows < 0) | (rows >= self.n_rows)
         if outside.any():
             raise DataError(
                 f"there is no row {rows[outside][0]}; "
-                f"rows are numbered 0 to {self.n_rows - 1}"
+                f"rows are numbered 0 to {self.n_rows - 1}",
+                code=ErrorCode.INVALID_ROW_INDEX,
             )
         return rows.astype(np.intp)
 

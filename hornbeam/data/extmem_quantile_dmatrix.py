@@ -9,7 +9,7 @@ from hornbeam.data.caching import Folders, named_cache
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix, check_quantile_arguments
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = ["ExtMemQuantileDMatrix"]
 
@@ -77,7 +77,8 @@ unseen
         if cache is None and named_cache(data) is None:
             raise ParameterError(
                 "an ExtMemQuantileDMatrix has its codes on disk; name a folder for "
-                "them: cache=, or the cache_prefix of the DataIter"
+                "them: cache=, or the cache_prefix of the DataIter",
+                code=ErrorCode.MISSING_PARAMETER,
             )
         # As QuantileDMatrix does, which has no cache.
         DMatrix.__init__(
@@ -109,4 +110,7 @@ unseen
 def _check_ratio(ratio: Any) -> None:
     is_number = isinstance(ratio, (int, float)) and not isinstance(ratio, bool)
     if ratio is not None and not (is_number and 0 <= ratio <= 1):
-        raise ParameterError(f"cache_host_ratio must be from 0 to 1, not {ratio!r}")
+        raise ParameterError(
+            f"cache_host_ratio must be from 0 to 1, not {ratio!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
     "EXACT",
@@ -79,10 +79,14 @@ def check_missing(missing: Any) -> float:
     if isinstance(missing, (bool, str, bytes)) or not np.isscalar(missing):
         raise DataError(
             f"missing must be one number, not {missing!r}; "
-            "pass NaN (the default) or the number that stands for missing"
+            "pass NaN (the default) or the number that stands for missing",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     if isinstance(missing, (complex, np.complexfloating)):
-        raise DataError(f"missing must be a real number, not {missing!r}")
+        raise DataError(
+            f"missing must be a real number, not {missing!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     # An int stays one: a float would round a marker such as 2**63 - 1.
     whole = isinstance(missing, (int, np.integer))
     return int(missing) if whole else float(missing)
@@ -141,7 +145,9 @@ def _check_exact(values: np.ndarray, absent: np.ndarray | None, locate: Locate) 
         beyond &= ~absent
     if beyond.any():
         index = _first(beyond)
-        raise DataError(beyond_exact(values[index], locate(index)))
+        raise DataError(
+            beyond_exact(values[index], locate(index)), code=ErrorCode.INTEGER_NOT_EXACT
+        )
 
 
 def beyond_exact(value: Any, where: str) -> str:
@@ -211,7 +217,8 @@ def check_finite(column: np.ndarray, label: str, first_row: int = 0) -> None:
             raise DataError(
                 f"{label} holds {column[row]} in row {first_row + row}; replace "
                 "infinite values by a number or NaN, or pass missing=inf where inf "
-                "stands for missing"
+                "stands for missing",
+                code=ErrorCode.FEATURE_NOT_FINITE,
             )
 
 

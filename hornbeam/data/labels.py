@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hornbeam.data.containers.dispatch import as_column, as_frame, words
 from hornbeam.data.containers.from_numpy import as_array
 from hornbeam.data.floats import float_type, write_floats
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
     "FIELDS",
@@ -21,6 +21,7 @@ __all__ = [
     "read_field",
     "read_numbers",
     "read_whole",
+    "size_mismatch",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -120,22 +121,38 @@ def read_field(
         more = f", or one for each {field.each} and {field.wide}" if field.wide else ""
         raise DataError(
             f"{field.name} has shape {values.shape}; pass one number for each "
-            f"{field.each}{more}"
+            f"{field.each}{more}",
+            code=ErrorCode.META_INFO_SIZE_MISMATCH,
         )
     if values.ndim == 0 or len(values) not in (count, groups):
         _raise_length(field, values, count, groups)
     each = field.each if len(values) == count else "group"
     _check_domain(field, values, each)
     if whole and field.idle and values.size and not values.any():
-        raise DataError(f"every {field.name} is zero; {field.idle}")
+        raise DataError(
+            f"every {field.name} is zero; {field.idle}", code=ErrorCode.WEIGHTS_ALL_ZERO
+        )
     return values
+
+
+def size_mismatch(name: str) -> ErrorCode:
+    """Return the code of the error that a field has not one value for each row."""
+    return _SIZE_MISMATCH.get(name, ErrorCode.META_INFO_SIZE_MISMATCH)
+
+
+_SIZE_MISMATCH = {
+    "label": ErrorCode.LABEL_SIZE_MISMATCH,
+    "weight": ErrorCode.WEIGHT_SIZE_MISMATCH,
+    "base_margin": ErrorCode.BASE_MARGIN_SIZE_MISMATCH,
+}
 
 
 def _raise_length(field: Field, values: Floats, count: int, groups: int | None) -> None:
     given = "one value" if values.ndim == 0 else f"{len(values)} values"
     if field.each == "column":
         raise DataError(
-            f"{field.name} has {given} for {count} columns; pass one for each column"
+            f"{field.name} has {given} for {count} columns; pass one for each column",
+            code=ErrorCode.META_INFO_SIZE_MISMATCH,
         )
     if groups is None:
         more = f", or a row of one for each {field.wide}" if field.wide else ""
@@ -143,11 +160,13 @@ def _raise_length(field: Field, values: Floats, count: int, groups: int | None) 
             more = " (one for each group of rows needs group or qid first)"
         raise DataError(
             f"{field.name} has {given} for {count} rows of features; "
-            f"pass one for each row{more}"
+            f"pass one for each row{more}",
+            code=size_mismatch(field.name),
         )
     raise DataError(
         f"{field.name} has {given} for {count} rows of features in {groups} groups; "
-        "pass one for each row, or one for each group"
+        "pass one for each row, or one for each group",
+        code=size_mismatch(field.name),
     )
 
 
@@ -166,12 +185,16 @@ def _check_domain(field: Field, values: Floats, each: str) -> None:
         )
         raise DataError(
             f"{field.name} is {values[i]} in {each} {i} (so in {np.count_nonzero(bad)} "
-            f"of {len(values)} {each}s); {mend}"
+            f"of {len(values)} {each}s); {mend}",
+            code=ErrorCode.LABEL_NOT_FINITE
+            if field.name == "label"
+            else ErrorCode.META_INFO_NOT_FINITE,
         )
     if not field.negative and (values < 0).any():
         i = int((values < 0).argmax())
         raise DataError(
-            f"{field.name} is {values[i]} in {each} {i}; weights must not be negative"
+            f"{field.name} is {values[i]} in {each} {i}; weights must not be negative",
+            code=ErrorCode.WEIGHT_NEGATIVE,
         )
 
 
@@ -181,9 +204,15 @@ def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array, nulls = array[:, 0], None if nulls is None else nulls[:, 0]
     if array.ndim != 1:
-        raise DataError(f"{what} has shape {array.shape}; pass whole numbers in a row")
+        raise DataError(
+            f"{what} has shape {array.shape}; pass whole numbers in a row",
+            code=ErrorCode.META_INFO_SIZE_MISMATCH,
+        )
     if nulls is not None and nulls.any():
-        raise DataError(f"{what} is missing at position {int(nulls.argmax())}")
+        raise DataError(
+            f"{what} is missing at position {int(nulls.argmax())}",
+            code=ErrorCode.META_INFO_NOT_FINITE,
+        )
     if array.dtype.kind == "u":
         return array.astype(np.uint64)
     if array.dtype.kind in "ib" or not array.size:
@@ -193,7 +222,8 @@ def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
     if not whole.all():
         i = int((~whole).argmax())
         raise DataError(
-            f"{what} is {array[i]} at position {i}; {what} must be whole numbers"
+            f"{what} is {array[i]} at position {i}; {what} must be whole numbers",
+            code=ErrorCode.META_INFO_NOT_NUMERIC,
         )
     return array.astype(np.int64)
 
@@ -216,7 +246,9 @@ def _values_or_error(
     try:
         return _values(data)
     except DataError as error:
-        raise DataError(f"{what} must be numbers: {error}{mend}") from None
+        raise DataError(
+            f"{what} must be numbers: {error}{mend}", code=error.code, **error.details
+        ) from None
 
 
 def _values(data: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -229,9 +261,15 @@ def _values(data: Any) -> tuple[np.ndarray, np.ndarray | None]:
         return frame.rows(0, frame.n_rows), None
     array = np.asarray(data) if isinstance(data, numbers.Real) else as_array(data)
     if array is None:
-        raise DataError(f"a {words(data)} cannot be read as such")
+        raise DataError(
+            f"a {words(data)} cannot be read as such",
+            code=ErrorCode.META_INFO_NOT_NUMERIC,
+        )
     if float_type(array.dtype) is None:
-        raise DataError(f"values of type {array.dtype} cannot be read as such")
+        raise DataError(
+            f"values of type {array.dtype} cannot be read as such",
+            code=ErrorCode.META_INFO_NOT_NUMERIC,
+        )
     if isinstance(array, np.ma.MaskedArray):
         return array.data, np.ma.getmaskarray(array)
     return array, None

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.labels import FIELDS, read_field, read_whole
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["GROUPINGS", "MetaInfo"]
 
@@ -61,7 +61,8 @@ class MetaInfo:
             raise DataError(
                 f"weight is {self.row_weights[row]:g} in row {row} and "
                 f"{weights[group]:g} in the first row of its group, {group}; of a "
-                "ranking whole groups have weights: pass one for each group"
+                "ranking whole groups have weights: pass one for each group",
+                code=ErrorCode.WEIGHT_NOT_BY_GROUP,
             )
         return pointers, weights
 
@@ -97,7 +98,8 @@ class MetaInfo:
         if weights is not None and len(weights) not in (self.n_rows, groups):
             raise DataError(
                 f"there are {len(weights)} weights for the groups of before, and now "
-                f"{groups} groups; set weight together with the groups"
+                f"{groups} groups; set weight together with the groups",
+                code=ErrorCode.WEIGHT_NOT_BY_GROUP,
             )
         _check_bounds(values)
         if not {"weight", *GROUPINGS}.isdisjoint(given):
@@ -110,7 +112,10 @@ class MetaInfo:
         if len(ways) > 1:
             raise DataError(
                 f"{ways[0]} and {ways[1]} are both given; they say the same, so pass "
-                "one of them"
+                "one of them",
+                code=ErrorCode.GROUP_AND_QID
+                if ways[:2] == ["group", "qid"]
+                else ErrorCode.META_INFO_GIVEN_TWICE,
             )
         if not ways:
             return self.group_ptr
@@ -157,7 +162,8 @@ def _check_bounds(values: Mapping[str, Floats]) -> None:
         row = int((lower > upper).argmax())
         raise DataError(
             f"label_lower_bound is {lower[row]} in row {row}, above label_upper_bound "
-            f"{upper[row]}; the lower one must not be above"
+            f"{upper[row]}; the lower one must not be above",
+            code=ErrorCode.LABEL_OUT_OF_DOMAIN,
         )
 
 
@@ -166,25 +172,31 @@ def _from_sizes(sizes: npt.NDArray[Any], n_rows: int) -> Integers:
         number = int((sizes < 0).argmax())
         raise DataError(
             f"group is {sizes[number]} at position {number}; "
-            "it holds the number of rows in each group"
+            "it holds the number of rows in each group",
+            code=ErrorCode.INVALID_GROUPS,
         )
     if (total := sum(sizes.tolist())) != n_rows:
         raise DataError(
             f"the sizes in group add up to {total}, but there are {n_rows} rows; "
-            "give the number of rows in each group, in the order of the rows"
+            "give the number of rows in each group, in the order of the rows",
+            code=ErrorCode.GROUP_SIZES_MISMATCH,
         )
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
 
 
 def _from_ids(ids: npt.NDArray[Any], n_rows: int) -> Integers:
     if len(ids) != n_rows:
-        raise DataError(f"qid has {len(ids)} values for {n_rows} rows; pass one a row")
+        raise DataError(
+            f"qid has {len(ids)} values for {n_rows} rows; pass one a row",
+            code=ErrorCode.META_INFO_SIZE_MISMATCH,
+        )
     falls = ids[1:] < ids[:-1]
     if falls.any():
         row = int(falls.argmax()) + 1
         raise DataError(
             f"qid is not sorted: it falls from {ids[row - 1]} to {ids[row]} in row "
-            f"{row}; sort the rows by qid, and what goes with them"
+            f"{row}; sort the rows by qid, and what goes with them",
+            code=ErrorCode.QID_NOT_SORTED,
         )
     begins = np.flatnonzero(ids[1:] != ids[:-1]) + 1
     first = [0] if n_rows else []
@@ -202,7 +214,8 @@ def _checked_pointers(pointers: npt.NDArray[Any], n_rows: int) -> Integers:
         ends = f"from {pointers[0]} to {pointers[-1]}" if pointers.size else "nowhere"
         raise DataError(
             f"group_ptr goes {ends} for {n_rows} rows; it holds the first row of each "
-            f"group, rising from 0, and at its end the number of rows"
+            f"group, rising from 0, and at its end the number of rows",
+            code=ErrorCode.INVALID_GROUPS,
         )
     return pointers.astype(np.int64)
 
@@ -222,6 +235,7 @@ def _groups_of(
         raise DataError(
             f"rindex takes rows of group {groups[order[again[0]]]} at positions "
             f"{first} and {second}, with rows of other groups between them; keep the "
-            "rows of a group together"
+            "rows of a group together",
+            code=ErrorCode.INVALID_GROUPS,
         )
     return groups, np.append(begins, len(rows))

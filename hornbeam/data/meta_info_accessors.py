@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hornbeam.data.labels import FIELDS
 from hornbeam.data.meta_info import GROUPINGS, MetaInfo
 from hornbeam.data.schema import listed
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Beside"]
 
@@ -156,13 +156,19 @@ class Beside:
 
 def _known(field: str, fields: Any) -> str:
     if field not in fields:
-        raise DataError(f"there is no field {field!r}; it is one of {listed(fields)}")
+        raise DataError(
+            f"there is no field {field!r}; it is one of {listed(fields)}",
+            code=ErrorCode.UNKNOWN_FIELD,
+            name=field,
+        )
     return field
 
 
 def _given(field: str, data: Any) -> Any:
     if data is None:
-        raise DataError(f"{field} is None; pass numbers")
+        raise DataError(
+            f"{field} is None; pass numbers", code=ErrorCode.META_INFO_MISSING
+        )
     return data
 
 

@@ -14,7 +14,7 @@ from hornbeam.data.meta_info import GROUPINGS
 from hornbeam.data.saved import is_saved, load_table
 from hornbeam.data.sources.dispatch import open_source
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["open_features"]
 
@@ -61,7 +61,8 @@ def open_features(
             raise DataError(
                 f"{next(iter(apart))}={next(iter(apart.values()))!r} is the name of a "
                 "column, and a saved DMatrix has its labels and the like apart; leave "
-                "it out, or pass the values"
+                "it out, or pass the values",
+                code=ErrorCode.COLUMN_NOT_FOUND,
             )
         table = load_table(data, missing, names, columns)
     else:
@@ -102,7 +103,8 @@ def _coded_by(categories: Categories, table: Table) -> Table:
     if len(categories.names) != table.n_features:
         raise DataError(
             f"feature_types holds the categories of {len(categories.names)} columns, "
-            f"but the data has {table.n_features}; pass data with the same columns"
+            f"but the data has {table.n_features}; pass data with the same columns",
+            code=ErrorCode.FEATURE_COUNT_MISMATCH,
         )
     schema = table.schema
     types = list(schema.types or ["float"] * table.n_features)

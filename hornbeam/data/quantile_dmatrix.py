@@ -16,7 +16,7 @@ from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
 from hornbeam.data.schema import check_types
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ enable_categorical, data_split_mode, sketch
         if (cache := named_cache(data)) is not None:
             raise DataError(
                 f"the data names the cache {cache!r}, but a QuantileDMatrix has its "
-                "codes in memory; make an ExtMemQuantileDMatrix, or leave the cache out"
+                "codes in memory; make an ExtMemQuantileDMatrix, or leave the cache "
+                "out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         super().__init__(
             data,
@@ -165,7 +167,8 @@ enable_categorical, data_split_mode, sketch
             raise DataError(
                 f"this {type(self).__name__} was made with max_bin={self.max_bin} and "
                 f"cannot serve max_bin={max_bin}; use the same number for both, and "
-                "make validation sets with ref="
+                "make validation sets with ref=",
+                code=ErrorCode.MAX_BIN_MISMATCH,
             )
         return self._codes
 
@@ -174,7 +177,8 @@ enable_categorical, data_split_mode, sketch
         raise DataError(
             "tree_method 'exact' and 'approx' need the values themselves, and a "
             f"{type(self).__name__} has only the bins they are in; make a DMatrix, or "
-            "use tree_method='hist'"
+            "use tree_method='hist'",
+            code=ErrorCode.RAW_VALUES_NEEDED,
         )
 
     @property
@@ -188,7 +192,8 @@ enable_categorical, data_split_mode, sketch
         if categorical(types) != categorical(self.table.types):
             raise DataError(
                 "which columns of a QuantileDMatrix are categorical is settled by its "
-                "codes; make it anew with feature_types="
+                "codes; make it anew with feature_types=",
+                code=ErrorCode.META_INFO_SETTLED,
             )
         self.table.retype(types)
 
@@ -196,14 +201,16 @@ enable_categorical, data_split_mode, sketch
         """Raise an error: the features are not there any more."""
         raise DataError(
             "a QuantileDMatrix no longer has the rows to slice; slice a DMatrix, "
-            "or the data before"
+            "or the data before",
+            code=ErrorCode.RAW_VALUES_DROPPED,
         )
 
     def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
         """Raise an error: the features are not there any more."""
         raise DataError(
             "a QuantileDMatrix no longer has the features to save; save a DMatrix of "
-            "the same data"
+            "the same data",
+            code=ErrorCode.RAW_VALUES_DROPPED,
         )
 
     def _over(self, table: Table, kind: type[DMatrix]) -> DMatrix:
@@ -216,7 +223,8 @@ class _AlignedCodes(DMatrix):
     def binned(self, max_bin: int, nthread: int = 0) -> NoReturn:
         raise DataError(
             "this QuantileDMatrix was binned with other columns or categories than the "
-            "model's; make it with ref= the matrix that the model was trained on"
+            "model's; make it with ref= the matrix that the model was trained on",
+            code=ErrorCode.INVALID_REF,
         )
 
 
@@ -224,10 +232,12 @@ def check_quantile_arguments(count: int | None, ref: DMatrix | None) -> None:
     """Raise a `DataError` if max_quantile_batches or ref cannot be what they are."""
     if ref is not None and not isinstance(ref, DMatrix):
         raise DataError(
-            f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}"
+            f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}",
+            code=ErrorCode.INVALID_REF,
         )
     whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
     if count is not None and not (whole and count > 0):
         raise DataError(
-            f"max_quantile_batches must be a whole number above 0, not {count!r}"
+            f"max_quantile_batches must be a whole number above 0, not {count!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )

@@ -26,7 +26,7 @@ from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.floats import check_missing
 from hornbeam.data.labels import FIELDS
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 from hornbeam.files import replace_file
 
 __all__ = ["is_saved", "load_table", "save_table"]
@@ -133,7 +133,8 @@ def load_table(
     except _DamagedError as error:
         raise DataError(
             f"{os.fspath(path)} is not a sound DMatrix file: {error}; it was cut or "
-            "damaged: restore it from a copy, or save the DMatrix again"
+            "damaged: restore it from a copy, or save the DMatrix again",
+            code=ErrorCode.INVALID_DMATRIX_FILE,
         ) from None
 
 
@@ -162,7 +163,8 @@ def _read(file: io.BufferedReader, size: int) -> tuple[dict[str, Any], dict[str,
         raise DataError(
             f"the file has version {magic[-2:].decode('ascii', 'replace')} of the "
             f"format, and this Hornbeam reads {MAGIC[-2:].decode()}; save the DMatrix "
-            "again with the same Hornbeam"
+            "again with the same Hornbeam",
+            code=ErrorCode.INVALID_DMATRIX_FILE,
         )
     length = int.from_bytes(take(8, "the length of the header"), "little")
     text = take(length, "the header")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Schema", "check_names", "check_types", "column_label", "listed"]
 
@@ -58,18 +58,22 @@ def check_names(names: Sequence[str] | None, n_features: int) -> list[str] | Non
         if not isinstance(name, str):
             raise DataError(
                 f"feature_names must be strings, but {name!r} is "
-                f"{type(name).__name__}; pass [str(name) for name in names]"
+                f"{type(name).__name__}; pass [str(name) for name in names]",
+                code=ErrorCode.INVALID_FEATURE_NAME,
             )
         if any(mark in name for mark in FORBIDDEN_IN_NAMES):
             raise DataError(
                 f"the feature name {name!r} holds one of the characters [ ] <, "
-                "which XGBoost refuses and cannot read back; rename the column"
+                "which XGBoost refuses and cannot read back; rename the column",
+                code=ErrorCode.INVALID_FEATURE_NAME,
             )
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
         raise DataError(
             f"feature names must differ, but these come more than once: "
-            f"{listed(duplicates)}; rename or drop the repeated columns"
+            f"{listed(duplicates)}; rename or drop the repeated columns",
+            code=ErrorCode.DUPLICATE_FEATURE_NAMES,
+            names=listed(duplicates),
         )
     return names
 
@@ -83,7 +87,8 @@ def check_types(types: Sequence[str] | None, n_features: int) -> list[str] | Non
         if kind not in FEATURE_TYPES:
             raise DataError(
                 f"feature_types has {kind!r} for column {feature}; "
-                f"a type is one of {listed(FEATURE_TYPES)}"
+                f"a type is one of {listed(FEATURE_TYPES)}",
+                code=ErrorCode.INVALID_FEATURE_TYPE,
             )
     return types
 
@@ -94,12 +99,17 @@ def _as_list(
     if isinstance(values, Categories):
         raise DataError(
             f"{what} cannot be set to categories afterwards; make the matrix with "
-            f"{what}="
+            f"{what}=",
+            code=ErrorCode.META_INFO_SETTLED,
         )
     as_list = [values] if isinstance(values, str) else list(values)
     if len(as_list) != n_features:
         raise DataError(
             f"{what} has {len(as_list)} entries for {n_features} columns; "
-            "give one for each column"
+            "give one for each column",
+            code=ErrorCode.SCHEMA_LENGTH_MISMATCH,
+            kind=what.removeprefix("feature_"),
+            expected=n_features,
+            got=len(as_list),
         )
     return as_list

@@ -13,7 +13,7 @@ from hornbeam.data.categories import MAX_LEVELS, NO_CATEGORIES, Categories
 from hornbeam.data.content import Content
 from hornbeam.data.floats import Locate, check_finite
 from hornbeam.data.schema import Schema, check_names, check_types, column_label
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Table"]
 
@@ -60,7 +60,8 @@ class Table(ABC):
         if n_features == 0:
             raise DataError(
                 f"the features have no columns (shape ({n_rows}, 0)); "
-                "pass at least one column"
+                "pass at least one column",
+                code=ErrorCode.EMPTY_DATA,
             )
         self.n_rows = n_rows
         self.n_features = n_features
@@ -87,7 +88,8 @@ class Table(ABC):
             if levels is not None and given != "c":
                 raise DataError(
                     f"feature_types calls {self.label(feature)} {given!r}, but it "
-                    "holds categories; call it 'c', or encode it as numbers"
+                    "holds categories; call it 'c', or encode it as numbers",
+                    code=ErrorCode.FEATURE_TYPE_CONFLICT,
                 )
         self.types = types
         # Codes that the caller vouches for: looked at wherever they are read.
@@ -261,5 +263,6 @@ def check_codes(values: np.ndarray, locate: Locate) -> None:
         row = int(bad.argmax())
         raise DataError(
             f"{locate((row,))} holds {values[row]}, but a column of type 'c' holds "
-            f"codes of categories, whole numbers from 0 to {MAX_LEVELS - 1}"
+            f"codes of categories, whole numbers from 0 to {MAX_LEVELS - 1}",
+            code=ErrorCode.INVALID_CATEGORY_CODE,
         )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.reading import Boosted
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
 
@@ -84,24 +85,36 @@ class Calibration:
         """
         if strategy not in STRATEGIES:
             raise ParameterError(
-                f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r}"
+                f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r}",
+                code=ErrorCode.UNKNOWN_OPTION,
             )
         if bins < 1:
-            raise ParameterError(f"bins must be 1 or more, not {bins}")
+            raise ParameterError(
+                f"bins must be 1 or more, not {bins}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         true = np.asarray(outcomes, np.float64)
         given = np.asarray(probabilities, np.float64)
         weigh = np.ones(len(true)) if weights is None else np.asarray(weights, float)
         if not true.shape == given.shape == weigh.shape or true.ndim != 1:
             raise DataError(
                 f"there are {true.shape} outcomes, {given.shape} probabilities and "
-                f"{weigh.shape} weights; give one of each for each row"
+                f"{weigh.shape} weights; give one of each for each row",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         if not len(true):
-            raise DataError("the calibration of no rows is not defined; give it rows")
+            raise DataError(
+                "the calibration of no rows is not defined; give it rows",
+                code=ErrorCode.EMPTY_DATA,
+            )
         if not np.isin(true, (0.0, 1.0)).all():
-            raise DataError("outcomes must be 0 or 1")
+            raise DataError(
+                "outcomes must be 0 or 1", code=ErrorCode.INVALID_PREDICTIONS
+            )
         if not ((given >= 0.0) & (given <= 1.0)).all():
-            raise DataError("probabilities must be from 0 to 1")
+            raise DataError(
+                "probabilities must be from 0 to 1", code=ErrorCode.INVALID_PREDICTIONS
+            )
         edges = np.linspace(0.0, 1.0, bins + 1)
         if strategy == "quantile":
             edges = np.unique(np.quantile(given, edges))

@@ -10,8 +10,9 @@ import numpy as np
 
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import listed
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.words import Float64s
 
 __all__ = ["Column", "columns_of", "feature_number"]
 
@@ -95,5 +96,6 @@ def feature_number(asked: str | int, names: Sequence[str]) -> int:
     if isinstance(asked, int | np.integer) and 0 <= asked < len(names):
         return int(asked)
     raise ParameterError(
-        f"{asked!r} is not a feature of this model; it has {listed(names)}"
+        f"{asked!r} is not a feature of this model; it has {listed(names)}",
+        code=ErrorCode.UNKNOWN_FEATURE,
     )

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.reading import Boosted
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
 
@@ -63,16 +64,21 @@ class Confusion:
         if one.shape != other.shape or one.ndim != 1 or not one.size:
             raise DataError(
                 f"there are {one.shape} true classes and {other.shape} predicted ones; "
-                "give one of each for each row, and one row at least"
+                "give one of each for each row, and one row at least",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         codes = np.stack([one, other]).astype(np.intp)
         n_classes = len(names) or int(codes.max()) + 1
         if (codes != [one, other]).any() or not (codes >= 0).all():
-            raise DataError("classes must be whole numbers from 0 on")
+            raise DataError(
+                "classes must be whole numbers from 0 on",
+                code=ErrorCode.INVALID_PREDICTIONS,
+            )
         if codes.max() >= n_classes:
             raise DataError(
                 f"there is a class {codes.max()}, and {n_classes} classes have names; "
-                "name each"
+                "name each",
+                code=ErrorCode.CLASS_NAMES_MISMATCH,
             )
         flat = np.bincount(codes[0] * n_classes + codes[1], weights, n_classes**2)
         named = [str(name) for name in names or range(n_classes)]
@@ -118,10 +124,14 @@ def confusion_of(
     if labels.shape[1] > 1:
         raise ParameterError(
             f"the model has {labels.shape[1]} targets, each of two classes; "
-            "Confusion.of_classes takes the labels and predictions of one of them"
+            "Confusion.of_classes takes the labels and predictions of one of them",
+            code=ErrorCode.AMBIGUOUS_OUTPUT,
         )
     if not 0.0 <= threshold <= 1.0:
-        raise ParameterError(f"threshold must be from 0 to 1, not {threshold}")
+        raise ParameterError(
+            f"threshold must be from 0 to 1, not {threshold}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     if subject.booster.model.objective == "binary:hinge":
         predicted = subject.predictions()[:, 0].astype(np.intp)
     else:

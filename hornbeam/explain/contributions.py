@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.columns import Column, columns_of, feature_number
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
@@ -76,7 +76,8 @@ class Contributions:
         if given.shape != shape:
             raise DataError(
                 f"there are contributions of shape {given.shape} for data of shape "
-                f"{shape}; give one for each row and feature"
+                f"{shape}; give one for each row and feature",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         names = rows.feature_names or [f"f{i}" for i in range(rows.num_col())]
         start = np.broadcast_to(np.asarray(base, np.float64), shape[:1])
@@ -237,7 +238,8 @@ def _strengths(subject: Subject, output: int) -> Float64s:
     if cells > _PAIR_CELLS:
         raise ParameterError(
             f"the interactions of {n_features:,} features are too many to look for the "
-            "largest; name a feature, or leave it out with colour=None"
+            "largest; name a feature, or leave it out with colour=None",
+            code=ErrorCode.PICTURE_TOO_LARGE,
         )
     few = subject.spread(min(_PAIR_ROWS, _PAIR_CELLS // cells))
     pairs = few.interactions()[:, output, :-1, :-1]

@@ -10,8 +10,9 @@ import numpy as np
 
 from hornbeam.callbacks.base import mean_of
 from hornbeam.callbacks.stopping import larger_is_better
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.words import Float64s
 
 __all__ = ["LearningCurve", "learning_curves_of"]
 
@@ -68,7 +69,8 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
     if not isinstance(source, Mapping):
         raise ParameterError(
             "learning curves are of evals_result, of a fitted estimator, or of what cv "
-            f"returns, not of {type(source).__name__}"
+            f"returns, not of {type(source).__name__}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     if all(isinstance(scores, Mapping) for scores in source.values()):
         curves = [
@@ -81,7 +83,8 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
     if not curves:
         raise DataError(
             "nothing was evaluated; pass evals and evals_result to train, or eval_set "
-            "to fit"
+            "to fit",
+            code=ErrorCode.EVALS_MISSING,
         )
     if metric is None:
         return curves
@@ -89,7 +92,8 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
     if not chosen:
         known = dict.fromkeys(curve.metric for curve in curves)
         raise ParameterError(
-            f"metric {metric!r} is not among the scores; there are {', '.join(known)}"
+            f"metric {metric!r} is not among the scores; there are {', '.join(known)}",
+            code=ErrorCode.UNKNOWN_SCORE,
         )
     return chosen
 

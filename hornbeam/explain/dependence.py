@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.columns import Column
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
@@ -126,7 +126,8 @@ def partial_dependence(
     chosen = [subject.feature(feature) for feature in asked]
     if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen):
         raise ParameterError(
-            f"features must be one feature or two different ones, not {features!r}"
+            f"features must be one feature or two different ones, not {features!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     place = subject.output(output)
     columns = subject.columns(chosen)
@@ -158,21 +159,29 @@ def _grids(
     """Return the grid values of each feature."""
     for column in columns:
         if not column.known.size:
-            raise DataError(f"the feature {column.name!r} has no values in this data")
+            raise DataError(
+                f"the feature {column.name!r} has no values in this data",
+                code=ErrorCode.EMPTY_DATA,
+            )
     low, high = percentiles
     if not 0.0 <= low < high <= 1.0:
         raise ParameterError(
-            f"percentiles must be two shares that rise, from 0 to 1, not {percentiles}"
+            f"percentiles must be two shares that rise, from 0 to 1, not {percentiles}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     if grid is None:
         grid = _GRID_SIZES[len(columns) - 1]
     if isinstance(grid, int | np.integer):
         if grid < 2:
-            raise ParameterError(f"grid must be 2 points or more, not {grid}")
+            raise ParameterError(
+                f"grid must be 2 points or more, not {grid}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         return [column.grid(int(grid), percentiles) for column in columns]
     if len(columns) > 1:
         raise ParameterError(
-            "a grid of values is for one feature; give the number of points for two"
+            "a grid of values is for one feature; give the number of points for two",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
     return [_given(columns[0], list(grid))]
 
@@ -182,11 +191,17 @@ def _given(column: Column, values: list[Any]) -> Float64s:
     if column.levels is not None:
         unknown = [value for value in values if str(value) not in column.levels]
         if unknown:
-            raise ParameterError(f"{unknown[0]!r} is not a category of {column.name!r}")
+            raise ParameterError(
+                f"{unknown[0]!r} is not a category of {column.name!r}",
+                code=ErrorCode.UNKNOWN_OPTION,
+            )
         values = [column.levels.index(str(value)) for value in values]
     found = np.unique(np.asarray(values, np.float64))
     if not found.size or not np.isfinite(found).all():
-        raise ParameterError("the values of a grid must be numbers, and one at least")
+        raise ParameterError(
+            "the values of a grid must be numbers, and one at least",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.explain.boxes import (
     BAR,
     LINE,
@@ -240,7 +240,8 @@ def _new_axes(width: float, height: float) -> Axes:
     if max(width, height) > _WIDEST:
         raise ParameterError(
             f"the picture would be {width / 72:.0f} by {height / 72:.0f} inches large; "
-            "give max_depth, or an ax to draw it small"
+            "give max_depth, or an ax to draw it small",
+            code=ErrorCode.PICTURE_TOO_LARGE,
         )
     figure = plt.figure(figsize=(width / 72, height / 72))
     return figure.add_axes((0.0, 0.0, 1.0, 1.0))

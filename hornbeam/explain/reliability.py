@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.reading import Boosted
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
 from hornbeam.objectives.distributions import Distribution
@@ -67,11 +68,13 @@ class Reliability:
             raise DataError(
                 f"there are {known.shape} labels, {shares.shape} levels, and quantiles "
                 f"of shape {given.shape}; give one for each row and level, and one row "
-                "at least"
+                "at least",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         if not ((shares > 0) & (shares < 1)).all() or (np.diff(shares) <= 0).any():
             raise ParameterError(
-                f"levels must rise, above 0 and below 1, not {shares.tolist()}"
+                f"levels must rise, above 0 and below 1, not {shares.tolist()}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         below = (known[:, None] < given) + 0.5 * (known[:, None] == given)
         count = np.ones(len(known)) if weights is None else np.asarray(weights, float)
@@ -131,11 +134,13 @@ def reliability_of(
         asked, quantiles = objective.levels, predictions
         if levels is not None:
             raise ParameterError(
-                f"the model predicts quantiles at {list(asked)}; leave levels out"
+                f"the model predicts quantiles at {list(asked)}; leave levels out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
     else:
         raise ParameterError(
             f"objective={objective.name!r} predicts no quantiles; train with "
-            "'reg:quantileerror' or 'dist:normal'"
+            "'reg:quantileerror' or 'dist:normal'",
+            code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
         )
     return Reliability.of_quantiles(subject.labels, quantiles, asked, subject.weights)

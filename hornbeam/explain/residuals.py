@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
+from hornbeam.explain.reading import Boosted
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
 
@@ -48,7 +49,8 @@ class Residuals:
         if known.shape != given.shape or known.ndim != 1 or not known.size:
             raise DataError(
                 f"there are {known.shape} labels and {given.shape} predictions; give "
-                "one of each for each row, and one row at least"
+                "one of each for each row, and one row at least",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         return cls(given, known - given, weights)
 
@@ -114,7 +116,8 @@ def residuals_of(
     if trained.objective.startswith(_OTHERS) or subject.classes is not None:
         raise ParameterError(
             f"objective={trained.objective!r} does not predict numbers like the "
-            "labels; plot_calibration and plot_confusion are for classes"
+            "labels; plot_calibration and plot_confusion are for classes",
+            code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
         )
     known = subject.labels.reshape(subject.data.num_row(), -1)
     is_mean = trained.objective.startswith("dist:")  # that of the first output

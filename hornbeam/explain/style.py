@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,8 @@ def check_axes(ax: Any) -> None:
     elif isinstance(ax, FigureBase):
         mend = "of a figure pass what its add_subplot() returns"
     raise ParameterError(
-        f"ax must be axes of matplotlib, not {type(ax).__name__}; {mend}"
+        f"ax must be axes of matplotlib, not {type(ax).__name__}; {mend}",
+        code=ErrorCode.INVALID_PARAMETER_TYPE,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema, listed
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.columns import Column, columns_of, feature_number
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.tree_reader import Boosted, booster_of, names_of
@@ -76,7 +76,10 @@ class Subject:
         names = own if class_names is None else class_names
         trained = booster.model
         if data is None:
-            raise DataError("there is no data; pass rows: a DMatrix, or what it takes")
+            raise DataError(
+                "there is no data; pass rows: a DMatrix, or what it takes",
+                code=ErrorCode.EMPTY_DATA,
+            )
         if not isinstance(data, DMatrix):
             told = model if fitted else None
             data = DMatrix(
@@ -85,7 +88,10 @@ class Subject:
                 feature_types=getattr(told, "feature_types", None),
             )
         if not data.num_row():
-            raise DataError("there are no rows in the data; give one at least")
+            raise DataError(
+                "there are no rows in the data; give one at least",
+                code=ErrorCode.EMPTY_DATA,
+            )
         by_name = trained.feature_names and (data.feature_names or not fitted)
         expected = Schema(
             trained.num_feature or data.num_col(),
@@ -115,7 +121,10 @@ class Subject:
         """Return the same model on at most this many rows, evenly spaced."""
         n_rows = self.data.num_row()
         if most is not None and most < 1:
-            raise ParameterError(f"max_rows must be 1 or more, not {most}")
+            raise ParameterError(
+                f"max_rows must be 1 or more, not {most}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         if most is None or n_rows <= most:
             return self
         return self.of_rows(np.linspace(0, n_rows - 1, most).astype(np.intp))
@@ -163,14 +172,16 @@ class Subject:
                 return 0
             raise ParameterError(
                 f"the model has {len(names)} outputs, and this is of one: say of "
-                f"which, output={names[0]!r} or its number ({listed(names)})"
+                f"which, output={names[0]!r} or its number ({listed(names)})",
+                code=ErrorCode.AMBIGUOUS_OUTPUT,
             )
         if asked in names:
             return names.index(str(asked))
         if isinstance(asked, str) or not 0 <= operator.index(asked) < len(names):
             raise ParameterError(
                 f"output={asked!r} is not an output of this model; it has "
-                f"{listed(names)}"
+                f"{listed(names)}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         return operator.index(asked)
 
@@ -214,7 +225,8 @@ class Subject:
         if model.objective not in _OF_CLASSES and not shares:
             raise ParameterError(
                 f"objective={model.objective!r} predicts no probabilities of classes; "
-                "train with binary:logistic or multi:softprob"
+                "train with binary:logistic or multi:softprob",
+                code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
             )
         objective = PROBABILITIES.get(model.objective)
         found = self.predictions(margins=objective is not None)
@@ -246,7 +258,8 @@ class Subject:
         if labels is None:
             raise DataError(
                 "predictions are to be compared with labels, and the data has none; "
-                "pass labels, or DMatrix(data, label)"
+                "pass labels, or DMatrix(data, label)",
+                code=ErrorCode.META_INFO_MISSING,
             )
         return labels
 
@@ -261,7 +274,8 @@ class Subject:
         n_rows = self.data.num_row()
         if len(given) != n_rows:
             raise DataError(
-                f"there are {len(given)} labels for {n_rows} rows; give one for each"
+                f"there are {len(given)} labels for {n_rows} rows; give one for each",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         if classes is None:
             beside = DMatrix(np.zeros((n_rows, 1)), label=labels)
@@ -273,5 +287,6 @@ class Subject:
         except KeyError as error:
             raise DataError(
                 f"the label {error.args[0]!r} is not a class of the estimator; it has "
-                f"{listed(map(str, places))}"
+                f"{listed(map(str, places))}",
+                code=ErrorCode.LABEL_NOT_IN_TRAINING,
             ) from None

@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.explain.node_text import Float64s, NodeText, in_rows
+from hornbeam.explain.words import Float64s, in_rows
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -69,7 +70,10 @@ def node_text_of(
     number = number_of(trained, number)
     for name, limit in (("max_depth", max_depth), ("most_categories", most_categories)):
         if limit is not None and limit < 0:
-            raise ParameterError(f"{name} must be 0 or more, not {limit}")
+            raise ParameterError(
+                f"{name} must be 0 or more, not {limit}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
     tree = trained.trees[number]
     values = in_rows(tree.value) * float(trained.weights[number])
     if trained.n_rounds == 1:
@@ -113,7 +117,8 @@ def booster_of(model: Boosted) -> Booster:
             "save_model writes"
         )
     raise ParameterError(
-        f"the model must be a Booster or an estimator of Hornbeam, not {said}"
+        f"the model must be a Booster or an estimator of Hornbeam, not {said}",
+        code=ErrorCode.NOT_A_MODEL,
     )
 
 
@@ -121,10 +126,13 @@ def number_of(model: Model, number: int) -> int:
     """Return the index of an existing tree."""
     if model.linear is not None:
         raise ParameterError(
-            "a model of booster='gblinear' has no trees; get_score() tells its weights"
+            "a model of booster='gblinear' has no trees; get_score() tells its weights",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if not model.trees:
-        raise NotTrainedError("the model has no trees yet; train it first")
+        raise NotTrainedError(
+            "the model has no trees yet; train it first", code=ErrorCode.NOT_TRAINED
+        )
     try:
         place = operator.index(number)
     except TypeError:
@@ -132,7 +140,8 @@ def number_of(model: Model, number: int) -> int:
     if not 0 <= place < len(model.trees):
         raise ParameterError(
             f"tree={number!r} is not a tree of this model; give a whole number from 0 "
-            f"to {len(model.trees) - 1}"
+            f"to {len(model.trees) - 1}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     return place
 
@@ -143,7 +152,8 @@ def names_of(model: Model, names: Sequence[Any]) -> list[str]:
     if len(names) != n_outputs and (len(names), n_outputs) != (2, 1):
         raise ParameterError(
             f"class_names has {len(names)} names; give {n_outputs}, one for each "
-            "output of the model" + (", or those of two classes" * (n_outputs == 1))
+            "output of the model" + (", or those of two classes" * (n_outputs == 1)),
+            code=ErrorCode.CLASS_NAMES_MISMATCH,
         )
     return [str(name) for name in names]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam import __version__
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.export.links import FORMULAS, HIGHEST_LOG, LEAST_STEP
 from hornbeam.export.packed import BY_CATEGORY, FLAGS, MISSING_RIGHT, Packed, in_lines
 from hornbeam.export.packed import spelled as decimals
@@ -29,7 +29,8 @@ def c_of(plan: Plan, name: str) -> str:
     if not (name.isascii() and name.isidentifier()):
         raise ParameterError(
             f"name={name!r} cannot begin the name of a function of C; give letters, "
-            "digits and _, such as 'model'"
+            "digits and _, such as 'model'",
+            code=ErrorCode.INVALID_NAME,
         )
     score = "double" if plan.double_scores else "float"
     n_predictions = 1 if plan.link.name == "most_likely" else plan.n_outputs
@@ -108,7 +109,8 @@ def _string(text: str) -> str:
     if len(data) > _LONGEST_STRING:
         raise ParameterError(
             f"the name {text[:40]!r}... has {len(data):,} bytes, and a string of C has "
-            f"room for {_LONGEST_STRING:,} wherever it is compiled; rename it"
+            f"room for {_LONGEST_STRING:,} wherever it is compiled; rename it",
+            code=ErrorCode.NOT_EXPORTABLE,
         )
     letters = (chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}" for byte in data)
     return f'"{"".join(letters)}"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.classification import Focal
 from hornbeam.objectives.compiled import OWNER
@@ -101,7 +101,8 @@ def link_of(
     if owner is not None:
         raise ParameterError(
             f"the predictions of this model take {owner}.transform, which cannot be "
-            "exported; export margins, output_margin=True, and transform those"
+            "exported; export margins, output_margin=True, and transform those",
+            code=ErrorCode.NOT_EXPORTABLE,
         )
     if isinstance(objective, Focal):
         return Link("focal", objective.parameters.focal_gamma)

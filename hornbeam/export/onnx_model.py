@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam import __version__
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.export.links import HIGHEST_LOG, LEAST_STEP
 from hornbeam.export.plan import Nodes, Plan
 
@@ -31,7 +31,8 @@ def onnx_of(plan: Plan, input_type: str) -> Any:
     onnx = require("onnx", "onnx", "an export to ONNX")
     if input_type not in ("float32", "float64"):
         raise ParameterError(
-            f"input_type must be 'float32' or 'float64', not {input_type!r}"
+            f"input_type must be 'float32' or 'float64', not {input_type!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
         )
     graph = _Graph(onnx, np.dtype(input_type))
     score_type = np.dtype(np.float64 if plan.double_scores else np.float32)

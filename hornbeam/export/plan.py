@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.floats import nearest
-from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.export.links import Link, link_of
 from hornbeam.forest.layout import contributions
 from hornbeam.forest.model import Model
@@ -246,7 +246,8 @@ def model_of(exported: Exportable, iteration_range: Sequence[int]) -> Model:
     if model.num_feature == 0 or not (model.trees or model.linear is not None):
         raise NotTrainedError(
             "the model has not been trained, so there is nothing to export; train it, "
-            "or use load_model"
+            "or use load_model",
+            code=ErrorCode.NOT_TRAINED,
         )
     begin, end = iteration_range
     best = model.attributes.get("best_iteration")
@@ -265,7 +266,8 @@ def _booster_of(exported: Any) -> tuple[Any, NDArray[Any] | None]:
     if not hasattr(exported, "model"):
         raise ParameterError(
             "what is exported must be a Booster or an estimator of Hornbeam, not a "
-            f"{type(exported).__name__}"
+            f"{type(exported).__name__}",
+            code=ErrorCode.NOT_A_MODEL,
         )
     return exported, None
 
@@ -275,7 +277,8 @@ def _checked(classes: NDArray[Any], n_classes: int) -> NDArray[Any]:
     if len(classes) != n_classes:
         raise ParameterError(
             f"the estimator has seen {len(classes)} class and tells nothing apart; fit "
-            "it to two classes or more"
+            "it to two classes or more",
+            code=ErrorCode.NOT_EXPORTABLE,
         )
     kind = classes.dtype.kind
     if kind in "OUT" and all(isinstance(label, str) for label in classes):
@@ -284,5 +287,6 @@ def _checked(classes: NDArray[Any], n_classes: int) -> NDArray[Any]:
         return classes.astype({"b": bool, "f": np.float64}.get(kind, np.int64))
     raise ParameterError(
         f"labels such as {classes.tolist()[0]!r} cannot be exported; train with labels "
-        "that are all strings or all numbers"
+        "that are all strings or all numbers",
+        code=ErrorCode.NOT_EXPORTABLE,
     )

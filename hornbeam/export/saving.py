@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.export.plan import Exportable, Plan, model_of
 from hornbeam.files import replace_file
 from hornbeam.forest.model_file import encode_for_xgboost
@@ -135,7 +135,8 @@ def save(model: Exportable, fname: str | os.PathLike[str], **options: Any) -> No
     if ending not in _KINDS:
         raise ParameterError(
             f"{os.fspath(fname)!r} must end in {', '.join(_KINDS)}; what can be loaded "
-            "again is written by save_model"
+            "again is written by save_model",
+            code=ErrorCode.UNKNOWN_FILE_FORMAT,
         )
     to = _KINDS[ending]
     known = signature(to).parameters.keys() - {"model", "raw_format"}
@@ -143,7 +144,8 @@ def save(model: Exportable, fname: str | os.PathLike[str], **options: Any) -> No
         if name not in known:
             raise ParameterError(
                 f"an export to {ending!r} takes no {name}; its options are "
-                f"{', '.join(sorted(known))}"
+                f"{', '.join(sorted(known))}",
+                code=ErrorCode.UNKNOWN_OPTION,
             )
     made = to(model, **options)
     if isinstance(made, str):

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.codecs import check_codec
 from hornbeam.external_memory.folders import (
     Folder,
@@ -119,7 +119,8 @@ def open_or_build(
             if manifest is None and time.monotonic() - begin > _GLANCE:
                 raise DataError(
                     f"the cache folder {str(places[0])!r} is in use, for other data; "
-                    "name another folder, or delete the matrix that uses it"
+                    "name another folder, or delete the matrix that uses it",
+                    code=ErrorCode.CACHE_FOLDER_IN_USE,
                 )
             time.sleep(_GLANCE / 40)
     except BaseException:

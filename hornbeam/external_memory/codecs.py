@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import MissingExtraError, ParameterError, require
+from hornbeam.errors import ErrorCode, MissingExtraError, ParameterError, require
 
 __all__ = [
     "CODECS",
@@ -80,7 +80,10 @@ def _has_blosc2() -> bool:
 def check_codec(codec: str) -> None:
     """Refuse a codec that is unknown, or that needs what is not installed."""
     if codec not in CODECS:
-        raise ParameterError(f"codec must be one of {', '.join(CODECS)}, not {codec!r}")
+        raise ParameterError(
+            f"codec must be one of {', '.join(CODECS)}, not {codec!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
+        )
     if codec == "lz4":
         _blosc2()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.memory import in_words
 
 __all__ = [
@@ -49,14 +49,16 @@ def as_folders(cache: Folder | Sequence[Folder]) -> list[Path]:
         or not all(isinstance(one, (str, os.PathLike)) for one in named)
     ):
         raise ParameterError(
-            f"cache must be a folder or a list of folders, not {cache!r}"
+            f"cache must be a folder or a list of folders, not {cache!r}",
+            code=ErrorCode.INVALID_CACHE_FOLDER,
         )
     folders = [Path(os.path.realpath(one)) for one in named]
     for place, folder in enumerate(folders):
         if folder in folders[:place]:
             raise ParameterError(
                 f"cache names the folder {str(folder)!r} twice; name each once, "
-                "best one of each disk"
+                "best one of each disk",
+                code=ErrorCode.INVALID_CACHE_FOLDER,
             )
     return folders
 
@@ -70,7 +72,8 @@ def make_folders(folders: Sequence[Path]) -> list[Path]:
         if folder.exists():
             raise DataError(
                 f"cache names {str(folder)!r}, which is a file; name a folder, which "
-                "is made where it does not exist"
+                "is made where it does not exist",
+                code=ErrorCode.INVALID_CACHE_FOLDER,
             )
         try:
             folder.mkdir(parents=True)
@@ -80,7 +83,8 @@ def make_folders(folders: Sequence[Path]) -> list[Path]:
             remove_empty(made)
             raise DataError(
                 f"the cache folder {str(folder)!r} cannot be made "
-                f"({error.strerror or error}); name another"
+                f"({error.strerror or error}); name another",
+                code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
             ) from None
         made.append(folder)
     return made
@@ -119,7 +123,8 @@ def clean_folders(folders: Sequence[Path]) -> None:
         except OSError as error:
             raise DataError(
                 f"{str(path)!r} is left of an older cache and cannot be deleted "
-                f"({error.strerror or error}); name another folder as the cache"
+                f"({error.strerror or error}); name another folder as the cache",
+                code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
             ) from None
 
 
@@ -153,7 +158,8 @@ def check_space(folders: Sequence[Path], shares: Sequence[int]) -> None:
             raise DataError(
                 f"the cache needs about {in_words(needed[device])} on the disk of "
                 f"{str(folder)!r}, which has {in_words(free)} free; free some, name "
-                "a folder on a larger disk, or name folders on several disks"
+                "a folder on a larger disk, or name folders on several disks",
+                code=ErrorCode.DISK_FULL,
             )
 
 
@@ -166,12 +172,14 @@ def writing(path: Path, count: int) -> Iterator[None]:
         if error.errno not in _FULL:
             raise DataError(
                 f"{str(path)!r} could not be written ({error.strerror or error}); "
-                "name a cache folder that can be written to"
+                "name a cache folder that can be written to",
+                code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
             ) from None
         limit = "a limit on the size of files" if error.errno == errno.EFBIG else ""
         quota = "the disk quota" if error.errno == errno.EDQUOT else ""
         raise DataError(
             f"{limit or quota or 'a full disk'} stopped the writing of "
             f"{in_words(count)} to {str(path)!r}; what was written of the cache is "
-            "deleted: free some space, or name a folder (or several) on larger disks"
+            "deleted: free some space, or name a folder (or several) on larger disks",
+            code=ErrorCode.DISK_FULL,
         ) from None

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.folders import LOCK
 
 __all__ = ["FolderLock"]
@@ -96,7 +96,8 @@ def _open(path: Path) -> int:
     except OSError as error:
         raise DataError(
             f"the cache folder {str(path.parent)!r} is not writable "
-            f"({error.strerror or error}); name another, or change its permissions"
+            f"({error.strerror or error}); name another, or change its permissions",
+            code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
         ) from None
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.codecs import STORED, stored_sizes
 from hornbeam.external_memory.folders import BLOCK_NAME, FORMAT, MANIFEST, writing
 from hornbeam.files import replace_file
@@ -137,13 +137,16 @@ def read_manifest(folders: Sequence[Path]) -> Manifest | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DataError(f"{str(path)!r} cannot be read: {error}") from None
+        raise DataError(
+            f"{str(path)!r} cannot be read: {error}", code=ErrorCode.CACHE_DAMAGED
+        ) from None
     try:
         return _parse(content, len(folders))
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise DataError(
             f"{str(path)!r} is not the sound manifest of a cache ({error}); delete it, "
-            "or name another folder"
+            "or name another folder",
+            code=ErrorCode.CACHE_DAMAGED,
         ) from None
 
 

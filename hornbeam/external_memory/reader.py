@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.blocks import (
     DamagedError,
     Reading,
@@ -261,7 +261,8 @@ class Pages:
             raise DataError(
                 f"two blocks of {self.block_rows} rows in memory need "
                 f"{in_words(needed)}, and {in_words(ring_bytes)} are left for them; "
-                "raise memory_limit"
+                "raise memory_limit",
+                code=ErrorCode.MEMORY_LIMIT_TOO_SMALL,
             )
         return min(wanted, left // one) if one else wanted
 
@@ -290,7 +291,8 @@ class Pages:
         except OSError as error:
             raise DataError(
                 f"block {block.number} (rows {block.begin} to {block.end}) cannot be "
-                f"read from {str(path)!r}: {error.strerror or error}"
+                f"read from {str(path)!r}: {error.strerror or error}",
+                code=ErrorCode.CACHE_DAMAGED,
             ) from None
         with self._lock:
             if by_row and self._kept.get(block.number) is block.by_row:
@@ -303,7 +305,8 @@ class Pages:
             path = str(self.path_of(block.number))
             raise DataError(
                 f"block {block.number} in {path!r} was made again and is damaged "
-                f"still: {error}; the disk may be failing"
+                f"still: {error}; the disk may be failing",
+                code=ErrorCode.CACHE_DAMAGED,
             ) from None
 
     def _make_again(self, number: int, damage: DamagedError) -> None:
@@ -316,14 +319,16 @@ class Pages:
         manifest = str(self.folders[0] / MANIFEST)
         if self._mend is None:
             raise DataError(
-                f"{what}; delete {manifest!r} and make the cache again"
+                f"{what}; delete {manifest!r} and make the cache again",
+                code=ErrorCode.CACHE_DAMAGED,
             ) from None
         codes = np.ascontiguousarray(self._mend(entry.begin, entry.end), self.dtype)
         shape = self.n_columns, entry.end - entry.begin
         if codes.shape != shape or crc_of(codes) != entry.crc:
             raise DataError(
                 f"{what}; the source gives other rows now than when the cache was "
-                f"made: delete {manifest!r} and make it again"
+                f"made: delete {manifest!r} and make it again",
+                code=ErrorCode.SOURCE_CHANGED,
             )
         pieces, segments, _ = lay_down(codes, choose_again(entry.segments, codes))
         replace_block(path, pieces)

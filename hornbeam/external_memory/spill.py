@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.folders import spill_name, writing
 
 __all__ = ["Spill"]
@@ -80,7 +80,8 @@ class Spill:
                 raise DataError(
                     f"rows that were set aside in {folder_name!r} cannot be read "
                     f"again ({why}); the disk may be failing: train again, from the "
-                    "last checkpoint if there is one"
+                    "last checkpoint if there is one",
+                    code=ErrorCode.CACHE_DAMAGED,
                 )
             rest, offset = rest[count:], offset + count
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.blocks import BLOCK_ROWS, choose_codecs, lay_down
 from hornbeam.external_memory.codecs import Choice, check_codec
 from hornbeam.external_memory.folders import block_name, check_space, writing
@@ -105,7 +105,8 @@ class PageWriter:
         raise DataError(
             f"the source gave {self._manifest.n_rows} rows when its cuts were found, "
             f"and {rows} when its codes were written: it changed in between; leave it "
-            "as it is while a matrix is made of it"
+            "as it is while a matrix is made of it",
+            code=ErrorCode.SOURCE_CHANGED,
         )
 
     def _flush(self) -> None:

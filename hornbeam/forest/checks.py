@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import MAX_LEVELS
-from hornbeam.errors import ModelFileError
+from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.model import Model
 from hornbeam.forest.settings import OBJECTIVES, STATES, WORDS
 from hornbeam.forest.tree import Tree, climb
@@ -70,19 +70,24 @@ def check_model(model: Model) -> None:
     if model.num_class > 1 and model.num_target > 1:
         raise ModelFileError(
             f"there are {model.num_class} classes and {model.num_target} targets; "
-            "a model has several of one of them at most"
+            "a model has several of one of them at most",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     scores = model.base_score
     if scores.shape != (n_outputs,) or not np.isfinite(scores).all():
         raise ModelFileError(
-            f"base_score is not {n_outputs} finite numbers, one for each output"
+            f"base_score is not {n_outputs} finite numbers, one for each output",
+            code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
         )
     _check_objective(model)
     _check_rounds(model)
     check_features(model)
     for text in (*model.attributes, *model.attributes.values()):
         if not _is_unicode(text):
-            raise ModelFileError(f"the text {text!r:.60} is not Unicode")
+            raise ModelFileError(
+                f"the text {text!r:.60} is not Unicode",
+                code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+            )
 
 
 def check_features(model: Model) -> None:
@@ -93,27 +98,39 @@ def check_features(model: Model) -> None:
     ):
         if labels and len(labels) != model.num_feature:
             raise ModelFileError(
-                f"{what} has {len(labels)} entries for {model.num_feature} features"
+                f"{what} has {len(labels)} entries for {model.num_feature} features",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
     if len(set(model.feature_names)) < len(model.feature_names):
-        raise ModelFileError("feature_names gives two features the same name")
+        raise ModelFileError(
+            "feature_names gives two features the same name",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     names = model.categories.names
     texts = (own for own in names if own is not None and own.dtype == object)
     for text in (*model.feature_names, *chain.from_iterable(texts)):
         if not _is_unicode(text):
-            raise ModelFileError(f"the text {text!r:.60} is not Unicode")
+            raise ModelFileError(
+                f"the text {text!r:.60} is not Unicode",
+                code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+            )
     for kind in set(model.feature_types) - _FEATURE_TYPES:
-        raise ModelFileError(f"feature_types has the unknown type {kind!r}")
+        raise ModelFileError(
+            f"feature_types has the unknown type {kind!r}",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     if names and len(names) != model.num_feature:
         raise ModelFileError(
-            f"{len(names)} features have categories, of {model.num_feature}"
+            f"{len(names)} features have categories, of {model.num_feature}",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     if model.feature_types:
         for feature, own in enumerate(names):
             if own is not None and model.feature_types[feature] != "c":
                 raise ModelFileError(
                     f"feature {feature} has categories and the type "
-                    f"{model.feature_types[feature]!r}, not 'c'"
+                    f"{model.feature_types[feature]!r}, not 'c'",
+                    code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
                 )
 
 
@@ -146,7 +163,10 @@ def _is_unicode(text: str) -> bool:
 
 def _require(holds: bool, what: str, number: int) -> None:
     if not holds:
-        raise ModelFileError(f"{what} is {number}, which is out of range")
+        raise ModelFileError(
+            f"{what} is {number}, which is out of range",
+            code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
+        )
 
 
 def _check_objective(model: Model) -> None:
@@ -154,9 +174,13 @@ def _check_objective(model: Model) -> None:
         if model.objective.startswith(_OBJECTIVES_OF_XGBOOST):
             raise UnsupportedModelError(
                 f"the objective {model.objective!r} is not in Hornbeam yet; "
-                f"it has {', '.join(OBJECTIVES)}"
+                f"it has {', '.join(OBJECTIVES)}",
+                code=ErrorCode.MODEL_FILE_UNSUPPORTED,
             )
-        raise ModelFileError(f"the objective {model.objective!r} is unknown")
+        raise ModelFileError(
+            f"the objective {model.objective!r} is unknown",
+            code=ErrorCode.MODEL_FILE_INVALID_OBJECTIVE,
+        )
     group, names = OBJECTIVES[model.objective]
     expected = {group: set(names)} if names else {}
     config: Mapping[str, Mapping[str, str]] = model.objective_config
@@ -164,20 +188,23 @@ def _check_objective(model: Model) -> None:
         needed = {own: dict.fromkeys(names, "...") for own in expected}
         raise ModelFileError(
             f"the parameters of {model.objective} are {dict(config)}, "
-            f"where {needed} is expected"
+            f"where {needed} is expected",
+            code=ErrorCode.MODEL_FILE_INVALID_OBJECTIVE,
         )
     for name in names:
         if name in WORDS:
             if config[group][name] not in WORDS[name]:
                 raise ModelFileError(
                     f"{name} is {config[group][name]!r:.60}, not one of "
-                    f"{', '.join(WORDS[name])}"
+                    f"{', '.join(WORDS[name])}",
+                    code=ErrorCode.MODEL_FILE_INVALID_OBJECTIVE,
                 )
             continue
         numbers = config[group][name].removeprefix("[").removesuffix("]").split(",")
         if any(math.isnan(number_in_text(number)) for number in numbers):
             raise ModelFileError(
-                f"{name} is {config[group][name]!r}, not a finite number"
+                f"{name} is {config[group][name]!r}, not a finite number",
+                code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
             )
     _check_state(model, STATES.get(group, ()))
     if "num_class" not in names:
@@ -185,7 +212,8 @@ def _check_objective(model: Model) -> None:
     if model.num_class < 1 or config[group]["num_class"] != str(model.num_class):
         raise ModelFileError(
             f"num_class is {config[group]['num_class']!r} for the objective and "
-            f"{model.num_class} for the model"
+            f"{model.num_class} for the model",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
 
 
@@ -196,7 +224,8 @@ def _check_state(model: Model, names: Sequence[str]) -> None:
     if state and (set(state) != set(names) or len(sizes) > 1 or not sound):
         raise ModelFileError(
             f"{' and '.join(state)} of {model.objective} are not finite numbers, as "
-            f"many of each of {', '.join(names) or 'none'}"
+            f"many of each of {', '.join(names) or 'none'}",
+            code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
         )
 
 
@@ -207,7 +236,8 @@ def _check_rounds(model: Model) -> None:
         if model.trees or own.shape != shape or not np.isfinite(own).all():
             raise ModelFileError(
                 f"the weights are not {shape[0] * shape[1]} finite numbers, one for "
-                "each output and each feature or bias"
+                "each output and each feature or bias",
+                code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
             )
         _require(model.linear.rounds >= 0, "boosted_rounds", model.linear.rounds)
         return
@@ -215,34 +245,42 @@ def _check_rounds(model: Model) -> None:
     _require(model.num_parallel_tree >= 1, "num_parallel_tree", model.num_parallel_tree)
     if len(model.tree_output) != n_trees:
         raise ModelFileError(
-            f"tree_info has {len(model.tree_output)} entries for {n_trees} trees"
+            f"tree_info has {len(model.tree_output)} entries for {n_trees} trees",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     outputs = range(model.n_outputs)
     for number, output in enumerate(model.tree_output):
         if output not in outputs:
             raise ModelFileError(
                 f"tree_info[{number}] is {output}; "
-                f"the outputs count from 0 to {model.n_outputs - 1}"
+                f"the outputs count from 0 to {model.n_outputs - 1}",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
     weights = model.tree_weights
     if weights is not None and weights.shape != (n_trees,):
         raise ModelFileError(
-            f"weight_drop has {weights.size} entries for {n_trees} trees"
+            f"weight_drop has {weights.size} entries for {n_trees} trees",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     if weights is not None and not np.isfinite(weights).all():
-        raise ModelFileError("weight_drop holds a number that is not finite")
+        raise ModelFileError(
+            "weight_drop holds a number that is not finite",
+            code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
+        )
     for number, tree in enumerate(model.trees):
         size = tree.leaf_size
         if size != model.leaf_size or size not in (1, model.n_outputs):
             raise ModelFileError(
                 f"trees[{number}] has {size} values a leaf, the first tree "
-                f"{model.leaf_size}, and the model {model.n_outputs} outputs"
+                f"{model.leaf_size}, and the model {model.n_outputs} outputs",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
     starts = model.round_starts
     rising = all(a < b for a, b in pairwise(starts))
     if not starts or starts[0] != 0 or starts[-1] != n_trees or not rising:
         raise ModelFileError(
-            f"iteration_indptr does not rise from 0 to the {n_trees} trees"
+            f"iteration_indptr does not rise from 0 to the {n_trees} trees",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
 
 
@@ -269,7 +307,8 @@ def normal_form(
         if wrong.any():
             i = int(np.argmax(wrong))
             raise ModelFileError(
-                f"trees[{tree[i]}], node {i - root[i]}: {what.format(values[i])}"
+                f"trees[{tree[i]}], node {i - root[i]}: {what.format(values[i])}",
+                code=ErrorCode.MODEL_FILE_INVALID_TREE,
             )
 
     refuse(leaf & (nodes.right != -1), "it has only a right child, {}", nodes.right)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
-from hornbeam.errors import DataError, ModelFileError
+from hornbeam.errors import DataError, ErrorCode, ModelFileError
 from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.values import array_of, count_in, integers_of, object_of
 
@@ -75,18 +75,25 @@ def read_categories(
     container = object_of(value, where, [], ["enc", "feature_segments", "sorted_idx"])
     encoded = container.get("enc", [])
     if not isinstance(encoded, list):
-        raise ModelFileError(f"{where}.enc is not an array of objects")
+        raise ModelFileError(
+            f"{where}.enc is not an array of objects",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+        )
     segments = integers_of(
         container.get("feature_segments", []), f"{where}.feature_segments"
     )
     order = integers_of(container.get("sorted_idx", []), f"{where}.sorted_idx")
     if not encoded:
         if any(segments) or order:
-            raise ModelFileError(f"{where}.enc is empty, and its order is not")
+            raise ModelFileError(
+                f"{where}.enc is empty, and its order is not",
+                code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
+            )
         return NO_CATEGORIES
     if len(encoded) != num_feature:
         raise ModelFileError(
-            f"{where}.enc has {len(encoded)} entries for {num_feature} features"
+            f"{where}.enc has {len(encoded)} entries for {num_feature} features",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     names = [
         _read_names(names, f"{where}.enc[{feature}]")
@@ -96,17 +103,23 @@ def read_categories(
     if segments != [0, *np.cumsum(sizes).tolist()]:
         raise ModelFileError(
             f"{where}.feature_segments does not say where the categories of each "
-            "feature begin"
+            "feature begin",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     if len(order) != segments[-1] or any(
         sorted(order[start:stop]) != list(range(stop - start))
         for start, stop in pairwise(segments)
     ):
-        raise ModelFileError(f"{where}.sorted_idx is no order of the categories")
+        raise ModelFileError(
+            f"{where}.sorted_idx is no order of the categories",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
+        )
     try:
         return Categories(names, feature_names or None)
     except DataError as error:
-        raise ModelFileError(f"{where}: {error}") from None
+        raise ModelFileError(
+            f"{where}: {error}", code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES
+        ) from None
 
 
 def _read_names(value: Any, where: str) -> NDArray[Any] | None:
@@ -115,11 +128,17 @@ def _read_names(value: Any, where: str) -> NDArray[Any] | None:
     encoded = object_of(value, where, ["type", "values"])
     code = count_in(encoded["type"], f"{where}.type")
     if code not in _TYPES:
-        raise ModelFileError(f"{where}.type is {code}, which is no type of numbers")
+        raise ModelFileError(
+            f"{where}.type is {code}, which is no type of numbers",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
+        )
     kind = np.int64 if code == _UINT64 else _TYPES[code]
     numbers = array_of(encoded["values"], kind)
     if numbers is None:
-        raise ModelFileError(f"{where}.values is not an array of {np.dtype(kind)}")
+        raise ModelFileError(
+            f"{where}.values is not an array of {np.dtype(kind)}",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+        )
     return numbers.view(_TYPES[code])
 
 
@@ -128,13 +147,17 @@ def _read_texts(value: Any, where: str) -> NDArray[Any] | None:
     offsets = integers_of(encoded["offsets"], f"{where}.offsets")
     values = array_of(encoded["values"], np.int8)
     if values is None:
-        raise ModelFileError(f"{where}.values is not an array of signed bytes")
+        raise ModelFileError(
+            f"{where}.values is not an array of signed bytes",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+        )
     if not offsets and values.size == 0:
         return None
     rising = all(a <= b for a, b in pairwise(offsets))
     if not offsets or offsets[0] != 0 or offsets[-1] != values.size or not rising:
         raise ModelFileError(
-            f"{where}.offsets does not rise from 0 to the {values.size} bytes"
+            f"{where}.offsets does not rise from 0 to the {values.size} bytes",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     text = values.tobytes()
     names = np.empty(len(offsets) - 1, object)
@@ -144,6 +167,7 @@ def _read_texts(value: Any, where: str) -> NDArray[Any] | None:
         raise UnsupportedModelError(
             f"{where} has names that are not UTF-8: XGBoost cuts names of pandas "
             "categories short where they have letters beyond ASCII; rename those "
-            "categories, or hand XGBoost an Arrow table, and train again"
+            "categories, or hand XGBoost an Arrow table, and train again",
+            code=ErrorCode.MODEL_FILE_UNSUPPORTED,
         ) from None
     return names

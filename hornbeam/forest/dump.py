@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.graph import GraphStyle, graph_of
 from hornbeam.forest.linear import Linear
@@ -43,7 +43,9 @@ def dump(
     if kind not in _FORMATS or (style and kind != "dot"):
         raise ParameterError(
             f"dump_format must be one of {', '.join(_FORMATS)}, not {dump_format!r}; "
-            'only dot may be followed by a style, as in dot:{"graph_attrs": {...}}'
+            'only dot may be followed by a style, as in dot:{"graph_attrs": {...}}',
+            code=ErrorCode.UNKNOWN_DUMP_FORMAT,
+            format=dump_format,
         )
     if model.linear is not None:
         return [_linear(model.linear, kind)]
@@ -70,7 +72,8 @@ def _linear(linear: Linear, kind: str) -> str:
     if kind == "dot":
         raise ParameterError(
             "a model of booster='gblinear' has no trees to draw as dot; "
-            "dump it as text or json"
+            "dump it as text or json",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     biases = [f"{bias:.6g}" for bias in linear.weights[-1].tolist()]
     weights = [f"{weight:.6g}" for weight in linear.weights[:-1].ravel().tolist()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hornbeam.data.schema import FEATURE_TYPES, listed
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 
@@ -50,7 +50,8 @@ class FeatureMap:
             lines = Path(fmap).read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise ParameterError(
-                f"{source} is not UTF-8 at byte {error.start}; save it as UTF-8"
+                f"{source} is not UTF-8 at byte {error.start}; save it as UTF-8",
+                code=ErrorCode.INVALID_FEATURE_MAP,
             ) from None
         known = cls([], [], source)
         for number, line in enumerate(lines, 1):
@@ -59,12 +60,14 @@ class FeatureMap:
         if len(known.names) != len(features):
             raise ParameterError(
                 f"{source} has {len(known.names)} features, and the model "
-                f"{len(features)}; give a line for each"
+                f"{len(features)}; give a line for each",
+                code=ErrorCode.INVALID_FEATURE_MAP,
             )
         twice = [name for name, count in Counter(known.names).items() if count > 1]
         if twice:
             raise ParameterError(
-                f"{source} has names more than once: {listed(twice)}; make them differ"
+                f"{source} has names more than once: {listed(twice)}; make them differ",
+                code=ErrorCode.INVALID_FEATURE_MAP,
             )
         return known
 
@@ -78,17 +81,20 @@ class FeatureMap:
         if len(words) != 3:
             raise ParameterError(
                 f"{place}: {' '.join(words)!r} is not the number of a feature, a name "
-                "without spaces, and a type"
+                "without spaces, and a type",
+                code=ErrorCode.INVALID_FEATURE_MAP,
             )
         feature, name, kind = words
         if feature != str(len(self.names)):
             raise ParameterError(
                 f"{place}: the feature {feature!r} stands where {len(self.names)} "
-                "should; number the lines 0, 1, 2, ..."
+                "should; number the lines 0, 1, 2, ...",
+                code=ErrorCode.INVALID_FEATURE_MAP,
             )
         if kind not in FEATURE_TYPES:
             raise ParameterError(
-                f"{place}: {kind!r} is not a type; give one of {listed(FEATURE_TYPES)}"
+                f"{place}: {kind!r} is not a type; give one of {listed(FEATURE_TYPES)}",
+                code=ErrorCode.INVALID_FEATURE_MAP,
             )
         self.names.append(name)
         self.types.append(kind)
@@ -109,5 +115,6 @@ class FeatureMap:
             raise ParameterError(
                 f"{self.source} has the type {self.types[feature]!r}, {type_is}, for "
                 f"{self.names[feature]!r}, which trees split {split_is}; "
-                f"give it the type {instead}"
+                f"give it the type {instead}",
+                code=ErrorCode.INVALID_FEATURE_MAP,
             )

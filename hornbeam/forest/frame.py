@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.schema import listed
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 from hornbeam.forest.spelling import SpelledTree
@@ -28,12 +28,14 @@ def frame_of(model: Model, features: FeatureMap) -> Any:
     if model.linear is not None:
         raise ParameterError(
             "a model of booster='gblinear' has no trees to put into a frame; "
-            "get_score() tells its weights"
+            "get_score() tells its weights",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if model.leaf_size > 1:
         raise ParameterError(
             f"leaves of {model.leaf_size} values do not fit into a frame with a "
-            "number for each; get_dump(dump_format='json') tells them all"
+            "number for each; get_dump(dump_format='json') tells them all",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     features = features.without_indicators()
     rows = [
@@ -89,12 +91,14 @@ def split_values(
     """
     if feature not in features.names:
         raise ParameterError(
-            f"the model has no feature {feature!r}; it has {listed(features.names)}"
+            f"the model has no feature {feature!r}; it has {listed(features.names)}",
+            code=ErrorCode.UNKNOWN_FEATURE,
         )
     if features.types[features.names.index(feature)] == "c":
         raise ParameterError(
             f"{feature!r} is split by category, which has no thresholds; "
-            "trees_to_dataframe() tells its categories"
+            "trees_to_dataframe() tells its categories",
+            code=ErrorCode.CATEGORICAL_SPLIT_VALUES,
         )
     features = features.without_indicators()
     values = [

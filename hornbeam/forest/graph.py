@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.spelling import SpelledTree
 
 __all__ = ["GraphStyle", "graph_of"]
@@ -42,13 +42,15 @@ class GraphStyle:
             known: Any = json.loads(text.replace("'", '"')) if text else {}
         except json.JSONDecodeError as error:
             raise ParameterError(
-                f"the style of dot is not JSON at character {error.pos}: {error.msg}"
+                f"the style of dot is not JSON at character {error.pos}: {error.msg}",
+                code=ErrorCode.INVALID_DOT_STYLE,
             ) from None
         names = list(cls.__dataclass_fields__)
         if not isinstance(known, dict) or set(known) - set(names):
             raise ParameterError(
                 f"the style of dot must be an object with {', '.join(names)}, "
-                f"not {text}"
+                f"not {text}",
+                code=ErrorCode.INVALID_DOT_STYLE,
             )
         for name, attributes in known.items():
             if not isinstance(attributes, dict) or not all(
@@ -56,13 +58,15 @@ class GraphStyle:
             ):
                 raise ParameterError(
                     f"{name} of the style of dot must be an object of strings, "
-                    f"not {json.dumps(attributes)}"
+                    f"not {json.dumps(attributes)}",
+                    code=ErrorCode.INVALID_DOT_STYLE,
                 )
         strange = set(known.get("edge", {})) - {"yes_color", "no_color"}
         if strange:
             raise ParameterError(
                 f"edge of the style of dot has {', '.join(sorted(strange))}; "
-                "it may have yes_color and no_color"
+                "it may have yes_color and no_color",
+                code=ErrorCode.INVALID_DOT_STYLE,
             )
         return cls(**known)
 

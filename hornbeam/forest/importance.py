@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Model
 
 __all__ = ["IMPORTANCES", "feature_importance", "split_sums"]
@@ -33,13 +33,15 @@ def feature_importance(model: Model, kind: str, names: Sequence[str]) -> dict[st
     """
     if kind not in IMPORTANCES:
         raise ParameterError(
-            f"importance_type must be one of {', '.join(IMPORTANCES)}, not {kind!r}"
+            f"importance_type must be one of {', '.join(IMPORTANCES)}, not {kind!r}",
+            code=ErrorCode.UNKNOWN_IMPORTANCE_TYPE,
         )
     if model.linear is not None:
         if kind != "weight":
             raise ParameterError(
                 "the importances of a model of booster='gblinear' are its weights, "
-                f"importance_type='weight', not {kind!r}"
+                f"importance_type='weight', not {kind!r}",
+                code=ErrorCode.IMPORTANCE_UNSUPPORTED_BY_GBLINEAR,
             )
         weights = model.linear.weights[:-1].astype(np.float64)
         listed = weights[:, 0] if weights.shape[1] == 1 else weights

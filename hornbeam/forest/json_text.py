@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from hornbeam.errors import ModelFileError
+from hornbeam.errors import ErrorCode, ModelFileError
 
 __all__ = ["dumps", "loads"]
 
@@ -77,13 +77,23 @@ def loads(data: bytes) -> Any:
     except ModelFileError:
         raise
     except UnicodeDecodeError as error:
-        raise ModelFileError(f"byte {error.start}: the text is not UTF-8") from None
+        raise ModelFileError(
+            f"byte {error.start}: the text is not UTF-8",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        ) from None
     except json.JSONDecodeError as error:
-        raise ModelFileError(f"character {error.pos}: {error.msg}") from None
+        raise ModelFileError(
+            f"character {error.pos}: {error.msg}",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        ) from None
     except ValueError:
-        raise ModelFileError("a number has thousands of digits") from None
+        raise ModelFileError(
+            "a number has thousands of digits", code=ErrorCode.MODEL_FILE_NOT_PARSABLE
+        ) from None
     except RecursionError:
-        raise ModelFileError("values are nested too deep") from None
+        raise ModelFileError(
+            "values are nested too deep", code=ErrorCode.MODEL_FILE_NOT_PARSABLE
+        ) from None
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -92,10 +102,16 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ModelFileError(f"the key {key!r:.60} comes twice")
+                raise ModelFileError(
+                    f"the key {key!r:.60} comes twice",
+                    code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+                )
             seen.add(key)
     return members
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ModelFileError(f"{name} is not a number that a model may hold")
+    raise ModelFileError(
+        f"{name} is not a number that a model may hold",
+        code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+    )

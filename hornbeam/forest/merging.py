@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Model
 
 __all__ = ["merge_models"]
@@ -47,23 +47,27 @@ def _check_alike(first: Model, other: Model) -> None:
     if first.linear is not None or other.linear is not None:
         raise ParameterError(
             "linear models cannot be put together: they have no rounds of their own; "
-            "train one on with xgb_model"
+            "train one on with xgb_model",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     for name, advice in _SHARED.items():
         ours, theirs = getattr(first, name), getattr(other, name)
         if ours != theirs:
             raise ParameterError(
                 f"the models differ in {name} ({ours!r:.60} and {theirs!r:.60}) and "
-                f"cannot be put together; {advice}"
+                f"cannot be put together; {advice}",
+                code=ErrorCode.MODELS_NOT_MERGEABLE,
             )
     if len({tree.value.ndim for tree in (*first.trees, *other.trees)}) > 1:
         raise ParameterError(
             "one model has trees of all outputs and the other has not, and they cannot "
-            "be put together; train them with the same multi_strategy"
+            "be put together; train them with the same multi_strategy",
+            code=ErrorCode.MODELS_NOT_MERGEABLE,
         )
     if not np.array_equal(first.base_score, other.base_score):
         raise ParameterError(
             f"the models have the base scores {first.base_score.tolist()} and "
             f"{other.base_score.tolist()}, and one model has one; train them with the "
-            "same base_score"
+            "same base_score",
+            code=ErrorCode.MODELS_NOT_MERGEABLE,
         )

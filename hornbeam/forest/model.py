@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.linear import Linear
 from hornbeam.forest.tree import Tree
 
@@ -173,7 +173,8 @@ class Model:
         if self.linear is not None:
             raise ParameterError(
                 "a model of booster='gblinear' changes as a whole and has no rounds to "
-                "take from it; copy() takes all of it"
+                "take from it; copy() takes all of it",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if not 0 <= begin < end <= self.n_rounds:
             raise IndexError(

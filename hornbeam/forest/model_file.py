@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hornbeam.errors import ModelFileError, ParameterError
+from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest import json_text, ubjson
 from hornbeam.forest.checks import UnsupportedModelError
@@ -32,7 +32,11 @@ _SPELLINGS = {"json": json_text.dumps, "ubj": ubjson.dumps}
 def encode(model: Model, format: str) -> bytes:
     """Return `model` as a file of the format "json" or "ubj", checksum included."""
     if format not in _SPELLINGS:
-        raise ParameterError(f"the format {format!r} is unknown; give 'json' or 'ubj'")
+        raise ParameterError(
+            f"the format {format!r} is unknown; give 'json' or 'ubj'",
+            code=ErrorCode.UNKNOWN_MODEL_FORMAT,
+            format=format,
+        )
     document = write_document(model)
     document["hornbeam"]["digest"] = _digest(document)
     return _SPELLINGS[format](put_away(document))
@@ -63,14 +67,17 @@ def decode(data: bytes | bytearray | memoryview) -> Model:
             said, found = document["hornbeam"]["digest"], digest(model)
             if said != found:
                 raise ModelFileError(
-                    f"the checksum is {found}, and {said!r:.80} is stored"
+                    f"the checksum is {found}, and {said!r:.80} is stored",
+                    code=ErrorCode.MODEL_FILE_CHECKSUM_MISMATCH,
                 )
     except UnsupportedModelError:
         raise
     except ModelFileError as error:
         raise ModelFileError(
             f"this is not a sound model file: {error}. It was damaged or edited; "
-            "restore it from a copy, or save the model again"
+            "restore it from a copy, or save the model again",
+            code=error.code,
+            **error.details,
         ) from None
     return model
 
@@ -98,9 +105,12 @@ def _digest(document: dict[str, Any]) -> str:
 def _loads(data: bytes) -> Any:
     start = data[:64].lstrip(b" \t\r\n")[:2]
     if not data:
-        raise ModelFileError("it is empty")
+        raise ModelFileError("it is empty", code=ErrorCode.MODEL_FILE_NOT_PARSABLE)
     if not start.startswith(b"{"):
-        raise ModelFileError("it begins like neither JSON nor UBJSON")
+        raise ModelFileError(
+            "it begins like neither JSON nor UBJSON",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        )
     return json_text.loads(data) if start[1:] in b'" \t\r\n' else ubjson.loads(data)
 
 
@@ -114,7 +124,8 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     if format not in _SPELLINGS:
         raise ParameterError(
             f"{os.fspath(path)}: the suffix names no format of model files; "
-            "give the file the suffix .json or .ubj"
+            "give the file the suffix .json or .ubj",
+            code=ErrorCode.UNKNOWN_FILE_FORMAT,
         )
     replace_file(path, [encode(model, format)])
 
@@ -125,4 +136,6 @@ def load(path: str | os.PathLike[str]) -> Model:
     try:
         return decode(data)
     except ModelFileError as error:
-        raise type(error)(f"{os.fspath(path)}: {error}") from None
+        raise type(error)(
+            f"{os.fspath(path)}: {error}", code=error.code, **error.details
+        ) from None

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import ModelFileError
+from hornbeam.errors import ErrorCode, ModelFileError
 
 __all__ = ["brought_out", "dropped", "passed_over", "put_away"]
 
@@ -70,7 +70,10 @@ def brought_out(document: Any) -> Any:
     if text is None:
         return document
     if _BLOCK in document:
-        raise ModelFileError("the block 'hornbeam' is there twice")
+        raise ModelFileError(
+            "the block 'hornbeam' is there twice",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        )
     try:
         own = json.loads(text)
         exact = own.pop("thresholds", {})
@@ -81,7 +84,10 @@ def brought_out(document: Any) -> Any:
         *(AttributeError, IndexError, RecursionError, TypeError),
         *(binascii.Error, ValueError),
     ) as error:
-        raise ModelFileError(f"the block 'hornbeam' cannot be read: {error}") from None
+        raise ModelFileError(
+            f"the block 'hornbeam' cannot be read: {error}",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        ) from None
     document[_BLOCK] = own
     return document
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.floats import nearest
-from hornbeam.errors import ModelFileError
+from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.checks import (
     MAX_FEATURES,
     MAX_OUTPUTS,
@@ -91,7 +91,10 @@ def read_document(document: Any) -> Model:
         text = text_of(top["hornbeam"]["last_change"], "hornbeam.last_change")
         change = number_in_text(text)
         if not change >= 0.0:
-            raise ModelFileError(f"hornbeam.last_change is {text!r}, not a number")
+            raise ModelFileError(
+                f"hornbeam.last_change is {text!r}, not a number",
+                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+            )
         model.linear = replace(model.linear, last_change=change)
     check_model(model)
     return model
@@ -107,15 +110,22 @@ def _read_own_block(model: Model, value: Any) -> None:
     )
     written = block["format"]
     if type(written) is not int or written < FORMAT:
-        raise ModelFileError(f"hornbeam.format is {written!r}, not {FORMAT}")
+        raise ModelFileError(
+            f"hornbeam.format is {written!r}, not {FORMAT}",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+        )
     if written > FORMAT:
         raise UnsupportedModelError(
             f"hornbeam.format is {written}: a later Hornbeam wrote this file; "
-            "upgrade Hornbeam to read it"
+            "upgrade Hornbeam to read it",
+            code=ErrorCode.MODEL_FILE_UNSUPPORTED,
         )
     for flag in [*flags, *block.keys() & {"unseen_missing"}]:
         if type(block[flag]) is not bool:
-            raise ModelFileError(f"hornbeam.{flag} is not true or false")
+            raise ModelFileError(
+                f"hornbeam.{flag} is not true or false",
+                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+            )
         setattr(model, flag, block[flag])
 
 
@@ -149,7 +159,9 @@ def _read_shape(model: Model, value: Any, exact: bool) -> None:
 def _read_objective(model: Model, value: Any) -> None:
     where = "learner.objective"
     if not isinstance(value, dict):
-        raise ModelFileError(f"{where} is not an object")
+        raise ModelFileError(
+            f"{where} is not an object", code=ErrorCode.MODEL_FILE_WRONG_TYPE
+        )
     model.objective = text_of(value.get("name"), f"{where}.name")
     if model.objective not in OBJECTIVES:
         return  # check_model says more
@@ -168,7 +180,10 @@ def _read_objective(model: Model, value: Any) -> None:
     for name, values in state.items():
         array = array_of(values, np.float32)
         if array is None:
-            raise ModelFileError(f"{where}.{name} is not an array of numbers")
+            raise ModelFileError(
+                f"{where}.{name} is not an array of numbers",
+                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+            )
         state[name] = array
     model.objective_state = state
 
@@ -185,7 +200,10 @@ def _read_booster(model: Model, value: Any) -> None:
         where += ".gbtree"
     booster = object_of(value, where, ["model", "name"])
     if text_of(booster["name"], f"{where}.name") != "gbtree":
-        raise ModelFileError(f"the booster {booster['name']!r} is unknown")
+        raise ModelFileError(
+            f"the booster {booster['name']!r} is unknown",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     where += ".model"
     forest = object_of(
         booster["model"],
@@ -199,7 +217,8 @@ def _read_booster(model: Model, value: Any) -> None:
         model.tree_weights = array_of(weights, np.float32)
         if model.tree_weights is None:
             raise ModelFileError(
-                "weight_drop is not an array of floating-point numbers"
+                "weight_drop is not an array of floating-point numbers",
+                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
             )
     model.categories = read_categories(
         forest.get("cats", {}), f"{where}.cats", model.num_feature, model.feature_names
@@ -217,7 +236,10 @@ def _read_booster(model: Model, value: Any) -> None:
     trees = forest["trees"]
     n_trees = count_of(param, "num_trees", param_where)
     if not isinstance(trees, list) or len(trees) != n_trees:
-        raise ModelFileError(f"{where}.trees is not an array of {n_trees} trees")
+        raise ModelFileError(
+            f"{where}.trees is not an array of {n_trees} trees",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     model.trees = _read_trees(trees, model.num_feature, category_limits(model))
     model.tree_output = integers_of(forest["tree_info"], f"{where}.tree_info")
     if "iteration_indptr" in forest:
@@ -227,7 +249,10 @@ def _read_booster(model: Model, value: Any) -> None:
     of_all = model.leaf_size > 1
     size = model.num_parallel_tree * (1 if of_all else model.n_outputs)
     if n_trees % size:
-        raise ModelFileError(f"{where}: {n_trees} trees are not rounds of {size}")
+        raise ModelFileError(
+            f"{where}: {n_trees} trees are not rounds of {size}",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     model.round_starts = list(range(0, n_trees + 1, size))
 
 
@@ -238,12 +263,16 @@ def _read_linear(booster: dict[str, Any], model: Model) -> Linear:
     shape = model.num_feature + 1, model.n_outputs
     if weights is None or weights.size != shape[0] * shape[1]:
         raise ModelFileError(
-            f"{where}.weights is not an array of {shape[0] * shape[1]} numbers"
+            f"{where}.weights is not an array of {shape[0] * shape[1]} numbers",
+            code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
         )
     # XGBoost before 1.7 did not count them.
     rounds = block.get("boosted_rounds", 1)
     if type(rounds) is not int or rounds < 0:
-        raise ModelFileError(f"{where}.boosted_rounds is {rounds!r}, not a number")
+        raise ModelFileError(
+            f"{where}.boosted_rounds is {rounds!r}, not a number",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+        )
     # XGBoost adds that of the first output to all.
     model.base_score = np.repeat(model.base_score[:1], model.n_outputs)
     return Linear(weights.reshape(shape), rounds)
@@ -260,7 +289,9 @@ def _read_trees(
     leaf_sizes = {leaf_size for _, _, leaf_size in params}
     if len(leaf_sizes) > 1:
         raise ModelFileError(
-            f"the leaves of the trees have {sorted(leaf_sizes)} values, not all as many"
+            f"the leaves of the trees have {sorted(leaf_sizes)} values, not all as "
+            "many",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     leaf_size = max(leaf_sizes, default=1)
     is_whole, weight = _read_weights(values, sizes, leaf_size)
@@ -369,7 +400,10 @@ def _read_leaf_vectors(
     row = columns["right_children"][is_leaf].astype(np.int64)
     most = np.repeat(counts, counts)
     if ((row < 0) | (row >= most)).any():
-        raise ModelFileError("right_children of a leaf is not a row of leaf_weights")
+        raise ModelFileError(
+            "right_children of a leaf is not a row of leaf_weights",
+            code=ErrorCode.MODEL_FILE_INVALID_TREE,
+        )
     found = np.zeros((is_leaf.size, leaf_size), np.float32)
     found[is_leaf] = rows[np.repeat(np.cumsum(counts) - counts, counts) + row]
     columns["right_children"][is_leaf] = -1
@@ -397,11 +431,14 @@ def _read_tree_param(value: Any, where: str) -> tuple[int, int, int]:
     if ("leaf_weights" in tree) != (leaf_size > 1):
         raise ModelFileError(
             f"{where} has leaves of {leaf_size} values and "
-            f"{'no' if leaf_size > 1 else 'the'} key 'leaf_weights'"
+            f"{'no' if leaf_size > 1 else 'the'} key 'leaf_weights'",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     size = count_of(param, "num_nodes", param_where, 1)
     if "id" in tree and type(tree["id"]) is not int:
-        raise ModelFileError(f"{where}.id is not an integer")
+        raise ModelFileError(
+            f"{where}.id is not an integer", code=ErrorCode.MODEL_FILE_WRONG_TYPE
+        )
     return size, count_of(param, "num_deleted", param_where), leaf_size
 
 
@@ -414,15 +451,22 @@ def _read_categories(
         default = np.zeros(size if key == "split_type" else 0, dtype)
         column = array_of(tree.get(key, default), dtype)
         if column is None:
-            raise ModelFileError(f"{where}.{key} is not an array of integers")
+            raise ModelFileError(
+                f"{where}.{key} is not an array of integers",
+                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+            )
         found[key] = column
     kinds, nodes = found["split_type"], found["categories_nodes"]
     sizes, categories = found["categories_sizes"], found["categories"]
     if kinds.size != size or (kinds > 1).any():
-        raise ModelFileError(f"{where}.split_type is not {size} times 0 or 1")
+        raise ModelFileError(
+            f"{where}.split_type is not {size} times 0 or 1",
+            code=ErrorCode.MODEL_FILE_INVALID_TREE,
+        )
     if not np.array_equal(nodes, np.flatnonzero(kinds)):
         raise ModelFileError(
-            f"{where}.categories_nodes does not list the nodes of split_type 1"
+            f"{where}.categories_nodes does not list the nodes of split_type 1",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     if (
         sizes.size != nodes.size
@@ -431,11 +475,13 @@ def _read_categories(
         or sizes.sum() != categories.size
     ):
         raise ModelFileError(
-            f"{where}.categories_sizes does not part the {categories.size} categories"
+            f"{where}.categories_sizes does not part the {categories.size} categories",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     if not np.array_equal(found["categories_segments"], np.cumsum(sizes) - sizes):
         raise ModelFileError(
-            f"{where}.categories_segments does not say where the categories begin"
+            f"{where}.categories_segments does not say where the categories begin",
+            code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     counts = np.zeros(size, np.int64)
     counts[nodes] = sizes
@@ -452,7 +498,8 @@ def _column(
         if part is None or part.size != size:
             what = "floating-point numbers" if dtype is np.float32 else "integers"
             raise ModelFileError(
-                f"trees[{number}].{key} is not an array of {size} {what}"
+                f"trees[{number}].{key} is not an array of {size} {what}",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
         parts.append(part)
     return np.concatenate(parts)
@@ -466,7 +513,8 @@ def _check_cut_off(
         if found != said[number]:
             raise ModelFileError(
                 f"trees[{number}]: no way from the root leads to {found} nodes, "
-                f"and tree_param.num_deleted says {said[number]}"
+                f"and tree_param.num_deleted says {said[number]}",
+                code=ErrorCode.MODEL_FILE_INVALID_TREE,
             )
 
 
@@ -474,9 +522,15 @@ def _refine_thresholds(tree: Tree, value: Any, where: str) -> None:
     ordered = (tree.left >= 0) & (tree.split_type == 0)
     thresholds = array_of(value, np.float64)
     if thresholds is None or thresholds.size != np.count_nonzero(ordered):
-        raise ModelFileError(f"{where} is not one number for each threshold")
+        raise ModelFileError(
+            f"{where} is not one number for each threshold",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     rounded = nearest(thresholds, np.float32)
     agree = np.isfinite(thresholds) & (rounded == tree.threshold[ordered])
     if not agree.all():
-        raise ModelFileError(f"{where} does not agree with split_conditions")
+        raise ModelFileError(
+            f"{where} does not agree with split_conditions",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     tree.threshold[ordered] = thresholds

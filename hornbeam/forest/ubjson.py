@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ModelFileError
+from hornbeam.errors import ErrorCode, ModelFileError
 
 __all__ = ["dumps", "loads"]
 
@@ -117,7 +117,8 @@ def loads(data: bytes) -> Any:
     if reader.at != len(data):
         raise ModelFileError(
             f"the document ends at byte {reader.at}, "
-            f"and {len(data) - reader.at} bytes follow it"
+            f"and {len(data) - reader.at} bytes follow it",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
         )
     return document
 
@@ -130,7 +131,9 @@ class _Reader:
         self.at = 0
 
     def error(self, what: str) -> ModelFileError:
-        return ModelFileError(f"byte {self.at}: {what}")
+        return ModelFileError(
+            f"byte {self.at}: {what}", code=ErrorCode.MODEL_FILE_NOT_PARSABLE
+        )
 
     def take(self, size: int) -> bytes:
         end = self.at + size

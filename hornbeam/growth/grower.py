@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import Backend, RowSample, SplitParams
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import Constraints
@@ -133,7 +133,8 @@ def _finish(
         raise ParameterError(
             "monotone_constraints hold the weights that splits are searched by, and "
             "leaves have others; return (gradients, hessians) alone, or leave "
-            "monotone_constraints out"
+            "monotone_constraints out",
+            code=ErrorCode.CONFLICTING_PARAMETERS,
         )
     # Of a tree of all outputs everything has an axis of outputs, the first one.
     sums = np.zeros((*found.shape[:-2], n_nodes, 2))
@@ -155,7 +156,8 @@ def _finish(
         raise DataError(
             "a leaf value is beyond the range of float32: labels, weights or the "
             "learning rate are too large; scale the labels or weights down, or lower "
-            "learning_rate"
+            "learning_rate",
+            code=ErrorCode.FLOAT_OVERFLOW,
         )
     splits = sapling.splits[:n_nodes]
     by_category = splits["is_categorical"] != 0

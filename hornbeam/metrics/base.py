@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.params import Parameters
 
 __all__ = ["Floats", "Metric", "create", "names", "number_after_at", "register"]
@@ -74,7 +74,8 @@ class Metric(ABC):
         if parameter is not None:
             raise ParameterError(
                 f"the metric {self.base_name!r} takes no parameter; "
-                f"drop the '@{parameter}'"
+                f"drop the '@{parameter}'",
+                code=ErrorCode.INVALID_METRIC_PARAMETER,
             )
 
     def of(self, predictions: Floats, info: MetaInfo) -> float:
@@ -103,7 +104,8 @@ class Metric(ABC):
         elif len(weights) != len(labels):
             raise DataError(
                 f"{self.name} got {len(weights)} weights for {len(labels)} labels; "
-                f"give one weight a label"
+                f"give one weight a label",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         return float(self.measure(predictions, labels, weights))
 
@@ -111,26 +113,32 @@ class Metric(ABC):
         """Raise an error unless there are rows, each with what the metric compares."""
         n_rows = len(labels)
         if n_rows == 0:
-            raise DataError(f"{self.name} of no rows is not defined; give it rows")
+            raise DataError(
+                f"{self.name} of no rows is not defined; give it rows",
+                code=ErrorCode.EMPTY_DATA,
+            )
         if labels.ndim > 1 and labels.shape[1] > 1:
             self._check_targets(predictions, labels.shape[1])
         if len(predictions) != n_rows:
             raise DataError(
                 f"{self.name} got {len(predictions)} predictions for {n_rows} labels; "
-                f"give one prediction a label"
+                f"give one prediction a label",
+                code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
 
     def _check_targets(self, predictions: Floats, n_targets: int) -> None:
         if not self.many_targets:
             raise DataError(
                 f"{self.name} is a metric of one label a row, and there are "
-                f"{n_targets}; choose another eval_metric"
+                f"{n_targets}; choose another eval_metric",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         outputs = 1 if predictions.ndim == 1 else predictions.shape[1]
         if outputs != n_targets:
             raise DataError(
                 f"the labels have {n_targets} columns, and predictions {outputs}; "
-                "measure against the targets that the model learned"
+                "measure against the targets that the model learned",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
 
     @abstractmethod
@@ -148,7 +156,8 @@ def number_after_at(base_name: str, parameter: str | None, example: str) -> floa
         given = base_name if parameter is None else f"{base_name}@{parameter}"
         raise ParameterError(
             f"eval_metric {given!r} needs a number after the '@', "
-            f"such as '{base_name}@{example}'"
+            f"such as '{base_name}@{example}'",
+            code=ErrorCode.INVALID_METRIC_PARAMETER,
         )
     return number
 
@@ -192,7 +201,9 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
     nearest = difflib.get_close_matches(base_name, names(), n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise ParameterError(
-        f"eval_metric {name!r} is unknown; {hint}there are {', '.join(names())}"
+        f"eval_metric {name!r} is unknown; {hint}there are {', '.join(names())}",
+        code=ErrorCode.UNKNOWN_METRIC,
+        name=name,
     )
 
 

@@ -9,7 +9,7 @@ from abc import abstractmethod
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels import metrics as kernels
 from hornbeam.kernels.sort import sort_floats
 from hornbeam.metrics.base import Floats, Metric, number_after_at, register
@@ -35,7 +35,8 @@ def _check_unit_interval(name: str, labels: Floats) -> None:
     row = int(np.argmin((labels >= 0.0) & (labels <= 1.0)))
     raise DataError(
         f"{name} needs labels from 0 to 1, but the label of row {row} is "
-        f"{labels.flat[row]:g}; use 0 and 1 for the two classes"
+        f"{labels.flat[row]:g}; use 0 and 1 for the two classes",
+        code=ErrorCode.LABEL_OUT_OF_DOMAIN,
     )
 
 
@@ -47,7 +48,8 @@ def _check_classes(name: str, labels: Floats, n_classes: int) -> None:
     row = int(np.argmin(fine))
     raise DataError(
         f"{name} needs whole-number labels from 0 to {n_classes - 1}, but the label "
-        f"of row {row} is {labels[row]:g}; number the classes from 0 and set num_class"
+        f"of row {row} is {labels[row]:g}; number the classes from 0 and set num_class",
+        code=ErrorCode.LABEL_OUT_OF_DOMAIN,
     )
 
 
@@ -94,7 +96,8 @@ class _Multiclass(Metric):
         if self.n_outputs < 2:
             raise ParameterError(
                 f"eval_metric {self.name!r} is for objectives with num_class of 2 or "
-                f"more; use 'error' or 'logloss' with a single output"
+                f"more; use 'error' or 'logloss' with a single output",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:

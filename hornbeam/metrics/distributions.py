@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import metrics as kernels
 from hornbeam.metrics.base import Floats, Metric, register
 
@@ -31,7 +31,8 @@ class LikelihoodLoss(Metric):
         if predictions.ndim != 2 or predictions.shape[1] != 2:
             raise DataError(
                 f"{self.name} measures two parameters of a distribution for each row; "
-                f"use it with objective={self.objective!r}"
+                f"use it with objective={self.objective!r}",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         parameters = predictions if self.first_positive else predictions[:, 1:]
         wrong = (parameters <= 0.0).any(axis=1)
@@ -39,7 +40,9 @@ class LikelihoodLoss(Metric):
             row = int(wrong.argmax())
             raise DataError(
                 f"{self.name} needs parameters above 0, and those of row {row} are "
-                f"{predictions[row].tolist()}; use it with objective={self.objective!r}"
+                f"{predictions[row].tolist()}; use it with "
+                f"objective={self.objective!r}",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         labels = labels.ravel()
         outside = self.outside(labels)
@@ -47,7 +50,8 @@ class LikelihoodLoss(Metric):
             row = int(outside.argmax())
             raise DataError(
                 f"{self.name} needs labels that are {self.need}, but the label of row "
-                f"{row} is {labels[row]:g}; choose another eval_metric"
+                f"{row} is {labels[row]:g}; choose another eval_metric",
+                code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
         return type(self).mean(predictions, labels, weights)
 

@@ -17,7 +17,7 @@ from hornbeam.data.relevance import (
     check_relevant,
     gains_of,
 )
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Floats, Metric, register
@@ -64,7 +64,8 @@ class RankingMetric(Metric):
         name = self.base_name
         return ParameterError(
             f"eval_metric '{name}@{parameter}' needs a number of places after the "
-            f"'@', such as '{name}@5', or '{name}@5-'"
+            f"'@', such as '{name}@5', or '{name}@5-'",
+            code=ErrorCode.INVALID_METRIC_PARAMETER,
         )
 
     def of(self, predictions: Floats, info: MetaInfo) -> float:
@@ -87,7 +88,8 @@ class RankingMetric(Metric):
         if predictions.size != labels.size:
             raise DataError(
                 f"{self.name} got {predictions.size} predictions for {labels.size} "
-                "labels; it measures the order by one prediction a row"
+                "labels; it measures the order by one prediction a row",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         gains = self.gains(labels)
         if np.isnan(predictions).any():

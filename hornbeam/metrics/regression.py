@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels import metrics as kernels
 from hornbeam.metrics.base import Floats, Metric, number_after_at, register
 
@@ -48,7 +48,8 @@ class MeanLoss(Metric):
             raise DataError(
                 f"{self.name} got {predictions.size} predictions for {labels.size} "
                 f"labels, one for each class; "
-                f"use 'merror' or 'mlogloss' for more than two classes"
+                f"use 'merror' or 'mlogloss' for more than two classes",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         self._check_labels(labels)
         shape = (len(labels), -1)
@@ -67,7 +68,8 @@ class MeanLoss(Metric):
         bound = "of at least" if self.lowest_counts else "above"
         raise DataError(
             f"{self.name} needs labels {bound} {self.lowest:g}, but the label of row "
-            f"{row} is {least:g}; choose another eval_metric"
+            f"{row} is {least:g}; choose another eval_metric",
+            code=ErrorCode.LABEL_OUT_OF_DOMAIN,
         )
 
 
@@ -134,7 +136,8 @@ class LevelLoss(MeanLoss):
         if levels is None:
             raise ParameterError(
                 f"eval_metric {self.name!r} needs {self.levels}; set it as for "
-                f"'reg:{self.name}error'"
+                f"'reg:{self.name}error'",
+                code=ErrorCode.MISSING_PARAMETER,
             )
         return levels
 
@@ -143,7 +146,8 @@ class LevelLoss(MeanLoss):
         if columns.shape[1] not in (1, len(self.numbers)):
             raise DataError(
                 f"{self.name} got {columns.shape[1]} predictions a row for the levels "
-                f"{list(self.numbers)}; give one, or one for each level"
+                f"{list(self.numbers)}; give one, or one for each level",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         spread = np.broadcast_to(columns, (len(labels), len(self.numbers)))
         return type(self).mean(
@@ -216,7 +220,8 @@ class TweedieLoss(MeanLoss):
         if not 1.0 <= self.power < 2.0:
             raise ParameterError(
                 f"eval_metric 'tweedie-nloglik@{parameter}' needs a power of at least "
-                "1 and below 2 after the '@', such as 'tweedie-nloglik@1.5'"
+                "1 and below 2 after the '@', such as 'tweedie-nloglik@1.5'",
+                code=ErrorCode.INVALID_METRIC_PARAMETER,
             )
         self.name = f"tweedie-nloglik@{self.power:g}"
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import survival as kernels
 from hornbeam.metrics.base import Floats, Metric, register
 
@@ -21,14 +21,16 @@ class _OfTimes(Metric):
         if predictions.size != len(labels):
             raise DataError(
                 f"{self.name} got {predictions.size} predictions for {len(labels)} "
-                "rows; it measures objectives of one output, such as survival:aft"
+                "rows; it measures objectives of one output, such as survival:aft",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         wrong = ~(predictions.ravel() > 0.0)
         if wrong.any():
             row = int(wrong.argmax())
             raise DataError(
                 f"{self.name} needs predictions above 0, and that of row {row} is "
-                f"{predictions.flat[row]:g}; it measures survival:cox and survival:aft"
+                f"{predictions.flat[row]:g}; it measures survival:cox and survival:aft",
+                code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         return self.of_times(predictions.ravel(), labels, weights)
 
@@ -82,7 +84,8 @@ class AcceleratedFailureLoss(_OfBounds):
             row = int(np.argmin(upper > 0.0))
             raise DataError(
                 f"{self.name} is of times above 0, and label_upper_bound is "
-                f"{upper[row]:g} in row {row}; mend it, or drop the row"
+                f"{upper[row]:g} in row {row}; mend it, or drop the row",
+                code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
         return kernels.mean_failure_loss(
             predictions,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.totals import totals_of
@@ -95,14 +95,16 @@ class Objective(ABC):
         labels = info["label"]
         if labels is None:
             raise DataError(
-                "the training data has no labels; pass them: DMatrix(data, label)"
+                "the training data has no labels; pass them: DMatrix(data, label)",
+                code=ErrorCode.LABEL_MISSING,
             )
         columns = 1 if labels.ndim == 1 else labels.shape[1]
         targets = np.ascontiguousarray(labels.T).reshape(columns, info.n_rows)
         if len(targets) > 1 and not self.many_targets:
             raise DataError(
                 f"the labels have {len(targets)} columns, and {self.name} learns one "
-                "target; train a model for each"
+                "target; train a model for each",
+                code=ErrorCode.LABEL_TARGETS_MISMATCH,
             )
         return targets
 
@@ -117,15 +119,22 @@ class Objective(ABC):
             raise ParameterError(
                 f"num_class={self.parameters.num_class} goes with the objectives "
                 f"multi:softmax and multi:softprob, not with {self.name}; change one "
-                "of them"
+                "of them",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
 
-    def refuse(self, labels: Floats, wrong: NDArray[np.bool_], need: str) -> None:
+    def refuse(
+        self,
+        labels: Floats,
+        wrong: NDArray[np.bool_],
+        need: str,
+        code: ErrorCode = ErrorCode.LABEL_OUT_OF_DOMAIN,
+    ) -> None:
         """Raise an error that shows the first of the wrong labels, if there is one."""
         rows = np.flatnonzero(wrong)
         if rows.size > 0:
             row = int(rows[0])
-            raise DataError(f"label {labels[row]:g} in row {row} {need}")
+            raise DataError(f"label {labels[row]:g} in row {row} {need}", code=code)
 
     # The base score
 
@@ -268,7 +277,11 @@ def create(parameters: Parameters) -> Objective:
         return _OBJECTIVES[name](parameters)
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names())}"
-    raise ParameterError(f"there is no objective {name!r}; {hint}")
+    raise ParameterError(
+        f"there is no objective {name!r}; {hint}",
+        code=ErrorCode.UNKNOWN_OBJECTIVE,
+        name=name,
+    )
 
 
 def _load_all() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import focal, hinge, softmax
 from hornbeam.kernels.team import Team
@@ -143,7 +143,9 @@ class SoftmaxLoss(Objective):
         if parameters.num_class < 2:
             raise ParameterError(
                 f"{self.name} needs num_class, the number of classes, as 2 or more; "
-                f"it is {parameters.num_class}"
+                f"it is {parameters.num_class}",
+                code=ErrorCode.INVALID_NUM_CLASS,
+                value=parameters.num_class,
             )
 
     def check_labels(self, labels: Floats) -> None:
@@ -153,6 +155,7 @@ class SoftmaxLoss(Objective):
             (labels < 0) | (labels >= classes) | (labels != np.floor(labels)),
             f"is not a class of {self.name} with num_class={classes}; labels must be "
             f"whole numbers from 0 to {classes - 1}",
+            ErrorCode.LABEL_NOT_A_CLASS,
         )
 
     def start_columns(

@@ -17,7 +17,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.formulas import Formulas, link_of_margin, loss_of_row
 from hornbeam.kernels.gradients import by_row
 from hornbeam.kernels.jit import formula
@@ -91,7 +91,8 @@ class CompiledObjective(Objective):
             raise ParameterError(
                 f"{self.owner} is a loss of one margin, and num_class="
                 f"{parameters.num_class} asks for more; leave num_class out, or write "
-                "the objective as a function of (predictions, data)"
+                "the objective as a function of (predictions, data)",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         self._given = dict(_formulas_of(loss, self.owner))
         #: Whether predictions take a formula.
@@ -211,7 +212,8 @@ def _formulas_of(
         if n_more not in (0, 1):
             raise ParameterError(
                 f"{owner}.{name} must be a function of {' and '.join(arguments)}, with "
-                "self before them where it reads numbers of the object"
+                "self before them where it reads numbers of the object",
+                code=ErrorCode.INVALID_FORMULA,
             )
         yield name, (function, n_more == 1)
 
@@ -249,5 +251,6 @@ def _compiling(owner: str) -> Iterator[None]:
     except NumbaError as error:
         raise ParameterError(
             f"a formula of {owner} cannot be compiled: {error}; write it with "
-            "numbers, if, functions of math, and functions outside its class"
+            "numbers, if, functions of math, and functions outside its class",
+            code=ErrorCode.INVALID_FORMULA,
         ) from error

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import gamma, poisson, tweedie
 from hornbeam.kernels.team import Team
@@ -40,7 +40,8 @@ class LogLink(Objective):
             if not value > 0.0:
                 raise ParameterError(
                     f"base_score={value:g} must be above 0 for {self.name}: the "
-                    "margin is its logarithm"
+                    "margin is its logarithm",
+                    code=ErrorCode.BASE_SCORE_NOT_POSITIVE,
                 )
 
     def to_margin(self, base_score: Floats) -> Floats:
@@ -65,11 +66,17 @@ class LogMean(LogLink, MeanStart):
         super().check_labels(labels)
         wrong = labels < 0.0 if self.takes_zero else labels <= 0.0
         need = "is negative" if self.takes_zero else "is not above 0"
+        code = (
+            ErrorCode.LABEL_NEGATIVE
+            if self.takes_zero
+            else ErrorCode.GAMMA_LABEL_NOT_POSITIVE
+        )
         self.refuse(
             labels,
             wrong,
             f"{need}, and {self.name} learns counts or amounts; correct the label, or "
             "choose 'reg:squarederror'",
+            code,
         )
 
     def start_from(self, totals: Floats) -> Floats:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = ["check_slope"]
 
@@ -53,7 +53,8 @@ def check_slope(
         if math.isnan(here) or math.isnan(stated):
             raise ParameterError(
                 f"{owner}: {of} is {here:g} and {name} is {stated:g} {where}; they "
-                "must be finite at any margin, since trees may lead to any"
+                "must be finite at any margin, since trees may lead to any",
+                code=ErrorCode.INVALID_FORMULA,
             )
         # At a corner the slope of either side will do.
         low, high = sorted(((here - before) / _STEP, (after - here) / _STEP))
@@ -68,7 +69,8 @@ def check_slope(
             raise ParameterError(
                 f"{owner}: {name} is {stated:g} {where}, but {of} changes there by "
                 f"{(after - before) / (2.0 * _STEP):g} a margin"
-                f"{way_on if name == 'hessian' else '; correct one of them'}"
+                f"{way_on if name == 'hessian' else '; correct one of them'}",
+                code=ErrorCode.INVALID_FORMULA,
             )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import lognormal, negative_binomial, normal
 from hornbeam.kernels.team import Team
@@ -55,7 +55,8 @@ class Distribution(Objective):
                 raise ParameterError(
                     f"base_score={values[k]:g} must be above 0 for the "
                     f"{self.parameter_names[k]} of {self.name}; give both parameters, "
-                    f"the {' and the '.join(self.parameter_names)}"
+                    f"the {' and the '.join(self.parameter_names)}",
+                    code=ErrorCode.BASE_SCORE_NOT_POSITIVE,
                 )
 
     @property

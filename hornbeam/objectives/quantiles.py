@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import deviation, expectile_error, pinball
 from hornbeam.kernels.layout import TASK_ROWS
@@ -35,7 +35,8 @@ def given_levels(parameters: Parameters, name: str) -> tuple[float, ...]:
     if levels is None:
         raise ParameterError(
             f"objective={parameters.objective!r} needs {name}: a level between 0 and "
-            f"1, or a list of them, such as {name}=[0.1, 0.5, 0.9]"
+            f"1, or a list of them, such as {name}=[0.1, 0.5, 0.9]",
+            code=ErrorCode.MISSING_PARAMETER,
         )
     return levels
 
@@ -172,7 +173,8 @@ class ExpectileError(Objective):
         if not rise(self._levels):
             raise ParameterError(
                 f"expectile_alpha={list(self._levels)} must rise from each level to "
-                "the next; sort it, and drop what is there twice"
+                "the next; sort it, and drop what is there twice",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
 
     @property

@@ -18,7 +18,7 @@ from hornbeam.data.relevance import (
     check_relevant,
     gains_of,
 )
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import maths
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import Team
@@ -122,7 +122,8 @@ class Ranking(Objective):
         if not _has_pairs(labels, pointers):
             raise DataError(
                 f"no group has rows of different labels, so that {self.name} has "
-                "nothing to learn from; pass groups of several rows, with qid or group"
+                "nothing to learn from; pass groups of several rows, with qid or group",
+                code=ErrorCode.NOTHING_TO_LEARN,
             )
         sizes = np.diff(pointers)
         gains = gains_of(labels) if self.graded else labels

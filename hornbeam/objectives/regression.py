@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import (
     logistic,
@@ -113,6 +113,7 @@ class SquaredLogError(MeanStart):
             labels <= -1.0,
             f"is not above -1, as {self.name} needs; it takes the logarithm of 1 plus "
             "the label",
+            ErrorCode.LABEL_NOT_ABOVE_MINUS_ONE,
         )
 
     def start_columns(
@@ -155,6 +156,7 @@ class LogisticLoss(MeanStart):
             f"is outside [0, 1], the range of {self.name}; code the two classes as 0 "
             "and 1, or choose 'multi:softprob' for more classes or 'reg:squarederror' "
             "for amounts",
+            ErrorCode.LABEL_NOT_PROBABILITY,
         )
 
     def to_margin(self, base_score: Floats) -> Floats:
@@ -184,7 +186,8 @@ class BoundedBaseScore(LogisticLoss):
             if not low < value < high:
                 raise ParameterError(
                     f"base_score={value:g} must be above 0 and below 1 for {self.name}:"
-                    " it is a probability"
+                    " it is a probability",
+                    code=ErrorCode.BASE_SCORE_NOT_PROBABILITY,
                 )
 
 

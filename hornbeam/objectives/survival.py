@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import survival
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.base import Floats, register
@@ -60,7 +60,8 @@ class ProportionalHazards(LogLink):
             row = int(np.argmin(labels != 0.0))
             raise DataError(
                 f"label 0 in row {row} is no time for {self.name}; give the time of an "
-                "event, or minus the time until which there was none"
+                "event, or minus the time until which there was none",
+                code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
 
     def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
@@ -101,7 +102,8 @@ class ProportionalHazards(LogLink):
         if not events.any():
             raise DataError(
                 f"{self.name} learns from events, and there are none in {labels.size} "
-                "rows; the label of an event is its time, above 0"
+                "rows; the label of an event is its time, above 0",
+                code=ErrorCode.NOTHING_TO_LEARN,
             )
         n_moments = begins.size - 1
         seen = np.empty(n_moments)
@@ -134,7 +136,8 @@ class AcceleratedFailure(LogLink):
             if bound is None:
                 raise DataError(
                     f"the training data has no {field}, from which {self.name} learns; "
-                    "pass DMatrix(data, label_lower_bound=..., label_upper_bound=...)"
+                    "pass DMatrix(data, label_lower_bound=..., label_upper_bound=...)",
+                    code=ErrorCode.META_INFO_MISSING,
                 )
             bounds.append(bound)
         targets = np.array(bounds)
@@ -147,7 +150,8 @@ class AcceleratedFailure(LogLink):
         if endless.any():
             raise DataError(
                 f"label_upper_bound is not above 0 in row {int(endless.argmax())}, and "
-                f"{self.name} is of times above 0; mend it, or drop the row"
+                f"{self.name} is of times above 0; mend it, or drop the row",
+                code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
 
     def start_columns(

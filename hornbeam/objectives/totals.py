@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["as_totals", "largest_of", "sum_steps", "totals_of"]
 
@@ -57,7 +57,8 @@ def _shifts(largest: Floats, n_rows: int) -> NDArray[np.int64]:
     """Return the binary places that are left of each column's point."""
     if not np.isfinite(largest).all():
         raise DataError(
-            "labels times weights are beyond the range of float64; scale them down"
+            "labels times weights are beyond the range of float64; scale them down",
+            code=ErrorCode.FLOAT_OVERFLOW,
         )
     exponents = np.frexp(largest)[1].astype(np.int64)  # largest < 2**exponent
     return np.asarray(62 - int(n_rows).bit_length() - exponents, np.int64)

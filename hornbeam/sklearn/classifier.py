@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create
 from hornbeam.objectives.classification import PROBABILITIES
@@ -42,12 +42,14 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         if name not in _OF_TWO_CLASSES:
             raise ParameterError(
                 f"objective {name!r} does not tell classes apart; use binary:logistic "
-                "or multi:softprob, or leave it out"
+                "or multi:softprob, or leave it out",
+                code=ErrorCode.OBJECTIVE_ESTIMATOR_MISMATCH,
             )
         if self.n_classes_ > 2:
             raise ParameterError(
                 f"objective {name!r} tells two classes apart, and y has "
-                f"{self.n_classes_}; use multi:softprob, or leave it out"
+                f"{self.n_classes_}; use multi:softprob, or leave it out",
+                code=ErrorCode.OBJECTIVE_ESTIMATOR_MISMATCH,
             )
         return {"objective": name}
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.linear import Linear
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.functions import (
@@ -294,7 +294,9 @@ class Estimator(ModelEstimator):
     ) -> list[tuple[Any, str]]:
         pairs = list(eval_set or ())
         if not all(_is_pair(pair) for pair in pairs):
-            raise DataError("eval_set must be a list of pairs (X, y)")
+            raise DataError(
+                "eval_set must be a list of pairs (X, y)", code=ErrorCode.INVALID_EVALS
+            )
         beside = {
             field: _one_a_pair(values, len(pairs), name)
             for field, (name, values) in fields.items()
@@ -358,7 +360,10 @@ class Estimator(ModelEstimator):
         """Return the scores on `eval_set`, by data set and metric, one a round."""
         self.get_booster()
         if not self._history:
-            raise DataError("nothing was evaluated; pass eval_set to fit")
+            raise DataError(
+                "nothing was evaluated; pass eval_set to fit",
+                code=ErrorCode.EVALS_MISSING,
+            )
         return self._history
 
     @property
@@ -438,6 +443,7 @@ def _one_a_pair(values: Sequence[Any] | None, pairs: int, name: str) -> list[Any
         return [None] * pairs
     if len(values) != pairs:
         raise DataError(
-            f"{name} has {len(values)} entries and eval_set {pairs}; give one for each"
+            f"{name} has {len(values)} entries and eval_set {pairs}; give one for each",
+            code=ErrorCode.INVALID_EVALS,
         )
     return list(values)

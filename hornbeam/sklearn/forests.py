@@ -21,7 +21,7 @@ from hornbeam.cart.bagging import (
 )
 from hornbeam.cart.growing import Grown
 from hornbeam.cart.pruning import cut_back
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.sklearn.trees import path_of
 from hornbeam.sklearn.whole import (
@@ -172,13 +172,15 @@ class _Forest(WholeEstimator):
             if getattr(self, name):
                 raise ParameterError(
                     f"{name}=True asks for rows outside of bags, and bootstrap=False "
-                    f"puts every row in each; use bootstrap=True, or {name}=False"
+                    f"puts every row in each; use bootstrap=True, or {name}=False",
+                    code=ErrorCode.CONFLICTING_PARAMETERS,
                 )
         if self.max_samples is not None:
             raise ParameterError(
                 f"max_samples={self.max_samples!r} is how often a bag draws, and "
                 "bootstrap=False takes every row once; use bootstrap=True, or leave "
-                "max_samples out"
+                "max_samples out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
 
     def _n_draws(self, n_rows: int) -> int | None:
@@ -194,7 +196,8 @@ class _Forest(WholeEstimator):
             return max(1, round(wanted * n_rows))
         raise ParameterError(
             f"max_samples must be a whole number from 1 to {n_rows} (the rows), a "
-            f"share above 0 and up to 1, or None for as many draws, not {wanted!r}"
+            f"share above 0 and up to 1, or None for as many draws, not {wanted!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
 
     def _take_out_of_bag(self, learned: Learned, out_of_bag: OutOfBag) -> None:
@@ -394,7 +397,8 @@ class RandomForestClassifier(WholeClassifier, _Forest):
     def _by_votes(self) -> bool:
         if self.voting not in ("soft", "hard"):
             raise ParameterError(
-                f"voting must be 'soft' or 'hard', not {self.voting!r}"
+                f"voting must be 'soft' or 'hard', not {self.voting!r}",
+                code=ErrorCode.UNKNOWN_OPTION,
             )
         return self.voting == "hard"
 

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.errors import DataError, ModelFileError
+from hornbeam.errors import DataError, ErrorCode, ModelFileError
 from hornbeam.sklearn.model import ModelEstimator
 
 __all__ = ["LabelEstimator", "classes_of", "codes_of"]
@@ -40,7 +40,8 @@ class LabelEstimator(ClassifierMixin, ModelEstimator):
         if unknown.size:
             raise DataError(
                 f"eval_set holds the label {y[unknown].tolist()[0]!r} in row "
-                f"{unknown[0]}, which is not among the labels to train on"
+                f"{unknown[0]}, which is not among the labels to train on",
+                code=ErrorCode.LABEL_NOT_IN_TRAINING,
             )
         return codes
 
@@ -53,7 +54,8 @@ class LabelEstimator(ClassifierMixin, ModelEstimator):
         if classes.ndim != 1 or len(classes) > n_classes:
             raise ModelFileError(
                 f"the file names {len(classes)} classes and predicts {n_classes}; "
-                "save it again"
+                "save it again",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
         super()._take_model(booster, mark)
         self.classes_ = classes

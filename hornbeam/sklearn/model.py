@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.errors import ModelFileError
+from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.export import save
 from hornbeam.sklearn.table import TableEstimator
 
@@ -115,7 +115,8 @@ class ModelEstimator(TableEstimator):
         if kind != own:
             raise ModelFileError(
                 f"the file holds a {kind}, not a {own}; load it with the estimator "
-                "that saved it, or with hornbeam.Booster"
+                "that saved it, or with hornbeam.Booster",
+                code=ErrorCode.MODEL_FILE_ESTIMATOR_MISMATCH,
             )
         booster.set_attr(**{_MARK: None})
         self._take_model(booster, mark)
@@ -142,6 +143,7 @@ def _read_mark(text: str | None) -> dict[str, Any]:
     if not isinstance(mark, dict):
         raise ModelFileError(
             f"the attribute {_MARK!r} of the file is not a JSON object; save the model "
-            "again"
+            "again",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
         )
     return mark

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import Beside
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.estimator import Estimator
 from hornbeam.sklearn.functions import ObjectiveFunction, weights_of
@@ -140,7 +140,8 @@ base_margin_eval_set
             if qid is None:
                 raise DataError(
                     "ranking needs the group of each row; pass qid, one for each row "
-                    "of X, or group"
+                    "of X, or group",
+                    code=ErrorCode.GROUPS_MISSING,
                 )
         eval_group, eval_qid = eval_groups
         if eval_set and eval_group is None and eval_qid is None:
@@ -148,7 +149,8 @@ base_margin_eval_set
             if any(own is None for _, own, _ in parted):
                 raise DataError(
                     "eval_set needs the group of each row, too; pass eval_qid, one for "
-                    "each pair"
+                    "each pair",
+                    code=ErrorCode.GROUPS_MISSING,
                 )
             eval_set = [(X, y) for X, _, y in parted]
             eval_qid = [own for _, own, _ in parted]
@@ -202,7 +204,8 @@ base_margin_eval_set
             X, qid = split_off_qid(X)
             if qid is None:
                 raise DataError(
-                    "the score of a ranking needs the group of each row; pass qid"
+                    "the score of a ranking needs the group of each row; pass qid",
+                    code=ErrorCode.GROUPS_MISSING,
                 )
         predictions = self._gathered(self.predict(X))
         info = MetaInfo(len(predictions), self.n_features_in_)

@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["TableEstimator", "column_of", "seed_of"]
 
@@ -43,7 +43,8 @@ class TableEstimator(BaseEstimator):
         if y is None:
             raise DataError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
+                "None",
+                code=ErrorCode.META_INFO_MISSING,
             )
         X = self._checked(X, reset=True)
         y = self._targets(X, y)

@@ -20,7 +20,7 @@ from hornbeam.cart.pruning import (
     losses_of_alphas,
     pruning_path,
 )
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.sklearn.whole import (
     Learned,
     WholeClassifier,
@@ -127,7 +127,8 @@ class _Tree(WholeEstimator):
             return check_cv(self.cv, y, classifier=is_classifier(self))
         if not 2 <= self.cv <= y.size:
             raise ParameterError(
-                f"cv must be from 2 to {y.size}, the number of rows, not {self.cv}"
+                f"cv must be from 2 to {y.size}, the number of rows, not {self.cv}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         kind = StratifiedKFold if is_classifier(self) else KFold
         return kind(self.cv, shuffle=True, random_state=seed)

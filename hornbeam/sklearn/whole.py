@@ -20,7 +20,7 @@ from hornbeam.cart.growing import Grown, Rules
 from hornbeam.cart.model import as_booster, as_tree, start_of
 from hornbeam.cart.targets import Targets
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.sklearn.labels import LabelEstimator
 from hornbeam.sklearn.model import ModelEstimator
@@ -135,7 +135,10 @@ class WholeEstimator(ModelEstimator):
         if weights is not None:
             rows = rows[weights > 0]
         if rows.size == 0:
-            raise DataError("no row weighs anything; give some a weight above 0")
+            raise DataError(
+                "no row weighs anything; give some a weight above 0",
+                code=ErrorCode.WEIGHTS_ALL_ZERO,
+            )
         targets = Targets.of(
             labels,
             weights,
@@ -155,7 +158,8 @@ class WholeEstimator(ModelEstimator):
     def _rules(self, n_rows: int, n_features: int, weight: float) -> Rules:
         if self.splitter not in ("best", "random"):
             raise ParameterError(
-                f"splitter must be 'best' or 'random', not {self.splitter!r}"
+                f"splitter must be 'best' or 'random', not {self.splitter!r}",
+                code=ErrorCode.UNKNOWN_OPTION,
             )
         name = "min_weight_fraction_leaf"
         least_share = a_number(name, self.min_weight_fraction_leaf, 0, 0.5)
@@ -195,7 +199,8 @@ class WholeEstimator(ModelEstimator):
         raise ParameterError(
             f"max_features must be a whole number from 1 to {n_features} (the columns "
             "of X), a share above 0 and up to 1, 'sqrt', 'log2', 'auto' or None for "
-            f"all, not {wanted!r}"
+            f"all, not {wanted!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
 
     def _take_trees(
@@ -260,7 +265,8 @@ class WholeRegressor(RegressorMixin, WholeEstimator):
             row = int(size.argmax())
             raise DataError(
                 f"the target of row {row} is {numbers[row]:g}, and leaves hold float32 "
-                "numbers; scale the targets down"
+                "numbers; scale the targets down",
+                code=ErrorCode.FLOAT_OVERFLOW,
             )
         return numbers
 
@@ -296,7 +302,8 @@ class WholeClassifier(LabelEstimator, WholeEstimator):
         if not (np.isfinite(of_class) & (of_class >= 0)).all():
             raise ParameterError(
                 "class_weight must be 'balanced' or a dictionary with a weight of 0 or "
-                f"more for each label, not {self.class_weight!r}"
+                f"more for each label, not {self.class_weight!r}",
+                code=ErrorCode.INVALID_PARAMETER_TYPE,
             )
         return of_class if weights is None else of_class * weights
 
@@ -373,7 +380,8 @@ def a_whole_number(name: str, value: Any, least: int) -> int:
     """Return a parameter that is a whole number."""
     if not is_whole(value) or value < least:
         raise ParameterError(
-            f"{name} must be a whole number of {least} or more, not {value!r}"
+            f"{name} must be a whole number of {least} or more, not {value!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     return int(value)
 
@@ -384,7 +392,10 @@ def a_number(name: str, value: Any, least: float, most: float) -> float:
         limits = (
             f"of {least} or more" if most == math.inf else f"from {least} to {most}"
         )
-        raise ParameterError(f"{name} must be a number {limits}, not {value!r}")
+        raise ParameterError(
+            f"{name} must be a number {limits}, not {value!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     return float(value)
 
 
@@ -396,7 +407,8 @@ def count_of(name: str, value: Any, n_rows: int, least: int) -> int:
         return int(value)
     raise ParameterError(
         f"{name} must be a whole number of {least} or more, or a share of the rows "
-        f"above 0 and up to 1, not {value!r}"
+        f"above 0 and up to 1, not {value!r}",
+        code=ErrorCode.PARAMETER_OUT_OF_RANGE,
     )
 
 

@@ -19,7 +19,7 @@ from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import Schema, check_names
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ModelFileError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.feature_map import FeatureMap
@@ -206,7 +206,10 @@ class Booster(_Booster):
         """Take the parameters that `save_config` has told of another booster."""
         tree = json.loads(config)
         if "learner" not in tree:
-            raise ParameterError("this is no configuration: it has no 'learner'")
+            raise ParameterError(
+                "this is no configuration: it has no 'learner'",
+                code=ErrorCode.INVALID_CONFIGURATION,
+            )
         self._given.update(values_in(tree))
         self._settled = False
 
@@ -282,14 +285,16 @@ class Booster(_Booster):
             if grad is not None or hess is not None:
                 raise ParameterError(
                     "Provide either the objective, or the gradient and hessian, not "
-                    "both."
+                    "both.",
+                    code=ErrorCode.CONFLICTING_PARAMETERS,
                 )
             self.update(dtrain, iteration, fobj)
             return
         if grad is None and hess is None:
             raise ParameterError(
                 "Invalid input for the boost function. Either the gradient or the "
-                "objective should have a valid value."
+                "objective should have a valid value.",
+                code=ErrorCode.MISSING_PARAMETER,
             )
         self._settle_for(dtrain)
         grad, hess = by_row(grad, hess, dtrain.num_row())
@@ -382,12 +387,16 @@ class Booster(_Booster):
             if iteration_range[0] != 0:
                 raise ParameterError(
                     "Linear booster doesn't support prediction range: "
-                    f"iteration_range={iteration_range} does not begin at 0"
+                    f"iteration_range={iteration_range} does not begin at 0",
+                    code=ErrorCode.UNSUPPORTED_COMBINATION,
                 )
             iteration_range = 0, 0  # it has no part of its own for a round
         kinds = output_margin + pred_leaf + pred_contribs + pred_interactions
         if kinds > 1:
-            raise ParameterError("One type of prediction at a time.")
+            raise ParameterError(
+                "One type of prediction at a time.",
+                code=ErrorCode.CONFLICTING_PREDICTION_TYPES,
+            )
         explains = pred_contribs or pred_interactions
         found = super().predict(
             data,
@@ -476,7 +485,8 @@ class Booster(_Booster):
         if names is None:
             raise DataError(
                 "data did not contain feature names, but the following fields are "
-                f"expected: {', '.join(expected)}"
+                f"expected: {', '.join(expected)}",
+                code=ErrorCode.FEATURE_NAMES_MISMATCH,
             )
         message = f"feature_names mismatch: {expected} {list(names)}"
         lost = [name for name in expected if name not in names]
@@ -487,7 +497,7 @@ class Booster(_Booster):
             message += (
                 f"\ntraining data did not have the following fields: {', '.join(more)}"
             )
-        raise DataError(message)
+        raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
 
     @in_their_words
     def get_dump(
@@ -628,13 +638,22 @@ class Booster(_Booster):
         if stop < start and given.stop not in (None, ...):
             raise ValueError(f"Invalid slice: {given}")
         if start < 0:
-            raise ParameterError(f"Invalid slice: {given}; begin with a round >= 0")
+            raise ParameterError(
+                f"Invalid slice: {given}; begin with a round >= 0",
+                code=ErrorCode.INVALID_ITERATION_RANGE,
+            )
         if given.step is not None and given.step < 1:
-            raise ParameterError(f"Invalid slice: {given}; a step is >= 1")
+            raise ParameterError(
+                f"Invalid slice: {given}; a step is >= 1",
+                code=ErrorCode.INVALID_ITERATION_RANGE,
+            )
         if stop > self.model.n_rounds:
             raise IndexError("Layer index out of range")
         if start == stop != 0:
-            raise ParameterError(f"Empty slice is not allowed: {given}")
+            raise ParameterError(
+                f"Empty slice is not allowed: {given}",
+                code=ErrorCode.INVALID_ITERATION_RANGE,
+            )
         return slice(start, stop or None, given.step)
 
     def copy(self) -> Booster:

@@ -19,7 +19,7 @@ from hornbeam.callbacks import (
 )
 from hornbeam.callbacks.base import EvalsLog, Score
 from hornbeam.callbacks.stopping import larger_is_better
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.xgboost.collective import communicator_print, get_rank
 from hornbeam.xgboost.deprecation import require_keyword_args
 
@@ -99,14 +99,16 @@ class EarlyStopping(_EarlyStopping):
         if self.save_best and not hasattr(model, "save_model"):
             raise ParameterError(
                 "`save_best` is not applicable to the `cv` function as it doesn't "
-                "return a model."
+                "return a model.",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         return super().before_training(model)
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         if not evals_log:
             raise DataError(
-                "Must have at least 1 validation dataset for early stopping."
+                "Must have at least 1 validation dataset for early stopping.",
+                code=ErrorCode.EVALS_MISSING,
             )
         return super().after_iteration(model, epoch, evals_log)
 
@@ -145,7 +147,10 @@ class EvaluationMonitor(TrainingCallback):
         logger: Callable[[str], None] = communicator_print,
     ) -> None:
         if period < 1:
-            raise ParameterError(f"period must be 1 or more, not {period}")
+            raise ParameterError(
+                f"period must be 1 or more, not {period}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         self.printer_rank = rank
         self.show_stdv = show_stdv
         self.period = period

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from hornbeam.data.categories import Categories as _Categories
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Categories"]
 
@@ -49,7 +49,8 @@ class Categories(_Categories):
         if not self._exports:
             raise DataError(
                 "The `export_to_arrow` option of the `get_categories` method is "
-                "required: get_categories(export_to_arrow=True)"
+                "required: get_categories(export_to_arrow=True)",
+                code=ErrorCode.MISSING_PARAMETER,
             )
         names = self.feature_names or ()
         return super().to_arrow() or [(name, None) for name in names]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.errors import ErrorCode
 from hornbeam.xgboost.errors import XGBoostError
 
 __all__ = [
@@ -81,7 +82,8 @@ def init(**args: int | str | None) -> None:
     if kind != "rabit" or workers != 1:
         raise XGBoostError(
             f"there is only the group of one worker here, not dmlc_communicator="
-            f"{kind!r} of {workers}; train on a cluster with hornbeam.xgboost.dask"
+            f"{kind!r} of {workers}; train on a cluster with hornbeam.xgboost.dask",
+            code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
         )
 
 
@@ -117,9 +119,14 @@ def get_processor_name() -> str:
 def broadcast(data: T, root: int) -> T:
     """Return `data`, which worker `root`, the only one, gives to all."""
     if root != 0:
-        raise XGBoostError(f"there is no worker {root} in a group of one; root is 0")
+        raise XGBoostError(
+            f"there is no worker {root} in a group of one; root is 0",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     if data is None:
-        raise XGBoostError("need to pass in data when broadcasting")
+        raise XGBoostError(
+            "need to pass in data when broadcasting", code=ErrorCode.EMPTY_DATA
+        )
     return data
 
 
@@ -133,7 +140,9 @@ def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
 
 def signal_error() -> None:
     """Say that this worker cannot go on."""
-    raise XGBoostError("a worker of the group has signalled an error")
+    raise XGBoostError(
+        "a worker of the group has signalled an error", code=ErrorCode.CLUSTER_FAILURE
+    )
 
 
 class CommunicatorContext:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hornbeam.errors import ErrorCode
 from hornbeam.xgboost.errors import XGBoostError
 
 __all__ = ["config_context", "get_config", "set_config"]
@@ -33,7 +34,8 @@ def set_config(**new_config: Any) -> None:
     if unknown:
         raise XGBoostError(
             f"Unknown global parameters: {{ {', '.join(unknown)} }}; "
-            f"there are {', '.join(_config)}"
+            f"there are {', '.join(_config)}",
+            code=ErrorCode.UNKNOWN_PARAMETER,
         )
     _config.update({name: _read(name, value) for name, value in given.items()})
 
@@ -64,15 +66,20 @@ def _read(name: str, value: Any) -> Any:
         if text not in ("true", "false", "0", "1"):
             raise XGBoostError(
                 f"Invalid Parameter format for {name} expect boolean but "
-                f"value='{value}'"
+                f"value='{value}'",
+                code=ErrorCode.INVALID_PARAMETER_TYPE,
             )
         return text in ("true", "1")
     try:
         number = int(text)
     except ValueError:
         raise XGBoostError(
-            f"Invalid Parameter format for {name} expect int but value='{value}'"
+            f"Invalid Parameter format for {name} expect int but value='{value}'",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         ) from None
     if name == "verbosity" and not 0 <= number <= 3:
-        raise XGBoostError(f"value {number} for Parameter {name} exceed bound [0,3]")
+        raise XGBoostError(
+            f"value {number} for Parameter {name} exceed bound [0,3]",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     return max(number, 0)

@@ -11,7 +11,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from hornbeam.errors import HornbeamError
+from hornbeam.errors import ErrorCode, HornbeamError
 
 __all__ = ["stand_in"]
 
@@ -60,7 +60,8 @@ def stand_in() -> None:
     if sys.modules.get("xgboost", ours) is not ours:
         raise HornbeamError(
             "xgboost itself is imported already, and what holds it would not learn of "
-            "another; call stand_in() before anything that imports xgboost"
+            "another; call stand_in() before anything that imports xgboost",
+            code=ErrorCode.XGBOOST_ALREADY_IMPORTED,
         )
     if not any(isinstance(finder, _Names) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Names())

@@ -18,7 +18,7 @@ from hornbeam.data.extmem_quantile_dmatrix import (
     ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
 from hornbeam.xgboost.data_iter import DataIter
@@ -90,7 +90,8 @@ class DMatrix(_DMatrix):
         if not self.table.is_stream and has_infinite(self.table):
             raise DataError(
                 "Input data contains `inf` or a value too large, while `missing` is "
-                "not set to `inf`"
+                "not set to `inf`",
+                code=ErrorCode.FEATURE_NOT_FINITE,
             )
 
     def _remember(self, missing: float | None, silent: bool) -> None:
@@ -239,7 +240,8 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
         if ref.n_features != self.n_features:
             raise DataError(
                 "Invalid ref DMatrix, different number of features. The reference has "
-                f"{ref.n_features} columns, and this data {self.n_features}"
+                f"{ref.n_features} columns, and this data {self.n_features}",
+                code=ErrorCode.FEATURE_COUNT_MISMATCH,
             )
         types = ref.feature_types or []
         if "c" in types and "c" not in (self.table.types or ()):

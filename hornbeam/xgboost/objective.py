@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Objective", "TreeObjective", "as_float32", "as_function", "by_row"]
 
@@ -106,12 +106,14 @@ def by_row(grad: Any, hess: Any, n_rows: int) -> tuple[Any, Any]:
     if grad.shape[1:] != hess.shape[1:] and grad.size != hess.size:
         raise DataError(
             f"Mismatched shape between the gradient and hessian: {grad.shape} and "
-            f"{hess.shape}"
+            f"{hess.shape}",
+            code=ErrorCode.GRADIENT_SIZE_MISMATCH,
         )
     if len(grad) != n_rows or len(hess) != n_rows:
         raise DataError(
             "Mismatched size between the gradient and training data: there are "
             f"{n_rows} rows, and gradients and hessians have the shapes {grad.shape} "
-            f"and {hess.shape}"
+            f"and {hess.shape}",
+            code=ErrorCode.GRADIENT_SIZE_MISMATCH,
         )
     return grad, hess

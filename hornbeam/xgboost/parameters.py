@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.settings import OBJECTIVES
 from hornbeam.params import Parameters, parameter_table
 from hornbeam.xgboost.config import get_config
@@ -103,7 +103,8 @@ def _resolve_shape(values: dict[str, Any], given: Given) -> None:
 def _resolve_rest(values: dict[str, Any], given: Given) -> None:
     if "gpu_id" in given:
         raise ParameterError(
-            "`gpu_id` has been removed since 3.1. Use `device` instead."
+            "`gpu_id` has been removed since 3.1. Use `device` instead.",
+            code=ErrorCode.UNKNOWN_PARAMETER,
         )
     if values.get("objective") == "reg:linear":
         _warn("reg:linear is now deprecated in favor of reg:squarederror.")
@@ -126,7 +127,8 @@ def _device(device: Any, given: Given) -> str:
     if kind not in _DEVICES:
         raise ParameterError(
             f"Invalid argument for `device`. Expected to be one of the following: "
-            f"{', '.join(_DEVICES)}. Got: `{device}`."
+            f"{', '.join(_DEVICES)}. Got: `{device}`.",
+            code=ErrorCode.UNKNOWN_OPTION,
         )
     if kind != "cpu":
         message = (
@@ -134,7 +136,7 @@ def _device(device: Any, given: Given) -> str:
             "on the system."
         )
         if str(given.get("fail_on_invalid_gpu_id", 0)).lower() in ("1", "true"):
-            raise ParameterError(message)
+            raise ParameterError(message, code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE)
         _warn(message)
     return "cpu"
 
@@ -144,7 +146,9 @@ def _check(name: str, value: Any) -> None:
     try:
         Parameters.resolve({name: value})
     except ParameterError as error:
-        raise ParameterError(f"{_in_their_words(name, value)}{error}") from None
+        raise ParameterError(
+            f"{_in_their_words(name, value)}{error}", code=error.code, **error.details
+        ) from None
 
 
 def _in_their_words(name: str, value: Any) -> str:

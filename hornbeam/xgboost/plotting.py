@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hornbeam import explain
 from hornbeam.boosting.booster import Booster
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.xgboost.deprecation import require_keyword_args
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ def _drawn(graph: Source) -> bytes:
     except graphviz.ExecutableNotFound as error:
         raise ParameterError(
             "attributes of Graphviz are drawn by its program dot, which is not "
-            "installed; install Graphviz, or leave rankdir and the like out"
+            "installed; install Graphviz, or leave rankdir and the like out",
+            code=ErrorCode.GRAPHVIZ_MISSING,
         ) from error
 
 
@@ -181,7 +182,8 @@ def _booster_of(model: Any) -> Booster:
         return model.get_booster()
     raise ParameterError(
         "tree must be Booster, XGBModel or dict instance, not "
-        f"{type(model).__name__}; a tree is drawn of the first two"
+        f"{type(model).__name__}; a tree is drawn of the first two",
+        code=ErrorCode.NOT_A_MODEL,
     )
 
 
@@ -196,7 +198,8 @@ def _tree_of(model: Booster, tree_idx: int, num_trees: int | None) -> int:
         if tree_idx not in (0, num_trees):
             raise ParameterError(
                 f"Both `num_trees`, {num_trees}, and `tree_idx`, {tree_idx}, are used; "
-                "prefer `tree_idx` alone"
+                "prefer `tree_idx` alone",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         tree_idx = num_trees
     trees = range(len(model.model.trees))

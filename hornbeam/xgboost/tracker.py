@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from hornbeam.errors import ErrorCode
 from hornbeam.xgboost.deprecation import require_keyword_args
 from hornbeam.xgboost.errors import XGBoostError
 
@@ -43,7 +44,8 @@ class RabitTracker:
         if n_workers != 1:
             raise XGBoostError(
                 f"n_workers={n_workers}: there is only the group of one worker here; "
-                "train on a cluster with hornbeam.xgboost.dask"
+                "train on a cluster with hornbeam.xgboost.dask",
+                code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
             )
         if host_ip is not None:
             get_family(host_ip)

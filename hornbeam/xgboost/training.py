@@ -14,7 +14,7 @@ from hornbeam.callbacks.base import EvalsLog
 from hornbeam.cross_validation import Fold, FoldModels, parts_of, scores_of
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 from hornbeam.xgboost.booster import Booster
@@ -71,7 +71,8 @@ def train(
         ):
             raise DataError(
                 "Training dataset should be used as a reference when constructing the "
-                "`QuantileDMatrix` for evaluation."
+                "`QuantileDMatrix` for evaluation.",
+                code=ErrorCode.INVALID_REF,
             )
     cache = [dtrain, *(data for data, _ in evals or ())]
     booster, log = run_rounds(
@@ -143,7 +144,10 @@ def cv(
     """
     check_training_data(dtrain, None, DMatrix)
     if isinstance(dtrain, QuantileDMatrix):
-        raise DataError("`QuantileDMatrix` is not yet supported.")
+        raise DataError(
+            "`QuantileDMatrix` is not yet supported.",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
     given = dict(params)
     if isinstance(params, list):
         given["eval_metric"] = [m for name, m in params if name == "eval_metric"]

@@ -29,7 +29,7 @@ from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.floats import check_finite, check_missing, float_type
 from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
     "Table",
@@ -134,11 +134,12 @@ def _check_categorical(table: Table, enable_categorical: bool) -> None:
         return
     these = [table.label(f) for f, kind in enumerate(table.types) if kind == "c"]
     more = len(these) - LISTED
+    columns = ", ".join(these[:LISTED]) + (f" and {more} more" if more > 0 else "")
     raise DataError(
-        f"there are categories or text in {', '.join(these[:LISTED])}"
-        + (f" and {more} more" if more > 0 else "")
-        + "; encode them as numbers, or pass enable_categorical=True where features "
-        "are meant"
+        f"there are categories or text in {columns}; encode them as numbers, or pass "
+        "enable_categorical=True where features are meant",
+        code=ErrorCode.CATEGORICAL_NOT_ENABLED,
+        columns=columns,
     )
 
 
@@ -151,11 +152,16 @@ def _array_table(
     if type(data) is not np.ndarray and _reader(data, COLUMNS) is not None:
         raise DataError(
             f"the features must be 2-d (rows x columns), but this {words(data)} is one "
-            "column; make it a frame of one column, such as with to_frame()"
+            "column; make it a frame of one column, such as with to_frame()",
+            code=ErrorCode.FEATURES_NOT_2D,
         )
     array = as_array(data)
     if array is None:
-        raise DataError(f"cannot read features from this {words(data)}; {_mend(data)}")
+        raise DataError(
+            f"cannot read features from this {words(data)}; {_mend(data)}",
+            code=ErrorCode.UNSUPPORTED_DATA_TYPE,
+            type=words(data),
+        )
     return ArrayTable(array, missing, names, types)
 
 
@@ -167,7 +173,10 @@ def as_column(data: Any) -> Column | None:
     column = read(data)
     if column is None or column.levels is not None or float_type(column.dtype) is None:
         kind = data.type if hasattr(data, "type") else data.dtype
-        raise DataError(f"this {words(data)} has type {kind}, which is not a number")
+        raise DataError(
+            f"this {words(data)} has type {kind}, which is not a number",
+            code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
+        )
     return cast(Column, column)
 
 

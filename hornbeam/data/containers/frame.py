@@ -20,7 +20,7 @@ from hornbeam.data.floats import (
 )
 from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
     "AllMissing",
@@ -226,13 +226,13 @@ def frame_table(
         else:
             columns.append(column)
     if refused:
-        raise DataError(_refusal(refused))
+        raise _refusal(refused)
     return FrameTable(
         columns, n_rows, missing, own_names if names is None else names, types
     )
 
 
-def _refusal(refused: list[tuple[str, str]]) -> str:
+def _refusal(refused: list[tuple[str, str]]) -> DataError:
     more = len(refused) - LISTED
     these = ", ".join(f"{name} ({words})" for name, words in refused[:LISTED])
     advice = [
@@ -240,10 +240,11 @@ def _refusal(refused: list[tuple[str, str]]) -> str:
         for pattern, what in ADVICE.items()
         if any(re.search(pattern, words) for _, words in refused)
     ]
-    return (
-        f"these columns hold neither numbers nor categories: {these}"
-        + (f" and {more} more" if more > 0 else "")
-        + "; "
-        + "; ".join(advice or ["cast them to integers, floats or strings"])
-        + "; or leave them out"
+    these += f" and {more} more" if more > 0 else ""
+    mend = "; ".join(advice or ["cast them to integers, floats or strings"])
+    return DataError(
+        f"these columns hold neither numbers nor categories: {these}; {mend}; or leave "
+        "them out",
+        code=ErrorCode.NON_NUMERIC_COLUMNS,
+        columns=these,
     )

@@ -14,7 +14,7 @@ from hornbeam.data.containers.frame import (
     FrameTable,
     frame_table,
 )
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["arrow_column", "arrow_dataset_table", "arrow_of_stream", "arrow_table"]
 
@@ -88,7 +88,8 @@ def arrow_of_stream(data: Any) -> Any:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         raise DataError(
             f"this {type(data).__name__} gives no table to Arrow ({error}); "
-            "pass a frame of rows and columns"
+            "pass a frame of rows and columns",
+            code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
         ) from error
 
 

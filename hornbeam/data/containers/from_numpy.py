@@ -18,7 +18,7 @@ from hornbeam.data.floats import (
     write_floats,
 )
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["ArrayTable", "as_array"]
 
@@ -49,7 +49,8 @@ def as_array(data: Any) -> np.ndarray | None:
         # Such as a tensor on another device, or one that needs gradients.
         raise DataError(
             f"this {type(data).__name__} does not give its numbers to NumPy ({error}); "
-            "detach it, copy it to the CPU, and cast it to a type that NumPy has"
+            "detach it, copy it to the CPU, and cast it to a type that NumPy has",
+            code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
         ) from error
     return _from_objects(array) if array.dtype.kind == "O" else array
 
@@ -62,11 +63,13 @@ def _from_sequence(data: Sequence[Any]) -> np.ndarray:
         odd = next((i for i, n in enumerate(lengths) if n != lengths[0]), None)
         if odd is None:
             raise DataError(
-                "the list is nested unevenly; give rows of numbers"
+                "the list is nested unevenly; give rows of numbers",
+                code=ErrorCode.WRONG_DIMENSIONS,
             ) from None
         raise DataError(
             f"row {odd} of the list has {lengths[odd]} values, row 0 has "
-            f"{lengths[0]}; give every row the same length"
+            f"{lengths[0]}; give every row the same length",
+            code=ErrorCode.WRONG_DIMENSIONS,
         ) from None
     return _from_objects(array) if array.dtype.kind == "O" else array
 
@@ -81,10 +84,13 @@ def _from_objects(array: np.ndarray) -> np.ndarray:
         where += f", column {index[1]}" if len(index) > 1 else ""
         if value is not None and not isinstance(value, (numbers.Real, np.bool_)):
             raise DataError(
-                f"{where} holds {value!r}, which is not a number; {NOT_NUMBERS}"
+                f"{where} holds {value!r}, which is not a number; {NOT_NUMBERS}",
+                code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
             )
         if isinstance(value, numbers.Integral) and abs(int(value)) > EXACT:
-            raise DataError(beyond_exact(value, where))
+            raise DataError(
+                beyond_exact(value, where), code=ErrorCode.INTEGER_NOT_EXACT
+            )
     return array.astype(np.float64)
 
 
@@ -105,13 +111,15 @@ class ArrayTable(Table):
         if dtype is None:
             raise DataError(
                 f"the array has dtype {array.dtype}, which cannot be read as numbers: "
-                f"{NOT_NUMBERS}"
+                f"{NOT_NUMBERS}",
+                code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
             )
         if array.ndim != 2:
             raise DataError(
                 f"the features must be 2-d (rows x columns), but this array has shape "
                 f"{array.shape}; use x.reshape(-1, 1) for one column, "
-                "x.reshape(1, -1) for one row"
+                "x.reshape(1, -1) for one row",
+                code=ErrorCode.FEATURES_NOT_2D,
             )
         n_rows, n_features = array.shape
         super().__init__(n_rows, n_features, names, types, dtype, categories)

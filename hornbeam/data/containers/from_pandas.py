@@ -18,7 +18,7 @@ from hornbeam.data.containers.frame import (
 )
 from hornbeam.data.containers.from_arrow import arrow_column
 from hornbeam.data.floats import EXACT, beyond_exact
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["pandas_column", "pandas_table"]
 
@@ -153,7 +153,8 @@ def _object_column(values: np.ndarray, label: str) -> Column | None:
             raise DataError(
                 f"{label} holds {kinds[0]} in row {known[0]} ({values[known[0]]!r}), "
                 f"but {kinds[odd]} in row {known[odd]} ({values[known[odd]]!r}); make "
-                "it all numbers or all strings"
+                "it all numbers or all strings",
+                code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
             )
         if kinds[0] == "text":
             return ObjectCategories(values, label)
@@ -162,7 +163,10 @@ def _object_column(values: np.ndarray, label: str) -> Column | None:
     for row in np.flatnonzero(~nulls):
         value = values[row]
         if isinstance(value, numbers.Integral) and abs(int(value)) > EXACT:
-            raise DataError(beyond_exact(value, f"row {row} of {label}"))
+            raise DataError(
+                beyond_exact(value, f"row {row} of {label}"),
+                code=ErrorCode.INTEGER_NOT_EXACT,
+            )
     types = {"boolean": "i", "integer": "int"}
     floats = np.where(nulls, np.nan, values).astype(np.float64)
     return NumpyColumn(floats, types.get(kind))

@@ -16,7 +16,7 @@ from hornbeam.data.floats import (
     write_floats,
 )
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["SparseTable"]
 
@@ -39,12 +39,14 @@ class SparseTable(Table):
         if dtype is None:
             raise DataError(
                 f"this has dtype {matrix.dtype}, which cannot be read as numbers: "
-                f"{NOT_NUMBERS}"
+                f"{NOT_NUMBERS}",
+                code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
             )
         if len(matrix.shape) != 2:
             raise DataError(
                 "the features must be 2-d (rows x columns), but this sparse array has "
-                f"shape {matrix.shape}; use x.reshape(1, -1) for one row"
+                f"shape {matrix.shape}; use x.reshape(1, -1) for one row",
+                code=ErrorCode.FEATURES_NOT_2D,
             )
         n_rows, n_features = matrix.shape
         super().__init__(n_rows, n_features, names, types, dtype)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hornbeam.data.schema import listed
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["column_names", "take_apart"]
 
@@ -43,7 +43,8 @@ def take_apart(data: Any, wanted: Mapping[str, str]) -> tuple[Any, dict[str, Any
         raise DataError(
             f"{part}={name!r} is the name of a column, and this "
             f"{type(data).__name__} has no columns with names; pass the values, or a "
-            "frame"
+            "frame",
+            code=ErrorCode.COLUMN_NOT_FOUND,
         )
     places = {part: _place(names, name, part) for part, name in wanted.items()}
     kept = [i for i in range(len(names)) if i not in set(places.values())]
@@ -55,10 +56,16 @@ def _place(names: Sequence[str], name: str, part: str) -> int:
     if names.count(name) == 1:
         return names.index(name)
     if name in names:
-        raise DataError(f"there are several columns {name!r}; {part} needs just one")
+        raise DataError(
+            f"there are several columns {name!r}; {part} needs just one",
+            code=ErrorCode.COLUMN_NOT_FOUND,
+        )
     near = difflib.get_close_matches(name, names)
     there = f"did you mean {listed(near)}?" if near else f"there are {listed(names)}"
-    raise DataError(f"there is no column {name!r} for {part}; {there}")
+    raise DataError(
+        f"there is no column {name!r} for {part}; {there}",
+        code=ErrorCode.COLUMN_NOT_FOUND,
+    )
 
 
 def _column(data: Any, place: int) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hornbeam.data.schema import listed
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
     "Batch",
@@ -71,7 +71,9 @@ class Place:
         try:
             yield
         except DataError as error:
-            raise DataError(f"{self}: {error}") from error
+            raise DataError(
+                f"{self}: {error}", code=error.code, **error.details
+            ) from error
 
 
 class Source(ABC):
@@ -147,12 +149,14 @@ class ChosenColumns(Source):
         if names is None or not source.projects:
             raise DataError(
                 f"{source.name} has no columns that could be chosen by name; leave "
-                "columns out"
+                "columns out",
+                code=ErrorCode.COLUMN_NOT_FOUND,
             )
         for column in columns:
             if column not in names:
                 raise DataError(
-                    f"{source.name} has no column {column!r}; it has {listed(names)}"
+                    f"{source.name} has no column {column!r}; it has {listed(names)}",
+                    code=ErrorCode.COLUMN_NOT_FOUND,
                 )
         self._source = source
         self._columns = list(columns)

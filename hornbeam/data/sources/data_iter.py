@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from hornbeam.data.sources.batches import Batch, Source
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["DataIter", "IterSource"]
 
@@ -79,13 +79,15 @@ class IterSource(Source):
                     raise DataError(
                         f"next() of {self.name} gave batch {number} to input_data, but "
                         f"returned {more!r}, which means that there was none; return "
-                        "True with each batch and False after the last"
+                        "True with each batch and False after the last",
+                        code=ErrorCode.INVALID_BATCH,
                     )
                 return
             if inbox.batch is None:
                 raise DataError(
                     f"next() of {self.name} returned {more!r} without giving batch "
-                    f"{number} to input_data; return False after the last batch"
+                    f"{number} to input_data; return False after the last batch",
+                    code=ErrorCode.INVALID_BATCH,
                 )
             yield inbox.batch
             number += 1
@@ -121,7 +123,8 @@ class _Inbox:
             )
         if self.batch is not None:
             raise DataError(
-                f"{self._where}: input_data was called twice; call it once in a next()"
+                f"{self._where}: input_data was called twice; call it once in a next()",
+                code=ErrorCode.INVALID_BATCH,
             )
         info = {
             "label": label,

@@ -26,7 +26,7 @@ from hornbeam.data.sources.iterables import (
 )
 from hornbeam.data.sources.stream import StreamTable
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["open_source", "read"]
 
@@ -56,7 +56,8 @@ def read(
     if connection is not None:
         if not isinstance(what, str):
             raise DataError(
-                f"with a connection, pass the text of a query, not {words(what)}"
+                f"with a connection, pass the text of a query, not {words(what)}",
+                code=ErrorCode.INVALID_QUERY,
             )
         source: Source | None = QuerySource(what, connection)
     else:
@@ -64,7 +65,8 @@ def read(
     if source is None:
         raise DataError(
             f"cannot read this {words(what)} in batches; pass a path, or a query with "
-            "connection="
+            "connection=",
+            code=ErrorCode.UNSUPPORTED_SOURCE,
         )
     return source if columns is None else ChosenColumns(source, columns)
 
@@ -126,7 +128,8 @@ def as_source(data: Any) -> Source | None:
         raise DataError(
             f"this {words(data)} can be read only once, and training reads the data "
             "several times; pass a list of the batches, a function that returns a new "
-            "iterator each time, or a DataIter"
+            "iterator each time, or a DataIter",
+            code=ErrorCode.UNSUPPORTED_SOURCE,
         )
     if is_table(data) or isinstance(data, (bytes, Mapping, set)):
         return None
@@ -153,7 +156,8 @@ def _listed(data: Sequence[Any]) -> Source | None:
             raise DataError(
                 f"item {number} of the {kind} is {words(item)} and no batch, but item "
                 "0 is one; put tables, (X, y) or (X, y, weight) into a list of "
-                "batches, and pass the labels of a single table as label="
+                "batches, and pass the labels of a single table as label=",
+                code=ErrorCode.INVALID_BATCH,
             )
     return BatchesSource(
         lambda: data, f"the {kind}", "its batches must not change while it is used"
@@ -163,7 +167,10 @@ def _listed(data: Sequence[Any]) -> Source | None:
 def _again(data: Iterable[Any], name: str) -> Iterable[Any]:
     iterator = iter(data)
     if iterator is data:
-        raise DataError(f"{name} can be read only once; pass a list of the batches")
+        raise DataError(
+            f"{name} can be read only once; pass a list of the batches",
+            code=ErrorCode.UNSUPPORTED_SOURCE,
+        )
     return iterator
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from hornbeam.data.schema import listed
 from hornbeam.data.sources.batches import Batch, Source
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
     "FileFormat",
@@ -125,12 +125,16 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"there is no file {path}") from None
+        raise DataError(
+            f"there is no file {path}", code=ErrorCode.FILE_NOT_FOUND, path=path
+        ) from None
     except DataError:
         raise
     except (OSError, ValueError) as error:  # Arrow's own are among these
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"cannot read {path}: {reason}") from error
+        raise DataError(
+            f"cannot read {path}: {reason}", code=ErrorCode.FILE_NOT_READABLE
+        ) from error
 
 
 def _check_columns(path: str, present: Sequence[str], wanted: Sequence[str]) -> None:
@@ -138,7 +142,8 @@ def _check_columns(path: str, present: Sequence[str], wanted: Sequence[str]) -> 
     if absent:
         raise DataError(
             f"{path} lacks columns of the first file: {listed(absent)}; the files must "
-            "have the same columns"
+            "have the same columns",
+            code=ErrorCode.FILES_MISMATCH,
         )
 
 
@@ -148,7 +153,10 @@ def _column(names: Sequence[str], given: str, source: str) -> str:
         return given
     if given.isdecimal() and int(given) < len(names):
         return names[int(given)]
-    raise DataError(f"{source} has no column {given!r}; it has {listed(names)}")
+    raise DataError(
+        f"{source} has no column {given!r}; it has {listed(names)}",
+        code=ErrorCode.COLUMN_NOT_FOUND,
+    )
 
 
 # --- Paths ----------------------------------------------------------------------------
@@ -165,7 +173,10 @@ def split_uri(uri: str) -> tuple[str, str | None]:
         return uri, None
     path, mark, cache = uri.partition("#")
     if mark and not cache:
-        raise DataError(f"{uri!r} names no folder after #; name one, or leave out #")
+        raise DataError(
+            f"{uri!r} names no folder after #; name one, or leave out #",
+            code=ErrorCode.INVALID_URI,
+        )
     return path, cache or None
 
 
@@ -175,7 +186,8 @@ def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
     if cache is not None:
         raise DataError(
             f"{uri!r} names a cache on disk (after #), which only a DMatrix or an "
-            "ExtMemQuantileDMatrix has; leave it out"
+            "ExtMemQuantileDMatrix has; leave it out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     path = path.removeprefix("file://")
     if os.path.exists(path):
@@ -187,7 +199,7 @@ def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
     for pair in found[1].split("&"):
         name, _, value = pair.partition("=")
         if name in options:
-            raise DataError(f"{uri!r} gives {name} twice")
+            raise DataError(f"{uri!r} gives {name} twice", code=ErrorCode.INVALID_URI)
         options[name] = value
     return path[: found.start()], options
 
@@ -210,7 +222,8 @@ def open_file(uri: str, formats: Mapping[str, type[FileFormat]]) -> FileSource:
         if name not in allowed:
             raise DataError(
                 f"{uri!r} has the option {name!r}; for {kind.name} there are "
-                f"{listed(['format', *allowed])}"
+                f"{listed(['format', *allowed])}",
+                code=ErrorCode.INVALID_URI,
             )
     apart = {
         part: options.pop(name) for name, part in kind.parts.items() if name in options
@@ -232,13 +245,16 @@ def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:
             and not any(p[0] in "._" for p in file.relative_to(path).parts)
         )
         if not found:
-            raise DataError(f"the folder {path} holds no files")
+            raise DataError(
+                f"the folder {path} holds no files", code=ErrorCode.NO_FILES
+            )
         for file in found:
             if any("=" in part for part in Path(file).relative_to(path).parts[:-1]):
                 raise DataError(
                     f"the folder {path} is parted by the values of a column, which "
                     f"only the names of folders tell ({file}); pass "
-                    f"pyarrow.dataset.dataset({path!r}, partitioning='hive')"
+                    f"pyarrow.dataset.dataset({path!r}, partitioning='hive')",
+                    code=ErrorCode.UNSUPPORTED_SOURCE,
                 )
         known = [file for file in found if file.endswith(endings)]
         return known or found
@@ -246,9 +262,11 @@ def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:
         found = sorted(file for file in glob(path, recursive=True))
         found = [file for file in found if os.path.isfile(file)]
         if not found:
-            raise DataError(f"no file matches {path}")
+            raise DataError(f"no file matches {path}", code=ErrorCode.NO_FILES)
         return found
-    raise DataError(f"there is no file {path}")
+    raise DataError(
+        f"there is no file {path}", code=ErrorCode.FILE_NOT_FOUND, path=path
+    )
 
 
 def _format(
@@ -257,7 +275,8 @@ def _format(
     if given is not None:
         if given not in formats:
             raise DataError(
-                f"there is no format {given!r}; it is one of {', '.join(formats)}"
+                f"there is no format {given!r}; it is one of {', '.join(formats)}",
+                code=ErrorCode.UNKNOWN_FILE_FORMAT,
             )
         return formats[given]
     kinds = {path: _by_ending(path, formats) for path in paths}
@@ -267,7 +286,8 @@ def _format(
         raise DataError(
             f"cannot read {unknown[0]}: it must end in {', '.join(endings[:-1])} or "
             f"{endings[-1]}; or say the format: "
-            f"{unknown[0]}?format=csv (or {', '.join(formats)})"
+            f"{unknown[0]}?format=csv (or {', '.join(formats)})",
+            code=ErrorCode.UNKNOWN_FILE_FORMAT,
         )
     first = kinds[paths[0]]
     assert first is not None
@@ -275,7 +295,8 @@ def _format(
         if kind is not first:
             raise DataError(
                 f"{paths[0]} and {path} have different formats; read files of one "
-                "format together, such as with a glob: folder/*.parquet"
+                "format together, such as with a glob: folder/*.parquet",
+                code=ErrorCode.FILES_MISMATCH,
             )
     return first
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hornbeam.data.sources.batches import Batch, or_empty
 from hornbeam.data.sources.files import FileFormat
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["CSV"]
 
@@ -37,7 +37,10 @@ class CSV(FileFormat):
 
     def __init__(self, delimiter: str | None = None) -> None:
         if delimiter is not None and len(delimiter) != 1:
-            raise DataError(f"delimiter must be one character, not {delimiter!r}")
+            raise DataError(
+                f"delimiter must be one character, not {delimiter!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         self._delimiter = delimiter
         self._arrow = require("pyarrow", "files", "reading CSV")
         self._csv = require("pyarrow.csv", "files", "reading CSV")
@@ -118,7 +121,10 @@ class CSV(FileFormat):
         with self._arrow.input_stream(path, compression="detect") as file:
             start = file.read(BLOCK)
         if not start.strip():
-            raise DataError(f"cannot read {path}: the file is empty")
+            raise DataError(
+                f"cannot read {path}: the file is empty",
+                code=ErrorCode.FILE_NOT_READABLE,
+            )
         lines = start.decode("utf-8-sig", errors="replace").splitlines()
         rows = csv.reader(
             (line for line in lines if line.strip()), delimiter=self._between(path)

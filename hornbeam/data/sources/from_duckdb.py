@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hornbeam.data.sources.batches import Batch, Source, batch_rows, or_empty
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["QuerySource"]
 
@@ -35,7 +35,8 @@ class QuerySource(Source):
         if not hasattr(connection, "cursor") or not hasattr(connection, "sql"):
             raise DataError(
                 f"connection must be one of DuckDB, not {type(connection).__name__}; "
-                "pass duckdb.connect(path)"
+                "pass duckdb.connect(path)",
+                code=ErrorCode.INVALID_QUERY,
             )
         require("pyarrow", "files", "reading a query")
         sql = sql.strip().rstrip(";")
@@ -47,7 +48,8 @@ class QuerySource(Source):
                 what = " and ".join(kinds) or "nothing"
                 raise DataError(
                     f"the query must be one SELECT, but it is {what}: {sql!r}; run "
-                    "other statements on the connection before"
+                    "other statements on the connection before",
+                    code=ErrorCode.INVALID_QUERY,
                 )
             with connection.cursor() as cursor:
                 self._columns = list(cursor.sql(sql).columns)
@@ -90,7 +92,10 @@ class QuerySource(Source):
                     " (it runs on a cursor of the connection, which does not see its "
                     "temporary tables and registered frames: make tables of them)"
                 )
-            raise DataError(f"the query failed: {_reason(error)}{hint}") from error
+            raise DataError(
+                f"the query failed: {_reason(error)}{hint}",
+                code=ErrorCode.INVALID_QUERY,
+            ) from error
 
 
 def _quoted(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hornbeam.data.sources.batches import Batch
 from hornbeam.data.sources.files import FileFormat
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["Svmlight"]
 
@@ -35,9 +35,15 @@ class Svmlight(FileFormat):
 
     def __init__(self, n_features: str | None = None, indexing_mode: str = "0") -> None:
         if n_features is not None and not n_features.isdecimal():
-            raise DataError(f"n_features must be a number, not {n_features!r}")
+            raise DataError(
+                f"n_features must be a number, not {n_features!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         if indexing_mode not in _ZERO_BASED:
-            raise DataError(f"indexing_mode must be 0, 1 or -1, not {indexing_mode!r}")
+            raise DataError(
+                f"indexing_mode must be 0, 1 or -1, not {indexing_mode!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
         self._n_features = None if n_features is None else int(n_features)
         self._zero_based = _ZERO_BASED[indexing_mode]
 

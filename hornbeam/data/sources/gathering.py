@@ -11,7 +11,7 @@ from hornbeam.data.categories import union
 from hornbeam.data.content import Content
 from hornbeam.data.schema import Schema, listed
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
     "Gathering",
@@ -98,12 +98,14 @@ def in_order(
         without = "it" if table.names is None else "the first batch"
         raise DataError(
             f"of it and the first batch only one has names of columns, not {without}; "
-            "give each batch as the same kind of table"
+            "give each batch as the same kind of table",
+            code=ErrorCode.BATCH_NAMES_MISMATCH,
         )
     if table.names is None and table.n_features != first.n_features:
         raise DataError(
             f"it has {table.n_features} columns, and the first batch has "
-            f"{first.n_features}; give the same columns in each"
+            f"{first.n_features}; give the same columns in each",
+            code=ErrorCode.BATCH_COLUMNS_MISMATCH,
         )
     if table.names is not None and table.names != first.names:
         table = table.select(_places(table.names, first.names or []))
@@ -116,7 +118,8 @@ def in_order(
             continue
         raise DataError(
             f"{table.label(feature)} holds {here}, and {there} in the first batch; "
-            "give it one type in all batches"
+            "give it one type in all batches",
+            code=ErrorCode.BATCH_TYPES_MISMATCH,
         )
     return table
 
@@ -142,7 +145,8 @@ def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
     if faults:
         raise DataError(
             f"its columns are not those of the first batch; {'; '.join(faults)}; give "
-            "the same columns in each"
+            "the same columns in each",
+            code=ErrorCode.BATCH_NAMES_MISMATCH,
         )
     return [place[name] for name in first]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from hornbeam.data.sources.batches import Batch, Source, batch_rows, or_empty
-from hornbeam.errors import DataError, require
+from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["BatchesSource", "DatasetSource", "LazyFrameSource", "is_batch", "is_table"]
 
@@ -54,7 +54,8 @@ class BatchesSource(Source):
         elif not isinstance(items, Iterable):
             raise DataError(
                 f"{self.name} returned {type(items).__name__}, not batches; return a "
-                "list or an iterator of tables or of (X, y) tuples"
+                "list or an iterator of tables or of (X, y) tuples",
+                code=ErrorCode.INVALID_BATCH,
             )
         for number, item in enumerate(items):
             yield self._batch(number, item)
@@ -70,7 +71,8 @@ class BatchesSource(Source):
         if len(item) not in (2, 3):
             raise DataError(
                 f"batch {number} of {self.name} is a tuple of {len(item)}; a batch is "
-                "a table, (X, y) or (X, y, weight)"
+                "a table, (X, y) or (X, y, weight)",
+                code=ErrorCode.INVALID_BATCH,
             )
         given = zip(("label", "weight"), item[1:], strict=False)
         return Batch(

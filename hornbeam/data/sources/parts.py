@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.data.labels import FIELDS, read_numbers, read_whole
+from hornbeam.data.labels import FIELDS, read_numbers, read_whole, size_mismatch
 from hornbeam.data.schema import listed
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Parts"]
 
@@ -33,7 +33,8 @@ class Parts:
         unknown = [name for name in info if name not in PARTS]
         if unknown:
             raise DataError(
-                f"a batch brings {listed(unknown)}; it may bring {listed(PARTS)}"
+                f"a batch brings {listed(unknown)}; it may bring {listed(PARTS)}",
+                code=ErrorCode.INVALID_BATCH,
             )
         part = {name: read_part(name, info[name]) for name in info}
         _check_lengths(part, n_rows)
@@ -45,7 +46,8 @@ class Parts:
             if before and values.shape[1:] != before[0].shape[1:]:
                 raise DataError(
                     f"{name} has shape {values.shape} here and {before[0].shape} in "
-                    "the first batch; give the same number of columns in each"
+                    "the first batch; give the same number of columns in each",
+                    code=ErrorCode.BATCH_FIELD_MISMATCH,
                 )
             if name != "feature_weights" or not before:
                 before.append(values)
@@ -53,7 +55,8 @@ class Parts:
                 raise DataError(
                     "feature_weights are others than in the first batch; they belong "
                     "to the columns, so give the same ones with each, or give them "
-                    "to the matrix"
+                    "to the matrix",
+                    code=ErrorCode.BATCH_FIELD_MISMATCH,
                 )
 
     def whole(self) -> dict[str, np.ndarray]:
@@ -69,7 +72,10 @@ def read_part(name: str, data: Any) -> np.ndarray:
         return read_whole(data, name)
     values = read_numbers(data, FIELDS[name])
     if values.ndim == 0:
-        raise DataError(f"{name} is one value; pass one for each row of the batch")
+        raise DataError(
+            f"{name} is one value; pass one for each row of the batch",
+            code=ErrorCode.META_INFO_SIZE_MISMATCH,
+        )
     if values.ndim == 2 and values.shape[1] == 1 and name != "base_margin":
         values = values[:, 0]
     return values
@@ -80,7 +86,8 @@ def _check_lengths(part: Mapping[str, np.ndarray], n_rows: int) -> None:
     if group is not None and group.sum() != n_rows:
         raise DataError(
             f"the sizes in group add up to {group.sum()}, but there are {n_rows} rows "
-            "in this batch; a group must not go on in the next batch: use qid there"
+            "in this batch; a group must not go on in the next batch: use qid there",
+            code=ErrorCode.GROUP_SIZES_MISMATCH,
         )
     for name, values in part.items():
         if name in ("group", "feature_weights") or len(values) == n_rows:
@@ -89,7 +96,8 @@ def _check_lengths(part: Mapping[str, np.ndarray], n_rows: int) -> None:
         if name == "weight" and ("group" in part or "qid" in part):
             continue
         raise DataError(
-            f"{name} has {len(values)} values for {n_rows} rows; pass one for each row"
+            f"{name} has {len(values)} values for {n_rows} rows; pass one for each row",
+            code=size_mismatch(name),
         )
 
 
@@ -99,10 +107,12 @@ def _check_same_fields(first: list[str], given: list[str]) -> None:
     if absent:
         raise DataError(
             f"it has no {listed(absent)}, and the first batch has; give each batch "
-            "the same"
+            "the same",
+            code=ErrorCode.BATCH_FIELD_MISMATCH,
         )
     if extra:
         raise DataError(
             f"it has {listed(extra)}, and the first batch does not; give each batch "
-            "the same"
+            "the same",
+            code=ErrorCode.BATCH_FIELD_MISMATCH,
         )

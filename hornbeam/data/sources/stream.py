@@ -19,7 +19,7 @@ from hornbeam.data.sources.batches import Batch, Place, Source
 from hornbeam.data.sources.gathering import Gathering, in_order, part_of
 from hornbeam.data.sources.parts import Parts, read_part
 from hornbeam.data.table import SelectedTable, Table
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["StreamTable"]
 
@@ -60,7 +60,8 @@ class _How:
             if source.column_names is not None and column not in source.column_names:
                 raise DataError(
                     f"{source.name} has no column {column!r} for {part}; it has "
-                    f"{listed(source.column_names)}"
+                    f"{listed(source.column_names)}",
+                    code=ErrorCode.COLUMN_NOT_FOUND,
                 )
         return cls(
             check_missing(missing),
@@ -90,7 +91,8 @@ class _How:
             if part in batch.info:
                 raise DataError(
                     f"{part} comes with the batch, and from the column "
-                    f"{self.apart[part]!r}; leave one out"
+                    f"{self.apart[part]!r}; leave one out",
+                    code=ErrorCode.META_INFO_GIVEN_TWICE,
                 )
         table = as_table(
             data,
@@ -161,7 +163,8 @@ class StreamTable(Table):
         if schema is None:
             raise DataError(
                 f"{source.name} has no batches, so there are no columns to speak of; "
-                "give at least one batch"
+                "give at least one batch",
+                code=ErrorCode.NO_BATCHES,
             )
         super().__init__(
             gathering.n_rows,
@@ -229,7 +232,8 @@ class StreamTable(Table):
         if row != self.n_rows:
             raise DataError(
                 f"{self._source.name} had {self.n_rows} rows in the first reading, and "
-                f"{row} now; {self._source.mend}"
+                f"{row} now; {self._source.mend}",
+                code=ErrorCode.SOURCE_CHANGED,
             )
 
     def _check_same(
@@ -239,7 +243,8 @@ class StreamTable(Table):
         if first_row + table.n_rows > self.n_rows:
             raise DataError(
                 f"there were {self.n_rows} rows in the first reading, and there are "
-                f"more now; {self._source.mend}"
+                f"more now; {self._source.mend}",
+                code=ErrorCode.SOURCE_CHANGED,
             )
         different = self._sample.differs(table, first_row, features)
         labels = self.info.get("label")
@@ -255,7 +260,8 @@ class StreamTable(Table):
         if different is not None:
             raise DataError(
                 f"row {different} is not the one of the first reading; "
-                f"{self._source.mend}"
+                f"{self._source.mend}",
+                code=ErrorCode.SOURCE_CHANGED,
             )
 
     # As a table

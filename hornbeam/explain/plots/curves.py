@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.explain.curves import LearningCurve, learning_curves_of
 from hornbeam.explain.style import (
     EDGE,
@@ -92,7 +92,8 @@ def _panels(ax: Axes | Sequence[Axes] | None, metrics: list[str]) -> list[Axes]:
         raise ParameterError(
             f"there are scores of {len(metrics)} metrics ({', '.join(metrics)}) and "
             f"{len(given)} axes; choose one, metric={metrics[0]!r}, or give as many "
-            "axes, or none"
+            "axes, or none",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     return [axes_for(panel) for panel in given]
 

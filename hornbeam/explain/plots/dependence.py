@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.explain.dependence import PartialDependence, partial_dependence
 from hornbeam.explain.plots.categories import place_along
 from hornbeam.explain.style import (
@@ -94,7 +94,10 @@ def plot_partial_dependence(
     """
     require("matplotlib", "plot", "plot_partial_dependence")
     if kind not in _KINDS:
-        raise ParameterError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
+        raise ParameterError(
+            f"kind must be one of {', '.join(_KINDS)}, not {kind!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
+        )
     if isinstance(model, PartialDependence):
         found = model
     else:

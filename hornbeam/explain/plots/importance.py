@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.explain.reading import Boosted, booster_of
 from hornbeam.explain.style import (
     ACCENT,
     SMALL_FONT,
@@ -146,15 +147,20 @@ def _ranked(
     if not scores:
         raise ParameterError(
             "Booster.get_score() results in empty: no tree splits on a feature; "
-            "train with more rows, or with less regularization"
+            "train with more rows, or with less regularization",
+            code=ErrorCode.NO_SPLITS,
         )
     if most is not None and most < 1:
-        raise ParameterError(f"max_num_features must be 1 or more, not {most}")
+        raise ParameterError(
+            f"max_num_features must be 1 or more, not {most}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     several = [value for value in scores.values() if isinstance(value, list)]
     if several and not 0 <= output < len(several[0]):
         raise ParameterError(
             f"output={output} is not an output of this model; give a number from 0 to "
-            f"{len(several[0]) - 1}"
+            f"{len(several[0]) - 1}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     pairs = [
         (name, value[output] if isinstance(value, list) else value)
@@ -172,5 +178,8 @@ def _letters_for(ax: Axes, n_bars: int) -> float:
 
 def _pair(limits: Any, name: str) -> tuple[float, float] | None:
     if limits is not None and (not isinstance(limits, tuple) or len(limits) != 2):
-        raise ParameterError(f"{name} must be a tuple of 2 elements, not {limits!r}")
+        raise ParameterError(
+            f"{name} must be a tuple of 2 elements, not {limits!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
     return limits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.explain.contributions import (
     Contributions,
     contributions_by_output,
@@ -100,9 +100,15 @@ def plot_shap_summary(
     """
     require("matplotlib", "plot", "plot_shap_summary")
     if kind not in _KINDS:
-        raise ParameterError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
+        raise ParameterError(
+            f"kind must be one of {', '.join(_KINDS)}, not {kind!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
+        )
     if max_features < 1:
-        raise ParameterError(f"max_features must be 1 or more, not {max_features}")
+        raise ParameterError(
+            f"max_features must be 1 or more, not {max_features}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     asked: dict[str, Any] = {"max_rows": max_rows, "class_names": class_names}
     if isinstance(model, Contributions):
         found = [model]
@@ -113,7 +119,10 @@ def plot_shap_summary(
     else:
         found = [contributions_of(model, data, output=output, **asked)]
     if kind == "swarm" and len(found) > 1:
-        raise ParameterError("a swarm is of the contributions to one output; give one")
+        raise ParameterError(
+            "a swarm is of the contributions to one output; give one",
+            code=ErrorCode.AMBIGUOUS_OUTPUT,
+        )
 
     total = np.sum([one.importances for one in found], axis=0)
     ranked = np.argsort(-total, kind="stable")[:max_features]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ParameterError, require
+from hornbeam.errors import DataError, ErrorCode, ParameterError, require
 from hornbeam.explain.columns import Column
 from hornbeam.explain.contributions import Contributions, contributions_of_row
 from hornbeam.explain.style import (
@@ -79,11 +79,16 @@ def plot_shap_waterfall(
     """
     require("matplotlib", "plot", "plot_shap_waterfall")
     if max_features < 1:
-        raise ParameterError(f"max_features must be 1 or more, not {max_features}")
+        raise ParameterError(
+            f"max_features must be 1 or more, not {max_features}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     if isinstance(model, Contributions):
         if not 0 <= row < len(model.values):
             raise DataError(
-                f"there is no row {row}; rows are numbered 0 to {len(model.values) - 1}"
+                f"there is no row {row}; rows are numbered 0 to "
+                f"{len(model.values) - 1}",
+                code=ErrorCode.INVALID_ROW_INDEX,
             )
         found = model
     else:

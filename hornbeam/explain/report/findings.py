@@ -13,7 +13,7 @@ import numpy as np
 from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.explain.report.curves import Curves, curves_of
 from hornbeam.explain.report.drift import Drift, drift_of, duplicates_of
 from hornbeam.explain.report.groups import feature_name
@@ -191,14 +191,19 @@ def _check(booster: Booster, rows: int, seed: int) -> None:
     if booster.num_boosted_rounds() == 0:
         raise NotTrainedError(
             "there is nothing to report on: this Booster has no rounds; train it, or "
-            "use load_model"
+            "use load_model",
+            code=ErrorCode.NOT_TRAINED,
         )
     if rows < 1:
         raise ParameterError(
-            f"rows must be 1 or more, the most rows to look at, not {rows!r}"
+            f"rows must be 1 or more, the most rows to look at, not {rows!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     if seed < 0:
-        raise ParameterError(f"seed must be a whole number from 0 on, not {seed!r}")
+        raise ParameterError(
+            f"seed must be a whole number from 0 on, not {seed!r}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
 
 
 def _best_rounds(booster: Booster) -> tuple[Booster, int | None]:

@@ -13,7 +13,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Floats", "Integers", "Rows", "generator", "read_rows", "taken"]
 
@@ -135,10 +135,14 @@ def read_rows(name: str, booster: Booster, data: DMatrix, most: int, seed: int) 
     if not isinstance(data, DMatrix):
         raise DataError(
             f"the {name} data of a report must be a DMatrix, not "
-            f"{type(data).__name__}; wrap it: DMatrix(data, label)"
+            f"{type(data).__name__}; wrap it: DMatrix(data, label)",
+            code=ErrorCode.NOT_A_DMATRIX,
         )
     if data.n_rows == 0:
-        raise DataError(f"there are no rows in the {name} data; give some to report on")
+        raise DataError(
+            f"there are no rows in the {name} data; give some to report on",
+            code=ErrorCode.EMPTY_DATA,
+        )
     expected = Schema(
         booster.num_features(),
         booster.feature_names,

@@ -10,7 +10,7 @@ import numpy as np
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.report.rows import Floats, Rows
 from hornbeam.metrics import create
 from hornbeam.metrics.base import Metric
@@ -187,7 +187,8 @@ def _check_fields(rows: Rows, metric: Metric) -> None:
         if rows.matrix.info[field] is None:
             raise DataError(
                 f"the {rows.name} data of a report has no {field}s to judge the model "
-                f"by {metric.name}; pass them: DMatrix(data, {field}=...)"
+                f"by {metric.name}; pass them: DMatrix(data, {field}=...)",
+                code=ErrorCode.META_INFO_MISSING,
             )
 
 
@@ -199,7 +200,8 @@ def _outputs(booster: Booster, kind: str, names: Sequence[str] | None) -> list[s
             raise ParameterError(
                 f"class_names has {len(names)} names, and there are {expected} "
                 f"{'classes' if kind in ('binary', 'classes') else 'outputs'}; "
-                "give one for each"
+                "give one for each",
+                code=ErrorCode.CLASS_NAMES_MISMATCH,
             )
         return [str(name) for name in names]
     if kind == "quantiles":

@@ -18,7 +18,7 @@ from hornbeam.dask.clients import client_of
 from hornbeam.dask.partitions import is_frame, pieces_of
 from hornbeam.dask.sync import method_by_client
 from hornbeam.dask.workers import Workers
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.groups import in_order_of_groups
 from hornbeam.xgboost.dask.kinds import is_series
@@ -164,7 +164,8 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
             raise DataError(
                 "Invalid classes inferred from unique values of `y`.  Expected: "
                 f"{np.arange(self.n_classes_)}, got {self.classes_}; number the labels "
-                "from 0 on"
+                "from 0 on",
+                code=ErrorCode.CLASSES_NOT_CONSECUTIVE,
             )
         if self.n_classes_ > 2:
             return {"objective": "multi:softprob", "num_class": self.n_classes_}
@@ -263,7 +264,8 @@ class DaskXGBRanker(XGBRankerMixIn, DaskScikitLearnBase):
         if callable(objective):
             raise ParameterError(
                 "Custom objective function not supported by XGBRanker; use "
-                "hornbeam.dask.DaskHornbeamRanker, which takes one"
+                "hornbeam.dask.DaskHornbeamRanker, which takes one",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         self.allow_group_split = allow_group_split
         super().__init__(objective=objective, coll_cfg=coll_cfg, **kwargs)
@@ -310,10 +312,13 @@ sample_weight_eval_set, base_margin_eval_set, feature_weights
         """
         if group is not None or eval_group is not None:
             raise DataError(
-                "Use the `qid` instead of the `group` with the dask interface."
+                "Use the `qid` instead of the `group` with the dask interface.",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         if qid is None:
-            raise DataError("`qid` is required for ranking.")
+            raise DataError(
+                "`qid` is required for ranking.", code=ErrorCode.GROUPS_MISSING
+            )
         eval_fields: EvalFields = {
             "weight": ("sample_weight_eval_set", sample_weight_eval_set),
             "base_margin": ("base_margin_eval_set", base_margin_eval_set),

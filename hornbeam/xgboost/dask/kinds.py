@@ -12,7 +12,7 @@ from dask.delayed import Delayed
 from distributed import Client, Future
 
 from hornbeam.dask.sync import with_client as _with_client
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.booster import Booster
 
 __all__ = [
@@ -65,7 +65,10 @@ def check_rows(data: Any, **fields: Any) -> None:
                 f"{type(values).__name__}"
             )
     if len(getattr(data, "shape", (0, 0))) != 2:
-        raise DataError(f"Expecting 2 dimensional input, got: {data.shape}")
+        raise DataError(
+            f"Expecting 2 dimensional input, got: {data.shape}",
+            code=ErrorCode.WRONG_DIMENSIONS,
+        )
 
 
 def is_collection(data: Any) -> bool:

@@ -12,7 +12,7 @@ from hornbeam.callbacks import TrainingCallback
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.training import train as _train
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.kinds import with_client
@@ -83,7 +83,8 @@ def _check_settings() -> None:
     if unknown:
         raise ParameterError(
             f"Unknown configuration: {', '.join(unknown)} in Dask's settings for "
-            "xgboost; there is scheduler_address alone"
+            "xgboost; there is scheduler_address alone",
+            code=ErrorCode.UNKNOWN_PARAMETER,
         )
 
 
@@ -103,7 +104,8 @@ def _check_parameters(given: Mapping[str, Any]) -> None:
     if device and ":" in device and device != "sycl:gpu":
         raise ParameterError(
             "Distributed training doesn't support selecting device ordinal, as in "
-            f"device={device!r}; leave the number out"
+            f"device={device!r}; leave the number out",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
         )
 
 

@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
 from hornbeam.xgboost.sklearn.parameters import in_time_by_name
 
@@ -53,7 +53,8 @@ class XGBClassifier(ClassifierMixin, XGBModel):
             raise DataError(
                 "Invalid classes inferred from unique values of `y`.  Expected: "
                 f"{self.classes_}, got {found}; number the labels from 0 on, as "
-                "sklearn.preprocessing.LabelEncoder does"
+                "sklearn.preprocessing.LabelEncoder does",
+                code=ErrorCode.CLASSES_NOT_CONSECUTIVE,
             )
         named = self.objective
         if callable(named):

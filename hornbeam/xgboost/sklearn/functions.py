@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Metric", "ltr_metric_decorator", "metrics_of", "objective_of"]
 
@@ -32,7 +32,8 @@ def objective_of(function: Callable[..., Any]) -> Callable[..., Any]:
         if not takes_weights:
             raise DataError(
                 "the custom objective has no parameter `sample_weight`, and the rows "
-                "have weights; add it, or leave sample_weight out"
+                "have weights; add it, or leave sample_weight out",
+                code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
             )
         return function(data.get_label(), predictions, sample_weight=weights)
 
@@ -55,7 +56,8 @@ def ltr_metric_decorator(func: Callable[..., float], n_jobs: int | None) -> Metr
         sizes = data.get_group()
         if sizes.size == 0:
             raise DataError(
-                "Invalid `group_ptr`: the rows have no groups; pass qid or group"
+                "Invalid `group_ptr`: the rows have no groups; pass qid or group",
+                code=ErrorCode.GROUPS_MISSING,
             )
         ends = np.cumsum(sizes)[:-1]
         groups = np.split(data.get_label(), ends), np.split(predictions, ends)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hornbeam.data.categories import Categories
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.booster import Booster
 
 __all__ = ["get_model_categories", "matrices_of", "pick_ref_categories"]
@@ -90,7 +90,8 @@ def matrices_of(
                 "not None: "
                 + ", ".join(
                     name for name, values in eval_fields.values() if values is not None
-                )
+                ),
+                code=ErrorCode.INVALID_EVALS,
             )
         return dtrain, []
     own = dtrain.get_categories() if hasattr(dtrain, "get_categories") else None
@@ -119,7 +120,8 @@ def _one_a_pair(name: str, values: Sequence[Any] | None, pairs: int) -> Sequence
     if len(values) != pairs:
         raise DataError(
             f"{name}'s length does not equal `eval_set`'s length, expecting {pairs}, "
-            f"got {len(values)}"
+            f"got {len(values)}",
+            code=ErrorCode.INVALID_EVALS,
         )
     return values
 

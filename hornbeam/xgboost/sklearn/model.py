@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.errors import NotTrainedError, ParameterError
+from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.sklearn.functions import metric_of
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.config import config_context
@@ -195,7 +195,8 @@ class XGBModel(XGBParameters):
         if self.feature_weights is not None:
             raise ParameterError(
                 "2 different `feature_weights` are provided; use the one in the "
-                "constructor or `set_params` alone"
+                "constructor or `set_params` alone",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return given
 
@@ -203,7 +204,8 @@ class XGBModel(XGBParameters):
         if self.enable_categorical and self.tree_method == "exact":
             raise ParameterError(
                 "Experimental support for categorical data is not implemented for "
-                "current tree method yet: exact takes none; use hist or approx"
+                "current tree method yet: exact takes none; use hist or approx",
+                code=ErrorCode.CATEGORICAL_UNSUPPORTED,
             )
 
     def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
@@ -329,7 +331,8 @@ class XGBModel(XGBParameters):
         if getattr(self, "evals_result_", None) is None:
             raise NotTrainedError(
                 "No evaluation result, `eval_set` is not used during training; pass it "
-                "to fit"
+                "to fit",
+                code=ErrorCode.EVALS_MISSING,
             )
         return self.evals_result_
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from hornbeam.errors import DataError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.sklearn.ranker import split_off_qid
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.matrices import DMatrix
@@ -35,12 +35,14 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
         if callable(objective):
             raise ParameterError(
                 "custom objective function not supported by XGBRanker; use "
-                "hornbeam.HornbeamRanker, which takes one"
+                "hornbeam.HornbeamRanker, which takes one",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if "rank:" not in objective:
             raise ParameterError(
                 f"objective {objective!r} does not rank: please use XGBRanker for "
-                "ranking task, with rank:ndcg, rank:map or rank:pairwise"
+                "ranking task, with rank:ndcg, rank:map or rank:pairwise",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
 
     @in_time_by_name
@@ -102,7 +104,8 @@ base_margin_eval_set, feature_weights
         if qid is None and fields["group"] is None:
             raise DataError(
                 "Either `group` or `qid` is required for ranking task; pass one, or a "
-                "frame with a column qid"
+                "frame with a column qid",
+                code=ErrorCode.GROUPS_MISSING,
             )
         return super()._create_dmatrix(ref, data=data, qid=qid, **fields)
 
@@ -159,6 +162,7 @@ def _parted(X: Any, qid: Any = None) -> tuple[Any, Any]:
     if own is not None and qid is not None:
         raise DataError(
             "Found both the special column `qid` in `X` and the `qid` from the `fit` "
-            "method. Please remove one of them"
+            "method. Please remove one of them",
+            code=ErrorCode.META_INFO_GIVEN_TWICE,
         )
     return X, qid if own is None else own
