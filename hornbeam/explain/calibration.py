@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
-from hornbeam.explain.reading import Boosted
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
 

@@ -12,7 +12,6 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import listed
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
-from hornbeam.explain.words import Float64s
 
 __all__ = ["Column", "columns_of", "feature_number"]
 

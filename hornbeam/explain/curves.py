@@ -12,7 +12,6 @@ from hornbeam.callbacks.base import mean_of
 from hornbeam.callbacks.stopping import larger_is_better
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
-from hornbeam.explain.words import Float64s
 
 __all__ = ["LearningCurve", "learning_curves_of"]
 

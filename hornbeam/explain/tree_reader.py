@@ -12,7 +12,6 @@ import numpy as np
 from hornbeam.boosting.booster import Booster
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.explain.node_text import Float64s, NodeText, in_rows
-from hornbeam.explain.words import Float64s, in_rows
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree

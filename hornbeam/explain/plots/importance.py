@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hornbeam.errors import ErrorCode, ParameterError, require
-from hornbeam.explain.reading import Boosted, booster_of
 from hornbeam.explain.style import (
     ACCENT,
     SMALL_FONT,
