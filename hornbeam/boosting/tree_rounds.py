@@ -36,7 +36,7 @@ class TreeRounds(Rounds):
             raise ParameterError(
                 "leaf_solver='line_search' needs the loss itself, and these are "
                 "gradients of your own; pass the objective as formulas "
-                "(docs/own-objectives.md), or leave leaf_solver out",
+                "(docs/custom-objectives.md), or leave leaf_solver out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         session = _training_session(learner, data, estimate)

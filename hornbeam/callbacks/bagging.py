@@ -42,7 +42,7 @@ class OutOfBag(TrainingCallback):
             raise ParameterError(
                 "OutOfBag looks at the loss of the rows, and the objective is a "
                 "function of gradients alone; pass it as formulas "
-                "(docs/own-objectives.md), or leave OutOfBag out",
+                "(docs/custom-objectives.md), or leave OutOfBag out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         self._container = container
