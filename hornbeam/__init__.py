@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hornbeam.errors import (
     ClusterError,
     DataError,
+    ErrorCode,
     HornbeamError,
     MissingExtraError,
     ModelFileError,
@@ -63,6 +64,7 @@ __all__ = [
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
     "EarlyStopping",
+    "ErrorCode",
     "EvaluationMonitor",
     "ExtMemQuantileDMatrix",
     "HornbeamClassifier",

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from samples import few_values
-from test_contributions import CASES, trained
+from test_tree_shap import CASES, trained
 
 import hornbeam
 from hornbeam import DMatrix

@@ -10,7 +10,7 @@ import pytest
 from kernel_calls import MEMBERS
 from test_predict import CODES, FEATURES, TYPES, forest, in_type, random_rows
 from test_predict import random_tree as bare_tree
-from test_shap import Table
+from test_tree_shap_kernels import Table
 
 from hornbeam.boosting.interventional_shap import Against, contributions_against
 from hornbeam.forest.layout import Layout

@@ -33,7 +33,7 @@ MODULES = (
 
 def exceptions():
     """Return the names in the first column of the table, each with its reason."""
-    table = PAGE.read_text().partition("## Names that are not there")[2]
+    table = PAGE.read_text().partition("## Missing names")[2]
     found = {}
     for names, reason in re.findall(r"^\| (`.*`) \| (.*) \|$", table, re.MULTILINE):
         for name in re.findall(r"`([^`]+)`", names):
