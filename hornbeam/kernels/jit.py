@@ -87,7 +87,9 @@ def _compile(function: Function, **flags: Any) -> Function:
         cache._cache_file = _FilesOfCode(
             cache._cache_path,
             cache._impl.filename_base,
-            cache._impl.locator.get_source_stamp(),
+            # The sources' content, not Numba's modification time: a copied folder or
+            # a restored CI cache stays valid.
+            SOURCES_DIGEST,
         )
         if function.__closure__:
             # Numba would know a formula by an address in this process.
