@@ -244,7 +244,7 @@ class Booster(_Booster):
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
         self._settle_for(dtrain)
-        has_vectors = self.params.vector_columns(self.model.n_outputs) > 0
+        has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
         super().update(dtrain, iteration, as_function(fobj, iteration, has_vectors))
         self._learnt = True
 
