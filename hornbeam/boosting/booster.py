@@ -27,8 +27,7 @@ from hornbeam.boosting.update_rounds import UpdateRounds
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.merging import merge_models
-from hornbeam.forest.model import Model
+from hornbeam.forest.model import Model, merge_models
 from hornbeam.forest.model_file import decode, encode, load
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease

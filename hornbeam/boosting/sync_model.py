@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.linear import Linear
-from hornbeam.forest.model import Model
-from hornbeam.forest.settings import read_settings
+from hornbeam.forest.model import Linear, Model
+from hornbeam.forest.objective_config import read_settings
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters

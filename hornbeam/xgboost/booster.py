@@ -21,9 +21,9 @@ from hornbeam.data.schema import Schema, check_names
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
-from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_standard
+from hornbeam.forest.validation import UnsupportedModelError
 from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import ScalarLoss
