@@ -616,7 +616,7 @@ class Parameters:
             )
         return share
 
-    def held_share(self) -> float:
+    def cached_share(self) -> float:
         """Return the share of rows that a tree holds in memory; 0: none.
 
         Raises ParameterError where a tree has no sample to hold.
@@ -633,7 +633,7 @@ class Parameters:
             )
         return share
 
-    def vector_columns(self, n_outputs: int) -> int:
+    def multi_output_columns(self, n_outputs: int) -> int:
         """Return by how many columns the splits of trees of all outputs are searched.
 
         0: each tree has one output. Raises ParameterError where that does not go with
