@@ -16,6 +16,7 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.kinds import with_client
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.parameters import gathered
 from hornbeam.xgboost.training import all_callbacks
 
