@@ -27,7 +27,7 @@ from hornbeam.xgboost.error_messages import in_their_words
 from hornbeam.xgboost.info import MetaInfo
 
 if TYPE_CHECKING:
-    from hornbeam.binning.binned_table import Binned
+    from hornbeam.binning.bin_table import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
