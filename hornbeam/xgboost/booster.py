@@ -21,9 +21,9 @@ from hornbeam.data.schema import Schema, check_names
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
-from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_standard
+from hornbeam.forest.validation import UnsupportedModelError
 from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import ScalarLoss
@@ -244,7 +244,7 @@ class Booster(_Booster):
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
         self._settle_for(dtrain)
-        has_vectors = self.params.vector_columns(self.model.n_outputs) > 0
+        has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
         super().update(dtrain, iteration, as_function(fobj, iteration, has_vectors))
         self._learnt = True
 

@@ -18,8 +18,8 @@ from hornbeam.callbacks import (
     TrainingCheckPoint,
 )
 from hornbeam.callbacks.base import EvalsLog, Score
-from hornbeam.callbacks.stopping import larger_is_better
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.metrics.base import maximize_of
 from hornbeam.xgboost.collective import communicator_print, get_rank
 from hornbeam.xgboost.deprecation import require_keyword_args
 
@@ -117,7 +117,7 @@ class EarlyStopping(_EarlyStopping):
         ((data, metrics),) = self.stopping_history.items()
         ((metric, scores),) = metrics.items()
         if self.maximize is None:
-            self.maximize = larger_is_better(metric)
+            self.maximize = maximize_of(metric)
         if improved:
             best = self.best_scores.setdefault(data, {}).setdefault(metric, [])
             best.append(scores[-1])
