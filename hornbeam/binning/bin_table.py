@@ -157,10 +157,6 @@ def copy_codes(
 
 Bytes = npt.NDArray[np.uint8]
 
-#: Columns taken from a table at once: a few, so that little of it is held twice, but
-#: enough to use most of each cache line of a row-major array.
-_COLUMNS_AT_ONCE = 4
-
 
 def bin_table(
     table: Table,

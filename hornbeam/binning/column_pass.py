@@ -138,11 +138,6 @@ def _floats(keys: npt.NDArray[np.uint64]) -> Float64s:
     return np.where(keys & _SIGN, keys & ~_SIGN, ~keys).view(np.float64)
 
 
-Floats = npt.NDArray[Any]
-Float64s = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
-
-
 class ColumnPass(ABC):
     """What is found out about a column while its rows pass by once."""
 

@@ -130,9 +130,6 @@ def batches_of(
         )
 
 
-Int64s = npt.NDArray[np.int64]
-
-
 class OrderedColumns:
     """As many columns of a table as there is room for, each put in order once.
 
