@@ -21,7 +21,7 @@ from hornbeam.callbacks.base import EvalsLog, Score
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.metrics.base import maximize_of
 from hornbeam.xgboost.collective import communicator_print, get_rank
-from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 
 __all__ = [
     "CallbackContainer",
@@ -86,7 +86,7 @@ class EarlyStopping(_EarlyStopping):
     The arguments are those of `hornbeam.EarlyStopping`.
     """
 
-    __init__ = require_keyword_args(error=False)(_EarlyStopping.__init__)
+    __init__ = deprecate_positional_args(_EarlyStopping.__init__)
 
     #: The scores that were the best when they came, by data set and metric.
     best_scores: dict[str, dict[str, list[Score]]]
