@@ -27,7 +27,7 @@ from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.meta_info import MetaInfo
 
 if TYPE_CHECKING:
-    from hornbeam.binning.binned_table import Binned
+    from hornbeam.binning.bin_table import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
