@@ -23,18 +23,18 @@ from hornbeam.cart.growing import Grown
 from hornbeam.cart.pruning import cut_back
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
-from hornbeam.sklearn.trees import path_of
-from hornbeam.sklearn.whole import (
-    Learned,
-    WholeClassifier,
-    WholeEstimator,
-    WholeRegressor,
+from hornbeam.sklearn.cart import (
+    CartClassifier,
+    CartEstimator,
+    CartRegressor,
+    TrainingData,
     a_number,
     a_whole_number,
     gains_of,
     is_share,
     is_whole,
 )
+from hornbeam.sklearn.trees import path_of
 
 __all__ = ["RandomForestClassifier", "RandomForestRegressor"]
 
@@ -52,7 +52,7 @@ class _Member:
     increases: Float64s
 
 
-class _Forest(WholeEstimator):
+class _Forest(CartEstimator):
     """What forests share.
 
     Attributes
@@ -121,7 +121,7 @@ class _Forest(WholeEstimator):
         return self
 
     def _member(
-        self, learned: Learned, alpha: float, number: int, bag: Bag, grown: Grown
+        self, learned: TrainingData, alpha: float, number: int, bag: Bag, grown: Grown
     ) -> _Member:
         """Return what the forest needs of a tree, and no more, in the tree's thread."""
         if alpha > 0:
@@ -200,7 +200,7 @@ class _Forest(WholeEstimator):
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
 
-    def _take_out_of_bag(self, learned: Learned, out_of_bag: OutOfBag) -> None:
+    def _take_out_of_bag(self, learned: TrainingData, out_of_bag: OutOfBag) -> None:
         seen = (out_of_bag.counts > 0) & (learned.targets.weights > 0)
         in_every_bag = learned.rows.size - int(np.count_nonzero(seen))
         if in_every_bag:
@@ -214,7 +214,7 @@ class _Forest(WholeEstimator):
         self.oob_score_ = self._score_of(learned, seen)
         self._take_predictions(out_of_bag.predictions)
 
-    def _score_of(self, learned: Learned, seen: npt.NDArray[np.bool_]) -> float:
+    def _score_of(self, learned: TrainingData, seen: npt.NDArray[np.bool_]) -> float:
         """Return the score of the rows that have a prediction."""
         raise NotImplementedError
 
@@ -223,7 +223,7 @@ class _Forest(WholeEstimator):
         raise NotImplementedError
 
 
-class RandomForestRegressor(WholeRegressor, _Forest):
+class RandomForestRegressor(CartRegressor, _Forest):
     """A forest of trees that predicts numbers, as the mean of its trees.
 
     Each tree is grown on a bag of rows, and each split chooses from some features drawn
@@ -310,7 +310,7 @@ class RandomForestRegressor(WholeRegressor, _Forest):
     def _take_predictions(self, predictions: Float64s) -> None:
         self.oob_prediction_ = predictions
 
-    def _score_of(self, learned: Learned, seen: npt.NDArray[np.bool_]) -> float:
+    def _score_of(self, learned: TrainingData, seen: npt.NDArray[np.bool_]) -> float:
         weights, y = learned.targets.weights[seen], learned.y[seen]
         if not seen.any():
             return math.nan
@@ -320,7 +320,7 @@ class RandomForestRegressor(WholeRegressor, _Forest):
         return 1 - error / variance if variance > 0 else math.nan
 
 
-class RandomForestClassifier(WholeClassifier, _Forest):
+class RandomForestClassifier(CartClassifier, _Forest):
     """A forest of trees that predicts classes, with labels of any kind.
 
     The parameters are those of `RandomForestRegressor`, and:
@@ -405,5 +405,5 @@ class RandomForestClassifier(WholeClassifier, _Forest):
     def _take_predictions(self, predictions: Float64s) -> None:
         self.oob_decision_function_ = self._shares(predictions)
 
-    def _score_of(self, learned: Learned, seen: npt.NDArray[np.bool_]) -> float:
+    def _score_of(self, learned: TrainingData, seen: npt.NDArray[np.bool_]) -> float:
         return 1 - float(self.oob_error_curve_[-1])

@@ -21,11 +21,11 @@ from hornbeam.cart.pruning import (
     pruning_path,
 )
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.sklearn.whole import (
-    Learned,
-    WholeClassifier,
-    WholeEstimator,
-    WholeRegressor,
+from hornbeam.sklearn.cart import (
+    CartClassifier,
+    CartEstimator,
+    CartRegressor,
+    TrainingData,
     a_number,
     gains_of,
 )
@@ -35,7 +35,7 @@ __all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]
 Float64s = npt.NDArray[np.float64]
 
 
-class _Tree(WholeEstimator):
+class _Tree(CartEstimator):
     """What single trees share.
 
     Attributes
@@ -84,7 +84,7 @@ class _Tree(WholeEstimator):
         return self
 
     def _trees(
-        self, learned: Learned, bags: Bags | Folds, n_trees: int
+        self, learned: TrainingData, bags: Bags | Folds, n_trees: int
     ) -> list[tuple[Bag, Grown]]:
         """Return the tree of each bag, with the bag."""
         return list(
@@ -99,7 +99,7 @@ class _Tree(WholeEstimator):
             )
         )
 
-    def _validated(self, learned: Learned, path: PruningPath) -> Bunch:
+    def _validated(self, learned: TrainingData, path: PruningPath) -> Bunch:
         """Return the path, and how good each of its subtrees is by cross-validation.
 
         A subtree stands for the geometric mean of the alphas that it is best for
@@ -161,7 +161,7 @@ class _Tree(WholeEstimator):
         return self.get_booster().model.trees[0].n_leaves
 
 
-def path_of(learned: Learned, bag: Bag, grown: Grown) -> PruningPath:
+def path_of(learned: TrainingData, bag: Bag, grown: Grown) -> PruningPath:
     """Return how the tree of a bag shrinks."""
     targets = learned.targets
     own = targets.of_bag(bag.rows, bag.times)
@@ -169,7 +169,9 @@ def path_of(learned: Learned, bag: Bag, grown: Grown) -> PruningPath:
     return pruning_path(grown, weight, targets.impurity_of(own, grown.sums[0]))
 
 
-def _losses(learned: Learned, alphas: Float64s, bag: Bag, grown: Grown) -> Float64s:
+def _losses(
+    learned: TrainingData, alphas: Float64s, bag: Bag, grown: Grown
+) -> Float64s:
     """Return what the rows outside of a bag lose by the tree cut back to each alpha."""
     path = path_of(learned, bag, grown)
     predicted, rows = learned.predictions(grown), bag.others
@@ -192,7 +194,7 @@ def _bunch(path: PruningPath, **more: Float64s) -> Bunch:
     )
 
 
-class DecisionTreeRegressor(WholeRegressor, _Tree):
+class DecisionTreeRegressor(CartRegressor, _Tree):
     """A single tree that predicts numbers.
 
     Parameters
@@ -273,7 +275,7 @@ class DecisionTreeRegressor(WholeRegressor, _Tree):
         self.feature_types = feature_types
 
 
-class DecisionTreeClassifier(WholeClassifier, _Tree):
+class DecisionTreeClassifier(CartClassifier, _Tree):
     """A single tree that predicts classes, with labels of any kind.
 
     The parameters are those of `DecisionTreeRegressor`, and:

@@ -22,15 +22,13 @@ from hornbeam.cart.targets import Targets
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
-from hornbeam.sklearn.labels import LabelEstimator
-from hornbeam.sklearn.model import ModelEstimator
-from hornbeam.sklearn.table import seed_of
+from hornbeam.sklearn.base import ModelClassifier, ModelEstimator, seed_of
 
 __all__ = [
-    "Learned",
-    "WholeClassifier",
-    "WholeEstimator",
-    "WholeRegressor",
+    "CartClassifier",
+    "CartEstimator",
+    "CartRegressor",
+    "TrainingData",
     "a_number",
     "a_whole_number",
     "count_of",
@@ -43,7 +41,7 @@ Float64s = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class TrainingData:
     """What trees are grown on, and what they are held to.
 
     Attributes
@@ -84,7 +82,7 @@ class Learned:
         return self.targets.means_of(grown.sums)
 
 
-class WholeEstimator(ModelEstimator):
+class CartEstimator(ModelEstimator):
     """What single trees and forests share.
 
     Attributes
@@ -125,12 +123,12 @@ class WholeEstimator(ModelEstimator):
 
     # Training
 
-    def _learned(self, X: Any, y: Any, sample_weight: Any) -> Learned:
+    def _learned(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         """Return what trees are grown on, after a look at all that was given."""
-        X, y = self._taken(X, y)
-        data = self._matrix(X, weight=sample_weight)
+        X, y = self._validate_training_data(X, y)
+        data = self._create_dmatrix(X, weight=sample_weight)
         weights = self._row_weights(y, data.info["weight"])
-        labels = np.asarray(self._labels(y), np.float64)
+        labels = np.asarray(self._encode_targets(y), np.float64)
         rows = np.arange(data.n_rows, dtype=np.int32)
         if weights is not None:
             rows = rows[weights > 0]
@@ -153,7 +151,7 @@ class WholeEstimator(ModelEstimator):
         own = labels[rows]
         span = float(own.min()), float(own.max())
         votes = self._by_votes()
-        return Learned(data, codes, labels, targets, rows, rules, votes, span)
+        return TrainingData(data, codes, labels, targets, rows, rules, votes, span)
 
     def _rules(self, n_rows: int, n_features: int, weight: float) -> Rules:
         if self.splitter not in ("best", "random"):
@@ -204,7 +202,10 @@ class WholeEstimator(ModelEstimator):
         )
 
     def _take_trees(
-        self, learned: Learned, trees: Sequence[Tree], importances: Sequence[Float64s]
+        self,
+        learned: TrainingData,
+        trees: Sequence[Tree],
+        importances: Sequence[Float64s],
     ) -> None:
         """Take trees, each with its share of the mean, and their importances."""
         self._booster = as_booster(
@@ -222,8 +223,8 @@ class WholeEstimator(ModelEstimator):
         mean = np.mean(importances, axis=0)
         self._importances = mean / (mean.sum() or 1.0)
 
-    def _take_model(self, booster: Booster, mark: dict[str, Any]) -> None:
-        super()._take_model(booster, mark)
+    def _restore(self, booster: Booster, metadata: dict[str, Any]) -> None:
+        super()._restore(booster, metadata)
         n_features = booster.num_features()
         self._take_importances(
             [
@@ -233,7 +234,7 @@ class WholeEstimator(ModelEstimator):
         )
 
     def _as_tree(
-        self, learned: Learned, grown: Grown, predictions: Float64s, share: float
+        self, learned: TrainingData, grown: Grown, predictions: Float64s, share: float
     ) -> Tree:
         """Return a tree in the form of models, which counts for a share of the mean."""
         return as_tree(
@@ -255,11 +256,11 @@ class WholeEstimator(ModelEstimator):
         return self._importances.copy()
 
 
-class WholeRegressor(RegressorMixin, WholeEstimator):
+class CartRegressor(RegressorMixin, CartEstimator):
     """What learns numbers."""
 
-    def _labels(self, y: Any) -> Any:
-        numbers = np.asarray(super()._labels(y), np.float64)
+    def _encode_targets(self, y: Any) -> Any:
+        numbers = np.asarray(super()._encode_targets(y), np.float64)
         size = np.abs(numbers)
         if size.max() > np.finfo(np.float32).max:
             row = int(size.argmax())
@@ -278,10 +279,10 @@ class WholeRegressor(RegressorMixin, WholeEstimator):
         X
             Features, with the columns of training.
         """
-        return self._predicted(X, "value")
+        return self._predict(X, "value")
 
 
-class WholeClassifier(LabelEstimator, WholeEstimator):
+class CartClassifier(ModelClassifier, CartEstimator):
     """What learns classes."""
 
     class_weight: dict[Any, float] | str | None
@@ -326,7 +327,7 @@ class WholeClassifier(LabelEstimator, WholeEstimator):
         X
             Features, with the columns of training.
         """
-        return self._shares(self._predicted(X, "value").astype(np.float64))
+        return self._shares(self._predict(X, "value").astype(np.float64))
 
     def predict_log_proba(self, X: Any) -> Float64s:
         """Return the logarithm of `predict_proba`."""
