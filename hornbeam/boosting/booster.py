@@ -124,7 +124,7 @@ class Booster(Learner):
             if fobj is None:
                 self._compute_gradients(rows, dtrain.info)
             else:
-                margins = squeezed(np.ascontiguousarray(rows.scores().T))
+                margins = squeezed(np.ascontiguousarray(rows.margins().T))
                 set_gradients_of(rows, fobj, margins, dtrain)
 
     def _function_in(
@@ -150,7 +150,7 @@ class Booster(Learner):
         assert info is not None
         with lease(self.params.nthread) as team:
             pair = self.objective.gradients(
-                team, backend.scores(), info, self.model.n_rounds
+                team, backend.margins(), info, self.model.n_rounds
             )
         backend.set_gradients(*pair)
 

@@ -25,7 +25,7 @@ def booster_of(model: Model) -> str:
 def check_agreement(model: Model, parameters: Parameters, objective: Objective) -> None:
     """Raise a `ParameterError` if these cannot add rounds to the model."""
     p, outputs = parameters, objective.n_outputs
-    columns = p.vector_columns(outputs)
+    columns = p.multi_output_columns(outputs)
     if model.n_rounds == 0:
         _given_base_score(p, outputs)
         return

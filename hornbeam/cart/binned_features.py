@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.binning.bin_table import bin_table
-from hornbeam.binning.columns import turn_columns
-from hornbeam.binning.dense import DenseMatrix
+from hornbeam.binning.dense import DenseMatrix, turn_columns
 from hornbeam.binning.sorted_columns import between, beyond
-from hornbeam.binning.streams import batches_of
+from hornbeam.binning.table_passes import batches_of
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.table import Table
