@@ -1,4 +1,4 @@
-"""What estimators share that learn trees grown whole, by themselves or as a forest."""
+"""Base classes of the CART estimators: single trees and random forests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.cart.bagging import Bags
-from hornbeam.cart.codes import Codes
-from hornbeam.cart.growing import Grown, Rules
-from hornbeam.cart.model import as_booster, as_tree, start_of
+from hornbeam.cart.bagging import BootstrapSampler
+from hornbeam.cart.binned_features import BinnedFeatures
+from hornbeam.cart.model import as_booster, as_tree, base_score_for
 from hornbeam.cart.targets import Targets
+from hornbeam.cart.tree_builder import CartTree, GrowthParams
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
@@ -29,12 +29,12 @@ __all__ = [
     "CartEstimator",
     "CartRegressor",
     "TrainingData",
-    "a_number",
-    "a_whole_number",
-    "count_of",
-    "gains_of",
-    "is_share",
-    "is_whole",
+    "check_integer",
+    "check_number",
+    "is_fraction",
+    "is_integer",
+    "relative_gains",
+    "row_count",
 ]
 
 Float64s = npt.NDArray[np.float64]
@@ -42,56 +42,56 @@ Float64s = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """What trees are grown on, and what they are held to.
+    """Validated training data, and the parameters of growth.
 
     Attributes
     ----------
-    data, codes
-        The features.
+    matrix, features
+        The features as given, and binned.
     y
-        (rows,): the targets, or the numbers of the classes.
+        (rows,): the targets, or the class indices.
     targets
-        The same as trees learn them.
+        The targets and weights in the form that split search reads.
     rows
-        (rows,) int32: those that weigh anything.
-    rules
-        What trees are held to.
+        (n,) int32: the rows with a weight above 0.
+    params
+        The parameters of growth.
     votes
-        Whether a leaf predicts its most frequent class alone.
-    span
-        The least and the greatest target of these rows.
+        Whether a leaf predicts only its most frequent class.
+    target_range
+        The smallest and the largest target of `rows`.
     """
 
-    data: DMatrix
-    codes: Codes
+    matrix: DMatrix
+    features: BinnedFeatures
     y: Float64s
     targets: Targets
     rows: npt.NDArray[np.int32]
-    rules: Rules
+    params: GrowthParams
     votes: bool
-    span: tuple[float, float]
+    target_range: tuple[float, float]
 
-    def bags(self, n_draws: int | None = None) -> Bags:
-        """Return the bags that draw so often; None: all rows, once."""
-        return Bags(self.rows, self.y.size, n_draws, self.rules.seed)
+    def sampler(self, n_draws: int | None = None) -> BootstrapSampler:
+        """Return a sampler of bootstrap samples of `n_draws` rows; None: all rows."""
+        return BootstrapSampler(self.rows, self.y.size, n_draws, self.params.seed)
 
-    def predictions(self, grown: Grown) -> Float64s:
-        """Return what each node predicts."""
+    def predictions(self, tree: CartTree) -> Float64s:
+        """Return the prediction of each node."""
         if self.votes:
-            return self.targets.votes_of(grown.sums)
-        return self.targets.means_of(grown.sums)
+            return self.targets.node_votes(tree.sums)
+        return self.targets.node_means(tree.sums)
 
 
 class CartEstimator(ModelEstimator):
-    """What single trees and forests share.
+    """Base class of single trees and forests.
 
     Attributes
     ----------
     max_features_
-        How many features are drawn at a split.
+        The number of features drawn for each split.
     """
 
-    # Parameters that all of them have.
+    # Parameters of all CART estimators.
     criterion: str | None
     splitter: str
     max_depth: int | None
@@ -105,72 +105,80 @@ class CartEstimator(ModelEstimator):
 
     importance_type = None
 
-    # What classes and numbers differ in.
-    _usual_criterion = "squared_error"
-    _usual_features: str | float = 1 / 3
+    # Defaults of regressors; classifiers override them.
+    _default_criterion = "squared_error"
+    _auto_max_features: str | float = 1 / 3
 
-    def _n_learned(self) -> int:
-        """Return how many classes trees tell apart; 0 of numbers."""
+    def _n_tree_classes(self) -> int:
+        """Return the number of classes of a tree; 0 for regression."""
         return 0
 
     def _by_votes(self) -> bool:
-        """Return whether a leaf predicts its most frequent class alone."""
+        """Return whether a leaf predicts only its most frequent class."""
         return False
 
     def _row_weights(self, y: Any, weights: Float64s | None) -> Float64s | None:
-        """Return what rows weigh, None if all weigh 1."""
+        """Return the row weights; None if all are 1."""
         return weights
 
     # Training
 
-    def _learned(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
-        """Return what trees are grown on, after a look at all that was given."""
+    def _training_data(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
+        """Return validated training data, after checking the parameters."""
         X, y = self._validate_training_data(X, y)
-        data = self._create_dmatrix(X, weight=sample_weight)
-        weights = self._row_weights(y, data.info["weight"])
+        matrix = self._create_dmatrix(X, weight=sample_weight)
+        weights = self._row_weights(y, matrix.info["weight"])
         labels = np.asarray(self._encode_targets(y), np.float64)
-        rows = np.arange(data.n_rows, dtype=np.int32)
+        rows = np.arange(matrix.n_rows, dtype=np.int32)
         if weights is not None:
             rows = rows[weights > 0]
         if rows.size == 0:
             raise DataError(
-                "no row weighs anything; give some a weight above 0",
+                "all weights are 0; give some rows a weight above 0",
                 code=ErrorCode.WEIGHTS_ALL_ZERO,
             )
         targets = Targets.of(
             labels,
             weights,
-            self._n_learned(),
-            self._usual_criterion if self.criterion is None else self.criterion,
-            data.n_rows,
+            self._n_tree_classes(),
+            self._default_criterion if self.criterion is None else self.criterion,
+            matrix.n_rows,
         )
-        rules = self._rules(
-            rows.size, data.n_features, float(targets.weights[rows].sum())
+        params = self._growth_params(
+            rows.size, matrix.n_features, float(targets.weights[rows].sum())
         )
-        codes = Codes.of(data, n_threads=self.n_jobs or 0)
-        own = labels[rows]
-        span = float(own.min()), float(own.max())
-        votes = self._by_votes()
-        return TrainingData(data, codes, labels, targets, rows, rules, votes, span)
+        used = labels[rows]
+        return TrainingData(
+            matrix=matrix,
+            features=BinnedFeatures.of(matrix, n_threads=self.n_jobs or 0),
+            y=labels,
+            targets=targets,
+            rows=rows,
+            params=params,
+            votes=self._by_votes(),
+            target_range=(float(used.min()), float(used.max())),
+        )
 
-    def _rules(self, n_rows: int, n_features: int, weight: float) -> Rules:
+    def _growth_params(
+        self, n_rows: int, n_features: int, weight: float
+    ) -> GrowthParams:
         if self.splitter not in ("best", "random"):
             raise ParameterError(
                 f"splitter must be 'best' or 'random', not {self.splitter!r}",
                 code=ErrorCode.UNKNOWN_OPTION,
             )
         name = "min_weight_fraction_leaf"
-        least_share = a_number(name, self.min_weight_fraction_leaf, 0, 0.5)
+        least_share = check_number(name, self.min_weight_fraction_leaf, 0, 0.5)
         name = "min_impurity_decrease"
-        least_decrease = a_number(name, self.min_impurity_decrease, 0, math.inf)
+        least_decrease = check_number(name, self.min_impurity_decrease, 0, math.inf)
         self.max_features_ = self._n_features_drawn(n_features)
-        return Rules(
+        return GrowthParams(
             self.max_features_,
             self.splitter == "random",
-            _or_none("max_depth", self.max_depth, 1),
-            _or_none("max_leaf_nodes", self.max_leaf_nodes, 2),
-            count_of("min_samples_split", self.min_samples_split, n_rows, 2),
-            count_of("min_samples_leaf", self.min_samples_leaf, n_rows, 1),
+            _check_optional_integer("max_depth", self.max_depth, 1),
+            _check_optional_integer("max_leaf_nodes", self.max_leaf_nodes, 2),
+            row_count("min_samples_split", self.min_samples_split, n_rows, 2),
+            row_count("min_samples_leaf", self.min_samples_leaf, n_rows, 1),
             weight * least_share,
             weight * least_decrease,
             self._seed(),
@@ -178,86 +186,86 @@ class CartEstimator(ModelEstimator):
 
     def _seed(self) -> int:
         seed = seed_of(self.random_state)
-        return 0 if seed is None else a_whole_number("random_state", seed, 0)
+        return 0 if seed is None else check_integer("random_state", seed, 0)
 
     def _n_features_drawn(self, n_features: int) -> int:
         wanted: Any = self.max_features
         if wanted == "auto":
-            wanted = self._usual_features
+            wanted = self._auto_max_features
         if wanted is None:
             return n_features
         if wanted == "sqrt":
             return max(1, math.isqrt(n_features))
         if wanted == "log2":
             return max(1, int(math.log2(n_features)))
-        if is_whole(wanted) and 1 <= wanted <= n_features:
+        if is_integer(wanted) and 1 <= wanted <= n_features:
             return int(wanted)
-        if is_share(wanted):
+        if is_fraction(wanted):
             return max(1, int(wanted * n_features))
         raise ParameterError(
-            f"max_features must be a whole number from 1 to {n_features} (the columns "
-            "of X), a share above 0 and up to 1, 'sqrt', 'log2', 'auto' or None for "
+            f"max_features must be an integer from 1 to {n_features} (the columns of "
+            "X), a fraction above 0 and up to 1, 'sqrt', 'log2', 'auto' or None for "
             f"all, not {wanted!r}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
 
-    def _take_trees(
+    def _set_trees(
         self,
-        learned: TrainingData,
+        data: TrainingData,
         trees: Sequence[Tree],
         importances: Sequence[Float64s],
     ) -> None:
-        """Take trees, each with its share of the mean, and their importances."""
+        """Set the booster of trees whose leaves are scaled to sum up to the mean."""
         self._booster = as_booster(
             trees,
-            learned.data,
-            learned.codes,
-            learned.targets,
-            learned.span,
+            data.matrix,
+            data.features,
+            data.targets,
+            data.target_range,
             self.n_jobs,
         )
-        self._take_importances(importances)
+        self._set_importances(importances)
 
-    def _take_importances(self, importances: Sequence[Float64s]) -> None:
-        """Take the mean over trees."""
+    def _set_importances(self, importances: Sequence[Float64s]) -> None:
+        """Set the feature importances to their mean over trees, with sum 1."""
         mean = np.mean(importances, axis=0)
         self._importances = mean / (mean.sum() or 1.0)
 
     def _restore(self, booster: Booster, metadata: dict[str, Any]) -> None:
         super()._restore(booster, metadata)
         n_features = booster.num_features()
-        self._take_importances(
+        self._set_importances(
             [
-                _shares(tree.left, tree.feature, tree.gain, n_features)
+                _relative_gains(tree.left, tree.feature, tree.gain, n_features)
                 for tree in booster.model.trees
             ]
         )
 
     def _as_tree(
-        self, learned: TrainingData, grown: Grown, predictions: Float64s, share: float
+        self, data: TrainingData, tree: CartTree, predictions: Float64s, share: float
     ) -> Tree:
-        """Return a tree in the form of models, which counts for a share of the mean."""
+        """Return a tree of the model, with leaves scaled by its `share` of the mean."""
         return as_tree(
-            grown,
-            learned.codes,
-            predictions - start_of(learned.targets, *learned.span),
-            learned.targets.weights_of(grown.sums),
+            tree,
+            data.features,
+            predictions - base_score_for(data.targets, *data.target_range),
+            data.targets.node_weights(tree.sums),
             share,
         )
 
     @property
     def feature_importances_(self) -> Float64s:
-        """By how much splits on each feature make the trees better, with sum 1.
+        """The importance of each feature: its mean decrease in impurity; sum 1.
 
-        That is the decrease of the criterion, by weight: of each tree as a share of its
-        total, and then on average.
+        The weighted decreases of the criterion at the splits on a feature are summed,
+        divided by the total of the tree, and averaged over trees.
         """
         self.get_booster()
         return self._importances.copy()
 
 
 class CartRegressor(RegressorMixin, CartEstimator):
-    """What learns numbers."""
+    """Base class of CART regressors."""
 
     def _encode_targets(self, y: Any) -> Any:
         numbers = np.asarray(super()._encode_targets(y), np.float64)
@@ -265,14 +273,14 @@ class CartRegressor(RegressorMixin, CartEstimator):
         if size.max() > np.finfo(np.float32).max:
             row = int(size.argmax())
             raise DataError(
-                f"the target of row {row} is {numbers[row]:g}, and leaves hold float32 "
-                "numbers; scale the targets down",
+                f"the target of row {row} is {numbers[row]:g}, which exceeds the range "
+                "of float32, the type of leaf values; scale the targets down",
                 code=ErrorCode.FLOAT_OVERFLOW,
             )
         return numbers
 
     def predict(self, X: Any) -> npt.NDArray[np.floating[Any]]:
-        """Return the mean of the targets in each row's leaf, on average over trees.
+        """Return the mean target of each row's leaf, averaged over trees.
 
         Parameters
         ----------
@@ -283,14 +291,14 @@ class CartRegressor(RegressorMixin, CartEstimator):
 
 
 class CartClassifier(ModelClassifier, CartEstimator):
-    """What learns classes."""
+    """Base class of CART classifiers."""
 
     class_weight: dict[Any, float] | str | None
 
-    _usual_criterion = "gini"
-    _usual_features = "sqrt"
+    _default_criterion = "gini"
+    _auto_max_features = "sqrt"
 
-    def _n_learned(self) -> int:
+    def _n_tree_classes(self) -> int:
         return max(2, self.n_classes_)
 
     def _row_weights(self, y: Any, weights: Float64s | None) -> Float64s | None:
@@ -309,33 +317,33 @@ class CartClassifier(ModelClassifier, CartEstimator):
         return of_class if weights is None else of_class * weights
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the most probable class of each row; the first of equal ones.
+        """Return the most probable class of each row; of equal ones, the first.
 
         Parameters
         ----------
         X
             Features, with the columns of training.
         """
-        shares = self.predict_proba(X)
-        return self.classes_[shares.argmax(axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> Float64s:
-        """Return the share of each class in each row's leaf, on average over trees.
+        """Return the fraction of each class in each row's leaf, averaged over trees.
 
         Parameters
         ----------
         X
             Features, with the columns of training.
         """
-        return self._shares(self._predict(X, "value").astype(np.float64))
+        return self._class_probabilities(self._predict(X, "value").astype(np.float64))
 
     def predict_log_proba(self, X: Any) -> Float64s:
         """Return the logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def _shares(self, values: Float64s) -> Float64s:
-        """Return the shares of all classes from what trees predict."""
+    def _class_probabilities(self, values: Float64s) -> Float64s:
+        """Return the probabilities of all classes from the predictions of trees."""
         if values.ndim == 2:
             return values / values.sum(axis=1, keepdims=True)
         if self.n_classes_ == 1:
@@ -343,13 +351,13 @@ class CartClassifier(ModelClassifier, CartEstimator):
         return np.column_stack([1 - values, values])
 
 
-def gains_of(grown: Grown, n_features: int) -> Float64s:
-    """Return the gains of a tree's splits on each feature, as shares of all."""
-    nodes = grown.nodes
-    return _shares(nodes["left"], nodes["feature"], nodes["gain"], n_features)
+def relative_gains(tree: CartTree, n_features: int) -> Float64s:
+    """Return the gain of the splits on each feature, divided by the tree's total."""
+    nodes = tree.nodes
+    return _relative_gains(nodes["left"], nodes["feature"], nodes["gain"], n_features)
 
 
-def _shares(
+def _relative_gains(
     left: npt.NDArray[Any],
     feature: npt.NDArray[Any],
     gain: npt.NDArray[Any],
@@ -363,13 +371,13 @@ def _shares(
 # --- Parameters -----------------------------------------------------------------------
 
 
-def is_whole(value: Any) -> bool:
-    """Return whether a parameter is a whole number."""
+def is_integer(value: Any) -> bool:
+    """Return whether a parameter is an integer."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_share(value: Any) -> bool:
-    """Return whether a parameter is a share: above 0, up to 1, and no whole number."""
+def is_fraction(value: Any) -> bool:
+    """Return whether a parameter is a fraction: a float above 0 and up to 1."""
     return (
         isinstance(value, Real)
         and not isinstance(value, Integral)
@@ -377,18 +385,18 @@ def is_share(value: Any) -> bool:
     )
 
 
-def a_whole_number(name: str, value: Any, least: int) -> int:
-    """Return a parameter that is a whole number."""
-    if not is_whole(value) or value < least:
+def check_integer(name: str, value: Any, least: int) -> int:
+    """Return a parameter that must be an integer of `least` or more."""
+    if not is_integer(value) or value < least:
         raise ParameterError(
-            f"{name} must be a whole number of {least} or more, not {value!r}",
+            f"{name} must be an integer of {least} or more, not {value!r}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     return int(value)
 
 
-def a_number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a parameter that is a number."""
+def check_number(name: str, value: Any, least: float, most: float) -> float:
+    """Return a parameter that must be a number from `least` to `most`."""
     if not isinstance(value, Real) or not least <= float(value) <= most:
         limits = (
             f"of {least} or more" if most == math.inf else f"from {least} to {most}"
@@ -400,18 +408,18 @@ def a_number(name: str, value: Any, least: float, most: float) -> float:
     return float(value)
 
 
-def count_of(name: str, value: Any, n_rows: int, least: int) -> int:
-    """Return a parameter that is a number of rows, or a share of them."""
-    if is_share(value):
+def row_count(name: str, value: Any, n_rows: int, least: int) -> int:
+    """Return a number of rows; the parameter is that number or a fraction of rows."""
+    if is_fraction(value):
         return max(least, math.ceil(value * n_rows))
-    if is_whole(value) and value >= least:
+    if is_integer(value) and value >= least:
         return int(value)
     raise ParameterError(
-        f"{name} must be a whole number of {least} or more, or a share of the rows "
+        f"{name} must be an integer of {least} or more, or a fraction of the rows "
         f"above 0 and up to 1, not {value!r}",
         code=ErrorCode.PARAMETER_OUT_OF_RANGE,
     )
 
 
-def _or_none(name: str, value: Any, least: int) -> int | None:
-    return None if value is None else a_whole_number(name, value, least)
+def _check_optional_integer(name: str, value: Any, least: int) -> int | None:
+    return None if value is None else check_integer(name, value, least)
