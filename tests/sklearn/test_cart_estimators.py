@@ -277,7 +277,7 @@ def test_trees_tell_missing_from_known():
 
 ROWS = np.random.default_rng(0).normal(size=(30, 3))
 NUMBERS, LABELS = ROWS[:, 0], np.arange(30) % 3
-WHOLE = "must be an integer of"
+INTEGER = "must be an integer of"
 FOREST = [RandomForestRegressor, RandomForestClassifier]
 TREE = [DecisionTreeRegressor, DecisionTreeClassifier]
 ALL = [*TREE, *FOREST]
@@ -318,21 +318,21 @@ MISTAKES = [
     ),
     ({"splitter": "worst"}, ALL, "splitter must be 'best' or 'random'|'worst'"),
     ({"voting": "loud"}, FOREST[1:], "voting must be 'soft' or 'hard'|'loud'"),
-    ({"n_estimators": 0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 0"),
-    ({"n_estimators": 2.0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 2.0"),
-    ({"min_samples_leaf": 0}, ALL, f"min_samples_leaf {WHOLE} 1 or more|fraction|not 0"),
-    ({"min_samples_leaf": 1.5}, ALL, f"min_samples_leaf {WHOLE} 1|up to 1, not 1.5"),
-    ({"min_samples_split": 1}, ALL, f"min_samples_split {WHOLE} 2 or more|not 1"),
-    ({"max_depth": 0}, ALL, f"max_depth {WHOLE} 1 or more|not 0"),
-    ({"max_leaf_nodes": 1}, ALL, f"max_leaf_nodes {WHOLE} 2 or more|not 1"),
+    ({"n_estimators": 0}, FOREST, f"n_estimators {INTEGER} 1 or more|not 0"),
+    ({"n_estimators": 2.0}, FOREST, f"n_estimators {INTEGER} 1 or more|not 2.0"),
+    ({"min_samples_leaf": 0}, ALL, f"min_samples_leaf {INTEGER} 1 or more|not 0"),
+    ({"min_samples_leaf": 1.5}, ALL, f"min_samples_leaf {INTEGER} 1|up to 1, not 1.5"),
+    ({"min_samples_split": 1}, ALL, f"min_samples_split {INTEGER} 2 or more|not 1"),
+    ({"max_depth": 0}, ALL, f"max_depth {INTEGER} 1 or more|not 0"),
+    ({"max_leaf_nodes": 1}, ALL, f"max_leaf_nodes {INTEGER} 2 or more|not 1"),
     (
         {"min_weight_fraction_leaf": 0.6},
         ALL,
         "min_weight_fraction_leaf must be a number from 0 to 0.5, not 0.6",
     ),
     ({"min_impurity_decrease": -1}, ALL, "min_impurity_decrease|of 0 or more, not -1"),
-    ({"random_state": -1}, ALL, f"random_state {WHOLE} 0 or more|not -1"),
-    ({"random_state": "x"}, ALL, f"random_state {WHOLE} 0 or more|not 'x'"),
+    ({"random_state": -1}, ALL, f"random_state {INTEGER} 0 or more|not -1"),
+    ({"random_state": "x"}, ALL, f"random_state {INTEGER} 0 or more|not 'x'"),
     ({"cv": 1, "ccp_alpha": "cv"}, TREE, "cv must be from 2 to 30|rows, not 1"),
     ({"cv": 31, "ccp_alpha": "cv"}, TREE, "cv must be from 2 to 30|rows, not 31"),
     ({"class_weight": {9: 1.0}}, [TREE[1], FOREST[1]], "class_weight|9"),

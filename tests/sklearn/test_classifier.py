@@ -62,8 +62,8 @@ def test_one_class_is_certain(two):
 @pytest.mark.parametrize(
     ("objective", "message"),
     [
-        ("reg:squarederror", "does not tell classes apart"),
-        ("binary:logistic", "tells two classes apart, and y has 3"),
+        ("reg:squarederror", "is not for classification"),
+        ("binary:logistic", "is for two classes, and y has 3"),
     ],
 )
 def test_objectives_that_do_not_fit_the_classes(objective, message, iris):

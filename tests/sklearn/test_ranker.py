@@ -97,9 +97,9 @@ def test_rankers_are_cloned_pickled_and_saved(lists, tmp_path):
 
 def test_what_is_missing_for_a_ranking(lists):
     X, y, qid = lists
-    with pytest.raises(DataError, match="ranking needs the group of each row"):
+    with pytest.raises(DataError, match="ranking needs the query group of each row"):
         HornbeamRanker().fit(X, y)
-    with pytest.raises(DataError, match="eval_set needs the group of each row"):
+    with pytest.raises(DataError, match="eval_set needs the query group of each row"):
         HornbeamRanker().fit(X, y, qid=qid, eval_set=[(X, y)])
     with pytest.raises(DataError, match="the score of a ranking needs the group"):
         rank(lists).score(X, y)
