@@ -22,14 +22,13 @@ from hornbeam.binning.cuts import ColumnCuts, Cuts, integer_weights
 from hornbeam.binning.exact_quantiles import ROOM, cuts_of_stream
 from hornbeam.binning.external import ExternalMatrix
 from hornbeam.binning.table_passes import batches_of
-from hornbeam.data.caching import Caching
-from hornbeam.data.slices import slices_of
+from hornbeam.data.opening import Caching
+from hornbeam.data.row_blocks import slices_of
 from hornbeam.data.table import Table
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.external_memory.blocks import BLOCK_ROWS
 from hornbeam.external_memory.cache import open_or_build
-from hornbeam.external_memory.folders import as_folders, make_folders
-from hornbeam.external_memory.locks import FolderLock
+from hornbeam.external_memory.folders import FolderLock, as_folders, make_folders
 from hornbeam.external_memory.manifest import Manifest
 from hornbeam.external_memory.writer import PageWriter
 from hornbeam.memory import give_back_freed, in_words, resident_bytes

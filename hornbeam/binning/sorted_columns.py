@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hornbeam.binning.cuts import are_float32
 from hornbeam.binning.layout import SortedColumns
 from hornbeam.binning.threads import in_threads
-from hornbeam.data.cells import column_cells
+from hornbeam.data.row_blocks import column_cells
 from hornbeam.data.table import Table
 from hornbeam.kernels.sort import sort_floats
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import WeightRows
 from hornbeam.binning.layout import SparseColumns
-from hornbeam.data.cells import column_cells
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
+from hornbeam.data.row_blocks import column_cells
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.model import Linear

@@ -17,12 +17,12 @@ from hornbeam.dask.opening import Facts, Opening, describe
 from hornbeam.dask.partitions import Partition, partition
 from hornbeam.dask.sync import called_by
 from hornbeam.dask.workers import Workers
-from hornbeam.data.caching import Folders, caching_of
 from hornbeam.data.categories import Categories
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import Beside
+from hornbeam.data.opening import Folders, caching_of
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.parts import Parts
+from hornbeam.data.sources.first_pass import Parts
 from hornbeam.errors import DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters
 

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from hornbeam.dask.partitions import Partition
-from hornbeam.data.caching import Caching
 from hornbeam.data.categories import Categories
 from hornbeam.data.labels import read_whole
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.opening import open_features
+from hornbeam.data.opening import Caching, open_features
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.gathering import without_values
-from hornbeam.data.sources.parts import Parts
+from hornbeam.data.sources.first_pass import Parts, without_values
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 

@@ -23,7 +23,7 @@ from hornbeam.dask.partitions import Partition
 from hornbeam.dask.tables import JoinedTable, PartitionTable, aligned
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.parts import Parts
+from hornbeam.data.sources.first_pass import Parts
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 

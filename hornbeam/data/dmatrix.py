@@ -15,12 +15,11 @@ from hornbeam.binning.external import ExternalMatrix
 from hornbeam.binning.external_build import page_table
 from hornbeam.binning.sorted_columns import ColumnBlocks, order_columns
 from hornbeam.data.align import align
-from hornbeam.data.caching import Caching, Folders, caching_of
 from hornbeam.data.categories import Categories
-from hornbeam.data.cells import as_csr, count_filled
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import Beside
-from hornbeam.data.opening import open_features
+from hornbeam.data.opening import Caching, Folders, caching_of, open_features
+from hornbeam.data.row_blocks import as_csr, count_filled
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table

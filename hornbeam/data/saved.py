@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.categories import Categories
-from hornbeam.data.cells import as_csr, count_filled, row_blocks
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.floats import check_missing
 from hornbeam.data.labels import FIELDS
+from hornbeam.data.row_blocks import as_csr, count_filled, row_blocks
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, require
 from hornbeam.files import replace_file

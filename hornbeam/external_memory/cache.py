@@ -14,12 +14,12 @@ from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.codecs import check_codec
 from hornbeam.external_memory.folders import (
     Folder,
+    FolderLock,
     as_folders,
     clean_folders,
     make_folders,
     remove_empty,
 )
-from hornbeam.external_memory.locks import FolderLock
 from hornbeam.external_memory.manifest import Manifest, read_manifest
 from hornbeam.external_memory.reader import Mend, Pages
 from hornbeam.external_memory.writer import PageWriter

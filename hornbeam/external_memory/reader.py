@@ -22,8 +22,7 @@ from hornbeam.external_memory.blocks import (
     crc_of,
     lay_down,
 )
-from hornbeam.external_memory.folders import MANIFEST
-from hornbeam.external_memory.locks import FolderLock
+from hornbeam.external_memory.folders import MANIFEST, FolderLock
 from hornbeam.external_memory.manifest import Manifest, write_manifest
 from hornbeam.external_memory.ring import Buffer, ReadAhead, room
 from hornbeam.external_memory.spill import Spill

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hornbeam.binning import external_build as pages_of
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
 from hornbeam.binning.external_build import page_table, page_with_cuts
-from hornbeam.data.caching import Caching
 from hornbeam.data.containers.dispatch import as_table
+from hornbeam.data.opening import Caching
 from hornbeam.data.sources.dispatch import open_source
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.jit import COMPILED

@@ -162,8 +162,8 @@ def page(folder):
     """Return codes in a folder of their own."""
     from hornbeam.binning.bin_table import bin_table
     from hornbeam.binning.cuts import ColumnCuts
-    from hornbeam.data.caching import Caching
     from hornbeam.data.containers.dispatch import as_table
+    from hornbeam.data.opening import Caching
 
     table = as_table(np.arange(20.0).reshape(10, 2))
     cuts = bin_table(table, 4).cuts

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.containers.dispatch import words
+from hornbeam.data.sources.arrow_files import ArrowIPC, Parquet
 from hornbeam.data.sources.batches import ChosenColumns, Source
 from hornbeam.data.sources.data_iter import IterSource
 from hornbeam.data.sources.files import as_path, open_file
-from hornbeam.data.sources.from_csv import CSV
 from hornbeam.data.sources.from_duckdb import QuerySource
-from hornbeam.data.sources.from_ipc import ArrowIPC
-from hornbeam.data.sources.from_parquet import Parquet
-from hornbeam.data.sources.from_svmlight import Svmlight
 from hornbeam.data.sources.iterables import (
     BatchesSource,
     DatasetSource,
@@ -25,6 +22,7 @@ from hornbeam.data.sources.iterables import (
     is_table,
 )
 from hornbeam.data.sources.stream import StreamTable
+from hornbeam.data.sources.text_files import CSV, Svmlight
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 

@@ -11,14 +11,19 @@ import numpy as np
 
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
+from hornbeam.data.containers.frame import column_names, take_apart
 from hornbeam.data.containers.from_numpy import ArrayTable
-from hornbeam.data.containers.pop_columns import column_names, take_apart
 from hornbeam.data.floats import check_missing
-from hornbeam.data.schema import Schema, listed
+from hornbeam.data.schema import listed
 from hornbeam.data.sources.batches import Batch, Place, Source
-from hornbeam.data.sources.gathering import Gathering, in_order, part_of
-from hornbeam.data.sources.parts import Parts, read_part
-from hornbeam.data.table import SelectedTable, Table
+from hornbeam.data.sources.first_pass import (
+    Gathering,
+    Parts,
+    in_order,
+    part_of,
+    read_part,
+)
+from hornbeam.data.table import LocatedTable, SelectedTable, Table
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["StreamTable"]
@@ -228,7 +233,9 @@ class StreamTable(Table):
                 schema = part_of(self.schema, chosen)
                 if table.types != schema.types:
                     table.retype(schema.types)
-                yield _Part(table, batch.place, schema)
+                located = LocatedTable(table, batch.place.named, schema)
+                located.has_rows = table.has_rows
+                yield located
         if row != self.n_rows:
             raise DataError(
                 f"{self._source.name} had {self.n_rows} rows in the first reading, and "
@@ -339,43 +346,6 @@ class _SelectedStream(SelectedTable):
         return _SelectedStream(
             self._stream, self._features[np.asarray(features, np.intp)].tolist()
         )
-
-
-class _Part(Table):
-    """The rows of one batch; what is wrong with them is said with its place."""
-
-    def __init__(self, table: Table, place: Place, schema: Schema) -> None:
-        super().__init__(
-            table.n_rows,
-            schema.n_features,
-            schema.names,
-            schema.types,
-            table.dtype,
-            schema.categories,
-        )
-        self.has_rows = table.has_rows
-        self._table = table
-        self._place = place
-
-    def columns(
-        self, start: int, stop: int, scratch: np.ndarray | None = None
-    ) -> list[np.ndarray]:
-        with self._place.named():
-            return self._table.columns(start, stop, scratch)
-
-    _columns = columns
-
-    def rows(
-        self, start: int, stop: int, features: np.ndarray | None = None
-    ) -> np.ndarray:
-        with self._place.named():
-            return self._table.rows(start, stop, features)
-
-    _rows = rows
-
-    def take(self, rows: np.ndarray) -> Table:
-        with self._place.named():
-            return self._table.take(rows)
 
 
 class _Cursor:

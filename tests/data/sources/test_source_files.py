@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from hornbeam import DataError, read
-from hornbeam.data.sources import batches, from_csv
+from hornbeam.data.sources import batches, text_files
 from hornbeam.data.sources.dispatch import open_source
 
 N = 1000
@@ -42,7 +42,7 @@ ROWS = np.column_stack(
 def size(request, monkeypatch):
     """Batches of few rows, or one for all of them."""
     monkeypatch.setattr(batches, "BATCH_ROWS", request.param)
-    monkeypatch.setattr(from_csv, "BLOCK", request.param * 64)
+    monkeypatch.setattr(text_files, "BLOCK", request.param * 64)
     return request.param
 
 

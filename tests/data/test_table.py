@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
-from hornbeam.data.slices import slices_of
+from hornbeam.data.row_blocks import slices_of
 from hornbeam.data.sources.dispatch import open_source
 from hornbeam.errors import DataError
 
