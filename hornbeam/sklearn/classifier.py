@@ -12,16 +12,15 @@ from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import create
 from hornbeam.objectives.classification import PROBABILITIES
 from hornbeam.params import Parameters
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.labels import LabelEstimator
-from hornbeam.sklearn.model import IterationRange
+from hornbeam.sklearn.base import IterationRange, ModelClassifier
+from hornbeam.sklearn.boosting import BoostingEstimator
 
 __all__ = ["HornbeamClassifier"]
 
 _OF_TWO_CLASSES = ("binary:logistic", "binary:focal", "binary:logitraw", "reg:logistic")
 
 
-class HornbeamClassifier(LabelEstimator, Estimator):
+class HornbeamClassifier(ModelClassifier, BoostingEstimator):
     """Gradient boosted trees for classification, with labels of any kind.
 
     Two classes are learned by binary:logistic and more by multi:softprob, unless
@@ -33,7 +32,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         The labels, sorted; the columns of `predict_proba` are in this order.
     """
 
-    def _loss(self) -> dict[str, Any]:
+    def _objective_params(self) -> dict[str, Any]:
         name = self.objective
         if not isinstance(name, str):
             name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
@@ -77,7 +76,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         iteration_range
             The rounds to use, from the first up to but not including the second.
         """
-        margins = self._predicted(
+        margins = self._predict(
             X, "margin", validate_features, base_margin, iteration_range
         )
         if output_margin:
@@ -98,7 +97,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         """
         model = self.get_booster().model
         objective = PROBABILITIES.get(model.objective)
-        values = self._predicted(
+        values = self._predict(
             X,
             "value" if objective is None else "margin",
             validate_features,

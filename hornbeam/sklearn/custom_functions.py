@@ -13,7 +13,7 @@ from hornbeam.objectives.compiled import ScalarLoss
 __all__ = [
     "MetricFunction",
     "ObjectiveFunction",
-    "is_own",
+    "is_custom",
     "metric_of",
     "objective_of",
     "weights_of",
@@ -25,7 +25,7 @@ ObjectiveFunction: TypeAlias = Callable[..., tuple[Any, Any]]
 MetricFunction: TypeAlias = Callable[..., float]
 
 
-def is_own(objective: Any) -> bool:
+def is_custom(objective: Any) -> bool:
     """Whether an objective is the caller's own, and not a name."""
     return callable(objective) or isinstance(objective, ScalarLoss)
 
