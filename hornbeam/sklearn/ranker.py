@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.meta_info_accessors import Beside
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.boosting import BoostingEstimator
@@ -178,7 +178,7 @@ base_margin_eval_set
         if not callable(objective) or isinstance(objective, ScalarLoss):
             return super()._custom_objective()
 
-        def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
+        def gradients(predictions: npt.NDArray[Any], rows: MetaInfoAccessors) -> Any:
             labels, group = rows.get_label(), rows.get_group()
             return objective(labels, predictions, group=group, **weights_of(rows))
 
@@ -189,7 +189,9 @@ base_margin_eval_set
         if not callable(metric):
             return None
 
-        def score(predictions: npt.NDArray[Any], rows: Beside) -> tuple[str, float]:
+        def score(
+            predictions: npt.NDArray[Any], rows: MetaInfoAccessors
+        ) -> tuple[str, float]:
             ends = np.cumsum(rows.get_group())[:-1]
             parts = np.split(rows.get_label(), ends), np.split(predictions, ends)
             values = [metric(*part) for part in zip(*parts, strict=True)]
