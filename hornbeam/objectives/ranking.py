@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.relevance import (
+from hornbeam.data.labels import (
     check_gains,
     check_grades,
     check_relevant,
     gains_of,
 )
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import maths
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION

@@ -10,14 +10,13 @@ import numpy.typing as npt
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import find
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.labels import LabelEstimator
-from hornbeam.sklearn.model import IterationRange
+from hornbeam.sklearn.base import IterationRange, ModelClassifier
+from hornbeam.sklearn.boosting import BoostingEstimator
 
 __all__ = ["HornbeamClassifier"]
 
 
-class HornbeamClassifier(LabelEstimator, Estimator):
+class HornbeamClassifier(ModelClassifier, BoostingEstimator):
     """Gradient boosted trees for classification, with labels of any kind.
 
     Two classes are learned by binary:logistic and more by multi:softprob, unless
@@ -29,7 +28,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         The labels, sorted; the columns of `predict_proba` are in this order.
     """
 
-    def _loss(self) -> dict[str, Any]:
+    def _objective_params(self) -> dict[str, Any]:
         name = self.objective
         if not isinstance(name, str):
             name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
@@ -74,7 +73,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         iteration_range
             The rounds to use, from the first up to but not including the second.
         """
-        margins = self._predicted(
+        margins = self._predict(
             X, "margin", validate_features, base_margin, iteration_range
         )
         if output_margin:
@@ -98,7 +97,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         from_margins = (
             objective.has_probabilities and objective.prediction != "probability"
         )
-        values = self._predicted(
+        values = self._predict(
             X,
             "margin" if from_margins else "value",
             validate_features,
