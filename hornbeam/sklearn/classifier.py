@@ -9,20 +9,11 @@ import numpy.typing as npt
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
-from hornbeam.objectives.base import create
-from hornbeam.objectives.classification import PROBABILITIES
-from hornbeam.params import Parameters
+from hornbeam.objectives.base import find
 from hornbeam.sklearn.base import IterationRange, ModelClassifier
 from hornbeam.sklearn.boosting import BoostingEstimator
 
 __all__ = ["HornbeamClassifier"]
-
-_BINARY_OBJECTIVES = (
-    "binary:logistic",
-    "binary:focal",
-    "binary:logitraw",
-    "reg:logistic",
-)
 
 
 class HornbeamClassifier(ModelClassifier, BoostingEstimator):
@@ -41,9 +32,10 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
         name = self.objective
         if not isinstance(name, str):
             name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
-        if name.startswith("multi:"):
+        objective = find(name)
+        if objective is not None and objective.task == "classes":
             return {"objective": name, "num_class": max(2, self.n_classes_)}
-        if name not in _BINARY_OBJECTIVES:
+        if objective is None or not objective.has_probabilities:
             raise ParameterError(
                 f"objective {name!r} is not for classification; use binary:logistic or "
                 "multi:softprob, or leave it out",
@@ -100,20 +92,23 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
 
         The arguments are those of `predict`.
         """
-        model = self.get_booster().model
-        objective = PROBABILITIES.get(model.objective)
+        booster = self.get_booster()
+        model, objective = booster.model, booster.objective
+        from_margins = (
+            objective.has_probabilities and objective.prediction != "probability"
+        )
         values = self._predict(
             X,
-            "value" if objective is None else "margin",
+            "margin" if from_margins else "value",
             validate_features,
             base_margin,
             iteration_range,
         )
-        if objective is not None:
-            params = {"objective": objective, "num_class": model.num_class}
-            link = create(Parameters.resolve(params))
+        if from_margins:
             with lease(self.n_jobs or 0) as team:
-                values = link.transform(team, values.reshape(len(values), -1))
+                values = objective.class_probabilities(
+                    team, values.reshape(len(values), -1)
+                )
         if model.num_class == 0:
             positive = values.reshape(len(values))
             values = np.empty((len(positive), 2), positive.dtype)

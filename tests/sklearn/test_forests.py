@@ -86,7 +86,7 @@ def test_pruned_forests_do_not_depend_on_the_number_of_threads(kind):
     assert len({model.ccp_path_.cv_errors.tobytes() for model in models}) == 1
 
 
-# --- Accuracy --------------------------------------------------------------------------
+# --- Accuracy -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", ["breast cancer", "digits", "iris"])
