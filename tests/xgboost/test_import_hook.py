@@ -55,7 +55,7 @@ def test_what_is_not_there_is_told_as_by_python():
 
 def test_xgboost_that_was_imported_before_is_an_error():
     ran = run("import xgboost; from hornbeam import xgboost as xgb; xgb.stand_in()")
-    assert "HornbeamError: xgboost itself is imported already" in ran.stderr
+    assert "HornbeamError: xgboost itself is already imported" in ran.stderr
 
 
 @pytest.mark.parametrize(

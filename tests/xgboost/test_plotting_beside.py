@@ -153,7 +153,7 @@ def test_a_tree_is_drawn_without_dot(monkeypatch):
     _, own = plt.subplots()
     assert ours.plot_tree(model, ax=own, with_stats=True) is own
     assert any("gain" in text.get_text() for text in own.texts)
-    with pytest.raises(ValueError, match="install Graphviz, or leave rankdir"):
+    with pytest.raises(ValueError, match="install Graphviz, or leave out rankdir"):
         ours.plot_tree(model, rankdir="LR")
     with pytest.raises(IndexError):
         ours.plot_tree(model, tree_idx=2)
