@@ -320,7 +320,11 @@ MISTAKES = [
     ({"voting": "loud"}, FOREST[1:], "voting must be 'soft' or 'hard'|'loud'"),
     ({"n_estimators": 0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 0"),
     ({"n_estimators": 2.0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 2.0"),
-    ({"min_samples_leaf": 0}, ALL, f"min_samples_leaf {WHOLE} 1 or more|fraction|not 0"),
+    (
+        {"min_samples_leaf": 0},
+        ALL,
+        f"min_samples_leaf {WHOLE} 1 or more|fraction|not 0",
+    ),
     ({"min_samples_leaf": 1.5}, ALL, f"min_samples_leaf {WHOLE} 1|up to 1, not 1.5"),
     ({"min_samples_split": 1}, ALL, f"min_samples_split {WHOLE} 2 or more|not 1"),
     ({"max_depth": 0}, ALL, f"max_depth {WHOLE} 1 or more|not 0"),
