@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.model import Linear, Model
-from hornbeam.forest.objective_config import read_settings
+from hornbeam.forest.model import LinearModel, Model
+from hornbeam.forest.objective_config import set_params
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters
@@ -85,7 +85,7 @@ def follow(model: Model, parameters: Parameters, objective: Objective) -> None:
         model.tree_weights = model.weights if p.booster == "dart" else None
         model.linear = None
         if p.booster == "gblinear":
-            model.linear = Linear.zero(model.num_feature, model.n_outputs)
+            model.linear = LinearModel.zero(model.num_feature, model.n_outputs)
     model.unseen_missing = p.unseen == "missing"
     model.objective = objective.name
     model.objective_config = objective.config()
@@ -121,7 +121,7 @@ def settings_of(model: Model, parameters: Parameters) -> Parameters:
         }
     )
     for settings in model.objective_config.values():
-        changed = changed.updated(read_settings(settings))
+        changed = changed.updated(set_params(settings))
     if model.n_rounds == 0 and not model.boost_from_average:
         changed = changed.updated({"base_score": model.base_score.tolist()})
     if create_objective(changed).many_targets:

@@ -1,4 +1,4 @@
-"""The parameters of objectives that model files hold, as XGBoost groups them."""
+"""The parameters of objectives in model files, in XGBoost's groups and formats."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OBJECTIVES", "STATES", "WORDS", "read_settings", "spelled"]
+__all__ = [
+    "OBJECTIVE_PARAMS",
+    "OBJECTIVE_STATES",
+    "STRING_PARAMS",
+    "format_param",
+    "set_params",
+]
 
-_OF_PAIRS = (
+_LAMBDARANK = (
     "lambdarank_param",
     (
         "lambdarank_bias_norm",
@@ -22,8 +28,8 @@ _OF_PAIRS = (
     ),
 )
 
-#: XGBoost's name of the group, and the parameters in it; none for a loss without any.
-OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+#: XGBoost's name of the parameter group and the parameters in it, by objective.
+OBJECTIVE_PARAMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "reg:squarederror": ("reg_loss_param", ("scale_pos_weight",)),
     "reg:logistic": ("reg_loss_param", ("scale_pos_weight",)),
     "binary:logistic": ("reg_loss_param", ("scale_pos_weight",)),
@@ -32,7 +38,7 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "binary:focal": ("focal_loss_param", ("scale_pos_weight", "focal_gamma")),
     "reg:squaredlogerror": ("", ()),
     "reg:pseudohubererror": ("pseudo_huber_param", ("huber_slope",)),
-    # XGBoost's Poisson loss has max_delta_step beside the trees; here the trees' it is.
+    # XGBoost has a second max_delta_step for trees; Hornbeam has only the trees'.
     "count:poisson": ("poisson_regression_param", ("max_delta_step",)),
     "reg:gamma": ("reg_loss_param", ("scale_pos_weight",)),
     "reg:absoluteerror": ("", ()),
@@ -41,9 +47,9 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "reg:tweedie": ("tweedie_regression_param", ("tweedie_variance_power",)),
     "multi:softmax": ("softmax_multiclass_param", ("num_class",)),
     "multi:softprob": ("softmax_multiclass_param", ("num_class",)),
-    "rank:map": _OF_PAIRS,
-    "rank:ndcg": _OF_PAIRS,
-    "rank:pairwise": _OF_PAIRS,
+    "rank:map": _LAMBDARANK,
+    "rank:ndcg": _LAMBDARANK,
+    "rank:pairwise": _LAMBDARANK,
     "rank:xendcg": ("", ()),
     "survival:aft": (
         "aft_loss_param",
@@ -55,39 +61,39 @@ OBJECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "dist:negbinomial": ("", ()),
 }
 
-#: The arrays that objectives of a group keep beside its parameters, if they keep any.
-STATES: Mapping[str, tuple[str, ...]] = {"lambdarank_param": ("ti+", "tj-")}
+#: The arrays that the objectives of a group store as their state.
+OBJECTIVE_STATES: Mapping[str, tuple[str, ...]] = {"lambdarank_param": ("ti+", "tj-")}
 
-#: The parameters that are words, and what they may be; all others are numbers.
-WORDS: Mapping[str, tuple[str, ...]] = {
+#: The parameters with string values, and the valid values; all others are numbers.
+STRING_PARAMS: Mapping[str, tuple[str, ...]] = {
     "aft_loss_distribution": ("normal", "logistic", "extreme"),
     "lambdarank_pair_method": ("topk", "mean"),
 }
 
-# XGBoost's spelling of a number of pairs that is not set.
-_NOT_SET = str(2**32 - 1)
+# XGBoost writes this for a number of pairs that is not set.
+_UNSET = str(2**32 - 1)
 
 
-def spelled(value: Any) -> str:
-    """Return a parameter as XGBoost writes it."""
+def format_param(value: Any) -> str:
+    """Return the value of a parameter in XGBoost's format."""
     if value is None:
-        return _NOT_SET
+        return _UNSET
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, tuple):
-        return f"[{','.join(_shortest(number) for number in value)}]"
+        return f"[{','.join(_format_float32(number) for number in value)}]"
     return str(value)
 
 
-def read_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the parameters in a file that are set."""
-    return {name: text for name, text in settings.items() if text != _NOT_SET}
+def set_params(params: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a file without those that are not set."""
+    return {name: text for name, text in params.items() if text != _UNSET}
 
 
-def _shortest(number: float) -> str:
-    """Return the fewest digits that tell a float32 from its neighbours, as 1E-1."""
+def _format_float32(number: float) -> str:
+    """Return the shortest decimal that identifies a float32, as in 1E-1."""
     digits, _, exponent = np.format_float_scientific(
         np.float32(number), trim="-"
     ).partition("e")

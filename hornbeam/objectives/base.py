@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.objective_config import OBJECTIVES, STATES, spelled
+from hornbeam.forest.objective_config import (
+    OBJECTIVE_PARAMS,
+    OBJECTIVE_STATES,
+    format_param,
+)
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
@@ -170,17 +174,23 @@ class Objective(ABC):
 
     def config(self) -> dict[str, dict[str, str]]:
         """Return the objective's parameters as model files hold them."""
-        group, names = OBJECTIVES[self.name]
+        group, names = OBJECTIVE_PARAMS[self.name]
         if not names:
             return {}
         return {
-            group: {name: spelled(getattr(self.parameters, name)) for name in names}
+            group: {
+                name: format_param(getattr(self.parameters, name)) for name in names
+            }
         }
 
     def known(self, state: Arrays) -> Arrays:
         """Return what the objective goes on from, of what another may have left."""
-        group, _ = OBJECTIVES[self.name]
-        return {name: state[name] for name in STATES.get(group, ()) if name in state}
+        group, _ = OBJECTIVE_PARAMS[self.name]
+        return {
+            name: state[name]
+            for name in OBJECTIVE_STATES.get(group, ())
+            if name in state
+        }
 
     # Gradients
 
@@ -197,7 +207,7 @@ class Objective(ABC):
     @property
     def positive_weight(self) -> float:
         """What the weight of rows with label 1 is multiplied by."""
-        _, names = OBJECTIVES[self.name]
+        _, names = OBJECTIVE_PARAMS[self.name]
         takes_it = "scale_pos_weight" in names
         return self.parameters.scale_pos_weight if takes_it else 1.0
 
