@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import LinearModel, Model
-from hornbeam.forest.objective_config import set_params
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
+from hornbeam.objectives.config import read_settings
 from hornbeam.params import Parameters
 
 __all__ = ["booster_of", "check_agreement", "check_same_start", "follow", "settings_of"]
@@ -121,7 +121,7 @@ def settings_of(model: Model, parameters: Parameters) -> Parameters:
         }
     )
     for settings in model.objective_config.values():
-        changed = changed.updated(set_params(settings))
+        changed = changed.updated(read_settings(settings))
     if model.n_rounds == 0 and not model.boost_from_average:
         changed = changed.updated({"base_score": model.base_score.tolist()})
     if create_objective(changed).many_targets:

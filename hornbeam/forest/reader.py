@@ -22,11 +22,6 @@ from hornbeam.forest.json_fields import (
     count_param,
 )
 from hornbeam.forest.model import LinearModel, Model
-from hornbeam.forest.objective_config import (
-    OBJECTIVE_PARAMS,
-    OBJECTIVE_STATES,
-    format_param,
-)
 from hornbeam.forest.tree import Tree, deleted_nodes, roots_and_depths, split_trees
 from hornbeam.forest.validation import (
     MAX_FEATURES,
@@ -39,17 +34,25 @@ from hornbeam.forest.validation import (
     parse_float,
 )
 from hornbeam.forest.writer import FORMAT, ROOT_PARENT
+from hornbeam.objectives.base import find
+from hornbeam.objectives.config import spelled
 from hornbeam.params import Parameters
 
 __all__ = ["read_document"]
 
-# Parameters that files of older versions of XGBoost do not have.
+# Files of older versions lack parameters that were added later.
 _DEFAULTS = {
-    name: format_param(getattr(Parameters(), name))
+    name: spelled(getattr(Parameters(), name))
     for name in (
         "scale_pos_weight",
         "max_delta_step",
-        *OBJECTIVE_PARAMS["rank:ndcg"][1],
+        "lambdarank_bias_norm",
+        "lambdarank_normalization",
+        "lambdarank_num_pair_per_sample",
+        "lambdarank_pair_method",
+        "lambdarank_score_normalization",
+        "lambdarank_unbiased",
+        "ndcg_exp_gain",
     )
 }
 
@@ -176,14 +179,14 @@ def _read_objective(model: Model, value: Any) -> None:
             f"{where} is not an object", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
     model.objective = as_string(value.get("name"), f"{where}.name")
-    if model.objective not in OBJECTIVE_PARAMS:
+    known = find(model.objective)
+    if known is None:
         return  # check_model raises the error
-    group, names = OBJECTIVE_PARAMS[model.objective]
+    group, names, states = known.config_group
     if not names:
         as_object(value, where, ["name"])
         model.objective_config = {}
         return
-    states = OBJECTIVE_STATES.get(group, ())
     objective = as_object(value, where, ["name"], [group, *states])
     defaults = {"num_class": str(model.num_class), **_DEFAULTS}
     config = {name: defaults[name] for name in names if name in defaults}

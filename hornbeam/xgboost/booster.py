@@ -15,10 +15,9 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster as _Booster
 from hornbeam.boosting.sync_model import settings_of
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import Schema, check_names
-from hornbeam.data.table import Table
+from hornbeam.data.table import PaddedTable, Table
 from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hornbeam.forest.objective_config import OBJECTIVE_PARAMS, format_param
+from hornbeam.objectives.base import config_groups
+from hornbeam.objectives.config import spelled
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ _OF_METRIC = {
     "pre": "lambdarank_param",
 }
 #: The parameters of each group of an objective.
-_FIELDS = dict(OBJECTIVE_PARAMS.values())
+_FIELDS = config_groups()
 _ROWS = (
     *_GENERIC,
     *_LEARNER,
@@ -202,7 +203,7 @@ def configuration(booster: Booster, given: Given) -> dict[str, Any]:
             "generic_param": _block(_GENERIC, p, given),
             "gradient_booster": _gradient_booster(booster, given),
             "learner_model_param": {
-                "base_score": format_param(tuple(model.base_score.tolist())),
+                "base_score": spelled(tuple(model.base_score.tolist())),
                 "boost_from_average": str(int(model.boost_from_average)),
                 "num_class": str(model.num_class),
                 "num_feature": str(model.num_feature),
@@ -308,7 +309,7 @@ def _of_metric(name: str, p: Parameters) -> dict[str, dict[str, str]]:
     if group is None:
         return {}
     settings = {
-        field: _as_single(format_param(getattr(p, field))) for field in _FIELDS[group]
+        field: _as_single(spelled(getattr(p, field))) for field in _FIELDS[group]
     }
     if group == "lambdarank_param" and number.rstrip("-") and p.eval_metric:
         settings["lambdarank_num_pair_per_sample"] = number.rstrip("-")
@@ -334,7 +335,7 @@ def values_in(tree: Any) -> dict[str, Any]:
     values: dict[str, Any] = {
         name: value
         for name, value in parameters_in(learner)
-        if name not in _TOLD_ONLY and value != format_param(None)
+        if name not in _TOLD_ONLY and value != spelled(None)
     }
     trees = learner["gradient_booster"]
     trees = trees.get("gbtree", trees)

@@ -167,7 +167,8 @@ def test_rows_out_of_bags_are_predicted_by_the_other_trees(n_classes):
 def test_rows_in_every_bag_have_no_prediction(kind):
     X, y, _ = mixed(2, rows=60)
     with pytest.warns(
-        UserWarning, match=r"\d+ of 60 rows were in every bag.*more trees"
+        UserWarning,
+        match=r"\d+ of 60 rows were in the bootstrap sample of every.*more trees",
     ):
         forest = kind(2, oob_score=True, random_state=0).fit(X, y)
     names = ("oob_prediction_", "oob_decision_function_")

@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from hornbeam.data.meta_info_accessors import Beside
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.objectives.compiled import ScalarLoss
 
 __all__ = [
     "MetricFunction",
     "ObjectiveFunction",
-    "is_own",
+    "is_custom",
     "metric_of",
     "objective_of",
     "weights_of",
@@ -25,7 +25,7 @@ ObjectiveFunction: TypeAlias = Callable[..., tuple[Any, Any]]
 MetricFunction: TypeAlias = Callable[..., float]
 
 
-def is_own(objective: Any) -> bool:
+def is_custom(objective: Any) -> bool:
     """Whether an objective is the caller's own, and not a name."""
     return callable(objective) or isinstance(objective, ScalarLoss)
 
@@ -37,7 +37,7 @@ def objective_of(objective: Any) -> Callable[..., Any] | ScalarLoss | None:
     if not callable(objective):
         return None
 
-    def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
+    def gradients(predictions: npt.NDArray[Any], rows: MetaInfoAccessors) -> Any:
         return objective(rows.get_label(), predictions, **weights_of(rows))
 
     return gradients
@@ -48,13 +48,15 @@ def metric_of(metric: Any) -> Callable[..., tuple[str, float]] | None:
     if not callable(metric):
         return None
 
-    def score(predictions: npt.NDArray[Any], rows: Beside) -> tuple[str, float]:
+    def score(
+        predictions: npt.NDArray[Any], rows: MetaInfoAccessors
+    ) -> tuple[str, float]:
         value = metric(rows.get_label(), predictions, **weights_of(rows))
         return metric.__name__, float(value)
 
     return score
 
 
-def weights_of(rows: Beside) -> dict[str, npt.NDArray[Any]]:
+def weights_of(rows: MetaInfoAccessors) -> dict[str, npt.NDArray[Any]]:
     """Return the weights of rows, if they have any, as an argument."""
     return {} if rows.weights is None else {"sample_weight": rows.get_weight()}

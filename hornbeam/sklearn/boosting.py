@@ -15,18 +15,17 @@ from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
-from hornbeam.sklearn.functions import (
+from hornbeam.sklearn.base import IterationRange, ModelEstimator, seed_of
+from hornbeam.sklearn.custom_functions import (
     MetricFunction,
     ObjectiveFunction,
-    is_own,
+    is_custom,
     metric_of,
     objective_of,
 )
-from hornbeam.sklearn.model import IterationRange, ModelEstimator
-from hornbeam.sklearn.table import seed_of
 from hornbeam.training import train
 
-__all__ = ["Estimator"]
+__all__ = ["BoostingEstimator"]
 
 # The estimators' own parameters; all others are the learner's.
 _OWN = {"n_estimators", "missing", "importance_type", "early_stopping_rounds"}
@@ -34,7 +33,7 @@ _OWN |= {"callbacks", "objective", "eval_metric", "random_state"}
 _OWN |= {"enable_categorical", "feature_types", "feature_weights"}
 
 
-class Estimator(ModelEstimator):
+class BoostingEstimator(ModelEstimator):
     """What the estimators that boost share.
 
     Parameters left at None take the learner's default.
@@ -202,7 +201,7 @@ class Estimator(ModelEstimator):
         base_margin: Any = None,
         eval_set: Sequence[tuple[Any, Any]] | None = None,
         verbose: bool | int | None = True,
-        xgb_model: Booster | str | os.PathLike[str] | Estimator | None = None,
+        xgb_model: Booster | str | os.PathLike[str] | BoostingEstimator | None = None,
         sample_weight_eval_set: Sequence[Any] | None = None,
         base_margin_eval_set: Sequence[Any] | None = None,
     ) -> Self:
@@ -249,26 +248,26 @@ class Estimator(ModelEstimator):
         eval_set: Sequence[tuple[Any, Any]] | None,
         eval_fields: Mapping[str, tuple[str, Sequence[Any] | None]],
         verbose: bool | int | None,
-        xgb_model: Booster | str | os.PathLike[str] | Estimator | None,
+        xgb_model: Booster | str | os.PathLike[str] | BoostingEstimator | None,
     ) -> Self:
         """Fit the model to rows, and what goes with them by the names of a matrix.
 
         `eval_fields` has the same for the pairs of `eval_set`, with the name of the
         argument that each comes from.
         """
-        X, y = self._taken(X, y)
+        X, y = self._validate_training_data(X, y)
         fields = {"feature_weights": self.feature_weights, **fields}
-        dtrain = self._matrix(X, label=self._labels(y), **fields)
+        dtrain = self._create_dmatrix(X, label=self._encode_targets(y), **fields)
         evals = self._evals(eval_set, eval_fields)
-        if isinstance(xgb_model, Estimator):
+        if isinstance(xgb_model, BoostingEstimator):
             xgb_model = xgb_model.get_booster()
-        self._booster, self._history = self._trained(
-            self._learner_parameters(),
+        self._booster, self._history = self._train(
+            self._booster_params(),
             dtrain,
             self.n_estimators,
             evals=evals,
-            obj=self._own_objective(),
-            custom_metric=self._own_metric(),
+            obj=self._custom_objective(),
+            custom_metric=self._custom_metric(),
             early_stopping_rounds=self.early_stopping_rounds,
             verbose_eval=verbose,
             xgb_model=xgb_model,
@@ -276,15 +275,15 @@ class Estimator(ModelEstimator):
         )
         return self
 
-    def _trained(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+    def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         """Return the model, and the scores of its rounds."""
         history: EvalsLog = {}
         return train(*args, evals_result=history, **options), history
 
-    def _own_objective(self) -> Callable[..., Any] | ScalarLoss | None:
+    def _custom_objective(self) -> Callable[..., Any] | ScalarLoss | None:
         return objective_of(self.objective)
 
-    def _own_metric(self) -> Callable[..., tuple[str, float]] | None:
+    def _custom_metric(self) -> Callable[..., tuple[str, float]] | None:
         return metric_of(self.eval_metric)
 
     def _evals(
@@ -303,14 +302,14 @@ class Estimator(ModelEstimator):
         }
         evals: list[tuple[Any, str]] = []
         for number, (X, y) in enumerate(pairs):
-            X = self._checked(X, reset=False)
-            y = self._targets(X, y)
+            X = self._validate_features(X, reset=False)
+            y = self._validate_targets(X, y)
             of_pair = {field: values[number] for field, values in beside.items()}
-            matrix = self._matrix(X, label=self._labels(y), **of_pair)
+            matrix = self._create_dmatrix(X, label=self._encode_targets(y), **of_pair)
             evals.append((matrix, f"validation_{number}"))
         return evals
 
-    def _learner_parameters(self) -> dict[str, Any]:
+    def _booster_params(self) -> dict[str, Any]:
         params = {
             name: value
             for name, value in self.get_params(deep=False).items()
@@ -319,11 +318,11 @@ class Estimator(ModelEstimator):
         params["seed"] = seed_of(self.random_state)
         if not callable(self.eval_metric):
             params["eval_metric"] = self.eval_metric
-        return params | self._loss()
+        return params | self._objective_params()
 
-    def _loss(self) -> dict[str, Any]:
+    def _objective_params(self) -> dict[str, Any]:
         """Return the parameters that name the loss."""
-        return {} if is_own(self.objective) else {"objective": self.objective}
+        return {} if is_custom(self.objective) else {"objective": self.objective}
 
     # Prediction
 
@@ -352,7 +351,7 @@ class Estimator(ModelEstimator):
             The rounds to use, from the first up to but not including the second.
         """
         kind = "margin" if output_margin else "value"
-        return self._predicted(X, kind, validate_features, base_margin, iteration_range)
+        return self._predict(X, kind, validate_features, base_margin, iteration_range)
 
     # What training found
 
@@ -427,8 +426,8 @@ class Estimator(ModelEstimator):
         """Return how many rounds `fit` asks for."""
         return self.n_estimators
 
-    def _take_model(self, booster: Booster, mark: dict[str, Any]) -> None:
-        super()._take_model(booster, mark)
+    def _restore(self, booster: Booster, metadata: dict[str, Any]) -> None:
+        super()._restore(booster, metadata)
         if isinstance(self.objective, ScalarLoss):
             booster.set_objective(self.objective)
         self._history = {}

@@ -277,7 +277,7 @@ def test_trees_tell_missing_from_known():
 
 ROWS = np.random.default_rng(0).normal(size=(30, 3))
 NUMBERS, LABELS = ROWS[:, 0], np.arange(30) % 3
-WHOLE = "must be a whole number of"
+WHOLE = "must be an integer of"
 FOREST = [RandomForestRegressor, RandomForestClassifier]
 TREE = [DecisionTreeRegressor, DecisionTreeClassifier]
 ALL = [*TREE, *FOREST]
@@ -290,7 +290,7 @@ MISTAKES = [
     ({"ccp_alpha": "cv"}, FOREST, "ccp_alpha must be a number|'cv'"),
     ({"max_features": 4}, ALL, "max_features|from 1 to 3|columns of X|not 4"),
     ({"max_features": 0}, ALL, "max_features|from 1 to 3|not 0"),
-    ({"max_features": 1.5}, ALL, "max_features|a share above 0 and up to 1|1.5"),
+    ({"max_features": 1.5}, ALL, "max_features|a fraction above 0 and up to 1|1.5"),
     ({"max_features": "all"}, ALL, "max_features|'sqrt', 'log2', 'auto' or None"),
     (
         {"oob_score": True, "bootstrap": False},
@@ -320,7 +320,11 @@ MISTAKES = [
     ({"voting": "loud"}, FOREST[1:], "voting must be 'soft' or 'hard'|'loud'"),
     ({"n_estimators": 0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 0"),
     ({"n_estimators": 2.0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 2.0"),
-    ({"min_samples_leaf": 0}, ALL, f"min_samples_leaf {WHOLE} 1 or more|share|not 0"),
+    (
+        {"min_samples_leaf": 0},
+        ALL,
+        f"min_samples_leaf {WHOLE} 1 or more|fraction|not 0",
+    ),
     ({"min_samples_leaf": 1.5}, ALL, f"min_samples_leaf {WHOLE} 1|up to 1, not 1.5"),
     ({"min_samples_split": 1}, ALL, f"min_samples_split {WHOLE} 2 or more|not 1"),
     ({"max_depth": 0}, ALL, f"max_depth {WHOLE} 1 or more|not 0"),
@@ -345,7 +349,7 @@ MISTAKES = [
     (
         {"class_weight": dict.fromkeys(range(3), 0.0)},
         [TREE[1], FOREST[1]],
-        "no row weighs anything|give some a weight above 0",
+        "all weights are 0|give some rows a weight above 0",
     ),
 ]
 
