@@ -32,9 +32,13 @@ from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
 from hornbeam.export.saving import save as export_model
 from hornbeam.files import replace_file
-from hornbeam.forest.dump import dump, in_one_file
+from hornbeam.forest.dump import dump_model, join_dumps
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.inspection import feature_importance, frame_of, split_values
+from hornbeam.forest.inspection import (
+    feature_importance,
+    split_value_histogram,
+    trees_to_dataframe,
+)
 from hornbeam.forest.model import Model, merge_models
 from hornbeam.forest.model_file import decode, digest, encode, load, save
 from hornbeam.forest.tree import Tree
@@ -200,7 +204,7 @@ class Booster:
         booster._learner.set_features(data)
         per_output = max(1, len(trees) // booster.params.num_parallel_tree)
         outputs = np.repeat(np.arange(per_output), len(trees) // per_output).tolist()
-        booster.model.add_round(trees, outputs, np.ones(len(trees), np.float32))
+        booster.model.append_round(trees, outputs, np.ones(len(trees), np.float32))
         return booster
 
     def update(
@@ -309,7 +313,7 @@ class Booster:
             )
         fitted = self.copy()
         fitted.set_param({"process_type": "update", "updater": "refresh"})
-        fitted._learner.model = self.model.beginning()
+        fitted._learner.model = self.model.without_rounds()
         revision = replace(Revision.by(fitted.params), decay=decay)
         fitted._trainer.refresh(self.model, revision)
         for _ in range(self.model.n_rounds):
@@ -694,7 +698,7 @@ class Booster:
             ``condition_node_params``, ``leaf_node_params`` and ``edge``.
         """
         self._learner.require_model()
-        return dump(
+        return dump_model(
             self.model, FeatureMap.of(self.model, fmap), with_stats, dump_format
         )
 
@@ -711,7 +715,7 @@ class Booster:
         its path, or a file that is open for text; for the others see `get_dump`.
         """
         dumps = self.get_dump(fmap, with_stats, dump_format)
-        pieces = in_one_file(dumps, dump_format)
+        pieces = join_dumps(dumps, dump_format)
         if isinstance(fout, str | os.PathLike):
             replace_file(fout, (piece.encode() for piece in pieces))
         else:
@@ -725,7 +729,7 @@ class Booster:
         categories are codes, and rows of them go to Yes, which is the right child.
         """
         self._learner.require_model()
-        return frame_of(self.model, FeatureMap.of(self.model, fmap))
+        return trees_to_dataframe(self.model, FeatureMap.of(self.model, fmap))
 
     def get_split_value_histogram(
         self,
@@ -749,7 +753,9 @@ class Booster:
             bin, and Count. If not, they are columns of an array.
         """
         self._learner.require_model()
-        table = split_values(self.model, FeatureMap.of(self.model, fmap), feature, bins)
+        table = split_value_histogram(
+            self.model, FeatureMap.of(self.model, fmap), feature, bins
+        )
         if not as_pandas:
             return table
         pandas = require(

@@ -27,7 +27,7 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.forest.model import Linear
+from hornbeam.forest.model import LinearModel
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
@@ -124,7 +124,7 @@ def stored_columns(table: Table) -> SparseColumns:
     )
 
 
-def initial_weights(bases: NDArray[np.float64], n_features: int) -> Linear:
+def initial_weights(bases: NDArray[np.float64], n_features: int) -> LinearModel:
     """Return the weights before the first round for these margins, (outputs,).
 
     XGBoost uses the base score of the first output for all outputs; the biases of the
@@ -132,19 +132,19 @@ def initial_weights(bases: NDArray[np.float64], n_features: int) -> Linear:
     """
     weights = np.zeros((n_features + 1, bases.size), np.float32)
     weights[-1] = bases - bases[0]
-    return Linear(weights)
+    return LinearModel(weights)
 
 
 def descend_round(
-    rows: WeightRows, parameters: Parameters, linear: Linear, total_weight: float
-) -> Linear:
+    rows: WeightRows, parameters: Parameters, linear: LinearModel, total_weight: float
+) -> LinearModel:
     """Return the model after one more round on the gradients of `rows`.
 
     The penalties count once for each unit of the rows' `total_weight`, as in XGBoost.
     """
     p = parameters
     if p.tolerance > 0.0 and linear.last_change <= p.tolerance:
-        return Linear(linear.weights, linear.rounds + 1, linear.last_change)
+        return LinearModel(linear.weights, linear.rounds + 1, linear.last_change)
     rules = [p.learning_rate, p.reg_lambda * total_weight, p.reg_alpha * total_weight]
     weights = linear.weights.T.copy()  # (outputs, features + 1)
     bias = np.array([rows.n_features])
@@ -160,7 +160,7 @@ def descend_round(
             code=ErrorCode.FLOAT_OVERFLOW,
         )
     change = float(np.abs(weights - linear.weights.T).max())
-    return Linear(np.ascontiguousarray(weights.T), linear.rounds + 1, change)
+    return LinearModel(np.ascontiguousarray(weights.T), linear.rounds + 1, change)
 
 
 def _orders(

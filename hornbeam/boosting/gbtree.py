@@ -21,7 +21,7 @@ from hornbeam.boosting.margin_cache import MarginCache, TrainingData, TrainingMa
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.data.floats import nearest
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.forest.layout import contributions
+from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.grower import LeafConstants, grow_tree
@@ -155,7 +155,7 @@ class TreeRound(Round):
 
     def update_model(self) -> None:
         model, objective = self._learner.model, self._learner.objective
-        model.add_round(self._trees, self._outputs, self._weights())
+        model.append_round(self._trees, self._outputs, self._weights())
         model.objective_state = objective.state = objective.next_state
         self._predictor.clear()
         if self._learner.params.verbosity >= 2:
@@ -187,7 +187,9 @@ class DartRound(TreeRound):
     def _margin_values(self) -> Callable[[Values], Values] | None:
         scale = self._training.scale
         assert scale is not None
-        return partial(contributions, weights=self._dropout.weight, step=scale.step)
+        return partial(
+            weighted_leaf_values, weights=self._dropout.weight, step=scale.step
+        )
 
     def update_model(self) -> None:
         super().update_model()

@@ -17,7 +17,7 @@ from hornbeam.boosting.parameter_checks import check_parameters
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
-from hornbeam.forest.model import Linear, Model
+from hornbeam.forest.model import LinearModel, Model
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.base import create as create_metric
 from hornbeam.objectives.base import Objective
@@ -155,7 +155,7 @@ class Learner:
             model.tree_weights = model.weights if p.booster == "dart" else None
             model.linear = None
             if p.booster == "gblinear":
-                model.linear = Linear.zero(model.num_feature, model.n_outputs)
+                model.linear = LinearModel.zero(model.num_feature, model.n_outputs)
         model.unseen_missing = p.unseen == "missing"
         model.objective = objective.name
         model.objective_config = objective.config()
@@ -224,7 +224,7 @@ class Learner:
         self.model.feature_types = list(data.feature_types or [])
         self.model.categories = data.schema.categories
         if self.model.linear is not None:
-            self.model.linear = Linear.zero(data.n_features, self.model.n_outputs)
+            self.model.linear = LinearModel.zero(data.n_features, self.model.n_outputs)
 
     def schema(self, validate_features: bool = True) -> Schema:
         """Return the features of the model; without names they go by position."""

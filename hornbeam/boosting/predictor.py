@@ -138,7 +138,7 @@ class Predictor:
                 )
             weights = dropout.during(model.weights)
             layout = self.layout_of(np.arange(end), weights, data.dtype)
-        cells = None if explains else layout.cells(data.n_rows, data.n_features)
+        cells = None if explains else layout.cost(data.n_rows, data.n_features)
         with lease(threads, cells) as team:
             if pred_leaf:
                 leaves = leaf_indices(team, data, layout)
@@ -205,7 +205,7 @@ class Predictor:
             base_margin, self.base_margins(), rows.n_rows, self._margin_type
         )
         layout = self._layout(begin, end, rows.dtype)
-        cells = layout.cells(rows.n_rows, rows.n_features)
+        cells = layout.cost(rows.n_rows, rows.n_features)
         with lease(threads, cells) as team:
             add_layout(team, rows, layout, margins)
             return self._finish(team, margins, output_margin, strict_shape)

@@ -25,7 +25,7 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
-from hornbeam.forest.tree import Tree, climb
+from hornbeam.forest.tree import Tree, roots_and_depths
 from hornbeam.kernels.leaves import rate_splits, weigh_nodes
 from hornbeam.kernels.team import lease
 from hornbeam.params import Parameters
@@ -107,7 +107,7 @@ class Refresh(GradientBooster):
                 "none; pass the model as xgb_model",
                 code=ErrorCode.MISSING_PARAMETER,
             )
-        self._learner.model = grown.beginning()
+        self._learner.model = grown.without_rounds()
         self._cache.clear()
         self._predictor.clear()
         return grown
@@ -154,7 +154,7 @@ class RefreshRound(Round):
     def update_model(self) -> None:
         grown = self._grown
         outputs, weights = grown.tree_output[self._range], grown.weights[self._range]
-        self._learner.model.add_round(self._trees, outputs, weights)
+        self._learner.model.append_round(self._trees, outputs, weights)
         self._predictor.clear()
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class Revision:
 
     def _refreshed(self, tree: Tree, sums: Floats) -> Tree:
         # A file may number children before their parents.
-        _, depth = climb(tree.parent)
+        _, depth = roots_and_depths(tree.parent)
         order = np.argsort(depth, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(order.size)
@@ -257,7 +257,7 @@ class Revision:
         """Return the tree without splits of too little gain above its leaves."""
         left, parent = tree.left.copy(), tree.parent.copy()
         value = tree.value.copy()
-        _, depth = climb(tree.parent)
+        _, depth = roots_and_depths(tree.parent)
         for node in np.flatnonzero(tree.leaf_mask):
             # A node that became a leaf may make its parent one.
             above = parent[node]
@@ -290,7 +290,7 @@ class Revision:
 def _with_inner(tree: Tree, sums: Floats) -> Floats:
     """Return the sums of leaves together with those of all inner nodes."""
     sums = np.where(tree.leaf_mask[:, None], sums, 0.0)
-    _, depth = climb(tree.parent)
+    _, depth = roots_and_depths(tree.parent)
     for level in range(tree.depth(), 0, -1):
         nodes = np.flatnonzero(depth == level)
         for own in sums:

@@ -22,7 +22,7 @@ from hornbeam.data.schema import check_names
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.model_file import decode_standard
+from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
@@ -527,7 +527,7 @@ class Booster(_Booster):
         """
         data = fname.read_bytes() if isinstance(fname, Path) else fname
         try:
-            model = decode_standard(data)
+            model = decode_as_xgboost(data)
         except ModelFileError:
             raise error from None
         self._replace_model(model, parameters_of(model, self.params), None)
