@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.prediction import Rows, blocks
+from hornbeam.boosting.margins import Rows, blocks
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.predict import PREDICT_ROWS
@@ -90,8 +90,8 @@ def _trace(
         layout.roots,
         layout.nodes,
         layout.thresholds,
-        layout.spans,
-        layout.rights,
+        layout.category_spans,
+        layout.category_bits,
         ways.means,
         names,
         np.empty((members, block.shape[1], PREDICT_ROWS)),
@@ -123,8 +123,8 @@ def _explain(
         block,
         layout.nodes,
         layout.thresholds,
-        layout.spans,
-        layout.rights,
+        layout.category_spans,
+        layout.category_bits,
         layout.by_output,
         ways.trees,
         ways.edges,
