@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.forest.model import Linear
+from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.base import IterationRange, ModelEstimator, seed_of
 from hornbeam.sklearn.custom_functions import (
@@ -419,7 +419,7 @@ class BoostingEstimator(ModelEstimator):
         base = booster.objective.to_margin(booster.model.base_score)
         return (weights[-1] + base).astype(np.float32)
 
-    def _linear(self, attribute: str) -> Linear:
+    def _linear(self, attribute: str) -> LinearModel:
         linear = self.get_booster().model.linear
         if linear is None:
             raise AttributeError(

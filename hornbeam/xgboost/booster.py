@@ -13,25 +13,25 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster as _Booster
-from hornbeam.boosting.sync_model import settings_of
+from hornbeam.boosting.evaluation import Evaluator
+from hornbeam.boosting.learner import parameters_of
+from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.data.schema import Schema, check_names
-from hornbeam.data.table import PaddedTable, Table
-from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
+from hornbeam.data.schema import check_names
+from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.model_file import decode_standard
+from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
-from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
-from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.booster_config import config_tree, iter_params, params_from_config
-from hornbeam.xgboost.categories import Categories, as_category_codes
-from hornbeam.xgboost.compat import is_dataframe, to_frame
+from hornbeam.xgboost.categories import Categories
+from hornbeam.xgboost.compat import is_dataframe
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
+from hornbeam.xgboost.learner import XGBoostLearner, XGBoostPredictor
 from hornbeam.xgboost.objective import (
     float32_metric,
     gradient_function,
@@ -48,8 +48,6 @@ __all__ = ["Booster"]
 
 
 _FORMATS = (".json", ".ubj")
-#: The default cutoff of the metrics ``ndcg``, ``map`` and ``pre``.
-_MAX_RANK = 32
 #: The second byte of a JSON file; in UBJSON it is a type marker.
 _JSON_SECOND_BYTES = (b'"', b" ", b"\t", b"\r", b"\n")
 
@@ -101,7 +99,9 @@ class Booster(_Booster):
             )
             vars(self).update(model_file._user_attributes())
         if isinstance(model_file, _Booster):
-            self._take(model_file.model.copy(), model_file.params, model_file._loss)
+            self._replace_model(
+                model_file.model.copy(), model_file.params, model_file._learner.loss
+            )
         elif model_file is not None:
             self.load_model(model_file)
         self.set_param(params or {})
@@ -128,6 +128,15 @@ class Booster(_Booster):
             self._given[name] = item
             self._is_configured = False
 
+    def _compose(self, parameters: Parameters) -> None:
+        learner = XGBoostLearner(parameters)
+        predictor = XGBoostPredictor(learner)
+        cache = MarginCache(learner, predictor)
+        self._learner: XGBoostLearner = learner
+        self._predictor = predictor
+        self._trainer = Trainer(learner, predictor, cache)
+        self._evaluator = Evaluator(learner, predictor, cache)
+
     def _keep_default_metric(self) -> None:
         """Set `eval_metric` of a trained model to the default metric, if it is not set.
 
@@ -144,14 +153,15 @@ class Booster(_Booster):
         # First the parameters that select components, then those of the components.
         rounds = self.model.n_rounds
         before = (
-            settings_of(self.model, Parameters()) if rounds else self._loaded_params
+            parameters_of(self.model, Parameters()) if rounds else self._loaded_params
         )
         self._configure(
-            self._with_num_target(before.updated(self._hornbeam_params())), self._loss
+            self._with_num_target(before.updated(self._hornbeam_params())),
+            self._learner.loss,
         )
         names = dict(iter_params(self._config_tree()))
         parameters = self._with_num_target(before.updated(self._hornbeam_params(names)))
-        self._configure(parameters, self._loss)
+        self._configure(parameters, self._learner.loss)
         if rounds and "base_score" in self._given:
             self._set_base_score(self._given["base_score"])
         self._is_configured = True
@@ -204,12 +214,6 @@ class Booster(_Booster):
         if not create_objective(parameters).many_targets:
             return parameters
         return parameters.updated({"num_target": self._n_labels})
-
-    def _configure(self, parameters: Parameters, loss: ScalarLoss | None) -> None:
-        super()._configure(parameters, loss)
-        for metric in self._metrics:
-            if isinstance(metric, RankingMetric):
-                metric.limit(_MAX_RANK)
 
     def _validates(self) -> bool:
         text = str(self._given.get("validate_parameters", False)).lower()
@@ -279,7 +283,7 @@ class Booster(_Booster):
         if self.model.n_rounds and self.feature_names is None:
             self.model.feature_names = dtrain.feature_names or []
             self.model.feature_types = dtrain.feature_types or []
-        self._validate_features(dtrain.feature_names)
+        self._learner.validate_features(dtrain.feature_names)
 
     @with_xgboost_messages
     def boost(
@@ -353,7 +357,7 @@ class Booster(_Booster):
                 raise TypeError(f"expected DMatrix, got {type(data).__name__}")
             if not isinstance(name, str):
                 raise TypeError(f"expected string, got {type(name).__name__}")
-            self._validate_features(data.feature_names)
+            self._learner.validate_features(data.feature_names)
         built_in, custom = [], []
         for data, name in evals:
             scores = self.measure([(data, name)], feval, output_margin)
@@ -407,7 +411,7 @@ class Booster(_Booster):
         if not self._is_configured:
             self._ensure_configured()
         if validate_features:
-            self._validate_features(data.feature_names)
+            self._learner.validate_features(data.feature_names)
         if self.model.linear is not None:
             if iteration_range[0] != 0:
                 raise ParameterError(
@@ -475,55 +479,6 @@ class Booster(_Booster):
         )
         return found.astype(np.float32, copy=False)
 
-    def _table(self, data: Any, missing: float, validate_features: bool) -> Table:
-        """Return the table of an array or frame; validate the names of a frame."""
-        table = super()._table(to_frame(data), missing, validate_features)
-        if validate_features and is_dataframe(data):
-            self._validate_features(table.names)
-        return table
-
-    def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
-        """Return `data` with the columns and the category codes of the model.
-
-        Columns without names are matched by position: columns that `data` lacks are
-        missing values, and numbers in categorical features are read as category codes.
-        """
-        width, types = self.model.num_feature, self.model.feature_types
-        lacks = data.feature_names is None and data.n_features < width
-        codes = "c" in types and "c" not in (data.feature_types or ())
-        if (lacks or codes) and not isinstance(data, QuantileDMatrix):
-            table = data.table.select(range(data.n_features))
-            if lacks:
-                table = PaddedTable(table, width)
-            if codes and table.n_features == width:
-                data = data._over(as_category_codes(table, types), DMatrix)
-                names = self._expected(validate_features).names
-                return data.like(Schema(width, names, types))
-            data = data._over(table, DMatrix)
-        return super()._aligned(data, validate_features)
-
-    def _validate_features(self, names: Sequence[str] | None) -> None:
-        """Raise a `DataError` if feature names or their order differ from the model."""
-        expected = self.feature_names
-        if expected is None or names == expected:
-            return
-        if names is None:
-            raise DataError(
-                "data did not contain feature names, but the following fields are "
-                f"expected: {', '.join(expected)}",
-                code=ErrorCode.FEATURE_NAMES_MISMATCH,
-            )
-        message = f"feature_names mismatch: {expected} {list(names)}"
-        lost = [name for name in expected if name not in names]
-        more = [name for name in names if name not in expected]
-        if lost:
-            message += f"\nexpected {', '.join(lost)} in input data"
-        if more:
-            message += (
-                f"\ntraining data did not have the following fields: {', '.join(more)}"
-            )
-        raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
-
     @with_xgboost_messages
     def get_dump(
         self,
@@ -557,7 +512,7 @@ class Booster(_Booster):
         `hornbeam.Booster.get_split_value_histogram`.
         """
         self._ensure_configured()
-        self._need_model()
+        self._learner.require_model()
         names = FeatureMap.of(self.model, fmap).names
         known = feature if feature in names else names[0]
         found = super().get_split_value_histogram(known, fmap, bins, as_pandas)
@@ -604,10 +559,10 @@ class Booster(_Booster):
         """
         data = fname.read_bytes() if isinstance(fname, Path) else fname
         try:
-            model = decode_standard(data)
+            model = decode_as_xgboost(data)
         except ModelFileError:
             raise error from None
-        self._take(model, settings_of(model, self.params), None)
+        self._replace_model(model, parameters_of(model, self.params), None)
         _warn(
             "the model file was edited after Hornbeam wrote it; it is read as a file "
             "of XGBoost, with float32 thresholds"
