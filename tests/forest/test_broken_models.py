@@ -43,7 +43,7 @@ def ranking(param, **state):
 
 
 def put(where, key, value):
-    """Return an edit that sets a key of the learner, the forest, a tree, ... to `value`."""
+    """Return an edit that sets a key of the learner, forest, tree, ... to `value`."""
 
     def edit(document, learner, forest, tree):
         places = {

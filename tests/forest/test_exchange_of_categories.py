@@ -27,7 +27,7 @@ KINDS = [3, 1, 2]
 
 
 def frame(seed=0, n_rows=400):
-    """Return a pandas categorical column with missing values and two numeric columns."""
+    """Return a categorical column with missing values and two numeric columns."""
     rng = np.random.default_rng(seed)
 
     def column(categories):

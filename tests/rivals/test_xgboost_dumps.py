@@ -1,8 +1,8 @@
 """Dumps and data frames of a model file are equal to those of the real XGBoost.
 
 The tests note where Hornbeam differs because XGBoost's output is incomplete or invalid:
-values of vector leaves, which XGBoost omits, their statistics, and indicators and unusual
-names in data frames.
+values of vector leaves, which XGBoost omits, their statistics, and indicators and
+unusual names in data frames.
 """
 
 from __future__ import annotations

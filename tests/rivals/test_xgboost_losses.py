@@ -98,7 +98,7 @@ LEVEL_LOSSES = {
 
 
 def expectiles(params, rows, labels, rest, rounds):
-    """Return XGBoost 3.2's expectiles, trained level by level with a custom objective."""
+    """Return XGBoost 3.2's expectiles, each trained with a custom objective."""
     columns = []
     for k in range(len(LEVELS)):
 
@@ -116,7 +116,7 @@ def expectiles(params, rows, labels, rest, rounds):
 @pytest.mark.parametrize("rounds", [10, 60])
 @pytest.mark.parametrize("objective", LEVEL_LOSSES)
 def test_the_loss_of_each_level_on_held_out_rows_is_not_worse(objective, rounds):
-    """Also after few rounds, although leaf values are not quantiles as in XGBoost 3.2."""
+    """Also after few rounds, although leaf values are no quantiles of residuals."""
     params = {"nthread": 1, "max_depth": 4}
     levels = {
         "reg:quantileerror": {"quantile_alpha": LEVELS.tolist()},

@@ -29,7 +29,7 @@ SHARED = ("num_class", "objective", "num_parallel_tree")
 @pytest.mark.parametrize("case", CASES)
 def test_refreshed_and_pruned_models_equal_xgboosts(case):
     rows, labels = few_values(900, missing=0.1)
-    # XGBoost 3.2 gives nodes below min_child_weight the weight 0; later versions do not.
+    # XGBoost 3.2, but no later version, gives nodes below this the weight 0.
     update = {"max_depth": 4, "min_child_weight": 0, "nthread": 1, **CASES[case]}
     update["process_type"] = "update"
     grown = {name: update[name] for name in SHARED if name in update}

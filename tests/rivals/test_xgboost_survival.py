@@ -1,9 +1,9 @@
 """Survival objectives compared with the real XGBoost: trees, metrics and model files.
 
-Hornbeam differs from XGBoost 3.2 in two points. XGBoost's gradients of the normal and the
-extreme distribution are imprecise far from the margin, so the times are near it here.
-XGBoost's Cox gradients of tied times depend on the order of rows, so there are no ties
-here.
+Hornbeam differs from XGBoost 3.2 in two points. XGBoost's gradients of the normal and
+the extreme distribution are imprecise far from the margin, so the times are near it
+here. XGBoost's Cox gradients of tied times depend on the order of rows, so there are no
+ties here.
 """
 
 from __future__ import annotations
