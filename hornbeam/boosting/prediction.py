@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import BinnedLayout, Layout
-from hornbeam.kernels.coded import CODED_ROWS, add_coded_trees
+from hornbeam.kernels.coded import CODED_ROWS, CodedScratch, add_coded_trees
 from hornbeam.kernels.predict import (
     PREDICT_ROWS,
     ROWS_OF_LARGE,
@@ -138,7 +138,9 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             kernel,
             members,
             block,
-            *layout.arrays,
+            layout.roots,
+            layout.packed,
+            layout.values,
             np.empty((members, _rows_together(layout)), np.int32),
             margins[start : start + len(block)],
         )
@@ -169,17 +171,14 @@ def _add_by_codes(
             members,
             block,
             layout.roots,
-            coded.runs,
-            coded.columns,
-            coded.cuts,
-            coded.tops,
-            coded.entries,
-            coded.nodes,
+            coded,
             layout.values,
-            np.empty((members, CODED_ROWS), block.dtype),
-            np.empty((members, CODED_ROWS), np.uint32),
-            np.empty((members, 2, CODED_ROWS), np.uint8),
-            np.empty((members, columns.max(initial=0), CODED_ROWS), np.uint8),
+            CodedScratch(
+                np.empty((members, CODED_ROWS), block.dtype),
+                np.empty((members, CODED_ROWS), np.uint32),
+                np.empty((members, 2, CODED_ROWS), np.uint8),
+                np.empty((members, columns.max(initial=0), CODED_ROWS), np.uint8),
+            ),
             margins[start : start + len(block)],
         )
 
@@ -200,10 +199,7 @@ def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
             members,
             block,
             layout.roots,
-            layout.nodes,
-            layout.thresholds,
-            layout.spans,
-            layout.rights,
+            layout.packed,
             layout.numbers,
             np.empty((members, _rows_together(layout)), np.int32),
             leaves[start : start + len(block)],

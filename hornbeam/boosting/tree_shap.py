@@ -12,7 +12,13 @@ from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.predict import PREDICT_ROWS
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree_shap import ROWS_OF_WAY, explain_rows, trace_rows
+from hornbeam.kernels.tree_shap import (
+    ROWS_OF_PATH,
+    ShapScratch,
+    ShapValues,
+    explain_rows,
+    trace_rows,
+)
 
 __all__ = ["contributions_of", "linear_contributions_of"]
 
@@ -88,10 +94,7 @@ def _trace(
         members,
         block,
         layout.roots,
-        layout.nodes,
-        layout.thresholds,
-        layout.spans,
-        layout.rights,
+        layout.packed,
         ways.means,
         names,
         np.empty((members, block.shape[1], PREDICT_ROWS)),
@@ -111,7 +114,7 @@ def _explain(
     """Write to `found` the Shapley values of features, or of pairs of them."""
     n_features = block.shape[1]
     n_pairs = n_features**2 if found.ndim == 4 else 0
-    rows = min(ROWS_OF_WAY, max(_FEWEST_ROWS, _PAIR_BYTES // (8 * max(1, n_pairs))))
+    rows = min(ROWS_OF_PATH, max(_FEWEST_ROWS, _PAIR_BYTES // (8 * max(1, n_pairs))))
     most_edges = int((ways.trees["end"] - ways.trees["begin"]).max(initial=0))
     levels = int(ways.edges["level"].max(initial=0)) + 1
     points = int(ways.trees["points"].max(initial=1))
@@ -121,24 +124,20 @@ def _explain(
         explain_rows,
         members,
         block,
-        layout.nodes,
-        layout.thresholds,
-        layout.spans,
-        layout.rights,
+        layout.packed,
         layout.by_output,
-        ways.trees,
-        ways.edges,
+        ways,
         _quadrature(points),
-        names,
-        np.empty((members, n_features, rows), block.dtype),
-        np.empty((members, n_features, rows)),
-        np.empty((members, n_pairs, rows)),
-        np.empty((members, most_edges, points, 6)),
-        np.empty((members, levels), np.int64),
-        np.empty((members, levels, rows), np.int64),
-        np.empty((members, 3, levels, points, rows)),
-        single,
-        double,
+        ShapScratch(
+            np.empty((members, n_features, rows), block.dtype),
+            np.empty((members, n_features, rows)),
+            np.empty((members, n_pairs, rows)),
+            np.empty((members, most_edges, points, 6)),
+            np.empty((members, levels), np.int64),
+            np.empty((members, levels, rows), np.int64),
+            np.empty((members, 3, levels, points, rows)),
+        ),
+        ShapValues(names, single, double),
     )
 
 

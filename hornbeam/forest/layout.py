@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,7 +14,7 @@ from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, join
 from hornbeam.kernels.coded import CODE_BITS, MOST_CUTS, TOP_LEVELS
 from hornbeam.kernels.layout import CODED_DTYPE, RUN_DTYPE
-from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS
+from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS, PackedNodes
 
 __all__ = [
     "BinnedLayout",
@@ -122,6 +122,11 @@ class Layout:
         )
 
     @cached_property
+    def packed(self) -> PackedNodes:
+        """The nodes, as kernels take them."""
+        return PackedNodes(self.nodes, self.thresholds, self.spans, self.rights)
+
+    @cached_property
     def by_output(self) -> NDArray[np.float32]:
         """The values of nodes, (outputs, nodes): one row for trees of one output."""
         return np.ascontiguousarray(np.atleast_2d(self.values.T))
@@ -198,8 +203,7 @@ _LEFT = np.uint64(32)
 _NEVER = MOST_CUTS + 1
 
 
-@dataclass(frozen=True, slots=True)
-class BinnedLayout:
+class BinnedLayout(NamedTuple):
     """The arrays that `hornbeam.kernels.coded.add_coded_trees` walks beside a layout's.
 
     Trees that follow one another make a run, as long as they ask of each feature for

@@ -89,9 +89,15 @@ def margins_of(trees, outputs, rows, margins, members=1):
     margins = margins.copy()
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        add_trees, rows, layout.roots, layout.nodes, layout.thresholds, layout.spans,
-        layout.rights, layout.values, places, margins, members=members,
-    )  # fmt: skip
+        add_trees,
+        rows,
+        layout.roots,
+        layout.packed,
+        layout.values,
+        places,
+        margins,
+        members=members,
+    )
     return margins
 
 
@@ -110,9 +116,15 @@ def leaves_of(trees, rows, members=1):
     leaves = np.full((len(rows), len(trees)), -1, np.float32)
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        find_leaves, rows, layout.roots, layout.nodes, layout.thresholds, layout.spans,
-        layout.rights, layout.numbers, places, leaves, members=members,
-    )  # fmt: skip
+        find_leaves,
+        rows,
+        layout.roots,
+        layout.packed,
+        layout.numbers,
+        places,
+        leaves,
+        members=members,
+    )
     return leaves
 
 
