@@ -90,7 +90,7 @@ def _drawn(
         sample = sample_of(parameters, tree)
         assert sample is not None
         own = np.empty(n_rows, np.uint8)
-        team.run(draw_rows, members, 0, sample.limit, *sample.key, own)
+        team.run(draw_rows, members, 0, sample.limit, sample.key, own)
         taken |= own
     return taken
 
