@@ -20,6 +20,7 @@ from hornbeam.kernels.interventional_shap import (
     ROWS_OF_WORD,
     BackgroundLists,
     LeafTables,
+    ListScratch,
     PathScratch,
     explain_by_lists,
     explain_by_tables,
@@ -329,8 +330,8 @@ class Against:
             paths,
             lists,
             self._weights,
-            self._scratch(members, words, _ROWS_WITH_LISTS),
-            (
+            ListScratch(
+                self._scratch(members, words, _ROWS_WITH_LISTS),
                 np.empty((members, takers.shape[1]), np.uint64),
                 np.empty((members, self._levels)),
             ),

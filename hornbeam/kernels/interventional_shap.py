@@ -35,6 +35,7 @@ __all__ = [
     "ROWS_OF_WORD",
     "BackgroundLists",
     "LeafTables",
+    "ListScratch",
     "PathScratch",
     "explain_by_lists",
     "explain_by_tables",
@@ -101,6 +102,24 @@ class PathScratch(NamedTuple):
     columns: NDArray[Any]
     bits: NDArray[np.uint32]
     named: NDArray[np.int64]
+
+
+class ListScratch(NamedTuple):
+    """Scratch arrays of `explain_by_lists`.
+
+    Attributes
+    ----------
+    rows
+        Of rows that descend a tree together.
+    met
+        (threads, words of rows) uint64: background rows that contribute.
+    gains
+        (threads, levels + 1) float64: the contributions of one leaf.
+    """
+
+    rows: PathScratch
+    met: NDArray[np.uint64]
+    gains: NDArray[np.float64]
 
 
 @inline
@@ -383,19 +402,18 @@ def explain_by_lists(
     paths,  # `hornbeam.forest.tree_paths.TreePaths`
     lists,  # BackgroundLists, from `list_background`
     weights,  # (features + 1, features + 1) float64: (a - 1)! b! / (a + b)!
-    scratch,  # PathScratch
-    meeting,  # (threads, words of rows) uint64, (threads, levels + 1) float64; scratch
+    scratch,  # ListScratch
     found,  # (outputs, rows, features) float64, in and out
 ):
     """Add the contributions of features in trees whose background is listed."""
     trees, edges = paths.trees, paths.edges
     shares, lacks, takers = lists
     own_columns, own_bits, own_named = (
-        scratch.columns[thread_id],
-        scratch.bits[thread_id],
-        scratch.named[thread_id],
+        scratch.rows.columns[thread_id],
+        scratch.rows.bits[thread_id],
+        scratch.rows.named[thread_id],
     )
-    own_met, own_gains = meeting[0][thread_id], meeting[1][thread_id]
+    own_met, own_gains = scratch.met[thread_id], scratch.gains[thread_id]
     together = own_columns.shape[1]
     own_bits[0] = _ALL
     task = next_task(sync, 0)
