@@ -13,9 +13,9 @@ from hornbeam.dask.partitions import Partition
 from hornbeam.data.categories import Categories
 from hornbeam.data.labels import read_whole
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.opening import Caching, open_features
+from hornbeam.data.opening import CacheOptions, open_features
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.first_pass import Parts, without_values
+from hornbeam.data.sources.first_pass import FieldCollector, without_values
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
@@ -33,7 +33,7 @@ class Opening:
     names: Sequence[str] | None = None
     types: Sequence[str] | Categories | None = None
     enable_categorical: bool = True
-    caching: Caching | None = None
+    caching: CacheOptions | None = None
 
     def open(self, partition: Partition) -> Opened | None:
         """Return the rows of a partition; None if it has none.
@@ -53,7 +53,7 @@ class Opening:
             )
             if table.n_rows == 0:
                 return None
-            parts = Parts()
+            parts = FieldCollector()
             parts.add(fields, table.n_rows)
         return Opened(table, parts.whole())
 

@@ -10,7 +10,7 @@ from typing import Any
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table, known_frame
-from hornbeam.data.containers.frame import take_apart
+from hornbeam.data.containers.frame import pop_columns
 from hornbeam.data.meta_info import GROUPINGS
 from hornbeam.data.saved import is_saved, load_table
 from hornbeam.data.sources.dispatch import open_source
@@ -21,7 +21,7 @@ from hornbeam.external_memory.codecs import check_codec
 from hornbeam.external_memory.folders import as_folders
 from hornbeam.memory import as_bytes
 
-__all__ = ["Caching", "Folders", "caching_of", "named_cache", "open_features"]
+__all__ = ["CacheOptions", "Folders", "cache_options", "named_cache", "open_features"]
 
 #: What may be the name of a column of the data in place of its values.
 NAMEABLE = (
@@ -58,15 +58,18 @@ def open_features(
         with the data is taken if none is given.
     """
     given = {name: value for name, value in beside.items() if value is not None}
-    apart = {name: given.pop(name) for name in NAMEABLE if _is_name(given.get(name))}
+    field_columns = {
+        name: given.pop(name) for name in NAMEABLE if _is_name(given.get(name))
+    }
     columns = None if isinstance(types, Categories) else types
     table: Table | None
     if is_saved(data):
-        if apart:
+        if field_columns:
+            field, name = next(iter(field_columns.items()))
             raise DataError(
-                f"{next(iter(apart))}={next(iter(apart.values()))!r} is the name of a "
-                "column, and a saved DMatrix has its labels and the like apart; leave "
-                "it out, or pass the values",
+                f"{field}={name!r} is the name of a column, but a saved DMatrix stores "
+                "its labels and other fields separately; leave it out, or pass the "
+                "values",
                 code=ErrorCode.COLUMN_NOT_FOUND,
             )
         table = load_table(data, missing, names, columns)
@@ -77,12 +80,12 @@ def open_features(
             names=names,
             types=columns,
             enable_categorical=enable_categorical,
-            apart=apart,
+            field_columns=field_columns,
             content=content,
         )
     if table is None:
-        frame = known_frame(data) if apart else None
-        rest, fields = take_apart(data if frame is None else frame, apart)
+        frame = known_frame(data) if field_columns else None
+        rest, fields = pop_columns(data if frame is None else frame, field_columns)
         given |= fields
         table = as_table(rest, missing, names, columns, enable_categorical)
     if isinstance(types, Categories):
@@ -124,7 +127,7 @@ Folders = Folder | Sequence[Folder]
 
 
 @dataclass(frozen=True, slots=True)
-class Caching:
+class CacheOptions:
     """How the codes of a matrix are kept on disk.
 
     Attributes
@@ -142,9 +145,9 @@ class Caching:
     codec: str
 
 
-def caching_of(
+def cache_options(
     data: Any, cache: Folders | None, memory_limit: Any, codec: str
-) -> tuple[Any, Caching | None]:
+) -> tuple[Any, CacheOptions | None]:
     """Return the data without its own cache, and how to keep codes on disk, if so.
 
     Parameters
@@ -180,7 +183,7 @@ def caching_of(
     as_folders(cache)
     check_codec(codec)
     limit = None if memory_limit is None else as_bytes(memory_limit, "memory_limit")
-    return data, Caching(cache, limit, codec)
+    return data, CacheOptions(cache, limit, codec)
 
 
 def named_cache(data: Any) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.bin_table import Binned, BinnedTable, bin_with_cuts
-from hornbeam.binning.external_build import page_with_cuts
+from hornbeam.binning.external_build import build_external_with_cuts
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
@@ -150,7 +150,9 @@ enable_categorical, data_split_mode, sketch
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
         if self._caching is not None:
-            codes = page_with_cuts(self.table, cuts, self._caching, self.nthread)
+            codes = build_external_with_cuts(
+                self.table, cuts, self._caching, self.nthread
+            )
             return max_bin, codes
         return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
 
@@ -165,7 +167,7 @@ enable_categorical, data_split_mode, sketch
             )
         return self._codes
 
-    def ordered(self, nthread: int = 0) -> NoReturn:
+    def sorted_columns(self, nthread: int = 0) -> NoReturn:
         """Raise an error: the values are not there any more."""
         raise DataError(
             "tree_method 'exact' and 'approx' need the values themselves, and a "

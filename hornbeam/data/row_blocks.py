@@ -15,15 +15,15 @@ from hornbeam.errors import require
 
 __all__ = [
     "as_csr",
-    "column_cells",
-    "count_filled",
+    "column_entries",
+    "count_entries",
     "has_infinite",
     "row_blocks",
-    "slices_of",
+    "row_slices",
 ]
 
 
-def slices_of(table: Table, n_rows: int) -> Iterator[tuple[int, Table]]:
+def row_slices(table: Table, n_rows: int) -> Iterator[tuple[int, Table]]:
     """Yield first row and table of so many rows of a table in memory each time."""
     if table.n_rows == 0:
         return
@@ -98,7 +98,7 @@ def row_blocks(table: Table) -> Iterator[np.ndarray]:
         yield table.rows(start, min(start + step, table.n_rows))
 
 
-def column_cells(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def column_entries(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield of each column the rows of its filled cells, uint32, and their values."""
     if isinstance(table, SparseTable):
         for _, pointers, rows, values in table.filled(CELLS):
@@ -127,10 +127,10 @@ def has_infinite(table: Table) -> bool:
     return any(np.isinf(block).any() for block in row_blocks(table))
 
 
-def count_filled(table: Table) -> int:
+def count_entries(table: Table) -> int:
     """Return the number of cells that are not missing."""
     if isinstance(table, SparseTable):
-        return len(table.filled_by_row()[0])
+        return len(table.entries_by_row()[0])
     return sum(int(np.count_nonzero(block == block)) for block in row_blocks(table))
 
 
@@ -138,7 +138,7 @@ def as_csr(table: Table) -> Any:
     """Return the table as a SciPy CSR matrix without the missing cells."""
     sparse = require("scipy.sparse", "frames", "DMatrix.get_data")
     if isinstance(table, SparseTable):
-        cells = table.filled_by_row()
+        cells = table.entries_by_row()
     else:
         cells = _filled_by_row(table)
     return sparse.csr_matrix(cells, shape=(table.n_rows, table.n_features))

@@ -18,7 +18,7 @@ from hornbeam.data.floats import Locate, check_finite
 from hornbeam.data.schema import Schema, check_names, check_types, column_label
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["Content", "LocatedTable", "PaddedTable", "Table"]
+__all__ = ["ContentChecksum", "LocatedTable", "PaddedTable", "Table"]
 
 
 #: Columns, or cells of rows, that are held at once.
@@ -180,7 +180,7 @@ class Table(ABC):
 
     def content(self) -> str:
         """Return a checksum of all cells, by which the table is known again."""
-        content = Content()
+        content = ContentChecksum()
         for batch in self.batches():
             content.add(batch)
         return content.digest()
@@ -278,7 +278,7 @@ def check_codes(values: np.ndarray, locate: Locate) -> None:
         )
 
 
-class Content:
+class ContentChecksum:
     """Checksums of rows that come in batches, wherever those end.
 
     They are taken of whole rows or of columns, as the batches have them.

@@ -32,7 +32,7 @@ __all__ = [
     "NumpyColumn",
     "column_names",
     "frame_table",
-    "take_apart",
+    "pop_columns",
 ]
 
 # What to do with a column that holds no numbers, by what its type is called.
@@ -266,7 +266,7 @@ def column_names(data: Any) -> list[str] | None:
     return None
 
 
-def take_apart(data: Any, wanted: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
+def pop_columns(data: Any, wanted: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
     """Return a frame without some columns, and these columns by their part.
 
     Parameters

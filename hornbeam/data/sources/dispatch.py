@@ -76,7 +76,7 @@ def open_source(
     names: Sequence[str] | None = None,
     types: Sequence[str] | None = None,
     enable_categorical: bool = True,
-    apart: Mapping[str, str] | None = None,
+    field_columns: Mapping[str, str] | None = None,
     content: bool = False,
 ) -> Table | None:
     """Return a table over what is read in batches; None if `data` is no such thing.
@@ -91,7 +91,7 @@ def open_source(
         LazyFrame, pyarrow Dataset. A batch is a table, (X, y) or (X, y, weight).
     missing, names, types, enable_categorical
         As for `as_table`.
-    apart
+    field_columns
         Columns that are no features: for each part, such as ``"label"``, its name.
     content
         Whether the table is asked for its `content` later.
@@ -100,7 +100,7 @@ def open_source(
     if source is None:
         return None
     table = StreamTable(
-        source, missing, names, types, enable_categorical, apart, content
+        source, missing, names, types, enable_categorical, field_columns, content
     )
     return table if table.only is None else table.only
 

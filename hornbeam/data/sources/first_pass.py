@@ -10,16 +10,16 @@ import numpy as np
 from hornbeam.data.categories import union
 from hornbeam.data.labels import FIELDS, read_numbers, read_whole, size_mismatch
 from hornbeam.data.schema import Schema, listed
-from hornbeam.data.table import Content, Table
+from hornbeam.data.table import ContentChecksum, Table
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
-    "Gathering",
-    "Parts",
+    "FieldCollector",
+    "FirstPass",
     "Sample",
-    "in_order",
     "kind_of",
     "part_of",
+    "reorder_columns",
     "without_values",
 ]
 
@@ -31,7 +31,7 @@ KINDS = {"c": "categories", "i": "true or false"}
 NUMBERS = "numbers"
 
 
-class Gathering:
+class FirstPass:
     """Columns and rows of a source, found out batch by batch.
 
     Parameters
@@ -41,7 +41,7 @@ class Gathering:
     """
 
     def __init__(self, content: bool = False) -> None:
-        self.content = Content() if content else None
+        self.content = ContentChecksum() if content else None
         self.schema: Schema | None = None
         self.n_rows = 0
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
@@ -56,7 +56,7 @@ class Gathering:
             self.schema, self.dtype = table.schema, table.dtype
             self._blank = set(range(table.n_features))
         elif table.n_rows:
-            table = in_order(table, self.schema, self._blank)
+            table = reorder_columns(table, self.schema, self._blank)
             self.dtype = np.result_type(self.dtype, table.dtype)
             self.schema = self._merged(table)
         self._blank = without_values(table, self._blank)
@@ -87,7 +87,7 @@ class Gathering:
         return given if feature in self._blank else "float"
 
 
-def in_order(
+def reorder_columns(
     table: Table, first: Schema, blank: Collection[int] = frozenset()
 ) -> Table:
     """Return the table with its columns in the order of the first batch.
@@ -216,7 +216,7 @@ GROUPS = ("group", "qid")
 PARTS = (*FIELDS, *GROUPS)
 
 
-class Parts:
+class FieldCollector:
     """Labels, weights and their like, as they come batch by batch.
 
     Only their lengths are checked here, and that every batch has the same ones: what

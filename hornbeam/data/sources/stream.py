@@ -11,17 +11,17 @@ import numpy as np
 
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
-from hornbeam.data.containers.frame import column_names, take_apart
+from hornbeam.data.containers.frame import column_names, pop_columns
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.floats import check_missing
 from hornbeam.data.schema import listed
 from hornbeam.data.sources.batches import Batch, Place, Source
 from hornbeam.data.sources.first_pass import (
-    Gathering,
-    Parts,
-    in_order,
+    FieldCollector,
+    FirstPass,
     part_of,
     read_part,
+    reorder_columns,
 )
 from hornbeam.data.table import LocatedTable, SelectedTable, Table
 from hornbeam.errors import DataError, ErrorCode
@@ -47,7 +47,7 @@ class _How:
     names: Sequence[str] | None
     types: Sequence[str] | None
     enable_categorical: bool
-    apart: Mapping[str, str]
+    field_columns: Mapping[str, str]
     named: bool
 
     @classmethod
@@ -58,10 +58,10 @@ class _How:
         names: Sequence[str] | None,
         types: Sequence[str] | None,
         enable_categorical: bool,
-        apart: Mapping[str, str] | None,
+        field_columns: Mapping[str, str] | None,
     ) -> _How:
-        apart = {**source.apart, **(apart or {})}
-        for part, column in apart.items():
+        field_columns = {**source.field_columns, **(field_columns or {})}
+        for part, column in field_columns.items():
             if source.column_names is not None and column not in source.column_names:
                 raise DataError(
                     f"{source.name} has no column {column!r} for {part}; it has "
@@ -73,7 +73,7 @@ class _How:
             names,
             types,
             enable_categorical,
-            apart,
+            field_columns,
             source.named or names is not None,
         )
 
@@ -86,17 +86,19 @@ class _How:
             self,
             names=None if self.names is None else [self.names[f] for f in features],
             types=None if self.types is None else [self.types[f] for f in features],
-            apart={p: column for p, column in self.apart.items() if p == "label"},
+            field_columns={
+                p: column for p, column in self.field_columns.items() if p == "label"
+            },
         )
 
     def read(self, place: Place, batch: Batch) -> _Read:
         """Return the table of a batch, and what goes with it."""
-        data, columns = take_apart(batch.data, self.apart)
+        data, columns = pop_columns(batch.data, self.field_columns)
         for part in columns:
             if part in batch.info:
                 raise DataError(
                     f"{part} comes with the batch, and from the column "
-                    f"{self.apart[part]!r}; leave one out",
+                    f"{self.field_columns[part]!r}; leave one out",
                     code=ErrorCode.META_INFO_GIVEN_TWICE,
                 )
         table = as_table(
@@ -124,7 +126,7 @@ class StreamTable(Table):
         Where the rows come from.
     missing, names, types, enable_categorical
         As for `as_table`, for each batch.
-    apart
+    field_columns
         Columns that are no features: for each part, such as ``"label"``, its name.
     content
         Whether the first reading takes a checksum of the rows, for a `content` that
@@ -148,13 +150,15 @@ class StreamTable(Table):
         names: Sequence[str] | None = None,
         types: Sequence[str] | None = None,
         enable_categorical: bool = True,
-        apart: Mapping[str, str] | None = None,
+        field_columns: Mapping[str, str] | None = None,
         content: bool = False,
     ) -> None:
         self._source = source
-        self._how = _How.of(source, missing, names, types, enable_categorical, apart)
+        self._how = _How.of(
+            source, missing, names, types, enable_categorical, field_columns
+        )
         self._own_names: list[str] | None = None
-        gathering, parts = Gathering(content), Parts()
+        gathering, parts = FirstPass(content), FieldCollector()
         only: Table | None = None
         with closing(self._read(None)) as batches:
             for batch in batches:
@@ -199,7 +203,10 @@ class StreamTable(Table):
             chosen = range(self.n_features) if features is None else features
             # Labels come along, to see that the rows are still the same.
             how = how.only(chosen)
-            columns = [*(self._own_names[f] for f in chosen), *how.apart.values()]
+            columns = [
+                *(self._own_names[f] for f in chosen),
+                *how.field_columns.values(),
+            ]
         row = 0
         with closing(self._source.batches(columns)) as batches:
             for number, batch in enumerate(batches):
@@ -225,7 +232,7 @@ class StreamTable(Table):
                 if not batch.table.n_rows:
                     continue
                 with batch.place.named():
-                    table = align(in_order(batch.table, expected), expected)
+                    table = align(reorder_columns(batch.table, expected), expected)
                     if chosen is not projected and chosen is not None:
                         table = table.select(chosen)
                     self._check_same(table, chosen, batch, row)
