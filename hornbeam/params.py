@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import math
 import numbers
@@ -113,7 +114,7 @@ _GROWERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: cached_property needs __dict__
 class Parameters:
     """Every parameter of training, checked, under its one canonical name.
 
@@ -542,7 +543,7 @@ class Parameters:
                 f"by {method!r}; set tree_method='approx', or leave sketch_scope out",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
-        given = self.changed()
+        given = self._changed
         for name in ("default_direction", "opt_dense_col"):
             if name in given and method != "exact":
                 raise ParameterError(
@@ -558,7 +559,7 @@ class Parameters:
         Raises ParameterError where one of the two is of no use, or they contradict each
         other.
         """
-        method, given = self.method(), self.changed()
+        method, given = self.method(), self._changed
         by_bins = method != "exact"
         by_histograms = by_bins and self.sketch_scope == "global"
         useless = {"max_bin": not by_bins, "max_cached_hist_node": not by_histograms}
@@ -615,7 +616,7 @@ class Parameters:
             )
         return share
 
-    def held_share(self) -> float:
+    def cached_share(self) -> float:
         """Return the share of rows that a tree holds in memory; 0: none.
 
         Raises ParameterError where a tree has no sample to hold.
@@ -632,7 +633,7 @@ class Parameters:
             )
         return share
 
-    def vector_columns(self, n_outputs: int) -> int:
+    def multi_output_columns(self, n_outputs: int) -> int:
         """Return by how many columns the splits of trees of all outputs are searched.
 
         0: each tree has one output. Raises ParameterError where that does not go with
@@ -664,6 +665,11 @@ class Parameters:
 
     def changed(self) -> dict[str, Any]:
         """Return the parameters that differ from their defaults, as plain values."""
+        return dict(self._changed)
+
+    @functools.cached_property
+    def _changed(self) -> dict[str, Any]:
+        # Cached: every round reads it several times, and it compares all parameters.
         return {
             name: _plain(value)
             for name in _TABLE

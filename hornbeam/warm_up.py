@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from hornbeam import kernels
-from hornbeam.cart.bagging import Bags, grow_forest, permutation_increases
-from hornbeam.cart.codes import Codes
-from hornbeam.cart.growing import Rules
+from hornbeam.cart.bagging import BootstrapSampler, grow_forest, permutation_importance
+from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.pruning import pruning_path
 from hornbeam.cart.targets import Targets
+from hornbeam.cart.tree_builder import GrowthParams
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.kernels.jit import prune_cache
@@ -256,19 +256,27 @@ def _fit_sparse(params: dict[str, Any]) -> None:
 
 def _grow_forest(X: Any) -> None:
     """Grow a tree of numbers and one of classes, and look at them from all sides."""
-    codes = Codes.of(DMatrix(X))
+    features = BinnedFeatures.of(DMatrix(X))
     rows = np.arange(len(X), dtype=np.int32)
-    bags = Bags(rows, len(X), len(X), 0)
-    rules = Rules(2, min_samples_leaf=2)
+    sampler = BootstrapSampler(rows, len(X), len(X), 0)
+    params = GrowthParams(2, min_samples_leaf=2)
     for n_classes, criterion in ((0, "squared_error"), (3, "gini")):
         y = _rng().integers(3, size=len(X)).astype(np.float64)
         targets = Targets.of(y, None, n_classes, criterion, len(X))
-        for bag, grown in grow_forest(
-            codes, targets, rules, bags, 1, 1, lambda _, bag, grown: (bag, grown)
+        for sample, tree in grow_forest(
+            features,
+            targets,
+            params,
+            sampler,
+            1,
+            1,
+            lambda _, sample, tree: (sample, tree),
         ):
-            pruning_path(grown, 1.0, 1.0)
-            predicted = targets.means_of(grown.sums)
-            permutation_increases(0, 0, grown, codes, targets, y, predicted, bag.others)
+            pruning_path(tree, 1.0, 1.0)
+            predicted = targets.node_means(tree.sums)
+            permutation_importance(
+                0, 0, tree, features, targets, y, predicted, sample.held_out
+            )
 
 
 def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
@@ -312,8 +320,8 @@ def _explain(X: Any) -> None:
     booster.eval(many)
     booster.predict(matrix, pred_contribs=True)
     booster.predict(matrix, pred_contribs=True, approx_contribs=True)
-    for others in (matrix, DMatrix(X[:1])):
-        booster.shap_values(matrix, others)
+    for background in (matrix, DMatrix(X[:1])):
+        booster.shap_values(matrix, background)
     one_hot = DMatrix(np.tile(np.eye(30, dtype=X.dtype), (2, 1)), np.arange(60) % 30)
     params = {"max_depth": 0, "min_child_weight": 0, "reg_lambda": 0}
     train(params, one_hot, 1, verbose_eval=False).shap_values(one_hot, one_hot)

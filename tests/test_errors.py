@@ -14,7 +14,7 @@ import pytest
 import hornbeam
 from hornbeam import errors
 from hornbeam.errors import ErrorCode, HornbeamError
-from hornbeam.forest.checks import UnsupportedModelError
+from hornbeam.forest.validation import UnsupportedModelError
 from hornbeam.xgboost.error_messages import (
     _MESSAGES,
     FileError,

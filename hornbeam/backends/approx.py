@@ -29,15 +29,15 @@ class ApproxBackend(MarginRows, Backend):
     codes
         What makes the codes.
     open_histograms
-        Takes codes and scores, and returns a backend that changes these scores.
+        Takes codes and margins, and returns a backend that changes these margins.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
         The threads that take gradients; given back when the backend is closed.
-    vector_columns
-        See `Backend.vector_columns`.
+    multi_output_columns
+        See `Backend.multi_output_columns`.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class ApproxBackend(MarginRows, Backend):
         create_hist_backend: Callable[[Codes, NDArray[np.float64]], Backend],
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
-        vector_columns: int = 0,
+        multi_output_columns: int = 0,
     ) -> None:
-        self.vector_columns = vector_columns
+        self.multi_output_columns = multi_output_columns
         self._mix: NDArray[np.float64] | None = None
         #: Gradients and hessians by which splits are searched beside the outputs'.
         self._columns: tuple[NDArray[Any], NDArray[Any]] | None = None
         self._codes, self._open = codes, create_hist_backend
-        super().__init__(targets, weights, scores, team)
+        super().__init__(targets, weights, margins, team)
         self._inner: Backend | None = None
         self._hessians = np.empty(0)
 
@@ -73,14 +73,14 @@ class ApproxBackend(MarginRows, Backend):
         super().set_gradients(gradients, hessians)
         self._has_new_gradients, self._columns = True, None
 
-    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
         self._mix = mix
 
-    def set_columns(
+    def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        if self._mix is not None or self.vector_columns == 0:
-            super().set_columns(gradients, hessians)
+        if self._mix is not None or self.multi_output_columns == 0:
+            super().set_split_gradients(gradients, hessians)
         self._columns = gradients, hessians
 
     def begin_tree(
@@ -92,7 +92,9 @@ class ApproxBackend(MarginRows, Backend):
     ) -> None:
         # A caller's hessian may be negative, and weighs nothing then. What is not
         # finite is an error when the tree begins.
-        own = slice(output, output + 1) if self.vector_columns == 0 else slice(None)
+        own = (
+            slice(output, output + 1) if self.multi_output_columns == 0 else slice(None)
+        )
         counting = self._state.hessians[own]
         if self._columns is not None:
             counting = self._columns[1]
@@ -102,19 +104,19 @@ class ApproxBackend(MarginRows, Backend):
             self._let_go()
             self._hessians = hessians
             self._inner = self._open(
-                self._codes.make_bins(hessians), self._state.scores
+                self._codes.make_bins(hessians), self._state.margins
             )
             self._has_new_gradients = True
         if self._has_new_gradients:
             self._inner.set_gradients(self._state.gradients, self._state.hessians)
             if self._columns is not None:
-                self._inner.set_columns(*self._columns)
+                self._inner.set_split_gradients(*self._columns)
             self._has_new_gradients = False
         if self._mix is not None:
-            self._inner.mix_outputs(self._mix)
+            self._inner.sketch_outputs(self._mix)
         self.lookahead = self._inner.lookahead
         self._inner.begin_tree(output, growth, features, sample)
-        self.vector_columns = self._inner.vector_columns
+        self.multi_output_columns = self._inner.multi_output_columns
 
     def find_splits(
         self,

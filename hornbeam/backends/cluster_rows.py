@@ -4,7 +4,7 @@ A message costs about as much as counting some hundred thousand cells. So what h
 answer waits for what has one, and the first message of a round asks for all that the
 root of its first tree needs, in the steps that the tree before had:
 
-    leaf values of the last tree, gradients, extents, root
+    leaf values of the last tree, gradients, gradient_ranges, root
     level 1 ... level 5
     leaves
 
@@ -25,7 +25,7 @@ from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
 
-__all__ = ["Answers", "ClusterRows", "LocalRows", "Spread"]
+__all__ = ["ClusterRows", "LocalRows", "PartialSums", "Spread"]
 
 #: Rows of a member that follow each other: (spans, 2), first row there, among all.
 Spans = NDArray[np.int64]
@@ -40,33 +40,35 @@ _ROOT = np.zeros(1, np.intp)
 _MOST = np.iinfo(np.int32).max
 
 
-class Answers:
+class PartialSums:
     """What rows answer to the calls of a message; over members they add up.
 
     Parameters
     ----------
-    extents
-        Of `Rows.extents`, if they were asked for.
+    gradient_ranges
+        Of `Rows.gradient_ranges`, if they were asked for.
     sums
         All other answers, integers, in the order of the calls.
     """
 
-    __slots__ = ("extents", "sums")
+    __slots__ = ("gradient_ranges", "sums")
 
     def __init__(
-        self, extents: NDArray[np.float64] | None, sums: Sequence[NDArray[Any]]
+        self, gradient_ranges: NDArray[np.float64] | None, sums: Sequence[NDArray[Any]]
     ) -> None:
-        self.extents, self.sums = extents, sums
+        self.gradient_ranges, self.sums = gradient_ranges, sums
 
-    def __add__(self, other: Answers) -> Answers:
-        extents = self.extents
-        if extents is not None:
-            assert other.extents is not None
-            largest = np.maximum(extents[:, :2], other.extents[:, :2])
-            least = np.minimum(extents[:, 2:], other.extents[:, 2:])
-            extents = np.hstack([largest, least])
+    def __add__(self, other: PartialSums) -> PartialSums:
+        gradient_ranges = self.gradient_ranges
+        if gradient_ranges is not None:
+            assert other.gradient_ranges is not None
+            largest = np.maximum(gradient_ranges[:, :2], other.gradient_ranges[:, :2])
+            least = np.minimum(gradient_ranges[:, 2:], other.gradient_ranges[:, 2:])
+            gradient_ranges = np.hstack([largest, least])
         pairs = zip(self.sums, other.sums, strict=True)
-        return Answers(extents, [np.add(a, b, dtype=np.int64) for a, b in pairs])
+        return PartialSums(
+            gradient_ranges, [np.add(a, b, dtype=np.int64) for a, b in pairs]
+        )
 
 
 def _narrow(sums: NDArray[Any]) -> NDArray[Any]:
@@ -100,34 +102,36 @@ class LocalRows:
         self._layout = layout
         self._cells: Any = slice(None)
 
-    def answer(self, calls: Sequence[Call]) -> Answers:
+    def run_calls(self, calls: Sequence[Call]) -> PartialSums:
         """Do what is asked in turn; return all answers."""
-        extents = None
+        gradient_ranges = None
         sums = []
         for verb, args in calls:
-            if verb == "count":
-                sums.append(self._count(*args))
+            if verb == "build_histograms":
+                sums.append(self._build_histograms(*args))
                 continue
             if verb == "begin_tree":
                 self._cells = _used_cells(self._layout, args[1])
-            result = self.do(verb, args)
-            if verb == "extents":
-                extents = result
+            result = self.call(verb, args)
+            if verb == "gradient_ranges":
+                gradient_ranges = result
             elif result is not None:
                 sums.append(result)
         # Most sums are small, and half as many bytes are on the way for half as long.
-        return Answers(extents, [_narrow(array) for array in sums])
+        return PartialSums(gradient_ranges, [_narrow(array) for array in sums])
 
-    def do(self, verb: str, args: tuple[Any, ...]) -> Any:
+    def call(self, verb: str, args: tuple[Any, ...]) -> Any:
         """Return what the rows answer."""
         return getattr(self.rows, verb)(*args)
 
-    def _count(self, nodes: NDArray[np.intp], kind: Kind) -> NDArray[np.int64]:
+    def _build_histograms(
+        self, nodes: NDArray[np.intp], kind: Kind
+    ) -> NDArray[np.int64]:
         """Return the histograms of the nodes, with the cells of the tree alone."""
         columns, parts = kind
         shape = (*columns, nodes.size, parts, self._layout.n_histogram_bins)
         histograms = np.zeros(shape, np.int64)
-        self.rows.count(nodes, np.arange(nodes.size), histograms)
+        self.rows.build_histograms(nodes, np.arange(nodes.size), histograms)
         return histograms[..., self._cells]
 
 
@@ -172,7 +176,7 @@ class ClusterRows(Rows):
         Of histograms.
     n_rows, n_outputs
         Rows of all members together, and margins of each.
-    vector_columns
+    multi_output_columns
         As for `create_backend`.
 
     Attributes
@@ -191,7 +195,7 @@ class ClusterRows(Rows):
         layout: HistogramLayout,
         n_rows: int,
         n_outputs: int,
-        vector_columns: int = 0,
+        multi_output_columns: int = 0,
     ) -> None:
         self.n_rows, self.n_outputs = n_rows, n_outputs
         self.members: list[Member] = []
@@ -205,9 +209,12 @@ class ClusterRows(Rows):
         ] = {}
         self._begun: _Beginning | None = None
         #: Of the histograms that were asked for last.
-        self._kind: Kind = (vector_columns,) if vector_columns > 0 else (), 2
+        self._kind: Kind = (
+            (multi_output_columns,) if multi_output_columns > 0 else (),
+            2,
+        )
 
-    def take_layout(self, layout: HistogramLayout) -> None:
+    def set_layout(self, layout: HistogramLayout) -> None:
         """Ask for histograms of other codes, which the members have by now."""
         self._layout = layout
 
@@ -217,35 +224,37 @@ class ClusterRows(Rows):
         self._waiting.clear()
         self._expected = self._begun = None
 
-    def tell(self, verb: str, *args: Any) -> None:
+    def defer(self, verb: str, *args: Any) -> None:
         """Have the members do something before the next answer."""
         self._waiting.append((verb, args))
 
-    def send(self) -> None:
+    def flush(self) -> None:
         """Have everything done that was put off."""
         if self._waiting:
-            self._ask()
+            self._send()
 
-    def _ask(self, *calls: Call) -> Answers:
+    def _send(self, *calls: Call) -> PartialSums:
         message = [*self._waiting, *calls]
         self._waiting.clear()
-        answers: Answers = self._cluster.sum(self.members, "run", self._term, message)
+        answers: PartialSums = self._cluster.sum(
+            self.members, "run", self._term, message
+        )
         return answers
 
     def compute_gradients(self, objective: GradientSource) -> None:
-        self.tell("compute_gradients", objective)
+        self.defer("compute_gradients", objective)
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        self.tell("take_gradients", gradients, hessians)
+        self.defer("set_gradients", gradients, hessians)
 
     def expect(
         self, output: int, features: NDArray[np.uint64], sample: RowSample | None
     ) -> None:
         self._expected = (output, features, sample)
 
-    def extents(self) -> NDArray[np.float64]:
+    def gradient_ranges(self) -> NDArray[np.float64]:
         guess = None
         if self._expected is not None and self._expected[0] in self._last:
             output, _, sample = self._expected
@@ -253,19 +262,23 @@ class ClusterRows(Rows):
             if sample is None or not sample.by_gradient:
                 guess = (*self._expected, *self._last[output])
         calls = self._beginning_calls(guess) if guess is not None else []
-        answers = self._ask(("extents", ()), *calls)
+        answers = self._send(("gradient_ranges", ()), *calls)
         if guess is not None:
             self._begun = _Beginning(*guess, *answers.sums)
-        assert answers.extents is not None
-        if len(answers.extents) > self.n_outputs:  # those of other columns come last
-            self._kind = (len(answers.extents) - self.n_outputs,), self._kind[1]
-        return answers.extents
+        assert answers.gradient_ranges is not None
+        if (
+            len(answers.gradient_ranges) > self.n_outputs
+        ):  # those of other columns come last
+            self._kind = (len(answers.gradient_ranges) - self.n_outputs,), self._kind[1]
+        return answers.gradient_ranges
 
-    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
-        self.tell("mix_outputs", mix)
+    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
+        self.defer("sketch_outputs", mix)
 
-    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
-        (counts,) = self._ask(("weigh", (output, hessian_weight))).sums
+    def count_size_classes(
+        self, output: int, hessian_weight: float
+    ) -> NDArray[np.int64]:
+        (counts,) = self._send(("count_size_classes", (output, hessian_weight))).sums
         return counts.astype(np.int64)
 
     def begin_tree(
@@ -280,7 +293,7 @@ class ClusterRows(Rows):
         begun = self._begun
         if begun is None or not begun.fits(*asked):
             wide = self._last[output][2] if output in self._last else ()
-            answers = self._ask(*self._beginning_calls((*asked, wide)))
+            answers = self._send(*self._beginning_calls((*asked, wide)))
             begun = _Beginning(*asked, wide, *answers.sums)
         self._begun = begun
         self._cells = _used_cells(self._layout, features)
@@ -295,7 +308,7 @@ class ClusterRows(Rows):
     def sizes(self, nodes: NDArray[np.intp]) -> None:
         return None
 
-    def count(
+    def build_histograms(
         self,
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
@@ -304,7 +317,7 @@ class ClusterRows(Rows):
         begun, self._begun = self._begun, None
         self._kind = histograms.shape[:-3], histograms.shape[-2]
         if begun is None:
-            (sums,) = self._ask(("count", (nodes, self._kind))).sums
+            (sums,) = self._send(("build_histograms", (nodes, self._kind))).sums
         else:
             sums = self._root_of(begun, nodes)
         for i, slot in enumerate(slots.tolist()):
@@ -316,7 +329,7 @@ class ClusterRows(Rows):
         wide = self._last[begun.output][2]
         if wide == begun.wide and self._kind == begun.kind:
             return begun.root
-        return self._ask(
+        return self._send(
             *self._beginning_calls(
                 (
                     begun.output,
@@ -333,7 +346,7 @@ class ClusterRows(Rows):
         """Return the calls that begin a tree and count its root."""
         *asked, wide = beginning
         widen: list[Call] = [("widen", (wide,))] if wide else []
-        count = "count", (_ROOT, self._kind)
+        count = "build_histograms", (_ROOT, self._kind)
         return [("begin_tree", tuple(asked)), *widen, count]
 
     def apply_splits(
@@ -343,33 +356,35 @@ class ClusterRows(Rows):
         sets: NDArray[np.uint64],
         left: NDArray[np.intp],
     ) -> None:
-        self.tell("apply_splits", nodes, splits, sets, left)
+        self.defer("apply_splits", nodes, splits, sets, left)
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
-        (sums,) = self._ask(("sum_leaves", (nodes, leaves, n_leaves))).sums
+        (sums,) = self._send(("sum_leaves", (nodes, leaves, n_leaves))).sums
         return sums.astype(np.int64)
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
-        self.tell("add_leaf_values", values)
+        self.defer("add_leaf_values", values)
 
-    def scores(self) -> NDArray[np.float64]:
+    def margins(self) -> NDArray[np.float64]:
         message = self._waiting.copy()
         self._waiting.clear()
         answers: list[Spread] = self._cluster.call(
-            self.members, "scores_after", self._term, message
+            self.members, "margins_after", self._term, message
         )
-        return joined(answers, (self.n_outputs, self.n_rows))
+        return join_margins(answers, (self.n_outputs, self.n_rows))
 
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self.tell("take_scores", scores)
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
+        self.defer("set_margins", margins)
 
     def close(self) -> None:
         self._waiting.clear()
 
 
-def joined(parts: Sequence[Spread], shape: tuple[int, int]) -> NDArray[np.float64]:
+def join_margins(
+    parts: Sequence[Spread], shape: tuple[int, int]
+) -> NDArray[np.float64]:
     """Return the arrays of all members as one, (outputs, rows)."""
     whole = np.empty(shape)
     for spans, array in parts:

@@ -20,7 +20,7 @@ __all__ = ["DenseRows"]
 
 
 class DenseRows(Rows):
-    """Codes of all cells, gradients and scores in memory.
+    """Codes of all cells, gradients and margins in memory.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class DenseRows(Rows):
         Of all cells.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
         The threads that work; whoever took it gives it back.
@@ -42,16 +42,16 @@ class DenseRows(Rows):
         codes: DenseBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
         spans: NDArray[np.int64] | None = None,
     ) -> None:
-        self.n_outputs, self.n_rows = scores.shape
+        self.n_outputs, self.n_rows = margins.shape
         self._team = team
-        self._state = RowState(targets, weights, scores, team, spans)
-        self.take_codes(codes)
+        self._state = RowState(targets, weights, margins, team, spans)
+        self.set_bins(codes)
 
-    def take_codes(self, codes: DenseBins) -> None:
+    def set_bins(self, codes: DenseBins) -> None:
         """Have other codes of the same cells from the next tree on."""
         self._by_feature, self._by_row = codes.by_feature, codes.by_row
         every_row = np.arange(self.n_rows, dtype=np.uint32)
@@ -61,7 +61,7 @@ class DenseRows(Rows):
             layout.feature_table, layout.n_set_words, every_row, both_sides, self._team
         )
         kind = codes.by_row.dtype
-        self._counter = HistogramBuilder(layout, kind, self._team, codes.row_columns)
+        self._builder = HistogramBuilder(layout, kind, self._team, codes.row_columns)
 
     def hessians(self, output: int) -> NDArray[np.float64]:
         """Return those of one output, (rows,)."""
@@ -75,11 +75,13 @@ class DenseRows(Rows):
     ) -> None:
         self._state.set_gradients(gradients, hessians)
 
-    def extents(self) -> NDArray[np.float64]:
-        return self._state.extents()
+    def gradient_ranges(self) -> NDArray[np.float64]:
+        return self._state.gradient_ranges()
 
-    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
-        return self._state.weigh(output, hessian_weight)
+    def count_size_classes(
+        self, output: int, hessian_weight: float
+    ) -> NDArray[np.int64]:
+        return self._state.count_size_classes(output, hessian_weight)
 
     def begin_tree(
         self,
@@ -89,8 +91,8 @@ class DenseRows(Rows):
         steps: NDArray[np.float64],
         fine_steps: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        self._counter.choose(features)
-        self._state.take_up(output, sample, fine_steps)
+        self._builder.choose(features)
+        self._state.set_tree(output, sample, fine_steps)
         self._nodes.begin_tree(self._state.draw())
         return self._state.quantise(steps)
 
@@ -101,14 +103,14 @@ class DenseRows(Rows):
         self._nodes.move(self._by_feature)
         return self._nodes.sizes(nodes)
 
-    def count(
+    def build_histograms(
         self,
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
     ) -> None:
         self._nodes.move(self._by_feature)
-        self._counter.count(
+        self._builder.build(
             self._nodes,
             nodes,
             slots,
@@ -141,11 +143,11 @@ class DenseRows(Rows):
         self._nodes.mark_left_out(self._by_feature, self._state.leaf_of)
         self._state.add_leaf_values(values)
 
-    def scores(self) -> NDArray[np.float64]:
-        return self._state.scores.copy()
+    def margins(self) -> NDArray[np.float64]:
+        return self._state.margins.copy()
 
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self._state.scores[...] = scores
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
+        self._state.margins[...] = margins
 
     def close(self) -> None:
         return

@@ -55,7 +55,7 @@ class ExactBackend(MarginRows, Backend):
         The cells; not changed.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
         The threads that work; given back when the backend is closed.
@@ -66,10 +66,10 @@ class ExactBackend(MarginRows, Backend):
         ordered: SortedColumns,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
     ) -> None:
-        super().__init__(targets, weights, scores, team)
+        super().__init__(targets, weights, margins, team)
         self._starts, self._every_cell = ordered.starts, ordered.entries
         sizes = np.diff(ordered.starts)
         self._last_below = ordered.last_below

@@ -86,7 +86,7 @@ class ExternalRows(Rows):
         Of all cells.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
         The threads that work; whoever took it gives it back.
@@ -103,12 +103,12 @@ class ExternalRows(Rows):
         codes: ExternalBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
         budget: MemoryPlan,
         spans: NDArray[np.int64] | None = None,
     ) -> None:
-        self.n_outputs, self.n_rows = scores.shape
+        self.n_outputs, self.n_rows = margins.shape
         self._team, self._pages = team, codes.blocks
         self._targets, self._weights = targets, weights
         self._ring_bytes = budget.ring_bytes
@@ -122,10 +122,10 @@ class ExternalRows(Rows):
         self._spans = [_spans_between(every, *bounds) for bounds in self._bounds]
         self._spill = codes.open_spill() if budget.on_disk else None
         self._on_disk = budget.on_disk
-        self._init_arrays(scores)
+        self._init_arrays(margins)
         layout = self._layout = codes.layout
         self._features = layout.feature_table
-        self._counter = HistogramBuilder(layout, codes.blocks.dtype, team)
+        self._builder = HistogramBuilder(layout, codes.blocks.dtype, team)
         largest = max((end - begin for begin, end in self._bounds), default=0)
         self._scratch = RowScratch(largest)
         self._packed = [
@@ -133,12 +133,12 @@ class ExternalRows(Rows):
             for begin, end in self._bounds
         ]
         self._nodes = self._node_rows(layout.n_set_words, largest)
-        self._extents = np.zeros((self.n_outputs, 3))
+        self._gradient_ranges = np.zeros((self.n_outputs, 3))
 
-    def _init_arrays(self, scores: NDArray[np.float64]) -> None:
+    def _init_arrays(self, margins: NDArray[np.float64]) -> None:
         kind = gradient_type(self._weights)
         shape = (self.n_outputs,)
-        self._scores = self._arrays("scores", shape, scores.dtype, values=scores)
+        self._margins = self._arrays("margins", shape, margins.dtype, values=margins)
         self._gradients = self._arrays("gradients", shape, kind)
         self._hessians = self._arrays("hessians", shape, kind, kept_as="gradients")
         # In memory the nodes' rows have a list of their own for each block.
@@ -192,16 +192,16 @@ class ExternalRows(Rows):
         self,
         block: int,
         *,
-        scores: NDArray[np.float64] | None = None,
+        margins: NDArray[np.float64] | None = None,
         pairs: bool = False,
     ) -> RowState:
-        """Return the state of a block's rows, with these scores and read gradients."""
+        """Return the state of a block's rows, with these margins and read gradients."""
         begin, end = self._bounds[block]
         gradients, hessians = self._gradients, self._hessians
         return RowState(
             np.ascontiguousarray(self._targets[:, begin:end]),
             None if self._weights is None else self._weights[begin:end],
-            self._scores.room(block) if scores is None else scores,
+            self._margins.room(block) if margins is None else margins,
             self._team,
             self._spans[block],
             gradients=gradients.read(block) if pairs else gradients.room(block),
@@ -211,17 +211,17 @@ class ExternalRows(Rows):
 
     @contextmanager
     def _new_gradients(self, block: int) -> Iterator[RowState]:
-        """Keep the gradients that are written to the block's state, and the extents."""
-        state = self._state(block, scores=self._scores.read(block))
+        """Store the gradients written to the block's state, and their ranges."""
+        state = self._state(block, margins=self._margins.read(block))
         yield state
         self._gradients.write(block, state.gradients)
         self._hessians.write(block, state.hessians)
-        found = state.extents()
+        found = state.gradient_ranges()
         if block > 0:
-            most = np.maximum(self._extents, found)
-            found[:, 2] = np.minimum(self._extents[:, 2], found[:, 2])
+            most = np.maximum(self._gradient_ranges, found)
+            found[:, 2] = np.minimum(self._gradient_ranges[:, 2], found[:, 2])
             found[:, :2] = most[:, :2]
-        self._extents = found
+        self._gradient_ranges = found
 
     def compute_gradients(self, objective: GradientSource) -> None:
         for block in range(len(self._bounds)):
@@ -235,13 +235,17 @@ class ExternalRows(Rows):
             with self._new_gradients(block) as state:
                 state.set_gradients(gradients[:, begin:end], hessians[:, begin:end])
 
-    def extents(self) -> NDArray[np.float64]:
-        return self._extents.copy()
+    def gradient_ranges(self) -> NDArray[np.float64]:
+        return self._gradient_ranges.copy()
 
-    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+    def count_size_classes(
+        self, output: int, hessian_weight: float
+    ) -> NDArray[np.int64]:
         counts = np.zeros(SIZE_CLASSES, np.int64)
         for block in range(len(self._bounds)):
-            counts += self._state(block, pairs=True).weigh(output, hessian_weight)
+            counts += self._state(block, pairs=True).count_size_classes(
+                output, hessian_weight
+            )
         return counts
 
     def _put_in_root(
@@ -251,7 +255,7 @@ class ExternalRows(Rows):
         steps: NDArray[np.float64],
     ) -> None:
         self._sample, self._steps, self._is_wide = sample, steps, False
-        self._counter.choose(features)
+        self._builder.choose(features)
         self._is_fresh = np.ones(len(self._bounds), bool)
         self._waiting: list[Splits] = []
         self._split_columns: set[int] = set()
@@ -271,7 +275,7 @@ class ExternalRows(Rows):
         magnitudes = np.zeros(2, np.int64)
         for block in range(len(self._bounds)):
             state = self._state(block, pairs=True)
-            state.take_up(*self._tree)
+            state.set_tree(*self._tree)
             magnitudes += state.quantise(steps)
             if self._keeps_packed:
                 self._packed[block][:] = state.packed
@@ -302,7 +306,7 @@ class ExternalRows(Rows):
         else:
             self._waiting.append((nodes, splits, sets, left))
 
-    def count(
+    def build_histograms(
         self,
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
@@ -310,18 +314,18 @@ class ExternalRows(Rows):
     ) -> None:
         if self._held is not None:
             self._fill(self._held)
-            self._held.count(self._counter, nodes, slots, histograms)
+            self._held.build_histograms(self._builder, nodes, slots, histograms)
             return
         add = False
         for rows, block in self._sweep(by_row=True):
             moved = rows.move(_two_dimensional(block.by_feature))
-            self._count_block(rows, block, nodes, slots, histograms, add)
+            self._build_block(rows, block, nodes, slots, histograms, add)
             add = True
             if self._places is not None and moved.size > 0:
                 rows.bring_home(moved)
                 self._set_aside(block.number, rows.rows[0])
 
-    def _count_block(
+    def _build_block(
         self,
         rows: RowPartition,
         block: BinBlock,
@@ -332,7 +336,7 @@ class ExternalRows(Rows):
     ) -> None:
         """Sum a block's rows into histograms, cleared first unless told to `add`."""
         integers = self._integers(block.number)
-        self._counter.count(
+        self._builder.build(
             rows, nodes, slots, histograms, block.by_row, *integers, add=add
         )
 
@@ -350,7 +354,7 @@ class ExternalRows(Rows):
         if self._keeps_packed and not self._is_wide:
             return self._packed[block], np.empty((2, 0), np.int64)
         state = self._state(block, pairs=True)
-        state.take_up(*self._tree)
+        state.set_tree(*self._tree)
         if self._is_wide:
             state.widen()
         else:
@@ -379,7 +383,7 @@ class ExternalRows(Rows):
     def _sum_block(self, block: int, n_leaves: int) -> NDArray[np.int64]:
         """Return the sums of a block's rows over their leaves, which are marked."""
         state = self._state(block, pairs=True)
-        state.take_up(*self._tree)
+        state.set_tree(*self._tree)
         return state.sum_leaves(n_leaves)
 
     def _sum_from_root(
@@ -400,7 +404,7 @@ class ExternalRows(Rows):
                 by_feature = _two_dimensional(block.by_feature)
                 held.route(rows.every_row, by_feature, leaf_of)
                 state = self._state(block.number, pairs=True)
-                state.take_up(*self._tree)
+                state.set_tree(*self._tree)
                 state.leaf_of[:] = n_leaves
                 state.leaf_of[taken] = leaf_of[taken]
                 sums += state.sum_leaves(n_leaves)
@@ -442,7 +446,7 @@ class ExternalRows(Rows):
     def _drawn(self, block: int) -> NDArray[np.uint8] | None:
         """Return which of a block's rows are in the sample; None: all are."""
         state = self._state(block, pairs=self._by_gradient())
-        state.take_up(*self._tree)
+        state.set_tree(*self._tree)
         return state.draw()
 
     def _by_gradient(self) -> bool:
@@ -455,29 +459,29 @@ class ExternalRows(Rows):
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         for block in range(len(self._bounds)):
-            state = self._state(block, scores=self._scores.read(block))
+            state = self._state(block, margins=self._margins.read(block))
             places = self._places
             state.leaf_of = (
                 self._nodes[block].rows[0] if places is None else places.read(block)
             )
             self._add_values(state, values)
-            self._scores.write(block, state.scores)
+            self._margins.write(block, state.margins)
 
     def _add_values(self, state: RowState, values: NDArray[np.float32]) -> None:
         state.output = self._tree[0]
         state.add_leaf_values(values)
 
-    def scores(self) -> NDArray[np.float64]:
-        scores = np.empty((self.n_outputs, self.n_rows))
+    def margins(self) -> NDArray[np.float64]:
+        margins = np.empty((self.n_outputs, self.n_rows))
         for block, (begin, end) in enumerate(self._bounds):
-            scores[:, begin:end] = self._scores.read(block)
-        return scores
+            margins[:, begin:end] = self._margins.read(block)
+        return margins
 
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
         for block, (begin, end) in enumerate(self._bounds):
-            room = self._scores.room(block)
-            room[:] = scores[:, begin:end]
-            self._scores.write(block, room)
+            room = self._margins.room(block)
+            room[:] = margins[:, begin:end]
+            self._margins.write(block, room)
 
     def close(self) -> None:
         self._pages.keep_in_memory(0)

@@ -24,13 +24,13 @@ __all__ = ["ExternalMultiOutputRows"]
 class ExternalMultiOutputRows(ExternalRows):
     """Codes on disk, for trees of all outputs.
 
-    Answers are those of `hornbeam.backends.multi_output.MultiOutputRows`. Mixes of
+    PartialSums are those of `hornbeam.backends.multi_output.MultiOutputRows`. Mixes of
     gradients, samples by their size and integers are made anew for each block at every
     sweep, one column after the other.
 
     Parameters
     ----------
-    codes, targets, weights, scores, team, budget, spans
+    codes, targets, weights, margins, team, budget, spans
         As for `ExternalRows`; the budget keeps no integers and holds no rows.
     n_columns
         As for `MultiOutputRows`.
@@ -41,13 +41,13 @@ class ExternalMultiOutputRows(ExternalRows):
         codes: ExternalBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
         budget: MemoryPlan,
         n_columns: int,
         spans: NDArray[np.int64] | None = None,
     ) -> None:
-        super().__init__(codes, targets, weights, scores, team, budget, spans)
+        super().__init__(codes, targets, weights, margins, team, budget, spans)
         self._n_columns = n_columns
         self._mix: NDArray[np.float64] | None = None
         #: Gradients and hessians that are set beside the outputs'.
@@ -67,11 +67,11 @@ class ExternalMultiOutputRows(ExternalRows):
     def _forget_columns(self) -> None:
         self._beside, self._n_columns = None, self._usual_columns
 
-    def set_columns(
+    def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         if self._usual_columns < self.n_outputs:
-            super().set_columns(gradients, hessians)
+            super().set_split_gradients(gradients, hessians)
         self._n_columns, kind = len(gradients), gradient_type(self._weights)
         self._beside = (
             self._columns_on_disk("column gradients", gradients.astype(kind)),
@@ -91,16 +91,19 @@ class ExternalMultiOutputRows(ExternalRows):
             return state
         return state.beside(*(arrays.read(block) for arrays in self._beside))
 
-    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
         self._mix = mix
 
-    def extents(self) -> NDArray[np.float64]:
+    def gradient_ranges(self) -> NDArray[np.float64]:
         if self._beside is not None:
             every = np.stack(
-                [self._every(block).extents() for block in range(len(self._bounds))]
+                [
+                    self._every(block).gradient_ranges()
+                    for block in range(len(self._bounds))
+                ]
             )
             return np.hstack([every[..., :2].max(axis=0), every[..., 2:].min(axis=0)])
-        found = super().extents()
+        found = super().gradient_ranges()
         if self._mix is None:
             return found
         of_mixes = np.zeros((self._n_columns, 3))
@@ -116,14 +119,16 @@ class ExternalMultiOutputRows(ExternalRows):
                 hessians=hessians,
                 scratch=self._scratch,
             )
-            of_mixes = np.maximum(of_mixes, mixes.extents())
+            of_mixes = np.maximum(of_mixes, mixes.gradient_ranges())
         of_mixes[:, 2] = found[:, 2].min()  # no mean is below
         return np.concatenate([found, of_mixes])
 
-    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+    def count_size_classes(
+        self, output: int, hessian_weight: float
+    ) -> NDArray[np.int64]:
         counts = np.zeros(SIZE_CLASSES, np.int64)
         for block in range(len(self._bounds)):
-            counts += self._every(block).weigh(None, hessian_weight)
+            counts += self._every(block).count_size_classes(None, hessian_weight)
         return counts
 
     def begin_tree(
@@ -170,7 +175,7 @@ class ExternalMultiOutputRows(ExternalRows):
     ) -> Iterator[RowState]:
         for gradients, hessians, steps in zip(*pairs, fine_steps, strict=True):
             drawn: Drawn = taken, (gradients, hessians)
-            state.take_up(0, self._sample, steps, drawn)
+            state.set_tree(0, self._sample, steps, drawn)
             yield state
 
     def _sampled(
@@ -196,7 +201,7 @@ class ExternalMultiOutputRows(ExternalRows):
         )
         return mixes, np.broadcast_to(means, shape)
 
-    def _count_block(
+    def _build_block(
         self,
         rows: RowPartition,
         block: BinBlock,
@@ -212,10 +217,10 @@ class ExternalMultiOutputRows(ExternalRows):
             else:
                 state.quantise(self._steps[column])
             pair, own = (state.packed, state.wide), histograms[column]
-            self._counter.count(*asked, own, block.by_row, *pair, add=add)
+            self._builder.build(*asked, own, block.by_row, *pair, add=add)
         if len(histograms) > self._n_columns:
-            pair = self._counter.one_each(rows.every_row.size)
-            self._counter.count(*asked, histograms[-1], block.by_row, *pair, add=add)
+            pair = self._builder.one_each(rows.every_row.size)
+            self._builder.build(*asked, histograms[-1], block.by_row, *pair, add=add)
 
     def _sum_block(self, block: int, n_leaves: int) -> NDArray[np.int64]:
         return np.stack([own.sum_leaves(n_leaves) for own in self._summed_of(block)])

@@ -49,12 +49,12 @@ def create_backend(
     codes: DenseBins | SparseBins | ExternalBins | SortedColumns | PerTreeBins,
     targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
-    scores: NDArray[np.float64],
+    margins: NDArray[np.float64],
     *,
     threads: int = 0,
     max_histograms: int | None = None,
-    held_share: float = 0.0,
-    vector_columns: int = 0,
+    cached_share: float = 0.0,
+    multi_output_columns: int = 0,
 ) -> Backend:
     """Return the backend for `device` and for codes of this kind.
 
@@ -66,16 +66,16 @@ def create_backend(
         Of the rows.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins to begin with; kept and changed.
     threads
         Threads that work; 0 or less means all processors.
     max_histograms
         The most histograms kept at once; None: what fits in one GiB.
-    held_share
+    cached_share
         Of codes on disk: the share of the rows that is held in memory, when it has
         been drawn for a tree; 0: none. DataError if it does not fit in the limit.
-    vector_columns
+    multi_output_columns
         By how many columns of gradients the splits of trees of all outputs are
         searched; 0: trees have one output each.
     """
@@ -83,27 +83,33 @@ def create_backend(
     if isinstance(codes, SortedColumns):
         from hornbeam.backends.exact import ExactBackend
 
-        return ExactBackend(codes, targets, weights, scores, take_team(threads))
+        return ExactBackend(codes, targets, weights, margins, take_team(threads))
     if isinstance(codes, PerTreeBins):
         from hornbeam.backends.approx import ApproxBackend
 
-        def create_hist_backend(own: DenseBins | SparseBins, scores: Any) -> Backend:
+        def create_hist_backend(own: DenseBins | SparseBins, margins: Any) -> Backend:
             return create_backend(
                 device,
                 own,
                 targets,
                 weights,
-                scores,
+                margins,
                 threads=threads,
                 max_histograms=max_histograms,
-                vector_columns=vector_columns,
+                multi_output_columns=multi_output_columns,
             )
 
         team = take_team(threads)
         return ApproxBackend(
-            codes, create_hist_backend, targets, weights, scores, team, vector_columns
+            codes,
+            create_hist_backend,
+            targets,
+            weights,
+            margins,
+            team,
+            multi_output_columns,
         )
-    if vector_columns > 0 and isinstance(codes, SparseBins):
+    if multi_output_columns > 0 and isinstance(codes, SparseBins):
         raise DataError(
             "multi_strategy='multi_output_tree' learns from codes of all cells, and "
             "this matrix is so sparse that it has those of filled cells alone; make a "
@@ -114,18 +120,18 @@ def create_backend(
     if isinstance(codes, SparseBins):
         from hornbeam.backends.sparse import SparseBackend
 
-        return SparseBackend(codes, targets, weights, scores, team)
+        return SparseBackend(codes, targets, weights, margins, team)
     rows, most = create_rows(
         codes,
         targets,
         weights,
-        scores,
+        margins,
         team,
         max_histograms,
-        held_share=held_share,
-        vector_columns=vector_columns,
+        cached_share=cached_share,
+        multi_output_columns=multi_output_columns,
     )
-    return _searched(rows, codes.layout, rows.n_rows, team, most, vector_columns)
+    return _searched(rows, codes.layout, rows.n_rows, team, most, multi_output_columns)
 
 
 def _searched(
@@ -134,13 +140,15 @@ def _searched(
     n_rows: int,
     team: Team,
     most: int | None,
-    vector_columns: int,
+    multi_output_columns: int,
 ) -> Backend:
     """Return the backend that searches histograms of rows."""
-    if vector_columns > 0:
+    if multi_output_columns > 0:
         from hornbeam.backends.multi_output import MultiOutputBackend
 
-        return MultiOutputBackend(rows, layout, n_rows, team, vector_columns, most)
+        return MultiOutputBackend(
+            rows, layout, n_rows, team, multi_output_columns, most
+        )
     from hornbeam.backends.hist import HistogramBackend
 
     return HistogramBackend(rows, layout, n_rows, team, most)
@@ -150,18 +158,18 @@ def create_rows(
     codes: DenseBins | ExternalBins,
     targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
-    scores: NDArray[np.float64],
+    margins: NDArray[np.float64],
     team: Team,
     most: int | None = None,
     spans: NDArray[np.int64] | None = None,
-    held_share: float = 0.0,
-    vector_columns: int = 0,
+    cached_share: float = 0.0,
+    multi_output_columns: int = 0,
 ) -> tuple[Rows, int | None]:
     """Return the rows, and the most histograms that memory is for.
 
     Parameters
     ----------
-    codes, targets, weights, scores
+    codes, targets, weights, margins
         As for `create_backend`.
     team
         The threads that work; whoever took it gives it back.
@@ -169,22 +177,22 @@ def create_rows(
         The most histograms kept at once; None: what fits in one GiB.
     spans
         Which of all rows they are: see `hornbeam.backends.dense.DenseRows`.
-    held_share, vector_columns
+    cached_share, multi_output_columns
         As for `create_backend`.
     """
-    given = targets, weights, scores, team
+    given = targets, weights, margins, team
     if isinstance(codes, DenseBins):
-        if vector_columns > 0:
+        if multi_output_columns > 0:
             from hornbeam.backends.multi_output import MultiOutputRows
 
-            return MultiOutputRows(codes, *given, vector_columns, spans), most
+            return MultiOutputRows(codes, *given, multi_output_columns, spans), most
         from hornbeam.backends.dense import DenseRows
 
         return DenseRows(codes, *given, spans), most
     from hornbeam.backends.memory_plan import plan_memory
     from hornbeam.backends.row_state import gradient_type
 
-    if vector_columns > 0 and held_share > 0.0:
+    if multi_output_columns > 0 and cached_share > 0.0:
         raise ParameterError(
             "extmem_single_page holds the samples of trees of one output; leave it out "
             "with multi_strategy='multi_output_tree'",
@@ -192,13 +200,15 @@ def create_rows(
         )
     size = gradient_type(weights).itemsize
     budget = plan_memory(
-        codes, len(scores), size, team.size, most, held_share, vector_columns
+        codes, len(margins), size, team.size, most, cached_share, multi_output_columns
     )
     rows: Rows
-    if vector_columns > 0:
+    if multi_output_columns > 0:
         from hornbeam.backends.external_multi_output import ExternalMultiOutputRows
 
-        rows = ExternalMultiOutputRows(codes, *given, budget, vector_columns, spans)
+        rows = ExternalMultiOutputRows(
+            codes, *given, budget, multi_output_columns, spans
+        )
     else:
         from hornbeam.backends.external import ExternalRows
 
@@ -213,8 +223,8 @@ def create_hist_backend(
     *,
     threads: int = 0,
     max_histograms: int | None = None,
-    vector_columns: int = 0,
-    recut: Callable[[int], HistogramLayout | None] | None = None,
+    multi_output_columns: int = 0,
+    make_tree_bins: Callable[[int], HistogramLayout | None] | None = None,
 ) -> Backend:
     """Return the backend that searches histograms of rows, wherever they are.
 
@@ -224,25 +234,27 @@ def create_hist_backend(
         See `hornbeam.backends.hist.HistogramBackend`.
     threads
         Threads that search; 0 or less means all processors.
-    max_histograms, vector_columns
+    max_histograms, multi_output_columns
         As for `create_backend`.
-    recut
+    make_tree_bins
         See `hornbeam.backends.per_tree_bins.PerTreeBinsBackend`; None: codes stay as
         they are.
     """
     team = take_team(threads)
-    if recut is not None:
+    if make_tree_bins is not None:
         from hornbeam.backends.per_tree_bins import PerTreeBinsBackend
 
-        return PerTreeBinsBackend(recut, rows, layout, n_rows, team, max_histograms)
-    return _searched(rows, layout, n_rows, team, max_histograms, vector_columns)
+        return PerTreeBinsBackend(
+            make_tree_bins, rows, layout, n_rows, team, max_histograms
+        )
+    return _searched(rows, layout, n_rows, team, max_histograms, multi_output_columns)
 
 
 def create_linear_rows(
     columns: SparseColumns,
     targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
-    scores: NDArray[np.float64],
+    margins: NDArray[np.float64],
     *,
     threads: int = 0,
 ) -> LinearRows:
@@ -250,20 +262,20 @@ def create_linear_rows(
 
     Parameters
     ----------
-    columns, targets, weights, scores
+    columns, targets, weights, margins
         See `hornbeam.backends.linear_rows.LinearRows`.
     threads
         Threads that work; 0 or less means all processors.
     """
     from hornbeam.backends.linear_rows import LinearRows
 
-    return LinearRows(columns, targets, weights, scores, take_team(threads))
+    return LinearRows(columns, targets, weights, margins, take_team(threads))
 
 
 def create_leaf_rows(
     targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
-    scores: NDArray[np.float64],
+    margins: NDArray[np.float64],
     *,
     threads: int = 0,
 ) -> LeafRows:
@@ -271,11 +283,11 @@ def create_leaf_rows(
 
     Parameters
     ----------
-    targets, weights, scores
+    targets, weights, margins
         See `hornbeam.backends.leaf_rows.LeafRows`.
     threads
         Threads that work; 0 or less means all processors.
     """
     from hornbeam.backends.leaf_rows import LeafRows
 
-    return LeafRows(targets, weights, scores, take_team(threads))
+    return LeafRows(targets, weights, margins, take_team(threads))

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import RowSample, SplitParams
 from hornbeam.backends.quantisation import (
     QuantisationScales,
-    choose_steps,
-    coarse_is_enough,
+    choose_scales,
+    packed_is_enough,
 )
 
-__all__ = ["begin_gradients", "find_threshold", "find_top", "settle_sample"]
+__all__ = ["find_threshold", "find_top", "quantise_tree", "settle_sample"]
 
 #: Without this a row of next to no gradient would be scaled up beyond all bounds.
 _LEAST_WEIGHT = 2.0**-10
@@ -36,11 +36,11 @@ _SLACK = 1.0 + 2.0**-7
 _SIZES = (np.arange((255 << 8) + 1, dtype=np.int32) << 15).view(np.float32)
 
 
-def begin_gradients(
+def quantise_tree(
     output: int,
     growth: SplitParams,
     sample: RowSample | None,
-    extents: NDArray[np.float64],
+    gradient_ranges: NDArray[np.float64],
     n_rows: int,
     weigh: Callable[[int, float], NDArray[np.int64]],
     quantise: Callable[[RowSample | None, QuantisationScales], NDArray[np.int64]],
@@ -54,7 +54,7 @@ def begin_gradients(
     ----------
     output, growth, sample
         Of the tree.
-    extents
+    gradient_ranges
         (outputs, 3): largest |g|, largest |h| and least h of all rows.
     n_rows
         How many there are.
@@ -65,12 +65,12 @@ def begin_gradients(
         in coarse steps.
     """
     sample, largest, n_counted = settle_sample(
-        sample, growth, partial(weigh, output), extents[output, :2], n_rows
+        sample, growth, partial(weigh, output), gradient_ranges[output, :2], n_rows
     )
-    steps = choose_steps(largest, n_rows)
+    steps = choose_scales(largest, n_rows)
     magnitudes = quantise(sample, steps)
-    least = float(extents[:, 2].min())
-    is_coarse = coarse_is_enough(largest, least, magnitudes, n_counted)
+    least = float(gradient_ranges[:, 2].min())
+    is_coarse = packed_is_enough(largest, least, magnitudes, n_counted)
     return steps, is_coarse, steps.one_row(largest, int(magnitudes[1]), n_rows)
 
 

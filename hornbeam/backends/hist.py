@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.gradient_sampling import begin_gradients
+from hornbeam.backends.gradient_sampling import quantise_tree
 from hornbeam.backends.interface import Backend, GradientSource, RowSample, SplitParams
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
@@ -68,7 +68,7 @@ class HistogramBackend(Backend):
         self._max_histograms = max_histograms
         #: The parent, the slot (-1: none) and the sum of hessians of each node.
         self._family = np.full((3, 64), -1, np.int64)
-        self._extents: NDArray[np.float64] | None = None
+        self._gradient_ranges: NDArray[np.float64] | None = None
         self._take_layout(layout)
 
     def _take_layout(self, layout: HistogramLayout) -> None:
@@ -127,21 +127,21 @@ class HistogramBackend(Backend):
     def n_features(self) -> int:
         return self._features.size
 
-    def scores(self) -> NDArray[np.float64]:
-        return self._rows.scores()
+    def margins(self) -> NDArray[np.float64]:
+        return self._rows.margins()
 
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
-        self._rows.set_scores(scores)
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
+        self._rows.set_margins(margins)
 
     def compute_gradients(self, objective: GradientSource) -> None:
         self._rows.compute_gradients(objective)
-        self._extents = None
+        self._gradient_ranges = None
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         self._rows.set_gradients(gradients, hessians)
-        self._extents = None
+        self._gradient_ranges = None
 
     def begin_tree(
         self,
@@ -158,10 +158,10 @@ class HistogramBackend(Backend):
             offsets = self._layout.offsets
             narrow = columns[np.diff(offsets)[columns].argmin()]
             self._totals = offsets[narrow : narrow + 2]
-        if self._extents is None:
+        if self._gradient_ranges is None:
             self._rows.expect(output, features, sample)
-            self._extents = self._rows.extents()
-        self._begin_gradients(output, growth, sample, self._extents)
+            self._gradient_ranges = self._rows.gradient_ranges()
+        self._begin_gradients(output, growth, sample, self._gradient_ranges)
         self._family[:2] = -1
         self._free[:] = self._slots_in_order
         self._n_free[0] = self._free.size
@@ -171,16 +171,16 @@ class HistogramBackend(Backend):
         output: int,
         growth: SplitParams,
         sample: RowSample | None,
-        extents: NDArray[np.float64],
+        gradient_ranges: NDArray[np.float64],
     ) -> None:
         """Have the rows begin a tree, and choose its steps."""
-        steps, is_coarse, one_row = begin_gradients(
+        steps, is_coarse, one_row = quantise_tree(
             output,
             growth,
             sample,
-            extents,
+            gradient_ranges,
             self._n_rows,
-            self._rows.weigh,
+            self._rows.count_size_classes,
             lambda settled, steps: self._rows.begin_tree(
                 output, self._chosen, settled, steps.coarse, steps.fine
             ),
@@ -221,7 +221,7 @@ class HistogramBackend(Backend):
         allowed: NDArray[np.uint8] | None,
         limits: NodeConstraints | None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
-        counted = self._count(nodes)
+        counted = self._build_histograms(nodes)
         features = self._chosen.size
         bins = self._widest * self._n_columns
         members = self._team.members_for(_CELLS_PER_BIN * features * bins * nodes.size)
@@ -256,7 +256,7 @@ class HistogramBackend(Backend):
         every = np.arange(nodes.size)
         return splits[every, best], sets[every, best]
 
-    def _count(
+    def _build_histograms(
         self, nodes: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Count the rows of the smaller siblings, or of the root.
@@ -272,7 +272,7 @@ class HistogramBackend(Backend):
             nodes, sizes, parents, slots, self._free, self._n_free, counted
         )
         counted_slots = counted[1, :count]
-        self._rows.count(counted[0, :count], counted_slots, self._histograms)
+        self._rows.build_histograms(counted[0, :count], counted_slots, self._histograms)
         return counted_slots, counted[2, :count]
 
     def apply_splits(

@@ -81,7 +81,7 @@ class HistogramBuilder:
         first = np.repeat(self._blocks[:-1], np.diff(self._blocks))
         self._starts = (ends - cells - (ends - cells)[first]).astype(np.uint64)
 
-    def count(
+    def build(
         self,
         rows: RowPartition,
         nodes: NDArray[np.intp],

@@ -1,6 +1,6 @@
 """The contract between the growers and whatever holds the rows.
 
-A backend holds codes, targets, scores and gradients, and knows which node each row is
+A backend holds codes, targets, margins and gradients, and knows which node each row is
 in. A grower knows trees. Between them pass node numbers, splits and sums, never rows.
 """
 
@@ -20,7 +20,7 @@ __all__ = [
     "Backend",
     "GradientRows",
     "GradientSource",
-    "NoColumns",
+    "NoSplitGradients",
     "RowSample",
     "SplitParams",
     "WeightRows",
@@ -106,12 +106,12 @@ class SplitParams:
 
 
 class GradientSource(Protocol):
-    """What fills in gradients from scores: an objective."""
+    """What fills in gradients from margins: an objective."""
 
     def write_gradients(
         self,
         team: Any,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         gradients: NDArray[np.floating[Any]],
@@ -131,18 +131,18 @@ class GradientRows(Protocol):
     def n_outputs(self) -> int:
         """Margins of a row."""
 
-    def scores(self) -> NDArray[np.float64]:
+    def margins(self) -> NDArray[np.float64]:
         """Return a copy of the margins, (outputs, rows)."""
 
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present scores."""
+        """Take new gradients from the objective at the present margins."""
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
 
-    def set_columns(
+    def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         """Search the splits of this round's trees by these, both (columns, rows).
@@ -152,10 +152,10 @@ class GradientRows(Protocol):
         """
 
 
-class NoColumns:
+class NoSplitGradients:
     """What is searched by the very gradients that its leaves are weighed by."""
 
-    def set_columns(
+    def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         """Raise a `ParameterError`: there is no search by others."""
@@ -182,7 +182,7 @@ class WeightRows(GradientRows, Protocol):
         """Move the weights of these features, one after the other."""
 
 
-class Backend(NoColumns, ABC):
+class Backend(NoSplitGradients, ABC):
     """Rows in bins, and the verbs by which trees are grown on them.
 
     In one round come `compute_gradients` or `set_gradients`; then for each tree
@@ -198,7 +198,7 @@ class Backend(NoColumns, ABC):
     lookahead: int = 1
     #: By how many columns of gradients the splits of trees of all outputs are searched;
     #: 0: trees have one output each.
-    vector_columns: int = 0
+    multi_output_columns: int = 0
 
     @property
     @abstractmethod
@@ -216,16 +216,16 @@ class Backend(NoColumns, ABC):
         """Features of the data."""
 
     @abstractmethod
-    def scores(self) -> NDArray[np.float64]:
+    def margins(self) -> NDArray[np.float64]:
         """Return a copy of the margins, (outputs, rows)."""
 
     @abstractmethod
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
         """Take these margins, (outputs, rows)."""
 
     @abstractmethod
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present scores."""
+        """Take new gradients from the objective at the present margins."""
 
     @abstractmethod
     def set_gradients(
@@ -233,7 +233,7 @@ class Backend(NoColumns, ABC):
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
 
-    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
         """Search the splits of this round's trees by these mixes of all outputs.
 
         `mix` is (columns, outputs), of as many columns as the backend was made for.

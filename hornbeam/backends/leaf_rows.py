@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.quantisation import choose_steps
+from hornbeam.backends.quantisation import choose_scales
 from hornbeam.backends.row_state import MarginRows
 
 __all__ = ["LeafRows"]
@@ -25,10 +25,10 @@ class LeafRows(MarginRows):
         which the leaves of a tree that grows on these rows are summed.
         """
         state = self._state
-        steps = choose_steps(state.extents()[:, :2], self.n_rows).fine
+        steps = choose_scales(state.gradient_ranges()[:, :2], self.n_rows).fine
         state.leaf_of[:] = nodes
         sums = np.empty((len(outputs), n_nodes, 2))
         for own, output in zip(sums, outputs, strict=True):
-            state.take_up(output, None, steps[output])
+            state.set_tree(output, None, steps[output])
             own[:] = state.sum_leaves(n_nodes) * steps[output]
         return sums

@@ -25,7 +25,7 @@ class LinearRows(MarginRows):
     ----------
     columns
         The features.
-    targets, weights, scores, team
+    targets, weights, margins, team
         As for `MarginRows`.
     """
 
@@ -34,10 +34,10 @@ class LinearRows(MarginRows):
         columns: SparseColumns,
         targets: Floats,
         weights: Floats | None,
-        scores: Floats,
+        margins: Floats,
         team: Team,
     ) -> None:
-        super().__init__(targets, weights, scores, team)
+        super().__init__(targets, weights, margins, team)
         self._columns = columns
         self.n_features = columns.starts.size - 2
         longest = int(np.diff(columns.starts).max())

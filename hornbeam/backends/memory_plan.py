@@ -50,7 +50,7 @@ class MemoryPlan:
     kept_bytes
         For blocks that stay in memory.
     on_disk
-        The arrays of rows that are set aside on disk: "scores", "gradients" (and
+        The arrays of rows that are set aside on disk: "margins", "gradients" (and
         hessians), "places".
     keeps_packed
         Whether gradients as coarse integers are kept for a whole tree.
@@ -73,13 +73,13 @@ def plan_memory(
     gradient_bytes: int,
     threads: int,
     max_histograms: int | None,
-    held_share: float = 0.0,
-    vector_columns: int = 0,
+    cached_share: float = 0.0,
+    multi_output_columns: int = 0,
 ) -> MemoryPlan:
     """Return what fits.
 
     First come two blocks and as many histograms as one sweep a level takes; if there
-    is no room beside them for the scores, gradients and lists of rows, these go to
+    is no room beside them for the margins, gradients and lists of rows, these go to
     disk, in this order. What is left is for more histograms, a third block, gradients
     as integers, and blocks that stay. DataError if the least does not fit.
 
@@ -93,39 +93,39 @@ def plan_memory(
         That work.
     max_histograms
         The most histograms anyone wants; None: no limit.
-    held_share
+    cached_share
         The share of the rows that is to be held in memory, when it has been drawn for
         a tree; 0: none.
-    vector_columns
+    multi_output_columns
         That trees of all outputs are searched by; 0: trees have one output.
     """
     limit = codes.memory_limit
     pages, slab = codes.blocks, 16 * codes.layout.n_histogram_bins
     rows = pages.n_rows
     # One more column counts rows.
-    slot = slab * (vector_columns + 1)
-    keeps = vector_columns == 0
+    slot = slab * (multi_output_columns + 1)
+    keeps = multi_output_columns == 0
     if limit is None:
-        held_rows = rows if held_share > 0.0 else 0
+        held_rows = rows if cached_share > 0.0 else 0
         return MemoryPlan(max_histograms, None, 0, frozenset(), keeps, held_rows)
-    held_rows = _most_drawn(rows, held_share)
+    held_rows = _most_drawn(rows, cached_share)
     held = held_rows * (2 * codes.layout.n_columns * pages.dtype.itemsize + _HELD)
     block = min(pages.block_rows, rows)
     at_work = _ROW_AT_WORK + n_outputs * (8 + 2 * gradient_bytes) + _PLACE
-    if vector_columns > 0:
-        at_work += _SCALED * n_outputs + 8 * (vector_columns + 1)
+    if multi_output_columns > 0:
+        at_work += _SCALED * n_outputs + 8 * (multi_output_columns + 1)
     ring = pages.ring_bytes(2, columns=True, by_row=True)
     needed = _ALLOWANCE + block * at_work + ring + _LEAST_SLOTS * slot
     needed += threads * (5 * slab + _SCRATCH_BYTES) + held
     give_back_freed()
     taken = resident_bytes()
-    scores = 8 * n_outputs * rows  # in memory now, and free when they are on disk
+    margins = 8 * n_outputs * rows  # in memory now, and free when they are on disk
     state = (2 * gradient_bytes * n_outputs + _PLACE) * rows
     left = limit - taken - needed - state
     good = max(0, min(_GOOD_SLOTS, max_histograms or _GOOD_SLOTS) - _LEAST_SLOTS)
     on_disk = []
     for name, size in (
-        ("scores", scores),
+        ("margins", margins),
         ("gradients", 2 * gradient_bytes * n_outputs * rows),
         ("places", _PLACE * rows),
     ):
@@ -159,7 +159,7 @@ def plan_memory(
     if keeps_packed:
         left -= _PACKED * rows
     # Scores are copied when a round is looked at.
-    kept = max(0, left - 2 * scores)
+    kept = max(0, left - 2 * margins)
     return MemoryPlan(slots, ring, kept, frozenset(on_disk), keeps_packed, held_rows)
 
 

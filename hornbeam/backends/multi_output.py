@@ -21,8 +21,8 @@ from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.interface import GradientSource, RowSample, SplitParams
 from hornbeam.backends.quantisation import (
     QuantisationScales,
-    choose_steps,
-    coarse_is_enough,
+    choose_scales,
+    packed_is_enough,
 )
 from hornbeam.backends.row_state import Drawn, RowState, run_rows
 from hornbeam.backends.rows import Rows
@@ -44,13 +44,13 @@ class MultiOutputRows(DenseRows):
     What `DenseRows` have of one output they have here of every column: histograms are
     (columns, slots, 2, cells), coarse steps and magnitudes (columns, 2), sums of leaves
     (outputs, leaves, 2). Histograms of one more column have the rows as its hessians.
-    Where columns are not the outputs themselves, the extents and the fine steps are
+    Where columns are not the outputs themselves, gradient ranges and fine steps are
     those of the outputs, followed by those of the columns; and where they are set, the
     sums of leaves, too.
 
     Parameters
     ----------
-    codes, targets, weights, scores, team
+    codes, targets, weights, margins, team
         As for `DenseRows`.
     n_columns
         By which splits are searched: as many as outputs, or fewer, which are mixes.
@@ -63,12 +63,12 @@ class MultiOutputRows(DenseRows):
         codes: DenseBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
         n_columns: int,
         spans: NDArray[np.int64] | None = None,
     ) -> None:
-        super().__init__(codes, targets, weights, scores, team, spans)
+        super().__init__(codes, targets, weights, margins, team, spans)
         self._team = team
         self._is_mixed = n_columns < self.n_outputs
         self._outputs = [self._state.of_output(k) for k in range(self.n_outputs)]
@@ -80,7 +80,7 @@ class MultiOutputRows(DenseRows):
                 RowState(
                     targets,
                     weights,
-                    scores[:1],
+                    margins[:1],
                     team,
                     gradients=own[None],
                     hessians=self._means,
@@ -105,17 +105,17 @@ class MultiOutputRows(DenseRows):
         super().set_gradients(gradients, hessians)
         self._forget_columns()
 
-    def set_columns(
+    def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         if self._is_mixed:
-            super().set_columns(gradients, hessians)
+            super().set_split_gradients(gradients, hessians)
         self._every = self._state.beside(gradients, hessians)
         numbers = range(self.n_outputs, self._every.n_outputs)
         self._columns = [self._every.of_output(k) for k in numbers]
         self._summed = self._outputs + self._columns
 
-    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
         self._mix = mix
         self._mix_pairs(self._state.gradients, self._state.hessians)
 
@@ -131,16 +131,20 @@ class MultiOutputRows(DenseRows):
             self._means[0],
         )
 
-    def extents(self) -> NDArray[np.float64]:
-        found = self._every.extents()
+    def gradient_ranges(self) -> NDArray[np.float64]:
+        found = self._every.gradient_ranges()
         if not self._is_mixed:
             return found
-        of_mixes = np.concatenate([column.extents() for column in self._columns])
+        of_mixes = np.concatenate(
+            [column.gradient_ranges() for column in self._columns]
+        )
         of_mixes[:, 2] = found[:, 2].min()  # no mean is below
         return np.concatenate([found, of_mixes])
 
-    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
-        return self._every.weigh(None, hessian_weight)
+    def count_size_classes(
+        self, output: int, hessian_weight: float
+    ) -> NDArray[np.int64]:
+        return self._every.count_size_classes(None, hessian_weight)
 
     def begin_tree(
         self,
@@ -150,13 +154,13 @@ class MultiOutputRows(DenseRows):
         steps: NDArray[np.float64],
         fine_steps: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        self._counter.choose(features)
+        self._builder.choose(features)
         drawn: list[Drawn | None] = [None] * len(fine_steps)
         if sample is not None and sample.by_gradient:
             drawn = self._draw_by_size(sample)
         states = self._summed + (self._columns if self._is_mixed else [])
         for state, own, pair in zip(states, fine_steps, drawn, strict=True):
-            state.take_up(0, sample, own, pair)
+            state.set_tree(0, sample, own, pair)
         self._nodes.begin_tree(self._outputs[0].draw())
         pairs = zip(self._columns, steps, strict=True)
         return np.stack([column.quantise(own) for column, own in pairs])
@@ -178,7 +182,7 @@ class MultiOutputRows(DenseRows):
         for column in columns:
             self._columns[column].widen()
 
-    def count(
+    def build_histograms(
         self,
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
@@ -187,9 +191,9 @@ class MultiOutputRows(DenseRows):
         self._nodes.move(self._by_feature)
         pairs = [(column.packed, column.wide) for column in self._columns]
         if len(histograms) > len(pairs):
-            pairs.append(self._counter.one_each(self.n_rows))
+            pairs.append(self._builder.one_each(self.n_rows))
         for pair, own in zip(pairs, histograms, strict=True):
-            self._counter.count(self._nodes, nodes, slots, own, self._by_row, *pair)
+            self._builder.build(self._nodes, nodes, slots, own, self._by_row, *pair)
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
@@ -226,7 +230,7 @@ class MultiOutputBackend(HistogramBackend):
         n_columns: int,
         max_histograms: int | None = None,
     ) -> None:
-        self._n_columns = self._n_histograms = self.vector_columns = n_columns
+        self._n_columns = self._n_histograms = self.multi_output_columns = n_columns
         super().__init__(rows, layout, n_rows, team, max_histograms)
 
     def _make_scratch(self) -> tuple[NDArray[Any], ...]:
@@ -262,20 +266,20 @@ class MultiOutputBackend(HistogramBackend):
             )
         return splits, sets
 
-    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
-        self._rows.mix_outputs(mix)
-        self._extents = None
+    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
+        self._rows.sketch_outputs(mix)
+        self._gradient_ranges = None
 
-    def set_columns(
+    def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        self._rows.set_columns(gradients, hessians)
-        self._extents = None
+        self._rows.set_split_gradients(gradients, hessians)
+        self._gradient_ranges = None
 
     def _search_by(self, n_columns: int) -> None:
         """Search the histograms of so many columns from now on."""
         if n_columns != self._n_columns:
-            self._n_columns = self._n_histograms = self.vector_columns = n_columns
+            self._n_columns = self._n_histograms = self.multi_output_columns = n_columns
             self._split_scratch = self._make_scratch()
             self._init_histograms(2)
 
@@ -284,30 +288,30 @@ class MultiOutputBackend(HistogramBackend):
         output: int,
         growth: SplitParams,
         sample: RowSample | None,
-        extents: NDArray[np.float64],
+        gradient_ranges: NDArray[np.float64],
     ) -> None:
         sample, largest, n_counted = settle_sample(
             sample,
             growth,
-            partial(self._rows.weigh, output),
-            extents[:, :2],
+            partial(self._rows.count_size_classes, output),
+            gradient_ranges[:, :2],
             self._n_rows,
         )
         # Those of columns that are no outputs come after those of the outputs.
-        columns = len(extents) - self.n_outputs or self.n_outputs
+        columns = len(gradient_ranges) - self.n_outputs or self.n_outputs
         self._search_by(columns)
         if sample is not None and sample.by_gradient:
             # A mix is larger than all its outputs' gradients together.
             largest = largest.copy()
             largest[-columns:, 0] *= np.sqrt(self.n_outputs / columns)
-        steps = choose_steps(largest, self._n_rows)
+        steps = choose_scales(largest, self._n_rows)
         own, coarse = largest[-columns:], steps.coarse[-columns:]
         magnitudes = self._rows.begin_tree(
             output, self._chosen, sample, coarse, steps.fine
         )
-        least = extents[-columns:, 2].tolist()
+        least = gradient_ranges[-columns:, 2].tolist()
         is_coarse = [
-            coarse_is_enough(*facts, n_counted)
+            packed_is_enough(*facts, n_counted)
             for facts in zip(own, least, magnitudes, strict=True)
         ]
         wide = [column for column in range(columns) if not is_coarse[column]]

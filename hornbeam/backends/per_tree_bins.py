@@ -21,7 +21,7 @@ class PerTreeBinsBackend(HistogramBackend):
 
     Parameters
     ----------
-    recut
+    make_tree_bins
         Takes the tree's output and has the rows coded; returns what is in a histogram
         then, None if nothing has changed.
     rows, layout, n_rows, team, max_histograms
@@ -30,7 +30,7 @@ class PerTreeBinsBackend(HistogramBackend):
 
     def __init__(
         self,
-        recut: Callable[[int], HistogramLayout | None],
+        make_tree_bins: Callable[[int], HistogramLayout | None],
         rows: Rows,
         layout: HistogramLayout,
         n_rows: int,
@@ -38,7 +38,7 @@ class PerTreeBinsBackend(HistogramBackend):
         max_histograms: int | None = None,
     ) -> None:
         super().__init__(rows, layout, n_rows, team, max_histograms)
-        self._recut = recut
+        self._recut = make_tree_bins
 
     def begin_tree(
         self,

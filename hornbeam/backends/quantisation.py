@@ -18,7 +18,7 @@ from hornbeam.kernels.layout import (
     SUM_BITS,
 )
 
-__all__ = ["QuantisationScales", "choose_steps", "coarse_is_enough"]
+__all__ = ["QuantisationScales", "choose_scales", "packed_is_enough"]
 
 #: Where the mean |g| or h is under this many coarse steps, rounding is no longer
 #: small beside it, and fine steps are used. A test shows both sides of the line.
@@ -56,7 +56,7 @@ class QuantisationScales:
         return most if hessians == n_rows * most else 0
 
 
-def choose_steps(largest: NDArray[np.float64], n_rows: int) -> QuantisationScales:
+def choose_scales(largest: NDArray[np.float64], n_rows: int) -> QuantisationScales:
     """Return the steps for this largest |g| and |h|, (..., 2), over so many rows."""
     if not np.isfinite(largest).all():
         raise DataError(
@@ -74,7 +74,7 @@ def choose_steps(largest: NDArray[np.float64], n_rows: int) -> QuantisationScale
     )
 
 
-def coarse_is_enough(
+def packed_is_enough(
     largest: NDArray[np.float64],
     least_hessian: float,
     magnitudes: NDArray[np.int64],

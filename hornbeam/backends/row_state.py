@@ -1,4 +1,4 @@
-"""The state of rows in memory: scores, gradients and their integers, leaves."""
+"""The state of rows in memory: margins, gradients and their integers, leaves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.gradient_sampling import begin_gradients
+from hornbeam.backends.gradient_sampling import quantise_tree
 from hornbeam.backends.interface import (
     GradientSource,
-    NoColumns,
+    NoSplitGradients,
     RowSample,
     SplitParams,
 )
@@ -92,13 +92,13 @@ class RowScratch:
 
 
 class RowState:
-    """Targets, scores and gradients of rows.
+    """Targets, margins and gradients of rows.
 
     Parameters
     ----------
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
         The threads that work.
@@ -126,7 +126,7 @@ class RowState:
         self,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
         spans: NDArray[np.int64] | None = None,
         *,
@@ -136,12 +136,12 @@ class RowState:
     ) -> None:
         self._team = team
         self._targets, self._weights = targets, weights
-        self.scores = scores
-        self.n_outputs, self.n_rows = scores.shape
+        self.margins = margins
+        self.n_outputs, self.n_rows = margins.shape
         self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
         kind = gradient_type(weights)
         made = [
-            np.empty(scores.shape, kind) if own is None else own
+            np.empty(margins.shape, kind) if own is None else own
             for own in (gradients, hessians)
         ]
         self.gradients, self.hessians = made
@@ -157,7 +157,7 @@ class RowState:
         state = RowState(
             self._targets,
             self._weights,
-            self.scores[own],
+            self.margins[own],
             self._team,
             self._spans,
             gradients=self.gradients[own],
@@ -171,7 +171,7 @@ class RowState:
     ) -> RowState:
         """Return these rows with more gradients, (more, rows), after theirs.
 
-        It has no scores.
+        It has no margins.
         """
         pairs = (self.gradients, gradients), (self.hessians, hessians)
         both = [np.concatenate(pair) for pair in pairs]
@@ -188,10 +188,10 @@ class RowState:
         return state
 
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present scores."""
+        """Take new gradients from the objective at the present margins."""
         objective.write_gradients(
             self._team,
-            self.scores,
+            self.margins,
             self._targets,
             self._weights,
             self.gradients,
@@ -208,11 +208,11 @@ class RowState:
             self.hessians[...] = hessians
         self._least_hessians = self.hessians.min(axis=1, initial=0.0).astype(float)
 
-    def extents(self) -> NDArray[np.float64]:
+    def gradient_ranges(self) -> NDArray[np.float64]:
         """Return of each output the largest |g|, largest |h| and least h."""
         bits = np.dtype(f"i{self.gradients.itemsize}").type
         extent = np.empty((-(-self.n_rows // TASK_ROWS), 2), bits)
-        extents = np.empty((self.n_outputs, 3))
+        gradient_ranges = np.empty((self.n_outputs, 3))
         for output in range(self.n_outputs):
             run_rows(
                 self._team,
@@ -224,11 +224,13 @@ class RowState:
                 extent,
             )
             largest = extent.max(axis=0, initial=0).view(self.gradients.dtype)
-            extents[output, :2] = largest
-        extents[:, 2] = self._least_hessians
-        return extents
+            gradient_ranges[output, :2] = largest
+        gradient_ranges[:, 2] = self._least_hessians
+        return gradient_ranges
 
-    def weigh(self, output: int | None, hessian_weight: float) -> NDArray[np.int64]:
+    def count_size_classes(
+        self, output: int | None, hessian_weight: float
+    ) -> NDArray[np.int64]:
         """Return how many rows are in each class of sizes, (SIZE_CLASSES,).
 
         The sizes are those of an output's gradients, or of all outputs' if it is None.
@@ -246,7 +248,7 @@ class RowState:
         )
         return counts.sum(axis=0)
 
-    def take_up(
+    def set_tree(
         self,
         output: int,
         sample: RowSample | None,
@@ -370,18 +372,18 @@ class RowState:
             self.n_rows,
             self.leaf_of,
             values,
-            self.scores[self.output],
+            self.margins[self.output],
         )
 
 
-class MarginRows(NoColumns):
+class MarginRows(NoSplitGradients):
     """Rows with margins and gradients in memory, however their features are held.
 
     Parameters
     ----------
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins.
     team
         The threads that work; given back when it is closed.
@@ -391,12 +393,12 @@ class MarginRows(NoColumns):
         self,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
     ) -> None:
         self._team, self._closed = team, False
-        self._state = RowState(targets, weights, scores, team)
-        self._extents: NDArray[np.float64] | None = None
+        self._state = RowState(targets, weights, margins, team)
+        self._gradient_ranges: NDArray[np.float64] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -408,35 +410,35 @@ class MarginRows(NoColumns):
         """Margins of a row."""
         return self._state.n_outputs
 
-    def scores(self) -> NDArray[np.float64]:
+    def margins(self) -> NDArray[np.float64]:
         """Return a copy of the margins, (outputs, rows)."""
-        return self._state.scores.copy()
+        return self._state.margins.copy()
 
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
         """Take these margins, (outputs, rows)."""
-        self._state.scores[...] = scores
+        self._state.margins[...] = margins
 
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take the gradients of the objective at the scores."""
+        """Take the gradients of the objective at the margins."""
         self._state.compute_gradients(objective)
-        self._extents = None
+        self._gradient_ranges = None
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
         self._state.set_gradients(gradients, hessians)
-        self._extents = None
+        self._gradient_ranges = None
 
     def leaf_of(self) -> NDArray[np.uint32]:
         """Return the leaf of each row, or the number of leaves."""
         return self._state.leaf_of
 
-    def extents(self) -> NDArray[np.float64]:
-        """Return what `RowState.extents` does, looked up once for all outputs."""
-        if self._extents is None:
-            self._extents = self._state.extents()
-        return self._extents
+    def gradient_ranges(self) -> NDArray[np.float64]:
+        """Return `RowState.gradient_ranges`, computed once for all outputs."""
+        if self._gradient_ranges is None:
+            self._gradient_ranges = self._state.gradient_ranges()
+        return self._gradient_ranges
 
     def _quantise(
         self, output: int, growth: SplitParams, sample: RowSample | None
@@ -450,11 +452,17 @@ class MarginRows(NoColumns):
         def quantise(
             settled: RowSample | None, steps: QuantisationScales
         ) -> NDArray[np.int64]:
-            state.take_up(output, settled, steps.fine)
+            state.set_tree(output, settled, steps.fine)
             return state.quantise(steps.coarse)
 
-        steps, is_coarse, _ = begin_gradients(
-            output, growth, sample, self.extents(), self.n_rows, state.weigh, quantise
+        steps, is_coarse, _ = quantise_tree(
+            output,
+            growth,
+            sample,
+            self.gradient_ranges(),
+            self.n_rows,
+            state.count_size_classes,
+            quantise,
         )
         return steps, is_coarse
 

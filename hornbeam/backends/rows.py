@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, NoColumns, RowSample
+from hornbeam.backends.interface import GradientSource, NoSplitGradients, RowSample
 from hornbeam.binning.layout import DenseBins
 
 __all__ = ["Rows"]
 
 
-class Rows(NoColumns, ABC):
-    """Rows of codes, their gradients and scores, and the nodes that they are in.
+class Rows(NoSplitGradients, ABC):
+    """Rows of codes, their gradients and margins, and the nodes that they are in.
 
-    In one round come `compute_gradients` or `set_gradients`, and `extents`; then for
-    each tree `begin_tree`, `widen` if its coarse steps are too coarse, any number of
-    `count` and `apply_splits`, `sum_leaves` and `add_leaf_values`. What has no answer
-    may wait until an answer is asked for.
+    A round calls `compute_gradients` or `set_gradients`, and `gradient_ranges`; then
+    for each tree `begin_tree`, `widen` if packed sums are too coarse, any number of
+    `build_histograms` and `apply_splits`, `sum_leaves` and `add_leaf_values`. A call
+    that returns nothing may be deferred until the next call that returns something.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Rows(NoColumns, ABC):
 
     @abstractmethod
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present scores."""
+        """Take new gradients from the objective at the present margins."""
 
     @abstractmethod
     def set_gradients(
@@ -52,17 +52,17 @@ class Rows(NoColumns, ABC):
     ) -> None:
         """Take these gradients, both of shape (outputs, rows)."""
 
-    def mix_outputs(self, mix: NDArray[np.float64]) -> None:
+    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
         """Make columns of these mixes of the outputs, (columns, outputs)."""
         raise NotImplementedError  # only rows for trees of all outputs are asked
 
     def expect(
         self, output: int, features: NDArray[np.uint64], sample: RowSample | None
     ) -> None:
-        """Take note that such a tree is about to begin, once the extents are known."""
+        """Announce the tree that begins next, before `gradient_ranges` is called."""
 
     @abstractmethod
-    def extents(self) -> NDArray[np.float64]:
+    def gradient_ranges(self) -> NDArray[np.float64]:
         """Return of each output the largest |g|, largest |h| and least h.
 
         They are (outputs, 3), and no more than a bound in the last column where the
@@ -73,7 +73,9 @@ class Rows(NoColumns, ABC):
         """
 
     @abstractmethod
-    def weigh(self, output: int, hessian_weight: float) -> NDArray[np.int64]:
+    def count_size_classes(
+        self, output: int, hessian_weight: float
+    ) -> NDArray[np.int64]:
         """Return how many rows are in each class of sizes, (SIZE_CLASSES,).
 
         For samples by gradients: the size is sqrt(g^2 + hessian_weight h^2).
@@ -107,7 +109,7 @@ class Rows(NoColumns, ABC):
         """Return the rows of each node, or None where that is not known for free."""
 
     @abstractmethod
-    def count(
+    def build_histograms(
         self,
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
@@ -144,7 +146,7 @@ class Rows(NoColumns, ABC):
         of columns that were set come after these.
         """
 
-    def take_codes(self, codes: DenseBins) -> None:
+    def set_bins(self, codes: DenseBins) -> None:
         """Have other codes of the same cells from the next tree on.
 
         Only rows in memory are asked.
@@ -173,11 +175,11 @@ class Rows(NoColumns, ABC):
         """
 
     @abstractmethod
-    def scores(self) -> NDArray[np.float64]:
+    def margins(self) -> NDArray[np.float64]:
         """Return a copy of the margins, (outputs, rows)."""
 
     @abstractmethod
-    def set_scores(self, scores: NDArray[np.float64]) -> None:
+    def set_margins(self, margins: NDArray[np.float64]) -> None:
         """Take these margins, (outputs, rows)."""
 
     @abstractmethod

@@ -91,9 +91,9 @@ class SampledRows:
         else:
             self._wide[:, own] = wide[:, taken]
 
-    def count(
+    def build_histograms(
         self,
-        counter: HistogramBuilder,
+        builder: HistogramBuilder,
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
@@ -101,7 +101,7 @@ class SampledRows:
         """Write the sums of each node's rows into the histogram in its slot."""
         self._nodes.move(self._by_feature)
         by_row = self._by_row.reshape(-1)
-        counter.count(
+        builder.build(
             self._nodes, nodes, slots, histograms, by_row, self._packed, self._wide
         )
 

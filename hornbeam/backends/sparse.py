@@ -45,7 +45,7 @@ class SparseBackend(MarginRows, Backend):
         The filled cells.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
-    scores
+    margins
         (outputs, rows) float64: the margins to begin with; kept and changed.
     team
         The threads that work; given back when the backend is closed.
@@ -56,10 +56,10 @@ class SparseBackend(MarginRows, Backend):
         codes: SparseBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
+        margins: NDArray[np.float64],
         team: Team,
     ) -> None:
-        super().__init__(targets, weights, scores, team)
+        super().__init__(targets, weights, margins, team)
         self._codes = codes
         self._most_cells = int(np.diff(codes.starts).max())
         self._most_bins = int(codes.n_bins.max())

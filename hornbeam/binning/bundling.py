@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.binning.columns import turn_columns
+from hornbeam.binning.dense import turn_columns
 from hornbeam.binning.layout import DenseBins, HistogramLayout, SparseBins
 from hornbeam.kernels.bundling import bundle_features, write_bundles
 

@@ -22,23 +22,33 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.column_pass import CategoryPass, ColumnPass, RangePass, SketchPass
+from hornbeam.binning.column_pass import (
+    KEPT_BYTES,
+    CategoryPass,
+    ColumnPass,
+    RangePass,
+    Ranges,
+    SketchPass,
+)
 from hornbeam.binning.cuts import (
     ColumnCuts,
     MixedCells,
     cut_cells,
     in_order,
 )
-from hornbeam.binning.ranges import KEPT_BYTES, Ranges
 from hornbeam.binning.sketch import CHUNK_ROWS, POINTS
+from hornbeam.binning.table_passes import read_chunks
 from hornbeam.data.schema import Schema
+from hornbeam.data.table import Table
 
 __all__ = [
+    "ROOM",
     "CodedColumn",
     "Column",
     "ExactColumn",
     "SketchedColumn",
     "columns_of",
+    "cuts_of_stream",
     "find_cuts",
     "sketch_column",
 ]
@@ -51,6 +61,12 @@ _POINTS_OF_A_BIN = 16
 _GUIDES_OF_A_BIN = 32
 #: Bytes of a kept value with its weight.
 _HELD_BYTES = 16
+
+#: Bytes of chunks, and of values kept, that are held at once; other columns wait for
+#: readings of their own.
+ROOM = 96 << 20
+#: Bytes of a column's sketches and ranges.
+_COLUMN_BYTES = 1 << 20
 
 R = TypeVar("R", bound=ColumnPass)
 
@@ -258,3 +274,54 @@ class ExactColumn(Column[SketchPass | RangePass]):
         except MixedCells as question:
             return question.cells
         return None
+
+
+def cuts_of_stream(
+    table: Table,
+    max_bin: int,
+    weights: Int64s | None,
+    n_threads: int,
+    exact: bool,
+    room: int | None = None,
+) -> list[ColumnCuts]:
+    """Return the cuts of all columns, or raise what reading raises.
+
+    Parameters
+    ----------
+    table
+        The features; read several times if the cuts are to be `exact`.
+    max_bin
+        The most bins of a column.
+    weights
+        (rows,) from `integer_weights`, or None.
+    n_threads
+        Threads that share the columns, 0 or less for all processors.
+    exact
+        Whether the cuts are those of all rows in memory, or those of a sketch.
+    room
+        Bytes of memory for it; `ROOM` if None. Little room makes more readings.
+    """
+    room = ROOM if room is None else room
+    chunk_bytes = min(CHUNK_ROWS, table.n_rows) * np.dtype(table.dtype).itemsize
+    at_once = max(1, room // (chunk_bytes + _COLUMN_BYTES))
+    cuts: list[ColumnCuts] = []
+    for start in range(0, table.n_features, at_once):
+        features = range(start, min(start + at_once, table.n_features))
+        columns = columns_of(
+            table.schema,
+            max_bin,
+            table.n_rows,
+            exact=exact,
+            room=room,
+            features=features,
+        )
+
+        def read(
+            places: list[int], readings: list[ColumnPass], features: range = features
+        ) -> list[ColumnPass]:
+            chosen = [features[place] for place in places]
+            read_chunks(table, chosen, readings, weights, n_threads)
+            return readings
+
+        cuts += find_cuts(columns, read)
+    return cuts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,7 @@ import numpy.typing as npt
 from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import ExternalBins, HistogramLayout
-
-if TYPE_CHECKING:
-    from hornbeam.external_memory.reader import Pages
+from hornbeam.external_memory.reader import Pages
 
 __all__ = ["ExternalMatrix"]
 

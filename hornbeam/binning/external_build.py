@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.bin_mapper import BinMapper
+from hornbeam.binning.bin_table import BinMapper
 from hornbeam.binning.cuts import ColumnCuts, Cuts, integer_weights
+from hornbeam.binning.exact_quantiles import ROOM, cuts_of_stream
 from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.streams import ROOM, batches_of, cuts_of_stream
+from hornbeam.binning.table_passes import batches_of
 from hornbeam.data.caching import Caching
 from hornbeam.data.slices import slices_of
 from hornbeam.data.table import Table

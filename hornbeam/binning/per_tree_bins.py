@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.binning.bin_mapper import categorical
-from hornbeam.binning.bin_table import cut_between_categories
-from hornbeam.binning.columns import turn_columns
+from hornbeam.binning.bin_table import categorical, cut_between_categories
 from hornbeam.binning.cuts import Cells, ColumnCuts, Cuts, cut_cells, integer_weights
+from hornbeam.binning.dense import turn_columns
 from hornbeam.binning.layout import DenseBins, HistogramLayout, SparseBins
 from hornbeam.binning.sorted_columns import ColumnBlocks
 from hornbeam.binning.sparse import has_only_filled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,9 @@ from hornbeam.binning.bundling import bundle
 from hornbeam.binning.cuts import ColumnCuts, Cuts, are_float32
 from hornbeam.binning.layout import DenseBins, SparseBins
 from hornbeam.data.containers.from_scipy import SparseTable
+from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.sparse import sort_by_bin, turn_cells
-
-if TYPE_CHECKING:
-    from typing import TypeGuard
-
-    from hornbeam.data.table import Table
 
 __all__ = ["SparseMatrix", "fill_bins", "has_only_filled", "join_ranges"]
 

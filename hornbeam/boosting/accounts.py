@@ -10,8 +10,7 @@ from hornbeam.errors import require
 from hornbeam.files import replace_file
 from hornbeam.forest.dump import dump, in_one_file
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.frame import frame_of, split_values
-from hornbeam.forest.importance import feature_importance
+from hornbeam.forest.inspection import feature_importance, frame_of, split_values
 
 __all__ = ["ModelAccounts"]
 

@@ -27,8 +27,7 @@ from hornbeam.boosting.update_rounds import UpdateRounds
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.merging import merge_models
-from hornbeam.forest.model import Model
+from hornbeam.forest.model import Model, merge_models
 from hornbeam.forest.model_file import decode, encode, load
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease
@@ -125,7 +124,7 @@ class Booster(Learner):
             if fobj is None:
                 self._compute_gradients(rows, dtrain.info)
             else:
-                margins = squeezed(np.ascontiguousarray(rows.scores().T))
+                margins = squeezed(np.ascontiguousarray(rows.margins().T))
                 set_gradients_of(rows, fobj, margins, dtrain)
 
     def _function_in(
@@ -151,7 +150,7 @@ class Booster(Learner):
         assert info is not None
         with lease(self.params.nthread) as team:
             pair = self.objective.gradients(
-                team, backend.scores(), info, self.model.n_rounds
+                team, backend.margins(), info, self.model.n_rounds
             )
         backend.set_gradients(*pair)
 

@@ -69,7 +69,7 @@ def set_gradients_of(
         ) from None
     set_gradients(rows, gradients, hessians)
     if searched:
-        _set_columns(rows, *searched)
+        _set_split_gradients(rows, *searched)
 
 
 def set_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> None:
@@ -81,7 +81,7 @@ def set_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> None:
     )
 
 
-def _set_columns(rows: GradientRows, gradients: Any, hessians: Any) -> None:
+def _set_split_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> None:
     """Have rows search splits by a caller's gradients and hessians."""
     names = "gradients to split by", "hessians to split by"
     pair = [
@@ -103,7 +103,7 @@ def _set_columns(rows: GradientRows, gradients: Any, hessians: Any) -> None:
         )
     shape = rows.n_rows, counts[0]
     checked = [_as_gradients(*given, shape) for given in zip(pair, names, strict=True)]
-    rows.set_columns(*checked)
+    rows.set_split_gradients(*checked)
 
 
 def _brief(value: Any) -> str:

@@ -74,7 +74,7 @@ class Dropout:
             return cls(dropped, np.float32(1), np.float32(1))
         p = parameters
         # Of each of the round's trees, as XGBoost has it.
-        shared = p.vector_columns(model.n_outputs) > 0
+        shared = p.multi_output_columns(model.n_outputs) > 0
         n_new = p.num_parallel_tree * (1 if shared else model.n_outputs)
         rate = np.float32(p.learning_rate / n_new)
         if p.normalize_type == "forest":

@@ -19,7 +19,7 @@ from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.linear import Linear
+from hornbeam.forest.model import Linear
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.params import Parameters
 

@@ -12,7 +12,7 @@ from hornbeam.boosting.constraints import constraints_of
 from hornbeam.data.floats import nearest
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
-from hornbeam.growth.column_sampler import ColumnSampler, draw_mix
+from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.constraints import Constraints
 from hornbeam.growth.grower import LeafConstants, Thresholds, grow_tree
 from hornbeam.growth.growth_limits import GrowthLimits
@@ -40,10 +40,10 @@ def boost_round(
     not they themselves. The `constants` are what leaves weigh, if it is not Newton's
     step.
     """
-    columns = parameters.vector_columns(model.n_outputs)
+    columns = parameters.multi_output_columns(model.n_outputs)
     if 0 < columns < model.n_outputs:
-        mix = draw_mix(columns, model.n_outputs, parameters.seed, model.n_rounds)
-        backend.mix_outputs(mix)
+        mix = draw_projection(columns, model.n_outputs, parameters.seed, model.n_rounds)
+        backend.sketch_outputs(mix)
     outputs = range(model.n_outputs if columns == 0 else 1)
     trees: list[Tree] = []
     of_output: list[int] = []

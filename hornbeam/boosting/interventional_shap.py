@@ -14,7 +14,7 @@ from hornbeam.boosting.prediction import Rows, add_layout, blocks
 from hornbeam.data.floats import shared
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.tree_paths import Ways
+from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.interventional_shap import (
     BITS_OF_WORD,
     ROWS_OF_WORD,
@@ -85,7 +85,7 @@ def contributions_against(
     background: Rows,
     shares: Floats,
     layout: Layout,
-    ways: Ways,
+    ways: TreePaths,
     margins: Floats,
 ) -> Floats:
     """Return contributions, (rows, outputs, features + 1).
@@ -165,7 +165,7 @@ class Against:
         background: Rows,
         shares: Floats,
         layout: Layout,
-        ways: Ways,
+        ways: TreePaths,
         outputs: int,
     ) -> None:
         self._team, self._shares, self._ways = team, shares, ways

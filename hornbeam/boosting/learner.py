@@ -34,8 +34,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.linear import Linear
-from hornbeam.forest.model import Model
+from hornbeam.forest.model import Linear, Model
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Metric

@@ -156,7 +156,7 @@ class LineSearch:
         """Return the sums of gradients and hessians of leaves after these steps."""
         scores = self._scores.copy()
         scores[output] += np.append(steps, 0.0)[leaf_of]
-        self._rows.set_scores(scores)
+        self._rows.set_margins(scores)
         self._rows.compute_gradients(self._objective)
         (sums,) = self._rows.sums([output], leaf_of, steps.size)
         return sums

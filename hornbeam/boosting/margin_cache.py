@@ -123,8 +123,8 @@ class TrainingSession(Session):
             np.ascontiguousarray(margins.T),
             threads=parameters.nthread,
             max_histograms=parameters.max_cached_hist_node,
-            held_share=parameters.held_share(),
-            vector_columns=parameters.vector_columns(margins.shape[1]),
+            cached_share=parameters.cached_share(),
+            multi_output_columns=parameters.multi_output_columns(margins.shape[1]),
         )
 
     def suits(self, data: DMatrix, parameters: Parameters, by_row: bool) -> bool:
@@ -143,10 +143,10 @@ class TrainingSession(Session):
         )
 
     def margins(self) -> NDArray[np.float64]:
-        return np.ascontiguousarray(self.backend.scores().T)
+        return np.ascontiguousarray(self.backend.margins().T)
 
     def set_margins(self, margins: NDArray[np.float64]) -> None:
-        self.backend.set_scores(margins.T)
+        self.backend.set_margins(margins.T)
 
     def add(self, team: Team, data: Rows, layout: Layout) -> None:
         margins = self.margins()
@@ -160,7 +160,7 @@ class TrainingSession(Session):
 def _preparation(parameters: Parameters) -> tuple[Any, ...]:
     """Return the parameters that a backend is made with."""
     p = parameters
-    kept = p.max_cached_hist_node, p.held_share()
+    kept = p.max_cached_hist_node, p.cached_share()
     shared = p.multi_strategy, p.sketch_outputs
     method = p.method(), p.sketch_scope
     return (p.bins(), p.nthread, p.device, *method, *kept, *shared)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.forest.coded import CodedLayout
-from hornbeam.forest.layout import Layout
+from hornbeam.forest.layout import BinnedLayout, Layout
 from hornbeam.kernels.coded import CODED_ROWS, add_coded_trees
 from hornbeam.kernels.predict import (
     PREDICT_ROWS,
@@ -145,7 +144,7 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
         )
 
 
-def _coded(n_rows: int, layout: Layout) -> CodedLayout | None:
+def _coded(n_rows: int, layout: Layout) -> BinnedLayout | None:
     """Return the trees by codes if that pays: for the rows, and for each of them."""
     if n_rows * layout.steps < _STEPS_OF_NODE * layout.nodes.size:
         return None
@@ -159,7 +158,7 @@ def _add_by_codes(
     team: Team,
     data: Rows,
     layout: Layout,
-    coded: CodedLayout,
+    coded: BinnedLayout,
     margins: NDArray[Any],
 ) -> None:
     """Add the same by codes, which pays for many rows."""

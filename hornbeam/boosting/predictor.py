@@ -38,7 +38,7 @@ from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.tree_paths import Ways
+from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import OWNER, ScalarLoss
@@ -257,7 +257,7 @@ class Predictor(ModelAccounts):
                     team,
                     data,
                     layout,
-                    Ways.of(self.model.trees[begin:end], layout),
+                    TreePaths.of(self.model.trees[begin:end], layout),
                     self._start(data),
                     self._score_type,
                     approximate=approx_contribs,
@@ -332,7 +332,7 @@ class Predictor(ModelAccounts):
             else:
                 # The background is read as the rows are, so that these add up.
                 layout = self._layout(begin, end, rows.dtype)
-                ways = Ways.of(self.model.trees[begin:end], layout)
+                ways = TreePaths.of(self.model.trees[begin:end], layout)
                 found = contributions_against(
                     team, rows, others, shares, layout, ways, start
                 )

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.linear import Linear
-from hornbeam.forest.model import Model
-from hornbeam.forest.settings import read_settings
+from hornbeam.forest.model import Linear, Model
+from hornbeam.forest.objective_config import read_settings
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters
@@ -26,7 +25,7 @@ def booster_of(model: Model) -> str:
 def check_agreement(model: Model, parameters: Parameters, objective: Objective) -> None:
     """Raise a `ParameterError` if these cannot add rounds to the model."""
     p, outputs = parameters, objective.n_outputs
-    columns = p.vector_columns(outputs)
+    columns = p.multi_output_columns(outputs)
     if model.n_rounds == 0:
         _given_base_score(p, outputs)
         return

@@ -84,7 +84,7 @@ def _search(learner: Learner, session: TrainingSession) -> LineSearch:
         learner.objective,
         session.targets,
         session.row_weights,
-        session.backend.scores(),
+        session.backend.margins(),
         learner.params,
     )
 

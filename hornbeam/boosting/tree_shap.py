@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.boosting.prediction import Rows, blocks
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.tree_paths import Ways
+from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.predict import PREDICT_ROWS
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree_shap import ROWS_OF_WAY, explain_rows, trace_rows
@@ -27,7 +27,7 @@ def contributions_of(
     team: Team,
     data: Rows,
     layout: Layout,
-    ways: Ways,
+    ways: TreePaths,
     margins: NDArray[np.float64],
     dtype: Any,
     *,
@@ -62,7 +62,7 @@ def contributions_of(
     return _diagonal(found) if interactions and not pairs else found
 
 
-def _unknown(layout: Layout, ways: Ways, outputs: int) -> NDArray[np.float64]:
+def _unknown(layout: Layout, ways: TreePaths, outputs: int) -> NDArray[np.float64]:
     """Return the sum of the trees of each output for a row that nothing is known of."""
     unknown = np.zeros(outputs)
     for place, output in layout.roots[:, [0, 2]]:
@@ -78,7 +78,7 @@ def _trace(
     members: int,
     block: NDArray[Any],
     layout: Layout,
-    ways: Ways,
+    ways: TreePaths,
     names: NDArray[np.intp],
     found: NDArray[Any],
 ) -> None:
@@ -104,7 +104,7 @@ def _explain(
     members: int,
     block: NDArray[Any],
     layout: Layout,
-    ways: Ways,
+    ways: TreePaths,
     names: NDArray[np.intp],
     found: NDArray[Any],
 ) -> None:

@@ -241,7 +241,7 @@ class ClusterBooster(Booster):
         learns: bool = False,
     ) -> Start:
         p, n_trees = self.params, len(self.model.trees)
-        columns = p.vector_columns(self.model.n_outputs)
+        columns = p.multi_output_columns(self.model.n_outputs)
         step, layout = 0.0 if scale is None else scale.step, None
         if n_trees > 0:
             layout = self._layout_of(np.arange(n_trees), weights, np.float64, step)
@@ -251,7 +251,7 @@ class ClusterBooster(Booster):
             n_trees,
             p.num_parallel_tree * (1 if columns > 0 else self.model.n_outputs),
             p.nthread,
-            p.held_share(),
+            p.cached_share(),
             self.objective if learns and self.objective.by_row else None,
             columns,
             step,

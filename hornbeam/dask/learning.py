@@ -11,7 +11,7 @@ from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import Call
-from hornbeam.backends.cluster_rows import Answers, LocalRows
+from hornbeam.backends.cluster_rows import LocalRows, PartialSums
 from hornbeam.backends.interface import GradientSource
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import DenseBins, HistogramLayout
@@ -44,11 +44,11 @@ class Start:
         That a round adds.
     n_threads
         That work on each worker; 0 or less: as many as the worker has.
-    held_share
+    cached_share
         Of rows on disk, for `hornbeam.backends.factory.create_rows`.
     objective
         That gradients are computed by where the rows are; None: by nothing there.
-    vector_columns
+    multi_output_columns
         As for `hornbeam.backends.factory.create_rows`.
     step
         Of which margins are multiples, as the trees' values are; 0: they are not
@@ -60,9 +60,9 @@ class Start:
     n_trees: int
     trees_a_round: int
     n_threads: int
-    held_share: float = 0.0
+    cached_share: float = 0.0
     objective: Objective | None = None
-    vector_columns: int = 0
+    multi_output_columns: int = 0
     step: float = 0.0
 
 
@@ -142,7 +142,7 @@ class LearningRows(LocalRows):
     term
         Messages of earlier terms are refused.
     start
-        The trees that are in their scores.
+        The trees that are in their margins.
     add_trees
         Adds trees that did not grow here to margins, (rows, outputs).
     """
@@ -159,13 +159,13 @@ class LearningRows(LocalRows):
     ) -> None:
         super().__init__(rows, layout)
         self._view, self._term = view, term
-        #: In the scores.
+        #: In the margins.
         self.n_trees = start.n_trees
         #: Whether trees are only ever added, so that a round can be taken back.
         self._only_grows = start.step == 0.0
         self._keeps = self._only_grows and start.trees_a_round > 1
         self._add_to = add_trees
-        #: The scores when so many trees were in them.
+        #: The margins when so many trees were in them.
         self._kept: tuple[int, Floats] | None = None
         lengths = np.diff(np.append(spans[:, 0], rows.n_rows))
         ahead = np.repeat(spans[:, 1] - spans[:, 0], lengths)
@@ -173,21 +173,21 @@ class LearningRows(LocalRows):
         self._numbers = np.arange(rows.n_rows) + ahead
         self._own: dict[str, Callable[..., None]] = {
             "compute_gradients": self._compute_gradients,
-            "take_gradients": self._take_gradients,
-            "take_scores": self._take_scores,
+            "set_gradients": self._set_gradients,
+            "set_margins": self._set_margins,
             "add_leaf_values": self._add_leaf_values,
             "add_trees": self.add_trees,
         }
 
-    def run(self, term: int, calls: Sequence[Call]) -> Answers:
+    def run(self, term: int, calls: Sequence[Call]) -> PartialSums:
         """Do what is asked of the rows in turn; return all answers."""
         if term < self._term:
             raise StaleError
-        return self.answer(calls)
+        return self.run_calls(calls)
 
-    def do(self, verb: str, args: tuple[Any, ...]) -> Any:
+    def call(self, verb: str, args: tuple[Any, ...]) -> Any:
         own = self._own.get(verb)
-        return super().do(verb, args) if own is None else own(*args)
+        return super().call(verb, args) if own is None else own(*args)
 
     def rewind(self, term: int, n_trees: int) -> bool:
         """Go back to so many trees; return whether that was possible.
@@ -201,23 +201,23 @@ class LearningRows(LocalRows):
             return True
         if self._kept is None or self._kept[0] != n_trees:
             return False
-        self.set_scores(*self._kept)
+        self.set_margins(*self._kept)
         return True
 
-    def set_scores(self, n_trees: int, scores: Floats) -> None:
-        """Take other scores, with so many trees in them."""
+    def set_margins(self, n_trees: int, margins: Floats) -> None:
+        """Take other margins, with so many trees in them."""
         self.n_trees = n_trees
-        self.rows.set_scores(scores)
+        self.rows.set_margins(margins)
 
     def add_trees(self, layout: Layout) -> None:
         """Add trees that did not grow here, or are taken away."""
-        margins = np.ascontiguousarray(self.rows.scores().T)
+        margins = np.ascontiguousarray(self.rows.margins().T)
         self._add_to(layout, margins)
-        self.rows.set_scores(np.ascontiguousarray(margins.T))
+        self.rows.set_margins(np.ascontiguousarray(margins.T))
 
-    def take_codes(self, codes: DenseBins, layout: HistogramLayout) -> None:
+    def set_bins(self, codes: DenseBins, layout: HistogramLayout) -> None:
         """Have other codes of the same cells from the next tree on."""
-        self.rows.take_codes(codes)
+        self.rows.set_bins(codes)
         self._layout = layout
 
     def hessians(self, output: int) -> Floats:
@@ -237,29 +237,29 @@ class LearningRows(LocalRows):
         else:
             self.rows.compute_gradients(objective)
 
-    def _take_gradients(self, gradients: Floats, hessians: Floats) -> None:
+    def _set_gradients(self, gradients: Floats, hessians: Floats) -> None:
         self._keep()
         own = self._numbers
         self.rows.set_gradients(gradients[:, own], hessians[:, own])
 
     def _set_gradients_of(self, objective: ObjectiveFunction) -> None:
-        scores = self.rows.scores()
-        margins = np.array(scores[0] if len(scores) == 1 else scores.T, order="C")
+        own = self.rows.margins()
+        margins = np.array(own[0] if len(own) == 1 else own.T, order="C")
         view: Any = self._view
         set_gradients_of(self.rows, objective, margins, view)
 
-    def _take_scores(self, scores: Floats) -> None:
-        self.rows.set_scores(scores[:, self._numbers])
+    def _set_margins(self, margins: Floats) -> None:
+        self.rows.set_margins(margins[:, self._numbers])
 
     def _add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self.rows.add_leaf_values(values)
         self.n_trees += 1
 
     def _keep(self) -> None:
-        """Keep the scores of before a round, whose trees may have to be taken back.
+        """Keep the margins of before a round, whose trees may have to be taken back.
 
         Of a round of one tree the values only come with the message after it, when it
         is settled.
         """
         if self._keeps:
-            self._kept = self.n_trees, self.rows.scores()
+            self._kept = self.n_trees, self.rows.margins()

@@ -11,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from distributed import get_worker
 
-from hornbeam.binning.bin_table import code_table
-from hornbeam.binning.binned_table import BinnedTable
+from hornbeam.binning.bin_table import BinnedTable, code_table
 from hornbeam.binning.column_pass import ColumnPass
 from hornbeam.binning.cuts import ColumnCuts, integer_weights
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.external import ExternalMatrix
 from hornbeam.binning.external_build import page_columns
-from hornbeam.binning.ordered import OrderedColumns
-from hornbeam.binning.streams import read_chunks
+from hornbeam.binning.table_passes import OrderedColumns, read_chunks
 from hornbeam.dask.binning import BinInfo
 from hornbeam.dask.partition_schema import align_partition
 from hornbeam.dask.partitions import Partition, PartitionReader, PartitionTable

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import Call, Member, MemberLostError
-from hornbeam.backends.cluster_rows import ClusterRows, Spread, joined
+from hornbeam.backends.cluster_rows import ClusterRows, Spread, join_margins
 from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
@@ -129,7 +129,7 @@ class _Measured(Holding):
             parts = [
                 (spans, own[name].T.reshape(-1, len(own[name]))) for spans, own in found
             ]
-            whole = joined(parts, (len(parts[0][1]), matrix.n_rows))
+            whole = join_margins(parts, (len(parts[0][1]), matrix.n_rows))
             fields[name] = whole[0] if len(whole) == 1 else whole.T
         info = MetaInfo(matrix.n_rows, matrix.n_features)
         info.set(fields)
@@ -193,8 +193,8 @@ class ClusterTraining(_Measured):
         self._backend = create_hist_backend(
             self.rows, self.coded.layout, self.matrix.n_rows,
             threads=p.nthread, max_histograms=p.max_cached_hist_node,
-            vector_columns=p.vector_columns(outputs),
-            recut=self._recut if self._recuts else None,
+            multi_output_columns=p.multi_output_columns(outputs),
+            make_tree_bins=self._recut if self._recuts else None,
         )  # fmt: skip
 
     def _ready(self, members: Sequence[Member]) -> None:
@@ -246,7 +246,7 @@ class ClusterTraining(_Measured):
 
     def _recut(self, output: int) -> HistogramLayout | None:
         """Have the rows coded by the hessians of this output, unless they are."""
-        self.rows.send()
+        self.rows.flush()
         found = self.cluster.call(self.members, "weigh_cuts", output)
         if self._is_cut and all(is_same for _, is_same in found):
             return None
@@ -254,7 +254,7 @@ class ClusterTraining(_Measured):
         self._coded = self._bin(self.members, max(largest for largest, _ in found))
         layout = self._coded.layout
         self.cluster.call(self.members, "recode", layout)
-        self.rows.take_layout(layout)
+        self.rows.set_layout(layout)
         self._is_cut = True
         return layout
 
@@ -303,13 +303,13 @@ class ClusterTraining(_Measured):
                 self.coded.layout,
                 self.matrix.n_rows,
                 outputs,
-                self._trainee.params.vector_columns(outputs),
+                self._trainee.params.multi_output_columns(outputs),
             )
         self._rows.begin_term(self._term, self.members)
         self._is_cut = False
 
     def _before_moving(self) -> None:
-        self.rows.send()
+        self.rows.flush()
 
     def _catch_up(self, members: Sequence[Member]) -> None:
         start = self._trainee.start_now(self._weights_now(), self.scale)
@@ -321,7 +321,7 @@ class ClusterTraining(_Measured):
             return
         layout = self._trainee.changes(self.weights, weights, self.scale)
         if layout is not None:
-            self.rows.tell("add_trees", layout)
+            self.rows.defer("add_trees", layout)
         self.weights = weights
 
     def _begin_anew(self) -> None:
@@ -333,7 +333,7 @@ class ClusterTraining(_Measured):
         while True:
             try:
                 self.follow(self._trainee.model.weights)
-                return np.array(self.rows.scores().T, order="C")
+                return np.array(self.rows.margins().T, order="C")
             except MemberLostError as lost:
                 self.mend(lost)
 
@@ -387,4 +387,6 @@ class ClusterMargins(_Measured):
                 self.mend(lost)
         self.weights = model.weights
         outputs = len(found[0][1])
-        return np.ascontiguousarray(joined(found, (outputs, self.matrix.n_rows)).T)
+        return np.ascontiguousarray(
+            join_margins(found, (outputs, self.matrix.n_rows)).T
+        )

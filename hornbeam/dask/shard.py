@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import Call
-from hornbeam.backends.cluster_rows import Answers, Spread
+from hornbeam.backends.cluster_rows import PartialSums, Spread
 from hornbeam.backends.factory import create_rows
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import DenseBins, HistogramLayout
@@ -147,8 +147,8 @@ class Shard(Adder, Rowset):
             np.ascontiguousarray(margins.T),
             self._team,
             spans=self.spans,
-            held_share=start.held_share,
-            vector_columns=start.vector_columns,
+            cached_share=start.cached_share,
+            multi_output_columns=start.multi_output_columns,
         )
         view = View(self.info, self._schema)
         # By a proxy: files on disk go when the shard does, and not when a cycle of
@@ -164,20 +164,20 @@ class Shard(Adder, Rowset):
         if start.step > 0.0:
             assert self._team is not None
             margins = self._margins_under(start, self._team)
-            learning.set_scores(start.n_trees, np.ascontiguousarray(margins.T))
+            learning.set_margins(start.n_trees, np.ascontiguousarray(margins.T))
         elif learning.n_trees < start.n_trees:
             assert start.layout is not None
             learning.add_trees(start.layout.after(learning.n_trees))
             learning.n_trees = start.n_trees
 
-    def run(self, term: int, calls: Sequence[Call]) -> Answers:
+    def run(self, term: int, calls: Sequence[Call]) -> PartialSums:
         """Do what is asked of the rows in turn; return all answers."""
         return self._learning.run(term, calls)
 
-    def scores_after(self, term: int, calls: Sequence[Call]) -> Spread:
+    def margins_after(self, term: int, calls: Sequence[Call]) -> Spread:
         """Return the scores when this has been done."""
         self._learning.run(term, calls)
-        return self.spans, self._learning.rows.scores()
+        return self.spans, self._learning.rows.margins()
 
     def rewind(self, term: int, n_trees: int) -> bool:
         """Go back to so many trees; return whether that was possible."""
@@ -199,7 +199,7 @@ class Shard(Adder, Rowset):
         assert isinstance(self.binned, DenseMatrix) and self._team is not None
         codes = self.binned.as_bins(self._team.size)
         assert isinstance(codes, DenseBins)
-        self._learning.take_codes(codes, layout)
+        self._learning.set_bins(codes, layout)
 
     def end(self) -> None:
         """Give the threads back."""

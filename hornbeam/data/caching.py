@@ -9,6 +9,8 @@ from typing import Any
 
 from hornbeam.data.sources.files import as_path, split_uri
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.external_memory.codecs import check_codec
+from hornbeam.external_memory.folders import as_folders
 from hornbeam.memory import as_bytes
 
 __all__ = ["Caching", "Folders", "caching_of", "named_cache"]
@@ -71,10 +73,6 @@ def caching_of(
                     code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         return data, None
-    # Here, because Numba comes with it.
-    from hornbeam.external_memory.codecs import check_codec
-    from hornbeam.external_memory.folders import as_folders
-
     as_folders(cache)
     check_codec(codec)
     limit = None if memory_limit is None else as_bytes(memory_limit, "memory_limit")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.bin_table import Binned, bin_table
+from hornbeam.binning.external import ExternalMatrix
+from hornbeam.binning.external_build import page_table
+from hornbeam.binning.sorted_columns import ColumnBlocks, order_columns
 from hornbeam.data.align import align
 from hornbeam.data.caching import Caching, Folders, caching_of
 from hornbeam.data.categories import Categories
@@ -22,10 +26,6 @@ from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
-
-if TYPE_CHECKING:
-    from hornbeam.binning.binned_table import Binned
-    from hornbeam.binning.sorted_columns import ColumnBlocks
 
 __all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
 
@@ -261,8 +261,6 @@ class DMatrix(Beside):
 
     def ordered(self, nthread: int = 0) -> ColumnBlocks:
         """Return the columns in order, made on the first call and kept."""
-        from hornbeam.binning.sorted_columns import order_columns
-
         if self._caching is not None and not self._holds_beside_cache:
             raise DataError(
                 "tree_method 'exact' and 'approx' hold the values in memory, and this "
@@ -276,9 +274,6 @@ class DMatrix(Beside):
         return self._ordered
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
-        # Here, because Numba comes with it: a matrix for prediction needs none of it.
-        from hornbeam.binning.bin_table import bin_table
-
         self._check_not_empty()
         if self._caching is not None:
             return self._page(self._caching, max_bin, nthread)
@@ -300,9 +295,6 @@ class DMatrix(Beside):
 
     def _page(self, caching: Caching, max_bin: int, nthread: int) -> Binned:
         """Return the codes on disk; there is room for those of one `max_bin`."""
-        from hornbeam.binning.external import ExternalMatrix
-        from hornbeam.binning.external_build import page_table
-
         before, self._binned = self._binned, {}
         for other, (_, codes) in before.items():
             if other != max_bin:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.bin_table import Binned, BinnedTable, bin_with_cuts
+from hornbeam.binning.external_build import page_with_cuts
 from hornbeam.data.align import align
 from hornbeam.data.caching import named_cache
 from hornbeam.data.categories import Categories
@@ -18,9 +20,6 @@ from hornbeam.data.schema import check_types
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
-
-if TYPE_CHECKING:
-    from hornbeam.binning.binned_table import Binned
 
 __all__ = ["QuantileDMatrix", "check_quantile_arguments"]
 
@@ -115,8 +114,6 @@ enable_categorical, data_split_mode, sketch
         self._hold(codes)
 
     def _hold(self, codes: Binned) -> None:
-        from hornbeam.binning.binned_table import BinnedTable
-
         self._codes = codes
         self._binned[self.max_bin] = self.row_weights, codes
         self.table = BinnedTable(codes, self.schema)
@@ -145,8 +142,6 @@ enable_categorical, data_split_mode, sketch
     def _bin_like(
         self, ref: DMatrix, max_bin: int | None, unseen: str
     ) -> tuple[int, Binned]:
-        from hornbeam.binning.bin_table import bin_with_cuts
-
         table = align(self.table, ref.schema, unseen)
         self._order = column_order(self.table, table)
         self.table = table
@@ -155,8 +150,6 @@ enable_categorical, data_split_mode, sketch
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
         if self._caching is not None:
-            from hornbeam.binning.external_build import page_with_cuts
-
             codes = page_with_cuts(self.table, cuts, self._caching, self.nthread)
             return max_bin, codes
         return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)

@@ -7,17 +7,29 @@ for three, so that its JSON is none; and they have their statistics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
+
+from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.graph import GraphStyle, graph_of
-from hornbeam.forest.linear import Linear
-from hornbeam.forest.model import Model
-from hornbeam.forest.spelling import SpelledTree
+from hornbeam.forest.model import Linear, Model
+from hornbeam.forest.tree import Tree
 
-__all__ = ["dump", "in_one_file"]
+__all__ = [
+    "FormattedTree",
+    "GraphStyle",
+    "dump",
+    "graph_of",
+    "in_one_file",
+    "spelled",
+]
 
 _FORMATS = ("text", "json", "dot")
 
@@ -49,7 +61,7 @@ def dump(
         )
     if model.linear is not None:
         return [_linear(model.linear, kind)]
-    trees = (SpelledTree(tree, features) for tree in model.trees)
+    trees = (FormattedTree(tree, features) for tree in model.trees)
     if kind == "dot":
         look = GraphStyle.parse(style)
         return [graph_of(tree, look, with_stats) for tree in trees]
@@ -86,7 +98,7 @@ def _linear(linear: Linear, kind: str) -> str:
     )
 
 
-def _text(tree: SpelledTree, with_stats: bool) -> str:
+def _text(tree: FormattedTree, with_stats: bool) -> str:
     lines = []
     for node, depth in tree.walk():
         if tree.is_leaf(node):
@@ -101,7 +113,7 @@ def _text(tree: SpelledTree, with_stats: bool) -> str:
     return "\n".join([*lines, ""])
 
 
-def _asked(tree: SpelledTree, node: int) -> str:
+def _asked(tree: FormattedTree, node: int) -> str:
     name, kind = tree.escaped_name(node), tree.kind(node)
     yes, no, missing = tree.ways(node)
     if kind == "i":
@@ -112,7 +124,7 @@ def _asked(tree: SpelledTree, node: int) -> str:
     return f"[{name}{asked}] yes={yes},no={no},missing={missing}"
 
 
-def _json(tree: SpelledTree, with_stats: bool) -> str:
+def _json(tree: FormattedTree, with_stats: bool) -> str:
     parts = []
     nodes = [*tree.walk(), (-1, 0)]  # the last stands for the end
     for (node, depth), (after, depth_after) in pairwise(nodes):
@@ -135,7 +147,7 @@ def _indent(depth: int) -> str:
     return "  " * (depth + 1)
 
 
-def _members(tree: SpelledTree, node: int, depth: int) -> str:
+def _members(tree: FormattedTree, node: int, depth: int) -> str:
     kind = tree.kind(node)
     yes, no, missing = tree.ways(node)
     start = f'"nodeid": {node}, "depth": {depth}, "split": "{tree.escaped_name(node)}"'
@@ -146,6 +158,211 @@ def _members(tree: SpelledTree, node: int, depth: int) -> str:
     return f'{start}, "split_condition": {limit}, {ways}'
 
 
-def _of_leaf(tree: SpelledTree, node: int) -> str:
+def _of_leaf(tree: FormattedTree, node: int) -> str:
     values = tree.values(node)
+    return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
+
+
+def spelled(number: float) -> str:
+    """Return a float32 in as many digits as tell all of them apart."""
+    return f"{number:.9g}"
+
+
+class FormattedTree:
+    """What a dump says of each node of a tree.
+
+    Parameters
+    ----------
+    tree
+        A tree; thresholds that float32 does not hold are told as in a model file, by
+        the nearest float32.
+    features
+        Names and types of the features.
+    """
+
+    def __init__(self, tree: Tree, features: FeatureMap) -> None:
+        features.check(tree)
+        self._features = features
+        self._feature = tree.feature.tolist()
+        self._left, self._right = tree.left.tolist(), tree.right.tolist()
+        self._missing_left = tree.default_left.tolist()
+        self._thresholds = nearest(tree.threshold, np.float32).tolist()
+        self._categories = tree.categories
+        self._starts = tree.category_starts
+        self._values = tree.value.reshape(tree.n_nodes, -1).tolist()
+        self._gains, self._covers = tree.gain.tolist(), tree.cover.tolist()
+
+    def walk(self) -> Iterator[tuple[int, int]]:
+        """Yield each node and its depth: a split, all at its left, all at its right."""
+        waiting = [(0, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            yield node, depth
+            if not self.is_leaf(node):
+                waiting += [
+                    (self._right[node], depth + 1),
+                    (self._left[node], depth + 1),
+                ]
+
+    def is_leaf(self, node: int) -> bool:
+        return self._left[node] < 0
+
+    def kind(self, node: int) -> str:
+        """Return the type of the feature that a node splits on."""
+        return self._features.types[self._feature[node]]
+
+    def name(self, node: int) -> str:
+        """Return the name of the feature that a node splits on."""
+        return self._features.names[self._feature[node]]
+
+    def escaped_name(self, node: int) -> str:
+        """Return the name as it stands between quotation marks, which are not there."""
+        return json.dumps(self.name(node), ensure_ascii=False)[1:-1]
+
+    def categories(self, node: int) -> list[str]:
+        """Return the codes of the categories that go right."""
+        start, stop = self._starts[node : node + 2]
+        return [str(code) for code in self._categories[start:stop].tolist()]
+
+    def threshold(self, node: int) -> str:
+        return spelled(self._thresholds[node])
+
+    def limit(self, node: int) -> str:
+        """Return the threshold, of whole numbers the whole number that is no lower."""
+        if self.kind(node) == "int":
+            return str(math.ceil(self._thresholds[node]))
+        return self.threshold(node)
+
+    def ways(self, node: int) -> tuple[int, int, int]:
+        """Return where rows go for which it is so, for which not, and missing ones.
+
+        An indicator asks whether there is a value other than what is missing.
+        """
+        left, right = self._left[node], self._right[node]
+        missing, other = (left, right) if self._missing_left[node] else (right, left)
+        if self.kind(node) == "c":
+            return right, left, missing
+        if self.kind(node) == "i":
+            return other, missing, missing
+        return left, right, missing
+
+    def branches(self, node: int) -> list[tuple[int, str, bool]]:
+        """Return the children, which rows go there, and whether missing ones do."""
+        left, right = self._left[node], self._right[node]
+        words = ("no", "yes") if self.kind(node) == "c" else ("yes", "no")
+        missing_left = bool(self._missing_left[node])
+        return [(left, words[0], missing_left), (right, words[1], not missing_left)]
+
+    def values(self, node: int) -> list[str]:
+        """Return the values of a leaf."""
+        return [spelled(value) for value in self._values[node]]
+
+    def gain(self, node: int) -> str:
+        return spelled(self._gains[node])
+
+    def cover(self, node: int) -> str:
+        return spelled(self._covers[node])
+
+
+#: Leaves of more values show the first two and the last.
+_MOST_VALUES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStyle:
+    """Attributes of Graphviz for the parts of a drawn tree.
+
+    Parameters
+    ----------
+    condition_node_params, leaf_node_params
+        Of splits and of leaves.
+    edge
+        ``yes_color`` of the way that missing values go, ``no_color`` of the other.
+    graph_attrs
+        Of the whole, such as ``rankdir``.
+    """
+
+    condition_node_params: Mapping[str, str] = field(default_factory=dict)
+    leaf_node_params: Mapping[str, str] = field(default_factory=dict)
+    edge: Mapping[str, str] = field(default_factory=dict)
+    graph_attrs: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> GraphStyle:
+        """Return the style that JSON spells, in which ' may stand for "."""
+        try:
+            known: Any = json.loads(text.replace("'", '"')) if text else {}
+        except json.JSONDecodeError as error:
+            raise ParameterError(
+                f"the style of dot is not JSON at character {error.pos}: {error.msg}",
+                code=ErrorCode.INVALID_DOT_STYLE,
+            ) from None
+        names = list(cls.__dataclass_fields__)
+        if not isinstance(known, dict) or set(known) - set(names):
+            raise ParameterError(
+                f"the style of dot must be an object with {', '.join(names)}, "
+                f"not {text}",
+                code=ErrorCode.INVALID_DOT_STYLE,
+            )
+        for name, attributes in known.items():
+            if not isinstance(attributes, dict) or not all(
+                isinstance(value, str) for value in attributes.values()
+            ):
+                raise ParameterError(
+                    f"{name} of the style of dot must be an object of strings, "
+                    f"not {json.dumps(attributes)}",
+                    code=ErrorCode.INVALID_DOT_STYLE,
+                )
+        strange = set(known.get("edge", {})) - {"yes_color", "no_color"}
+        if strange:
+            raise ParameterError(
+                f"edge of the style of dot has {', '.join(sorted(strange))}; "
+                "it may have yes_color and no_color",
+                code=ErrorCode.INVALID_DOT_STYLE,
+            )
+        return cls(**known)
+
+
+def graph_of(tree: FormattedTree, style: GraphStyle, with_stats: bool) -> str:
+    """Return a tree as XGBoost writes it in dot."""
+    attributes = "".join(
+        f'    graph [ {name}="{value}" ]\n'
+        for name, value in sorted(style.graph_attrs.items())
+    )
+    nodes = "\n".join(_node(tree, node, style, with_stats) for node, _ in tree.walk())
+    return f"digraph {{\n    graph [ rankdir=TB ]\n{attributes}\n{nodes}}}"
+
+
+def _node(tree: FormattedTree, node: int, style: GraphStyle, with_stats: bool) -> str:
+    if tree.is_leaf(node):
+        cover = f"\ncover={tree.cover(node)}" * with_stats
+        return _box(node, f"leaf={_values(tree, node)}{cover}", style.leaf_node_params)
+    label, kind = tree.escaped_name(node), tree.kind(node)
+    if kind == "c":
+        label += f":{{{','.join(tree.categories(node))}}}"
+    elif kind != "i":
+        label += f"<{tree.threshold(node)}"
+    if with_stats or kind == "c":  # of categories XGBoost tells them always
+        label += f"\ngain={tree.gain(node)}\ncover={tree.cover(node)}"
+    lines = [_box(node, label, style.condition_node_params)]
+    for child, answer, takes_missing in tree.branches(node):
+        said = f"{answer}, missing" if takes_missing else answer
+        colour = (
+            style.edge.get("yes_color", "#0000FF")
+            if takes_missing
+            else style.edge.get("no_color", "#FF0000")
+        )
+        lines.append(f'    {node} -> {child} [label="{said}" color="{colour}"]\n')
+    return "".join(lines)
+
+
+def _box(node: int, label: str, attributes: Mapping[str, str]) -> str:
+    listed = "".join(f'{name}="{value}" ' for name, value in sorted(attributes.items()))
+    return f'    {node} [ label="{label}" {listed}]\n'
+
+
+def _values(tree: FormattedTree, node: int) -> str:
+    values = tree.values(node)
+    if len(values) > _MOST_VALUES:
+        values = [*values[: _MOST_VALUES - 1], "...", values[-1]]
     return values[0] if len(values) == 1 else f"[{', '.join(values)}]"

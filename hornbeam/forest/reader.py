@@ -11,7 +11,20 @@ from numpy.typing import NDArray
 
 from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, ModelFileError
-from hornbeam.forest.checks import (
+from hornbeam.forest.cat_container import read_categories
+from hornbeam.forest.json_fields import (
+    array_of,
+    count_of,
+    integers_of,
+    object_of,
+    text_of,
+    texts_by_name,
+    texts_of,
+)
+from hornbeam.forest.model import Linear, Model
+from hornbeam.forest.objective_config import OBJECTIVES, STATES, spelled
+from hornbeam.forest.tree import Tree, climb, cut_off, split
+from hornbeam.forest.validation import (
     MAX_FEATURES,
     MAX_OUTPUTS,
     UnsupportedModelError,
@@ -21,21 +34,7 @@ from hornbeam.forest.checks import (
     normal_form,
     number_in_text,
 )
-from hornbeam.forest.container import read_categories
-from hornbeam.forest.document import FORMAT, ROOT_PARENT
-from hornbeam.forest.linear import Linear
-from hornbeam.forest.model import Model
-from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
-from hornbeam.forest.tree import Tree, climb, cut_off, split
-from hornbeam.forest.values import (
-    array_of,
-    count_of,
-    integers_of,
-    object_of,
-    text_of,
-    texts_by_name,
-    texts_of,
-)
+from hornbeam.forest.writer import FORMAT, ROOT_PARENT
 from hornbeam.params import Parameters
 
 __all__ = ["read_document"]

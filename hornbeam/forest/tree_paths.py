@@ -14,11 +14,11 @@ from hornbeam.forest.tree import Tree, climb, join
 from hornbeam.kernels.layout import EDGE_DTYPE, WAYS_DTYPE
 from hornbeam.kernels.predict import FEATURE
 
-__all__ = ["Ways"]
+__all__ = ["TreePaths"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class TreePaths:
     """The edges of laid out trees, each before those below it and left before right.
 
     Parameters
@@ -38,7 +38,7 @@ class Ways:
     means: NDArray[np.float64]
 
     @classmethod
-    def of(cls, trees: Sequence[Tree], layout: Layout) -> Ways:
+    def of(cls, trees: Sequence[Tree], layout: Layout) -> TreePaths:
         """Return the ways through `trees`, which are laid out in `layout`."""
         joined, starts = join(trees)
         roots, sizes = starts[:-1], np.diff(starts)

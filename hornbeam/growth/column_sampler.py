@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.sampling import draw_bits, draw_exponentials
 
-__all__ = ["ColumnSampler", "draw_mix"]
+__all__ = ["ColumnSampler", "draw_projection"]
 
 # The purposes of draws; that of rows is 0 (see the backends).
 _OF_TREE = 1 << 28
@@ -20,7 +20,7 @@ _OF_NODE = 3 << 28
 _OF_MIX = 4 << 28
 
 
-def draw_mix(
+def draw_projection(
     columns: int, outputs: int, seed: int, iteration: int
 ) -> NDArray[np.float64]:
     """Return a random projection of the outputs to a few columns, (columns, outputs).

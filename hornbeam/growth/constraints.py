@@ -57,7 +57,7 @@ class Tracker:
         The rules of the tree.
     n_features
         Of the data.
-    vector_columns
+    multi_output_columns
         Of trees of all outputs: how many weights a node has in the search; 0: one.
     """
 
@@ -66,10 +66,10 @@ class Tracker:
         constraints: Constraints,
         growth: SplitParams,
         n_features: int,
-        vector_columns: int = 0,
+        multi_output_columns: int = 0,
     ) -> None:
-        self._constraints, self._is_vector = constraints, vector_columns > 0
-        columns = max(1, vector_columns)
+        self._constraints, self._is_vector = constraints, multi_output_columns > 0
+        columns = max(1, multi_output_columns)
         self._groups, self._costs = constraints.groups, constraints.costs
         #: The features on the way to each node.
         self._used = np.zeros((64, n_features), bool)

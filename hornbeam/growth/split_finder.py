@@ -47,7 +47,7 @@ class SplitFinder:
                 constraints or Constraints(),
                 growth,
                 backend.n_features,
-                backend.vector_columns,
+                backend.multi_output_columns,
             )
 
     def find(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.settings import OBJECTIVES, STATES, spelled
+from hornbeam.forest.objective_config import OBJECTIVES, STATES, spelled
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters

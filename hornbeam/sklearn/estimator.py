@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.forest.linear import Linear
+from hornbeam.forest.model import Linear
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.functions import (
     MetricFunction,

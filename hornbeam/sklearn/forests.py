@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from hornbeam.callbacks import ProgressBar
 from hornbeam.cart.bagging import (
-    Bag,
     OutOfBag,
+    RowSample,
     grow_forest,
-    permutation_increases,
+    permutation_importance,
 )
-from hornbeam.cart.growing import Grown
-from hornbeam.cart.pruning import cut_back
+from hornbeam.cart.pruning import prune
+from hornbeam.cart.tree_builder import CartTree
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.sklearn.trees import path_of
@@ -47,7 +47,7 @@ class _Member:
 
     tree: Tree
     gains: Float64s
-    others: npt.NDArray[np.int32]
+    held_out: npt.NDArray[np.int32]
     predicted: Float64s
     increases: Float64s
 
@@ -95,10 +95,10 @@ class _Forest(WholeEstimator):
         self._check_bags()
         learned = self._learned(X, y, sample_weight)
         members = grow_forest(
-            learned.codes,
+            learned.features,
             learned.targets,
-            learned.rules,
-            learned.bags(self._n_draws(learned.rows.size)),
+            learned.params,
+            learned.sampler(self._n_draws(learned.rows.size)),
             n_trees,
             self.n_jobs or 0,
             partial(self._member, learned, alpha),
@@ -109,7 +109,7 @@ class _Forest(WholeEstimator):
             trees.append(member.tree)
             gains.append(member.gains)
             if self.oob_score:
-                out_of_bag.add(member.others, member.predicted)
+                out_of_bag.add(member.held_out, member.predicted)
             if self.oob_importances:
                 increases.append(member.increases)
         self._take_trees(learned, trees, gains)
@@ -121,31 +121,36 @@ class _Forest(WholeEstimator):
         return self
 
     def _member(
-        self, learned: Learned, alpha: float, number: int, bag: Bag, grown: Grown
+        self,
+        learned: Learned,
+        alpha: float,
+        number: int,
+        sample: RowSample,
+        tree: CartTree,
     ) -> _Member:
         """Return what the forest needs of a tree, and no more, in the tree's thread."""
         if alpha > 0:
-            grown = cut_back(grown, path_of(learned, bag, grown), alpha)
-        codes, predicted = learned.codes, learned.predictions(grown)
-        others, increases = bag.others, np.zeros(0)
+            tree = prune(tree, path_of(learned, sample, tree), alpha)
+        features, predicted = learned.features, learned.predictions(tree)
+        held_out, increases = sample.held_out, np.zeros(0)
         if self.oob_importances:
-            increases = permutation_increases(
+            increases = permutation_importance(
                 number,
-                learned.rules.seed,
-                grown,
-                codes,
+                learned.params.seed,
+                tree,
+                features,
                 learned.targets,
                 learned.y,
                 predicted,
-                others,
+                held_out,
             )
         if not self.oob_score:
-            others = others[:0]
+            held_out = held_out[:0]
         return _Member(
-            self._as_tree(learned, grown, predicted, 1 / self.n_estimators),
-            gains_of(grown, codes.n_features),
-            others,
-            predicted[grown.leaves_of(codes, others)],
+            self._as_tree(learned, tree, predicted, 1 / self.n_estimators),
+            gains_of(tree, features.n_features),
+            held_out,
+            predicted[tree.apply(features, held_out)],
             increases,
         )
 

@@ -12,14 +12,14 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import Bunch
 
-from hornbeam.cart.bagging import Bag, Bags, Folds, grow_forest
-from hornbeam.cart.growing import Grown
+from hornbeam.cart.bagging import BootstrapSampler, FoldSampler, RowSample, grow_forest
 from hornbeam.cart.pruning import (
     PruningPath,
-    cut_back,
-    losses_of_alphas,
+    losses_by_alpha,
+    prune,
     pruning_path,
 )
+from hornbeam.cart.tree_builder import CartTree
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.sklearn.whole import (
     Learned,
@@ -68,34 +68,35 @@ class _Tree(WholeEstimator):
         if self.ccp_alpha != "cv":
             alpha = a_number("ccp_alpha", self.ccp_alpha, 0, math.inf)
         learned = self._learned(X, y, sample_weight)
-        ((bag, grown),) = self._trees(learned, learned.bags(), 1)
+        ((sample, tree),) = self._trees(learned, learned.sampler(), 1)
         if self.ccp_alpha != 0:
-            path = path_of(learned, bag, grown)
+            path = path_of(learned, sample, tree)
             if self.ccp_alpha == "cv":
                 self.ccp_path_ = self._validated(learned, path)
                 errors = self.ccp_path_.cv_errors
                 # Of equal ones the smallest tree.
                 best = errors.size - 1 - int(errors[::-1].argmin())
                 alpha = float(path.alphas[best])
-            grown = cut_back(grown, path, alpha)
+            tree = prune(tree, path, alpha)
         self.ccp_alpha_ = alpha
-        tree = self._as_tree(learned, grown, learned.predictions(grown), 1.0)
-        self._take_trees(learned, [tree], [gains_of(grown, learned.codes.n_features)])
+        importances = gains_of(tree, learned.features.n_features)
+        converted = self._as_tree(learned, tree, learned.predictions(tree), 1.0)
+        self._take_trees(learned, [converted], [importances])
         return self
 
     def _trees(
-        self, learned: Learned, bags: Bags | Folds, n_trees: int
-    ) -> list[tuple[Bag, Grown]]:
+        self, learned: Learned, sampler: BootstrapSampler | FoldSampler, n_trees: int
+    ) -> list[tuple[RowSample, CartTree]]:
         """Return the tree of each bag, with the bag."""
         return list(
             grow_forest(
-                learned.codes,
+                learned.features,
                 learned.targets,
-                learned.rules,
-                bags,
+                learned.params,
+                sampler,
                 n_trees,
                 self.n_jobs or 0,
-                lambda _, bag, grown: (bag, grown),
+                lambda _, sample, tree: (sample, tree),
             )
         )
 
@@ -108,14 +109,16 @@ class _Tree(WholeEstimator):
         y, rows = learned.y[learned.rows], learned.rows
         parts = [
             (rows[train], rows[test])
-            for train, test in self._folds(y, learned.rules.seed).split(
+            for train, test in self._folds(y, learned.params.seed).split(
                 np.zeros((y.size, 1)), y
             )
         ]
         middles = np.append(np.sqrt(path.alphas[:-1] * path.alphas[1:]), np.inf)
-        trees = self._trees(learned, Folds(parts), len(parts))
+        trees = self._trees(learned, FoldSampler(parts), len(parts))
         losses = np.array([_losses(learned, middles, *each) for each in trees])
-        weights = [learned.targets.weights[bag.others].sum() for bag, _ in trees]
+        weights = [
+            learned.targets.weights[sample.held_out].sum() for sample, _ in trees
+        ]
         return _bunch(
             path,
             cv_errors=losses.sum(axis=0) / np.sum(weights),
@@ -149,8 +152,8 @@ class _Tree(WholeEstimator):
         """
         fresh = type(self)(**self.get_params())
         learned = fresh._learned(X, y, sample_weight)
-        ((bag, grown),) = fresh._trees(learned, learned.bags(), 1)
-        return _bunch(path_of(learned, bag, grown))
+        ((sample, tree),) = fresh._trees(learned, learned.sampler(), 1)
+        return _bunch(path_of(learned, sample, tree))
 
     def get_depth(self) -> int:
         """Return the number of splits on the longest way to a leaf."""
@@ -161,26 +164,28 @@ class _Tree(WholeEstimator):
         return self.get_booster().model.trees[0].n_leaves
 
 
-def path_of(learned: Learned, bag: Bag, grown: Grown) -> PruningPath:
+def path_of(learned: Learned, sample: RowSample, tree: CartTree) -> PruningPath:
     """Return how the tree of a bag shrinks."""
     targets = learned.targets
-    own = targets.of_bag(bag.rows, bag.times)
-    weight = float(targets.weights_of(grown.sums[:1])[0])
-    return pruning_path(grown, weight, targets.impurity_of(own, grown.sums[0]))
+    own = targets.of_sample(sample.rows, sample.counts)
+    weight = float(targets.node_weights(tree.sums[:1])[0])
+    return pruning_path(tree, weight, targets.impurity(own, tree.sums[0]))
 
 
-def _losses(learned: Learned, alphas: Float64s, bag: Bag, grown: Grown) -> Float64s:
+def _losses(
+    learned: Learned, alphas: Float64s, sample: RowSample, tree: CartTree
+) -> Float64s:
     """Return what the rows outside of a bag lose by the tree cut back to each alpha."""
-    path = path_of(learned, bag, grown)
-    predicted, rows = learned.predictions(grown), bag.others
+    path = path_of(learned, sample, tree)
+    predicted, rows = learned.predictions(tree), sample.held_out
     y, weights = learned.y[rows], learned.targets.weights[rows]
 
     def loss_at(nodes: npt.NDArray[Any], chosen: npt.NDArray[Any]) -> Float64s:
-        losses = learned.targets.losses_of(predicted[nodes], y[chosen])
+        losses = learned.targets.losses(predicted[nodes], y[chosen])
         return losses * weights[chosen]
 
-    leaves = grown.leaves_of(learned.codes, rows)
-    return losses_of_alphas(grown, path, alphas, leaves, loss_at)
+    leaves = tree.apply(learned.features, rows)
+    return losses_by_alpha(tree, path, alphas, leaves, loss_at)
 
 
 def _bunch(path: PruningPath, **more: Float64s) -> Bunch:

@@ -14,11 +14,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.cart.bagging import Bags
-from hornbeam.cart.codes import Codes
-from hornbeam.cart.growing import Grown, Rules
-from hornbeam.cart.model import as_booster, as_tree, start_of
+from hornbeam.cart.bagging import BootstrapSampler
+from hornbeam.cart.binned_features import BinnedFeatures
+from hornbeam.cart.model import as_booster, as_tree, base_score_for
 from hornbeam.cart.targets import Targets
+from hornbeam.cart.tree_builder import CartTree, GrowthParams
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
@@ -65,23 +65,23 @@ class Learned:
     """
 
     data: DMatrix
-    codes: Codes
+    features: BinnedFeatures
     y: Float64s
     targets: Targets
     rows: npt.NDArray[np.int32]
-    rules: Rules
+    params: GrowthParams
     votes: bool
     span: tuple[float, float]
 
-    def bags(self, n_draws: int | None = None) -> Bags:
+    def sampler(self, n_draws: int | None = None) -> BootstrapSampler:
         """Return the bags that draw so often; None: all rows, once."""
-        return Bags(self.rows, self.y.size, n_draws, self.rules.seed)
+        return BootstrapSampler(self.rows, self.y.size, n_draws, self.params.seed)
 
-    def predictions(self, grown: Grown) -> Float64s:
+    def predictions(self, tree: CartTree) -> Float64s:
         """Return what each node predicts."""
         if self.votes:
-            return self.targets.votes_of(grown.sums)
-        return self.targets.means_of(grown.sums)
+            return self.targets.node_votes(tree.sums)
+        return self.targets.node_means(tree.sums)
 
 
 class WholeEstimator(ModelEstimator):
@@ -146,16 +146,16 @@ class WholeEstimator(ModelEstimator):
             self._usual_criterion if self.criterion is None else self.criterion,
             data.n_rows,
         )
-        rules = self._rules(
+        params = self._rules(
             rows.size, data.n_features, float(targets.weights[rows].sum())
         )
-        codes = Codes.of(data, n_threads=self.n_jobs or 0)
+        features = BinnedFeatures.of(data, n_threads=self.n_jobs or 0)
         own = labels[rows]
         span = float(own.min()), float(own.max())
         votes = self._by_votes()
-        return Learned(data, codes, labels, targets, rows, rules, votes, span)
+        return Learned(data, features, labels, targets, rows, params, votes, span)
 
-    def _rules(self, n_rows: int, n_features: int, weight: float) -> Rules:
+    def _rules(self, n_rows: int, n_features: int, weight: float) -> GrowthParams:
         if self.splitter not in ("best", "random"):
             raise ParameterError(
                 f"splitter must be 'best' or 'random', not {self.splitter!r}",
@@ -166,7 +166,7 @@ class WholeEstimator(ModelEstimator):
         name = "min_impurity_decrease"
         least_decrease = a_number(name, self.min_impurity_decrease, 0, math.inf)
         self.max_features_ = self._n_features_drawn(n_features)
-        return Rules(
+        return GrowthParams(
             self.max_features_,
             self.splitter == "random",
             _or_none("max_depth", self.max_depth, 1),
@@ -210,7 +210,7 @@ class WholeEstimator(ModelEstimator):
         self._booster = as_booster(
             trees,
             learned.data,
-            learned.codes,
+            learned.features,
             learned.targets,
             learned.span,
             self.n_jobs,
@@ -233,14 +233,14 @@ class WholeEstimator(ModelEstimator):
         )
 
     def _as_tree(
-        self, learned: Learned, grown: Grown, predictions: Float64s, share: float
+        self, learned: Learned, tree: CartTree, predictions: Float64s, share: float
     ) -> Tree:
         """Return a tree in the form of models, which counts for a share of the mean."""
         return as_tree(
-            grown,
-            learned.codes,
-            predictions - start_of(learned.targets, *learned.span),
-            learned.targets.weights_of(grown.sums),
+            tree,
+            learned.features,
+            predictions - base_score_for(learned.targets, *learned.span),
+            learned.targets.node_weights(tree.sums),
             share,
         )
 
@@ -342,9 +342,9 @@ class WholeClassifier(LabelEstimator, WholeEstimator):
         return np.column_stack([1 - values, values])
 
 
-def gains_of(grown: Grown, n_features: int) -> Float64s:
+def gains_of(tree: CartTree, n_features: int) -> Float64s:
     """Return the gains of a tree's splits on each feature, as shares of all."""
-    nodes = grown.nodes
+    nodes = tree.nodes
     return _shares(nodes["left"], nodes["feature"], nodes["gain"], n_features)
 
 

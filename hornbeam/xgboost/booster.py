@@ -21,19 +21,18 @@ from hornbeam.data.schema import Schema, check_names
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
-from hornbeam.forest.checks import UnsupportedModelError
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_standard
+from hornbeam.forest.validation import UnsupportedModelError
 from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.xgboost.categories import Categories
-from hornbeam.xgboost.codes import with_codes
+from hornbeam.xgboost.booster_config import configuration, parameters_in, values_in
+from hornbeam.xgboost.categories import Categories, as_category_codes
 from hornbeam.xgboost.compat import framed, is_dataframe
-from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
-from hornbeam.xgboost.deprecation import require_keyword_args
-from hornbeam.xgboost.error_messages import in_their_words
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.objective import as_float32, as_function, by_row
 from hornbeam.xgboost.parameters import DECISIVE, gathered, told, unused
 
@@ -126,7 +125,7 @@ class Booster(_Booster):
         if self._learnt and not self._given.get("eval_metric"):
             self._given["eval_metric"] = [metric.name for metric in self.metrics]
 
-    @in_their_words
+    @with_xgboost_messages
     def _settle(self) -> None:
         """Look at what has been set, if that has changed since."""
         if self._settled:
@@ -223,11 +222,11 @@ class Booster(_Booster):
         """
         own = super().get_categories()
         names, width = self.feature_names, self.model.num_feature
-        return Categories.handed_out(own, names, width, export_to_arrow)
+        return Categories.exported(own, names, width, export_to_arrow)
 
     # Training
 
-    @in_their_words
+    @with_xgboost_messages
     def update(self, dtrain: DMatrix, iteration: int, fobj: Any = None) -> None:
         """Add one round of trees.
 
@@ -244,7 +243,7 @@ class Booster(_Booster):
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
         self._settle_for(dtrain)
-        has_vectors = self.params.vector_columns(self.model.n_outputs) > 0
+        has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
         super().update(dtrain, iteration, as_function(fobj, iteration, has_vectors))
         self._learnt = True
 
@@ -258,7 +257,7 @@ class Booster(_Booster):
             self.model.feature_types = dtrain.feature_types or []
         self._validate_features(dtrain.feature_names)
 
-    @in_their_words
+    @with_xgboost_messages
     def boost(
         self,
         dtrain: DMatrix,
@@ -303,7 +302,7 @@ class Booster(_Booster):
 
     # Evaluation
 
-    @in_their_words
+    @with_xgboost_messages
     def eval_set(
         self,
         evals: Sequence[tuple[DMatrix, str]],
@@ -360,8 +359,8 @@ class Booster(_Booster):
 
     # Prediction
 
-    @require_keyword_args(error=False)
-    @in_their_words
+    @deprecate_positional_args
+    @with_xgboost_messages
     def predict(
         self,
         data: DMatrix,
@@ -412,8 +411,8 @@ class Booster(_Booster):
         )
         return found.astype(np.float32, copy=False)
 
-    @require_keyword_args(error=False)
-    @in_their_words
+    @deprecate_positional_args
+    @with_xgboost_messages
     def inplace_predict(
         self,
         data: Any,
@@ -471,7 +470,7 @@ class Booster(_Booster):
             if lacks:
                 table = PaddedTable(table, width)
             if codes and table.n_features == width:
-                data = data._over(with_codes(table, types), DMatrix)
+                data = data._over(as_category_codes(table, types), DMatrix)
                 names = self._expected(validate_features).names
                 return data.like(Schema(width, names, types))
             data = data._over(table, DMatrix)
@@ -499,7 +498,7 @@ class Booster(_Booster):
             )
         raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_dump(
         self,
         fmap: str | os.PathLike[str] = "",
@@ -510,7 +509,7 @@ class Booster(_Booster):
         self._settle()
         return super().get_dump(os.path.expanduser(fmap), with_stats, dump_format)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_score(
         self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
     ) -> dict[str, Any]:
@@ -518,7 +517,7 @@ class Booster(_Booster):
         self._settle()
         return super().get_score(os.path.expanduser(fmap), importance_type)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_split_value_histogram(
         self,
         feature: str,
@@ -540,7 +539,7 @@ class Booster(_Booster):
 
     # Files and copies
 
-    @in_their_words
+    @with_xgboost_messages
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Replace this model by that of a file, or of the bytes of one."""
         if not isinstance(fname, str | os.PathLike | bytes | bytearray):
@@ -584,7 +583,7 @@ class Booster(_Booster):
             "of XGBoost's, with thresholds of float32"
         )
 
-    @in_their_words
+    @with_xgboost_messages
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Write the model for Hornbeam and XGBoost: ``.json``, or ``.ubj`` otherwise.
 
@@ -603,7 +602,7 @@ class Booster(_Booster):
         )
         replace_file(path, [bytes(super().save_raw())])
 
-    @in_their_words
+    @with_xgboost_messages
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
         self._settle()
@@ -702,7 +701,7 @@ class Booster(_Booster):
         return super().feature_names
 
     @feature_names.setter
-    @in_their_words
+    @with_xgboost_messages
     def feature_names(self, names: Sequence[str] | None) -> None:
         n_features = self.model.num_feature or len(names or ())
         self.model.feature_names = check_names(names, n_features) or []

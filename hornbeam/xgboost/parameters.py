@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.settings import OBJECTIVES
+from hornbeam.forest.objective_config import OBJECTIVES
 from hornbeam.params import Parameters, parameter_table
+from hornbeam.xgboost.booster_config import NAMES
 from hornbeam.xgboost.config import get_config
-from hornbeam.xgboost.configuration import NAMES
 
 __all__ = ["DECISIVE", "gathered", "told", "unused"]
 

@@ -67,8 +67,8 @@ class PartedRows(Rows):
     `sized` says whether parts tell the sizes of nodes, as rows on disk do not.
     """
 
-    def __init__(self, parts, codes, labels, weights, scores, team, sized=True):
-        self.n_outputs, self.n_rows = scores.shape
+    def __init__(self, parts, codes, labels, weights, margins, team, sized=True):
+        self.n_outputs, self.n_rows = margins.shape
         self._sized = sized
         self._numbers = [np.asarray(part, np.int64) for part in parts]
         self._parts = [
@@ -76,7 +76,7 @@ class PartedRows(Rows):
                 split_codes(codes, rows),
                 labels[:, rows],
                 None if weights is None else weights[rows],
-                np.ascontiguousarray(scores[:, rows]),
+                np.ascontiguousarray(margins[:, rows]),
                 team,
                 spans_of(rows),
             )
@@ -91,13 +91,13 @@ class PartedRows(Rows):
         for part, rows in zip(self._parts, self._numbers, strict=True):
             part.set_gradients(gradients[:, rows], hessians[:, rows])
 
-    def extents(self):
-        found = np.stack([part.extents() for part in self._parts])
+    def gradient_ranges(self):
+        found = np.stack([part.gradient_ranges() for part in self._parts])
         most, least = found.max(axis=0), found.min(axis=0)
         return np.concatenate([most[:, :2], least[:, 2:]], axis=1)
 
-    def weigh(self, *args):
-        return sum(part.weigh(*args) for part in self._parts)
+    def count_size_classes(self, *args):
+        return sum(part.count_size_classes(*args) for part in self._parts)
 
     def begin_tree(self, *args):
         return sum(part.begin_tree(*args) for part in self._parts)
@@ -109,11 +109,11 @@ class PartedRows(Rows):
     def sizes(self, nodes):
         return sum(part.sizes(nodes) for part in self._parts) if self._sized else None
 
-    def count(self, nodes, slots, histograms):
+    def build_histograms(self, nodes, slots, histograms):
         total = np.zeros((len(nodes), *histograms.shape[1:]), np.int64)
         own = np.zeros_like(total)
         for part in self._parts:
-            part.count(nodes, np.arange(len(nodes)), own)
+            part.build_histograms(nodes, np.arange(len(nodes)), own)
             total += own
         histograms[slots] = total
 
@@ -128,15 +128,15 @@ class PartedRows(Rows):
         for part in self._parts:
             part.add_leaf_values(values)
 
-    def scores(self):
-        scores = np.empty((self.n_outputs, self.n_rows))
+    def margins(self):
+        margins = np.empty((self.n_outputs, self.n_rows))
         for part, rows in zip(self._parts, self._numbers, strict=True):
-            scores[:, rows] = part.scores()
-        return scores
+            margins[:, rows] = part.margins()
+        return margins
 
-    def set_scores(self, scores):
+    def set_margins(self, margins):
         for part, rows in zip(self._parts, self._numbers, strict=True):
-            part.set_scores(scores[:, rows])
+            part.set_margins(margins[:, rows])
 
     def close(self):
         for part in self._parts:
@@ -156,10 +156,10 @@ def grow(
     most_bins=16,
     seed=0,
 ):
-    """Return the bytes of trees for two outputs, and of the scores after them.
+    """Return the bytes of trees for two outputs, and of the margins after them.
 
     The first two of five features have a part of the gradients each, the last one is
-    categorical. `make_rows` gets codes, labels, weights, scores and a team.
+    categorical. `make_rows` gets codes, labels, weights, margins and a team.
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N_ROWS, 5))
@@ -187,6 +187,6 @@ def grow(
         )
         assert tree.n_leaves > 4
         found += [getattr(tree, name).tobytes() for name in tree.__slots__]
-    found.append(backend.scores().tobytes())
+    found.append(backend.margins().tobytes())
     backend.close()
     return found

@@ -45,7 +45,7 @@ def test_the_team_does_not_matter(threads):
 def test_scores_are_copies():
     codes = bin_table(as_table(np.arange(6.0)[:, None]), 4).as_bins()
     rows = DenseRows(codes, np.zeros((1, 6)), None, np.zeros((1, 6)), take_team(1))
-    rows.scores()[:] = 5
-    assert not rows.scores().any()
-    rows.set_scores(np.ones((1, 6)))
-    assert rows.scores().all()
+    rows.margins()[:] = 5
+    assert not rows.margins().any()
+    rows.set_margins(np.ones((1, 6)))
+    assert rows.margins().all()

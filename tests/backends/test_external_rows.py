@@ -1,4 +1,4 @@
-"""Rows on disk: the trees and scores of rows in memory, whatever of them is where."""
+"""Rows on disk: the trees and margins of rows in memory, whatever of them is where."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hornbeam.external_memory.cache import open_or_build
 from hornbeam.kernels.jit import COMPILED
 
 UNLIMITED = MemoryPlan(None, None, 0, frozenset(), keeps_packed=True)
-STATE = ["scores", "gradients", "places"]
+STATE = ["margins", "gradients", "places"]
 
 
 def paged_rows(folder, budget, codes, *arguments, block_rows=1 + N_ROWS // 4, **layout):

@@ -66,13 +66,13 @@ class Training:
         self.backend.set_gradients(self.g[None], self.h[None])
 
     def grow(self, shape=BY_LEVEL, growth=GROWTH, sample=None, by_tree=1.0):
-        """Return a tree, the features it may use, and its scores for all rows."""
+        """Return a tree, the features it may use, and its margins for all rows."""
         self.set_gradients()
         columns = ColumnSampler(len(self.bins), by_tree, 1.0, 1.0, 0, 0)
         tree = grow_tree(
             self.backend, 0, self.binned.cuts, growth, shape, columns, sample, RATE
         )
-        return tree, columns.columns.tolist(), self.backend.scores()[0]
+        return tree, columns.columns.tolist(), self.backend.margins()[0]
 
     def grow_naively(self, columns, rows, growth=GROWTH, depth=4):
         """Return the tree of the plain twin, by coarse steps."""
@@ -88,8 +88,8 @@ class Training:
             np.stack(fixed, axis=1), rows, steps, growth.rules, depth,
         )  # fmt: skip
 
-    def check(self, tree, exact, scores, growth=GROWTH, node=0):
-        """Assert that `tree` is the naive one, and so are the scores of its rows."""
+    def check(self, tree, exact, margins, growth=GROWTH, node=0):
+        """Assert that `tree` is the naive one, and so are the margins of its rows."""
         if isinstance(exact, list):
             assert tree.left[node] < 0
             sums = [Fraction(0), Fraction(0)]
@@ -100,7 +100,7 @@ class Training:
             weight = float(naive.leaf_weight(*sums, *rules))
             assert tree.value[node] == pytest.approx(RATE * weight, rel=1e-6)
             assert tree.cover[node] == pytest.approx(float(sums[1]), rel=1e-6)
-            assert (scores[exact] == float(tree.value[node])).all()
+            assert (margins[exact] == float(tree.value[node])).all()
             return
         feature, last_bin = exact["feature"], exact["bin"]
         cuts = self.binned.cuts
@@ -110,8 +110,8 @@ class Training:
         assert tree.feature[node] == feature
         assert tree.threshold[node] == threshold
         assert tree.default_left[node] == exact["missing_left"]
-        self.check(tree, exact["left"], scores, growth, tree.left[node])
-        self.check(tree, exact["right"], scores, growth, tree.right[node])
+        self.check(tree, exact["left"], margins, growth, tree.left[node])
+        self.check(tree, exact["right"], margins, growth, tree.right[node])
 
 
 def leaf_of(codes, bins, tree, row):
@@ -140,10 +140,10 @@ def same(tree, other):
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_the_tree_of_the_plain_twin(missing, max_bin, shape):
     training = Training(missing=missing, max_bin=max_bin)
-    tree, columns, scores = training.grow(shape)
+    tree, columns, margins = training.grow(shape)
     assert tree.n_leaves > 6
     exact = training.grow_naively(columns, range(90))
-    training.check(tree, exact, scores)
+    training.check(tree, exact, margins)
 
 
 @pytest.mark.parametrize(
@@ -158,36 +158,38 @@ def test_the_tree_of_the_plain_twin(missing, max_bin, shape):
 )
 def test_the_tree_of_the_plain_twin_under_other_rules(growth):
     training = Training()
-    tree, columns, scores = training.grow(growth=growth)
+    tree, columns, margins = training.grow(growth=growth)
     exact = training.grow_naively(columns, range(90), growth)
-    training.check(tree, exact, scores, growth)
+    training.check(tree, exact, margins, growth)
 
 
 def test_columns_of_the_tree():
     training = Training(features=6)
-    tree, columns, scores = training.grow(by_tree=0.5)
+    tree, columns, margins = training.grow(by_tree=0.5)
     assert len(columns) == 3
-    training.check(tree, training.grow_naively(columns, range(90)), scores)
+    training.check(tree, training.grow_naively(columns, range(90)), margins)
 
 
 @pytest.mark.parametrize("seed", [0, 5])
 def test_rows_that_are_left_out_get_scores_too(seed):
     training = Training(rows=120)
-    tree, columns, scores = training.grow(sample=RowSample(0.6, seed, 3))
+    tree, columns, margins = training.grow(sample=RowSample(0.6, seed, 3))
     taken = [row for row in range(120) if naive.draw(row, 3, 0, seed) < 0.6 * 2**32]
     assert 50 < len(taken) < 95
     exact = training.grow_naively(columns, taken)
-    training.check(tree, exact, scores)
+    training.check(tree, exact, margins)
     for row in set(range(120)) - set(taken):
-        (own,) = {scores[i] for i in leaf_of(training.codes, training.bins, exact, row)}
-        assert scores[row] == own
+        (own,) = {
+            margins[i] for i in leaf_of(training.codes, training.bins, exact, row)
+        }
+        assert margins[row] == own
 
 
 def test_a_sample_of_no_rows_is_a_leaf_of_nothing():
     training = Training(rows=3)
-    tree, _, scores = training.grow(sample=RowSample(1e-9, 0, 0))
+    tree, _, margins = training.grow(sample=RowSample(1e-9, 0, 0))
     assert tree.n_nodes == 1 and tree.value[0] == 0.0
-    assert not scores.any()
+    assert not margins.any()
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
@@ -208,7 +210,7 @@ def test_trees_one_after_the_other():
     growths = [training.grow()[0] for _ in range(3)]
     assert same(growths[0], growths[1]) and same(growths[0], growths[2])
     expected = 3 * growths[0].value.astype(float)
-    assert set(training.backend.scores()[0]) <= set(expected)
+    assert set(training.backend.margins()[0]) <= set(expected)
 
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
@@ -221,12 +223,12 @@ def test_the_team_does_not_matter(kind):
         if kind == "fine":
             training.g[0] = 1e9
         sample = RowSample(0.7, 1, 2) if kind == "sampled" else None
-        tree, _, scores = training.grow(sample=sample)
-        found.append((tree, scores))
+        tree, _, margins = training.grow(sample=sample)
+        found.append((tree, margins))
         training.backend.close()
-    for tree, scores in found[1:]:
+    for tree, margins in found[1:]:
         assert same(tree, found[0][0])
-        assert scores.tobytes() == found[0][1].tobytes()
+        assert margins.tobytes() == found[0][1].tobytes()
 
 
 def total_and_step(training):
@@ -304,8 +306,8 @@ def leaves_of_the_rest(outliers, size):
     """Return how many leaves the rows without outliers fall into."""
     training = Training(400, 2, missing=0.0)
     training.g[:outliers] = size
-    _, _, scores = training.grow(GrowthLimits(False, 6, 0, 0.0))
-    return np.unique(scores[outliers:]).size
+    _, _, margins = training.grow(GrowthLimits(False, 6, 0, 0.0))
+    return np.unique(margins[outliers:]).size
 
 
 @pytest.mark.parametrize("size", [1e6, 1e9])

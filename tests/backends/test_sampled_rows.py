@@ -17,7 +17,7 @@ from hornbeam.kernels.jit import COMPILED
 from hornbeam.memory import resident_bytes
 
 SAMPLED = [kind for kind, options in KINDS.items() if "sample" in options]
-STATES = [frozenset(), frozenset(["places"]), frozenset(["scores", "gradients"])]
+STATES = [frozenset(), frozenset(["places"]), frozenset(["margins", "gradients"])]
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def grow(
     data, g, h, shape=BY_LEVEL, sample=None, weights=None, threads=1, rates=1.0,
     growth=GROWTH,
 ):  # fmt: skip
-    """Return the bytes of two trees, and of the scores after them."""
+    """Return the bytes of two trees, and of the margins after them."""
     binned = bin_table(as_table(data), 16)
     backend = create_backend(
         "cpu", binned.as_bins(), np.zeros((1, len(g))), weights, np.zeros((1, len(g))),
@@ -59,7 +59,7 @@ def grow(
         tree = grow_tree(backend, 0, binned.cuts, growth, shape, columns, sample, 0.5)
         assert tree.n_leaves > 4
         found += [getattr(tree, name).tobytes() for name in tree.__slots__[:8]]
-        found.append(backend.scores().tobytes())
+        found.append(backend.margins().tobytes())
     backend.close()
     return isinstance(binned, SparseMatrix), found
 

@@ -6,9 +6,8 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.binning.bin_table import bin_table, bin_with_cuts
-from hornbeam.binning.binned_table import BinnedTable
-from hornbeam.binning.packed_features import join_columns
+from hornbeam.binning.bin_table import BinnedTable, bin_table, bin_with_cuts
+from hornbeam.binning.dense import join_columns
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.errors import DataError

@@ -85,9 +85,9 @@ def kind_of(message):
     if verb != "run":
         return verb
     verbs = [call[0] for call in args[1]]
-    if "extents" in verbs:
+    if "gradient_ranges" in verbs:
         return "gradients"
-    return {"count": "level"}.get(verbs[-1], verbs[-1])
+    return {"build_histograms": "level"}.get(verbs[-1], verbs[-1])
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ AT = [
     ("gradients", signal.SIGSTOP),
     ("level", signal.SIGKILL),
     ("sum_leaves", signal.SIGSTOP),
-    ("scores_after", signal.SIGKILL),
+    ("margins_after", signal.SIGKILL),
     ("beside", signal.SIGSTOP),
     ("begin_margins", signal.SIGKILL),
     ("margins_with", signal.SIGSTOP),
@@ -170,7 +170,7 @@ def test_a_killed_worker_changes_nothing(own_cluster, strike, expected):
 @pytest.mark.slow
 def test_a_round_of_several_trees_is_rewound(own_cluster, strike, expected):
     client = own_cluster(2)
-    # In the second round, when its first tree is in the scores of the others.
+    # In the second round, when its first tree is in the margins of the others.
     struck = strike(processes_of(client), signal.SIGKILL, "sum_leaves", 9)
     result = trained(client, CLASSES)
     assert len(struck) == 1
@@ -189,7 +189,7 @@ def test_a_round_of_trees_of_all_outputs_is_rewound(own_cluster, strike, expecte
 
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
-@pytest.mark.parametrize("kind", ["begin", "gradients", "level", "scores_after"])
+@pytest.mark.parametrize("kind", ["begin", "gradients", "level", "margins_after"])
 def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind):
     client = own_cluster(2)
     number = 2 if kind == "begin" else 5

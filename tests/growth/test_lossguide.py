@@ -44,7 +44,7 @@ BINNED = {name: hornbeam.DMatrix(data).binned(64, 1) for name, data in TABLES.it
 
 
 class Grown:
-    """Two trees, the scores after them, and how often splits were looked for."""
+    """Two trees, the margins after them, and how often splits were looked for."""
 
     def __init__(self, table, lookahead, shape, rates=(1.0, 1.0, 1.0), share=1.0):
         binned = BINNED[table]
@@ -62,7 +62,7 @@ class Grown:
         backend.find_splits = counted
         self.trees = []
         for number in range(2):
-            gradients = backend.scores() - LABELS.astype(float)
+            gradients = backend.margins() - LABELS.astype(float)
             backend.set_gradients(gradients, np.ones_like(gradients))
             sample = RowSample(share, 5, number) if share < 1.0 else None
             columns = ColumnSampler(backend.n_features, *rates, seed=7, tree=number)
@@ -70,14 +70,14 @@ class Grown:
                 backend, 0, binned.cuts, GROWTH, shape, columns, sample, 0.5
             )
             self.trees.append(tree)
-        self.scores = backend.scores()
+        self.margins = backend.margins()
         backend.close()
 
     @property
     def bytes(self):
-        """All of both trees, and the scores of the rows."""
+        """All of both trees, and the margins of the rows."""
         arrays = [getattr(tree, name) for tree in self.trees for name in tree.__slots__]
-        return [np.asarray(array).tobytes() for array in [*arrays, self.scores]]
+        return [np.asarray(array).tobytes() for array in [*arrays, self.margins]]
 
 
 def best_first(max_depth=0, max_leaves=0, gamma=0.0):

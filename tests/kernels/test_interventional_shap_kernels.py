@@ -14,7 +14,7 @@ from test_tree_shap_kernels import Table
 
 from hornbeam.boosting.interventional_shap import Against, contributions_against
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.tree_paths import Ways
+from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import lease
 
@@ -26,7 +26,7 @@ WAYS = [Against.add_by_tables, Against.add_by_lists]
 def found_by(way, trees, outputs, rows, background, shares, threads=1):
     """Return what features contribute by a method of `Against` for all trees."""
     layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
-    ways = Ways.of(trees, layout)
+    ways = TreePaths.of(trees, layout)
     n_outputs = trees[0].leaf_size if trees[0].leaf_size > 1 else max(outputs) + 1
     with lease(threads) as team:
         against = Against(
@@ -46,7 +46,7 @@ def found(trees, outputs, rows, background, shares, start, threads=1):
             Table(background),
             shares,
             layout,
-            Ways.of(trees, layout),
+            TreePaths.of(trees, layout),
             start,
         )
 

@@ -14,7 +14,7 @@ from test_predict import random_tree as bare_tree
 from hornbeam.boosting.tree_shap import contributions_of
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import cut_off
-from hornbeam.forest.tree_paths import Ways
+from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import lease
 
@@ -56,7 +56,7 @@ def found_by(trees, outputs, rows, start, **kind):
             team,
             Table(rows),
             layout,
-            Ways.of(trees, layout),
+            TreePaths.of(trees, layout),
             start,
             np.float64,
             **kind,

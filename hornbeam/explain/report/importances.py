@@ -10,7 +10,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.explain.report.groups import feature_name
 from hornbeam.explain.report.rows import Floats, Rows, generator
 from hornbeam.explain.report.task import Task, measured
-from hornbeam.forest.importance import split_sums
+from hornbeam.forest.inspection import split_sums
 
 __all__ = ["Importance", "Importances", "importances_of"]
 

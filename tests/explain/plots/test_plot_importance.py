@@ -14,7 +14,7 @@ import hornbeam
 from hornbeam.errors import ParameterError
 from hornbeam.explain import plot_importance
 from hornbeam.explain.style import ACCENT
-from hornbeam.forest.importance import IMPORTANCES
+from hornbeam.forest.inspection import IMPORTANCES
 
 SCORES = {"ash": 3.0, "beech": 12.5, "elm": 7.0}
 

@@ -376,7 +376,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(ParameterError):
         MODEL.report(VALID, path=path, seed=-1)
     assert path.read_text() == "before"
-    with pytest.raises(FileNotFoundError, match="make it, or name another"):
+    with pytest.raises(FileNotFoundError, match="create it, or choose another"):
         MODEL.report(VALID, path=tmp_path / "nowhere" / "report.html")
     with pytest.raises(IsADirectoryError, match="is a folder; name a file in it"):
         MODEL.report(VALID, path=tmp_path)

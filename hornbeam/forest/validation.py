@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import MAX_LEVELS
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.model import Model
-from hornbeam.forest.settings import OBJECTIVES, STATES, WORDS
+from hornbeam.forest.objective_config import OBJECTIVES, STATES, WORDS
 from hornbeam.forest.tree import Tree, climb
 
 __all__ = [

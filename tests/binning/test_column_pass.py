@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam.binning import column_pass, exact_quantiles
-from hornbeam.binning import ranges as ranges_of_looks
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.column_pass import merge_passes
 from hornbeam.binning.cuts import Cuts, integer_weights
 from hornbeam.binning.exact_quantiles import columns_of, find_cuts
 from hornbeam.binning.sketch import SketchOfChunks
-from hornbeam.binning.streams import read_chunks
+from hornbeam.binning.table_passes import read_chunks
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.kernels.jit import COMPILED
@@ -96,11 +95,11 @@ def test_any_parts_have_the_cuts_of_all_rows(
     order = rng.permutation(owner.max() + 1)
     exact = bin_table(table_of(data), max_bin, weights).cuts
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hornbeam.binning.streams.CHUNK_ROWS", chunk_rows)
+        patch.setattr("hornbeam.binning.table_passes.CHUNK_ROWS", chunk_rows)
         patch.setattr(exact_quantiles, "POINTS", 8)
         patch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
         patch.setattr(column_pass, "RANGES", 16)
-        patch.setattr(ranges_of_looks, "_PARTED", 4)
+        patch.setattr(column_pass, "_PARTED", 4)
         check_same(cuts_of_parts(data, owner, order, max_bin, weights, room), exact)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hornbeam.forest.settings import OBJECTIVES, spelled
+from hornbeam.forest.objective_config import OBJECTIVES, spelled
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:

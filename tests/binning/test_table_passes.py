@@ -9,8 +9,7 @@ from hornbeam.binning import exact_quantiles
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.cuts import Cuts, integer_weights
 from hornbeam.binning.exact_quantiles import columns_of, find_cuts
-from hornbeam.binning.ordered import OrderedColumns
-from hornbeam.binning.streams import read_chunks
+from hornbeam.binning.table_passes import OrderedColumns, read_chunks
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.table import Table
 

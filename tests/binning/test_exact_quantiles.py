@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.binning import column_pass, exact_quantiles, streams
-from hornbeam.binning import ranges as ranges_of_looks
+from hornbeam.binning import column_pass, exact_quantiles, table_passes
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table
@@ -71,14 +70,14 @@ def check_same(one, other):
 
 def shrink(monkeypatch, chunk_rows=16, points=8, room=0, ranges=16):
     """Make a few rows as many as a stream has: small chunks, sketches and rooms."""
-    monkeypatch.setattr(streams, "CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(table_passes, "CHUNK_ROWS", chunk_rows)
     monkeypatch.setattr(exact_quantiles, "CHUNK_ROWS", chunk_rows)
     monkeypatch.setattr(exact_quantiles, "POINTS", points)
     monkeypatch.setattr(exact_quantiles, "_POINTS_OF_A_BIN", 1)
     monkeypatch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
     monkeypatch.setattr(column_pass, "RANGES", ranges)
-    monkeypatch.setattr(ranges_of_looks, "_PARTED", ranges // 4)
-    monkeypatch.setattr(streams, "ROOM", room)
+    monkeypatch.setattr(column_pass, "_PARTED", ranges // 4)
+    monkeypatch.setattr(exact_quantiles, "ROOM", room)
 
 
 def many_kinds(rows=ROWS, seed=0):
@@ -131,8 +130,9 @@ def test_large_streams_have_the_same_cuts(dtype, weighted, room, monkeypatch):
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
 @pytest.mark.parametrize("dtype", TYPES)
 def test_large_streams_are_mostly_read_twice_for_the_cuts(dtype, monkeypatch):
-    monkeypatch.setattr(streams, "CHUNK_ROWS", 1 << 15)
-    monkeypatch.setattr(streams, "ROOM", 4 << 20)
+    monkeypatch.setattr(table_passes, "CHUNK_ROWS", 1 << 15)
+    monkeypatch.setattr(exact_quantiles, "CHUNK_ROWS", 1 << 15)
+    monkeypatch.setattr(exact_quantiles, "ROOM", 4 << 20)
     rng = np.random.default_rng(0)
     data = rng.normal(size=(300_000, 3)).astype(dtype)
     data[:, 1] = np.where(rng.random(300_000) < 0.7, 0, data[:, 1])

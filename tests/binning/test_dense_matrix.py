@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hornbeam
-from hornbeam.binning.packed_features import join_columns
+from hornbeam.binning.dense import join_columns
 
 
 @settings(max_examples=60)

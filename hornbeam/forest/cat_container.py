@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.errors import DataError, ErrorCode, ModelFileError
-from hornbeam.forest.checks import UnsupportedModelError
-from hornbeam.forest.values import array_of, count_in, integers_of, object_of
+from hornbeam.forest.json_fields import array_of, count_in, integers_of, object_of
+from hornbeam.forest.validation import UnsupportedModelError
 
 __all__ = ["read_categories", "write_categories"]
 

@@ -21,17 +21,15 @@ from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
-from hornbeam.xgboost.data_iter import DataIter
-from hornbeam.xgboost.deprecation import require_keyword_args
-from hornbeam.xgboost.error_messages import in_their_words
-from hornbeam.xgboost.info import MetaInfo
+from hornbeam.xgboost.data import DataIter
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.error_messages import with_xgboost_messages
+from hornbeam.xgboost.meta_info import MetaInfo
 
 if TYPE_CHECKING:
-    from hornbeam.binning.binned_table import Binned
+    from hornbeam.binning.bin_table import Binned
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
-
-_in_time_by_name = require_keyword_args(error=False)
 
 
 class DMatrix(_DMatrix):
@@ -46,8 +44,8 @@ class DMatrix(_DMatrix):
     _holds_beside_cache = True
     _kind_of_info = MetaInfo
 
-    @_in_time_by_name
-    @in_their_words
+    @deprecate_positional_args
+    @with_xgboost_messages
     def __init__(
         self,
         data: Any,
@@ -98,7 +96,7 @@ class DMatrix(_DMatrix):
         self.missing = np.nan if missing is None else missing
         self.silent = silent
 
-    set_info = _in_time_by_name(in_their_words(_DMatrix.set_info))
+    set_info = deprecate_positional_args(with_xgboost_messages(_DMatrix.set_info))
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -106,7 +104,7 @@ class DMatrix(_DMatrix):
         return super().feature_names
 
     @feature_names.setter
-    @in_their_words
+    @with_xgboost_messages
     def feature_names(self, names: Sequence[str] | None) -> None:
         cast(Any, super(DMatrix, type(self))).feature_names.fset(self, names)
 
@@ -116,21 +114,21 @@ class DMatrix(_DMatrix):
         return super().feature_types
 
     @feature_types.setter
-    @in_their_words
+    @with_xgboost_messages
     def feature_types(self, types: Sequence[str] | None) -> None:
         cast(Any, super(DMatrix, type(self))).feature_types.fset(self, types)
 
-    @in_their_words
+    @with_xgboost_messages
     def set_float_info(self, field: str, data: Any) -> None:
         """Set a field of numbers by its name."""
         super().set_float_info(field, data)
 
-    @in_their_words
+    @with_xgboost_messages
     def set_uint_info(self, field: str, data: Any) -> None:
         """Set the groups: their sizes as ``group``, or ``qid``, or ``group_ptr``."""
         super().set_uint_info(field, data)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
         """Return a field of numbers as it was set, in float32."""
         return super().get_float_info(field).astype(np.float32)
@@ -144,7 +142,7 @@ class DMatrix(_DMatrix):
             Whether their `to_arrow` may be asked for.
         """
         own = super().get_categories()
-        return Categories.handed_out(
+        return Categories.exported(
             own, self.feature_names, self.n_features, export_to_arrow
         )
 
@@ -152,18 +150,18 @@ class DMatrix(_DMatrix):
         """Return the features as a SciPy CSR matrix without the missing cells."""
         return super().get_data().astype(np.float32)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
         """Return ``group_ptr``: the first row of each group, and the number of rows."""
         return super().get_uint_info(field)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (pointers, values): for each column a lower bound and its cuts."""
         pointers, values = super().get_quantile_cut()
         return pointers, values.astype(np.float32)
 
-    @in_their_words
+    @with_xgboost_messages
     def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
         """Return a new matrix of some rows, in the order given.
 
@@ -185,8 +183,8 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
 
-    @_in_time_by_name
-    @in_their_words
+    @deprecate_positional_args
+    @with_xgboost_messages
     def __init__(
         self,
         data: Any,
@@ -259,8 +257,8 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
     which goes with the matrix.
     """
 
-    @_in_time_by_name
-    @in_their_words
+    @deprecate_positional_args
+    @with_xgboost_messages
     def __init__(
         self,
         data: DataIter,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.floats import nearest
-from hornbeam.forest.checks import category_limits, check_model, normal_form
-from hornbeam.forest.container import write_categories
+from hornbeam.forest.cat_container import write_categories
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import cut_off, join
+from hornbeam.forest.validation import category_limits, check_model, normal_form
 
 __all__ = [
     "FORMAT",

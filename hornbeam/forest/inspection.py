@@ -1,7 +1,8 @@
-"""The nodes of a model as a table, and the thresholds of a feature as a histogram."""
+"""Feature importance, data frames of trees and histograms of split values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,17 @@ from numpy.typing import NDArray
 
 from hornbeam.data.schema import listed
 from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.forest.dump import FormattedTree
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
-from hornbeam.forest.spelling import SpelledTree
 
-__all__ = ["frame_of", "split_values"]
+__all__ = [
+    "IMPORTANCES",
+    "feature_importance",
+    "frame_of",
+    "split_sums",
+    "split_values",
+]
 
 _COLUMNS = "Tree Node ID Feature Split Yes No Missing Gain Cover Category".split()
 
@@ -41,7 +48,7 @@ def frame_of(model: Model, features: FeatureMap) -> Any:
     rows = [
         (number, *row)
         for number, tree in enumerate(model.trees)
-        for row in _rows(number, SpelledTree(tree, features))
+        for row in _rows(number, FormattedTree(tree, features))
     ]
     columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
     return pandas.DataFrame(
@@ -49,7 +56,7 @@ def frame_of(model: Model, features: FeatureMap) -> Any:
     )
 
 
-def _rows(number: int, tree: SpelledTree) -> list[tuple[Any, ...]]:
+def _rows(number: int, tree: FormattedTree) -> list[tuple[Any, ...]]:
     """Return the rows of a tree but for its number, in the order of its nodes."""
     rows: list[tuple[Any, ...]] = []
     for node in sorted(node for node, _ in tree.walk()):
@@ -104,7 +111,7 @@ def split_values(
     values = [
         float(spelled.limit(node))
         for tree in model.trees
-        for spelled in [SpelledTree(tree, features)]
+        for spelled in [FormattedTree(tree, features)]
         for node, _ in spelled.walk()
         if not spelled.is_leaf(node) and spelled.name(node) == feature
     ]
@@ -113,3 +120,61 @@ def split_values(
     counts, edges = np.histogram(values, bins=max(bins, 1))
     table = np.column_stack([edges[1:], counts])
     return table[table[:, 1] > 0]
+
+
+IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+
+
+def feature_importance(model: Model, kind: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the importance of each feature that a tree splits on, by its name.
+
+    Parameters
+    ----------
+    model
+        A trained model.
+    kind
+        ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the splits
+        of a feature, ``"total_gain"`` and ``"total_cover"`` sums. Of a linear model
+        ``"weight"`` are the weights of all features, a list where there are several
+        outputs.
+    names
+        Of the features.
+    """
+    if kind not in IMPORTANCES:
+        raise ParameterError(
+            f"importance_type must be one of {', '.join(IMPORTANCES)}, not {kind!r}",
+            code=ErrorCode.UNKNOWN_IMPORTANCE_TYPE,
+        )
+    if model.linear is not None:
+        if kind != "weight":
+            raise ParameterError(
+                "the importances of a model of booster='gblinear' are its weights, "
+                f"importance_type='weight', not {kind!r}",
+                code=ErrorCode.IMPORTANCE_UNSUPPORTED_BY_GBLINEAR,
+            )
+        weights = model.linear.weights[:-1].astype(np.float64)
+        listed = weights[:, 0] if weights.shape[1] == 1 else weights
+        return dict(zip(names, listed.tolist(), strict=True))
+    totals, counts = split_sums(model, "cover" if "cover" in kind else "gain")
+    used = np.flatnonzero(counts)
+    values = totals
+    if kind == "weight":
+        values = counts
+    elif not kind.startswith("total"):
+        values = np.divide(totals, counts, out=totals, where=counts > 0)
+    return {names[i]: float(values[i]) for i in used.tolist()}
+
+
+def split_sums(
+    model: Model, of_node: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ``"gain"`` or ``"cover"`` of the splits of each feature in all.
+
+    And how many splits there are; both are (features,).
+    """
+    totals, counts = np.zeros(model.num_feature), np.zeros(model.num_feature)
+    for tree in model.trees:
+        inner = tree.left >= 0
+        np.add.at(counts, tree.feature[inner], 1.0)
+        np.add.at(totals, tree.feature[inner], getattr(tree, of_node)[inner])
+    return totals, counts
