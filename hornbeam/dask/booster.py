@@ -13,12 +13,12 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import ObjectiveFunction
 from hornbeam.boosting.dart import Scale, contributions_in
 from hornbeam.boosting.gbtree import boost_round
-from hornbeam.dask.binning import Coded
+from hornbeam.dask.binning import GlobalBins
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.learning import CallersObjective, Start, View
+from hornbeam.dask.margin_cache import ClusterMargins, ClusterTraining
 from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
-from hornbeam.dask.sessions import ClusterMargins, ClusterTraining
-from hornbeam.dask.shard import LabelFacts
+from hornbeam.dask.shard import LabelInfo
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.objectives.base import Objective
@@ -126,7 +126,7 @@ class ClusterBooster(Booster):
                 self._boost(training, fobj)
                 break
             except MemberLostError as lost:
-                training.mend(lost)
+                training.recover(lost)
         else:
             raise ClusterError(
                 f"workers were lost {_MOST_LOSSES} times in one round; look into their "
@@ -143,16 +143,16 @@ class ClusterBooster(Booster):
         )
 
     def _boost(self, training: ClusterTraining, fobj: ObjectiveFunction | None) -> None:
-        training.welcome()
+        training.rebalance()
         dropout, model = self._next_dropout(), self.model
         weights, known = model.weights, len(model.trees)
         if dropout is not None:
-            training.follow(dropout.during(weights))
+            training.reweight(dropout.during(weights))
         if fobj is not None:
             training.backend.compute_gradients(CallersObjective.of(fobj))
         else:
             by_row = self.objective.by_row
-            info = None if by_row else training.beside().info
+            info = None if by_row else training.view().info
             self._compute_gradients(training.backend, info)
         boost_round(
             training.backend,
@@ -205,7 +205,7 @@ class ClusterBooster(Booster):
             self._take_columns(data)
         self._made_for = made_for
         self._training = ClusterTraining(self, estimate, *self._held(data))
-        self._training.hold()
+        self._training.place()
         return self._training
 
     def _check_values(self, data: DaskDMatrix) -> None:
@@ -216,7 +216,7 @@ class ClusterBooster(Booster):
                 "DaskQuantileDMatrix is for the codes of its bins; make a DaskDMatrix",
                 code=ErrorCode.RAW_VALUES_NEEDED,
             )
-        if data.opening.caching is not None:
+        if data.reader.caching is not None:
             raise DataError(
                 "tree_method='approx' holds the values in memory, and this matrix has "
                 "a cache for their codes; use tree_method='hist', or make it without "
@@ -225,7 +225,7 @@ class ClusterBooster(Booster):
             )
 
     def _held(self, data: DaskDMatrix) -> tuple[Any, ...]:
-        """Return what a `Holding` of this matrix is made with."""
+        """Return what a `MarginCache` of this matrix is made with."""
         if self.model.num_feature == 0:
             return self._cluster, data, data.schema, "error", "the other partitions"
         expected = self._expected(True)
@@ -266,7 +266,9 @@ class ClusterBooster(Booster):
         step = 0.0 if scale is None else scale.step
         return self._changes(before, weights, np.float64, step)
 
-    def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
+    def begin_on(
+        self, facts: LabelInfo, start: Floats | None, bins: GlobalBins
+    ) -> None:
         """Begin the model, if it has no trees, from what the training data says."""
         if self.model.trees:
             return
@@ -274,20 +276,20 @@ class ClusterBooster(Booster):
         if facts.least is not None and facts.most is not None:
             span = facts.least, facts.most
         self._begin_from(start, span)
-        self.model.exact_features = not coded.facts.is_float32
+        self.model.exact_features = not bins.facts.is_float32
 
     # Evaluation
 
     def _measured(self, data: Any) -> tuple[Floats, View]:
         training = self._training
         if training is not None and training.matrix is data:
-            return training.margins(), training.beside()
+            return training.margins(), training.view()
         rows = self._measured_rows.get(id(data))
         if rows is None:
             rows = ClusterMargins(self, *self._held(data))
-            rows.hold()
+            rows.place()
             self._measured_rows[id(data)] = rows
-        return rows.margins(), rows.beside()
+        return rows.margins(), rows.view()
 
 
 def _plain(booster: Booster) -> Booster:

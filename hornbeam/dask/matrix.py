@@ -267,7 +267,7 @@ class DaskDMatrix(Beside):
 
     def set_info(self, **fields: Any) -> None:
         """Raise an error: labels, weights and so on cannot be changed later."""
-        raise DataError(_IMMUTABLE, code=ErrorCode.META_INFO_IMMUTABLE)
+        raise DataError(_IMMUTABLE, code=ErrorCode.META_INFO_SETTLED)
 
 
 class DaskQuantileDMatrix(DaskDMatrix):

@@ -209,7 +209,7 @@ def _as_futures(client: Client, items: list[Any]) -> list[Future]:
 
 
 def _is(collection: Any, name: str) -> bool:
-    """Return whether an object is of a class of dask.dataframe, without importing it."""
+    """Return whether an object is of a class of dask.dataframe, not imported here."""
     loaded = sys.modules.get("dask.dataframe")
     return loaded is not None and isinstance(collection, getattr(loaded, name))
 
@@ -264,7 +264,7 @@ class PartitionReader:
 
 @contextmanager
 def partition_errors(number: int) -> Iterator[None]:
-    """Prefix the message of a `DataError` from the block with the partition's number."""
+    """Prefix the message of a `DataError` in the block with the partition's number."""
     try:
         yield
     except DataError as error:

@@ -1,0 +1,412 @@
+"""Cached margins of matrices on a cluster: those of training and of evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.cluster import Call, Member, MemberLostError
+from hornbeam.backends.cluster_rows import ClusterRows, Spread, join_margins
+from hornbeam.backends.factory import create_hist_backend
+from hornbeam.backends.interface import Backend
+from hornbeam.binning.layout import HistogramLayout
+from hornbeam.boosting.dart import Scale
+from hornbeam.dask.binning import GlobalBins, bin_calls, bin_partitions
+from hornbeam.dask.cluster import DaskCluster
+from hornbeam.dask.learning import Start, View
+from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.placement import Placement
+from hornbeam.dask.shard import LabelInfo
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.data.schema import Schema
+from hornbeam.forest.layout import Layout
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import Tree
+from hornbeam.objectives.base import Objective
+from hornbeam.objectives.totals import as_totals
+from hornbeam.params import Parameters
+
+__all__ = ["ClusterMargins", "ClusterTraining", "Trainee"]
+
+Floats = NDArray[np.float64]
+Weights = NDArray[np.float32]
+
+
+class Trainee(Protocol):
+    """Protocol of the booster whose margins are cached."""
+
+    model: Model
+    params: Parameters
+    objective: Objective
+
+    def base(self) -> Floats:
+        """Return the margins before the first tree, (outputs,)."""
+
+    def start_now(
+        self, weights: Weights, scale: Scale | None, learns: bool = False
+    ) -> Start:
+        """Return the trees so far with these tree weights, rounded by the scale.
+
+        With `learns` it includes the objective, if workers can compute its gradients.
+        """
+
+    def changes(
+        self, before: Weights, weights: Weights, scale: Scale | None
+    ) -> Layout | None:
+        """Return the trees whose sum changes margins from `before` to `weights`.
+
+        None if there is no change.
+        """
+
+    def begin_on(
+        self, facts: LabelInfo, start: Floats | None, bins: GlobalBins
+    ) -> None:
+        """Initialise the model from the training data, if it has no trees."""
+
+
+class MarginCache(Placement):
+    """Actors with the rows of a matrix, their labels and their margins.
+
+    Parameters
+    ----------
+    trainee
+        The booster.
+    cluster, matrix, schema, unseen, of
+        As for `Placement`.
+
+    Attributes
+    ----------
+    weights
+        The tree weights with which the first trees of the model are in the margins.
+    scale
+        The scale by which margins are rounded; None: they are not.
+    """
+
+    weights: Weights
+
+    def __init__(
+        self,
+        trainee: Trainee,
+        cluster: DaskCluster,
+        matrix: DaskDMatrix,
+        schema: Schema,
+        unseen: str,
+        of: str,
+    ) -> None:
+        super().__init__(cluster, matrix, schema, unseen, of)
+        self.scale: Scale | None = None
+        self._trainee = trainee
+        self._view: View | None = None
+
+    def _initialize(self, members: Sequence[Member]) -> None:
+        self._set_scale(members)
+        super()._initialize(members)
+
+    def _set_scale(self, members: Sequence[Member]) -> None:
+        """Set the scale on the first call; `members` then have all rows."""
+        model = self._trainee.model
+        if self.scale is None:
+            self.weights = model.weights
+            if model.tree_weights is not None:
+                base = self._trainee.base()
+                found = self.cluster.call(members, "largest_margin", base)
+                self.scale = Scale(max(found)).with_trees(model.trees)
+
+    def rescale(self, trees: Sequence[Tree]) -> None:
+        """Extend the scale so that it includes these trees.
+
+        If it changes, actors compute their margins again.
+        """
+        if self.scale is None:
+            return
+        step = self.scale.step
+        self.scale = self.scale.with_trees(trees)
+        if self.scale.step != step:
+            self.weights = self._trainee.model.weights
+            try:
+                self._recompute()
+            except MemberLostError as lost:
+                self.recover(lost)
+
+    def _recompute(self) -> None:
+        """Compute the margins of all actors again."""
+        super()._initialize(self.members)
+
+    def view(self) -> View:
+        """Return labels, weights and so on of all rows, gathered on the first call."""
+        while self._view is None:
+            try:
+                self._view = self._gather_fields(self.members)
+            except MemberLostError as lost:
+                self.recover(lost)
+        return self._view
+
+    def _gather_fields(self, members: Sequence[Member]) -> View:
+        matrix = self.matrix
+        found = self.cluster.call(members, "fields")
+        fields: dict[str, Any] = {}
+        for name in found[0][1]:
+            parts = [
+                (spans, own[name].T.reshape(-1, len(own[name]))) for spans, own in found
+            ]
+            whole = join_margins(parts, (len(parts[0][1]), matrix.n_rows))
+            fields[name] = whole[0] if len(whole) == 1 else whole.T
+        info = MetaInfo(matrix.n_rows, matrix.n_features)
+        info.set(fields)
+        return View(info, matrix.schema)
+
+
+class ClusterTraining(MarginCache):
+    """The training matrix on a cluster: bins, histograms and margins of its rows.
+
+    Parameters
+    ----------
+    trainee
+        The booster.
+    estimate
+        Whether gradients come from its objective, and so does the base score.
+    cluster, matrix, schema, unseen, of
+        As for `Placement`.
+    """
+
+    def __init__(
+        self,
+        trainee: Trainee,
+        estimate: bool,
+        cluster: DaskCluster,
+        matrix: DaskDMatrix,
+        schema: Schema,
+        unseen: str,
+        of: str,
+    ) -> None:
+        super().__init__(trainee, cluster, matrix, schema, unseen, of)
+        self._estimate = estimate
+        self._bins: GlobalBins | None = None
+        #: Incremented by each recovery; actors reject messages of earlier terms.
+        self._term = 0
+        self._rows: ClusterRows | None = None
+        self._backend: Backend | None = None
+        self._per_tree_bins = trainee.params.method() == "approx"
+        #: Whether all actors have the bins of `bins`, from the hessians of a tree.
+        self._has_tree_bins = False
+
+    @property
+    def bins(self) -> GlobalBins:
+        """The cuts and the histogram layout of all rows."""
+        assert self._bins is not None
+        return self._bins
+
+    @property
+    def rows(self) -> ClusterRows:
+        """The rows of all actors."""
+        assert self._rows is not None
+        return self._rows
+
+    @property
+    def backend(self) -> Backend:
+        """The backend by which trees are grown on the rows."""
+        assert self._backend is not None
+        return self._backend
+
+    def place(self) -> None:
+        super().place()
+        p, outputs = self._trainee.params, self._trainee.objective.n_outputs
+        self._backend = create_hist_backend(
+            self.rows, self.bins.layout, self.matrix.n_rows,
+            threads=p.nthread, max_histograms=p.max_cached_hist_node,
+            multi_output_columns=p.multi_output_columns(outputs),
+            make_tree_bins=self._make_tree_bins if self._per_tree_bins else None,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        if self._backend is not None:
+            self._backend.close()
+        super().close()
+
+    # Initialisation
+
+    def _initialize(self, members: Sequence[Member]) -> None:
+        if self._bins is None:
+            self._bins = self._begin_model(members)
+            self._set_scale(members)
+            self._begin(members)
+        else:
+            super()._initialize(members)
+
+    def _initial_calls(self) -> list[Call]:
+        calls = bin_calls(self.bins, self._trainee.params.nthread)
+        return [*calls, self._begin_call()]
+
+    def _begin_model(self, members: Sequence[Member]) -> GlobalBins:
+        """Check the labels, bin the rows, and initialise the model."""
+        matrix = self.matrix
+        objective = self._trainee.objective
+        model = self._trainee.model
+        facts = self.cluster.sum(
+            members,
+            "check_labels",
+            objective if self._estimate else None,
+            model.boost_from_average and not model.trees,
+        )
+        totals = None
+        if self._estimate and not objective.by_row:
+            self._view = self._gather_fields(members)
+        if facts.largest is not None:
+            steps = self.cluster.sum(
+                members, "sum_start", objective, facts.largest, matrix.n_rows
+            )
+            totals = as_totals(steps, facts.largest, matrix.n_rows)
+        bins = self._bin(members, matrix.largest_weight)
+        self._trainee.begin_on(facts, self._base_score(totals), bins)
+        return bins
+
+    def _base_score(self, totals: Floats | None) -> Floats | None:
+        """Return the base score; None if it is not estimated."""
+        model, objective = self._trainee.model, self._trainee.objective
+        if not self._estimate or not model.boost_from_average or model.trees:
+            return None
+        if totals is not None:
+            return objective.start_from(totals)
+        info = self.view().info
+        return objective.estimate_base_score(
+            objective.targets_of(info), info.row_weights
+        )
+
+    def _begin(self, members: Sequence[Member]) -> None:
+        verb, args = self._begin_call()
+        self.cluster.call(members, verb, *args)
+
+    def _begin_call(self) -> Call:
+        start = self._trainee.start_now(
+            self._current_weights(), self.scale, self._estimate
+        )
+        return "begin", (self._term, start, self.bins.layout)
+
+    def _current_weights(self) -> Weights:
+        """Return the tree weights with which the margins have to be computed."""
+        return self._trainee.model.weights if self.scale is None else self.weights
+
+    # Bins
+
+    def _bin(
+        self, members: Sequence[Member], largest_weight: float | None
+    ) -> GlobalBins:
+        p = self._trainee.params
+        return bin_partitions(
+            self.cluster,
+            members,
+            self._schema,
+            self.matrix.n_rows,
+            largest_weight,
+            p.bins(),
+            p.nthread,
+            self._per_tree_bins,
+        )
+
+    def _make_tree_bins(self, output: int) -> HistogramLayout | None:
+        """Bin the rows by the hessians of an output; return the layout.
+
+        Returns None if the hessians, and so the bins, are those of the tree before.
+        """
+        self.rows.flush()
+        found = self.cluster.call(self.members, "weigh_cuts", output)
+        if self._has_tree_bins and all(is_same for _, is_same in found):
+            return None
+        self._has_tree_bins = False
+        self._bins = self._bin(self.members, max(largest for largest, _ in found))
+        layout = self._bins.layout
+        self.cluster.call(self.members, "set_tree_bins", layout)
+        self.rows.set_layout(layout)
+        self._has_tree_bins = True
+        return layout
+
+    def thresholds(self, splits: NDArray[Any]) -> Floats:
+        """Return the thresholds of splits, as `Cuts.thresholds` does."""
+        return self.bins.cuts.thresholds(splits)
+
+    # Recovery
+
+    def _rewind(self) -> None:
+        self._term += 1
+        self.weights = self._trainee.model.weights
+        n_trees = len(self._trainee.model.trees)
+        able = self.cluster.call(self.members, "rewind", self._term, n_trees)
+        self._begin(
+            [m for m, is_able in zip(self.members, able, strict=True) if not is_able]
+        )
+
+    def _members_changed(self) -> None:
+        if self._rows is None:
+            outputs = self._trainee.objective.n_outputs
+            self._rows = ClusterRows(
+                self.cluster,
+                self.bins.layout,
+                self.matrix.n_rows,
+                outputs,
+                self._trainee.params.multi_output_columns(outputs),
+            )
+        self._rows.begin_term(self._term, self.members)
+        self._has_tree_bins = False
+
+    def _before_transfer(self) -> None:
+        self.rows.flush()
+
+    def _catch_up(self, members: Sequence[Member]) -> None:
+        start = self._trainee.start_now(self._current_weights(), self.scale)
+        self.cluster.call(members, "catch_up", start)
+
+    # Margins
+
+    def reweight(self, weights: Weights) -> None:
+        """Update the margins to these tree weights."""
+        if self.scale is None:
+            return
+        layout = self._trainee.changes(self.weights, weights, self.scale)
+        if layout is not None:
+            self.rows.defer("add_trees", layout)
+        self.weights = weights
+
+    def _recompute(self) -> None:
+        self._begin(self.members)
+        self._members_changed()
+
+    def margins(self) -> Floats:
+        """Return the margins of all trees, (rows, outputs)."""
+        while True:
+            try:
+                self.reweight(self._trainee.model.weights)
+                return np.array(self.rows.margins().T, order="C")
+            except MemberLostError as lost:
+                self.recover(lost)
+
+
+class ClusterMargins(MarginCache):
+    """Margins of an evaluation matrix on a cluster; the parameters are the same."""
+
+    def _initial_calls(self) -> list[Call]:
+        weights = self._trainee.model.weights
+        return [("begin_margins", (self._trainee.start_now(weights, self.scale),))]
+
+    def margins(self) -> Floats:
+        """Return the margins of all trees, (rows, outputs)."""
+        model = self._trainee.model
+        self.rescale(model.trees[self.weights.size :])
+        begin, n_trees = self.weights.size, len(model.trees)
+        layout = self._trainee.changes(self.weights, model.weights, self.scale)
+        threads = self._trainee.params.nthread
+        while True:
+            try:
+                found: list[Spread] = self.cluster.call(
+                    self.members, "margins_with", layout, begin, n_trees, threads
+                )
+                break
+            except MemberLostError as lost:
+                self.recover(lost)
+        self.weights = model.weights
+        outputs = len(found[0][1])
+        return np.ascontiguousarray(
+            join_margins(found, (outputs, self.matrix.n_rows)).T
+        )
