@@ -207,14 +207,14 @@ base_margin_eval_set
                     "the score of a ranking needs the group of each row; pass qid",
                     code=ErrorCode.GROUPS_MISSING,
                 )
-        predictions = self._gathered(self.predict(X))
+        predictions = self._gather(self.predict(X))
         info = MetaInfo(len(predictions), self.n_features_in_)
         given = {"label": y, "qid": qid, "group": group}
-        info.set({name: self._gathered(values) for name, values in given.items()})
+        info.set({name: self._gather(values) for name, values in given.items()})
         return self.get_booster().metrics[-1].of(predictions.astype(float), info)
 
-    def _gathered(self, values: Any) -> Any:
-        """Return values where they can be measured."""
+    def _gather(self, values: Any) -> Any:
+        """Return values as local arrays, by which they can be evaluated."""
         return values
 
 
