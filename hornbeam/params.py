@@ -478,6 +478,11 @@ class Parameters:
         row = _TABLE[_CANONICAL[name]]
         return row.default if raw is None else _parse(name, row, raw)
 
+    @staticmethod
+    def choices(name: str) -> tuple[str, ...]:
+        """Return the values that a parameter may have, () for all of its type."""
+        return _rule(_TABLE[name]).choices
+
     def updated(self, params: ParameterSource | None) -> Parameters:
         """Return a copy changed by `params`."""
         if params is None:

@@ -364,7 +364,7 @@ CASES = {
     "linear models together": (
         lambda: linear() + linear(),
         ParameterError,
-        "linear models cannot be put together",
+        "linear models cannot be merged",
     ),
     "update of a linear model": (
         lambda: hornbeam.train(
@@ -1234,7 +1234,7 @@ CASES = {
     "a slice of a linear model": (
         lambda: linear()[:1],
         ParameterError,
-        "changes as a whole|copy() takes all of it",
+        "has no separate rounds|copy() returns the whole model",
     ),
     "a round of dart that is not there": (
         lambda: hornbeam.train(DART, DATA, 2).predict(DATA, iteration_range=(1, 3)),
@@ -1292,7 +1292,7 @@ CASES = {
     "an unknown format": (
         lambda: MODEL.save_raw("deprecated"),
         ParameterError,
-        "'deprecated' is unknown; give 'json' or 'ubj'",
+        "'deprecated' is unknown; pass 'json' or 'ubj'",
     ),
 }
 

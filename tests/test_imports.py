@@ -22,7 +22,7 @@ ROOMS = [
     ["growth", "objectives", "metrics", "forest"],
     ["backends"],
     ["backends.interface"],
-    ["data.dmatrix", "data.quantile_dmatrix", "data.extmem_quantile_dmatrix"],
+    ["data.dmatrix", "data.quantile_dmatrix"],
     ["binning"],
     ["data"],
     ["binning.layout", "external_memory"],

@@ -15,7 +15,7 @@ from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
-from hornbeam.kernels.split import find_splits
+from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import Team, give_back_team
 
 __all__ = ["HistogramBackend"]
@@ -235,17 +235,19 @@ class HistogramBackend(Backend):
         self._team.run(
             self._search,
             members,
-            self._family[1][nodes],
-            self._histograms,
-            *counted,
-            self._totals,
-            self._chosen,
-            _NO_MASK if allowed is None else allowed,
-            self._features,
+            NodeHistograms(
+                self._histograms,
+                self._family[1][nodes],
+                *counted,
+                self._features,
+                self._totals,
+            ),
+            CandidateFeatures(
+                self._chosen, _NO_MASK if allowed is None else allowed, block
+            ),
             self._steps,
             self._rules,
             *self._beside(limits),
-            block,
             splits,
             sets,
         )

@@ -14,13 +14,17 @@ from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sparse import (
     MOST_NODES,
-    find_filled_splits,
+    NodeGradients,
+    SparseEntries,
+    SparseScratch,
+    find_sparse_splits,
     gather_cells,
     list_rows,
     look_up,
     mark_rows,
     send_rows,
 )
+from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.team import Team
 
 __all__ = ["SparseBackend"]
@@ -115,30 +119,26 @@ class SparseBackend(MarginRows, Backend):
         limits: NodeConstraints | None,
     ) -> NDArray[Any]:
         totals = self._mark_rows(nodes)
-        starts, rows, codes = self._cells_of(nodes.size, int(totals[:, 2].sum()))
-        members = self._team.members_for(_CELLS_PER_FILLED * rows.size)
+        entries = self._cells_of(nodes.size, int(totals[:, 2].sum()))
+        members = self._team.members_for(_CELLS_PER_FILLED * entries.rows.size)
         block = max(1, self._chosen.size // (members * _TASKS_PER_MEMBER))
         wide = not self._coarse
         splits = np.zeros((members, nodes.size), SPLIT_DTYPE)
         self._team.run(
-            find_filled_splits,
+            find_sparse_splits,
             members,
-            starts,
-            rows,
-            codes,
-            self._words,
-            self._state.wide,
-            totals,
-            self._chosen,
-            allowed,
+            entries,
+            NodeGradients(self._words, self._state.wide, totals),
+            CandidateFeatures(self._chosen, allowed, block),
             self._steps,
             self._rules,
             limits,
-            block,
-            self._cell_scratch,
-            self._wide_scratch if wide else self._wide_scratch[:, :, :0],
-            np.empty((members, nodes.size + 1), np.int64),
-            self._bin_scratch,
+            SparseScratch(
+                self._cell_scratch,
+                self._wide_scratch if wide else self._wide_scratch[:, :, :0],
+                np.empty((members, nodes.size + 1), np.int64),
+                self._bin_scratch,
+            ),
             splits,
         )
         return splits[0]
@@ -163,11 +163,11 @@ class SparseBackend(MarginRows, Backend):
         of_nodes: NDArray[np.int64] = sums.sum(axis=0)[:-1]
         return of_nodes
 
-    def _cells_of(self, n_nodes: int, n_rows: int) -> tuple[Any, Any, Any]:
+    def _cells_of(self, n_nodes: int, n_rows: int) -> SparseEntries:
         """Return all cells, or of few rows only those of these rows."""
         own = self._codes
         if _GATHER_ONE_IN * n_rows > self.n_rows:
-            return own.starts, own.rows, own.bins
+            return SparseEntries(own.starts, own.rows, own.bins)
         pointers, row_features, row_codes = own.by_row()
         listed = np.empty(n_rows, np.uint32)
         n_cells = list_rows(self._words, n_nodes, pointers, listed)
@@ -186,7 +186,7 @@ class SparseBackend(MarginRows, Backend):
             rows,
             codes,
         )
-        return starts, rows, codes
+        return SparseEntries(starts, rows, codes)
 
     def apply_splits(
         self,
@@ -201,9 +201,7 @@ class SparseBackend(MarginRows, Backend):
             self._team,
             send_rows,
             self.n_rows,
-            self._codes.starts,
-            self._codes.rows,
-            self._codes.bins,
+            SparseEntries(self._codes.starts, self._codes.rows, self._codes.bins),
             splits,
             left,
             after,

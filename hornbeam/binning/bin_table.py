@@ -17,10 +17,10 @@ from hornbeam.binning.cuts import (
     integer_weights,
 )
 from hornbeam.binning.dense import DenseMatrix
-from hornbeam.binning.exact_quantiles import cuts_of_stream, sketch_column
+from hornbeam.binning.exact_quantiles import find_stream_cuts, sketch_column
 from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.sparse import SparseMatrix, fill_bins, has_only_filled
-from hornbeam.binning.table_passes import batches_of
+from hornbeam.binning.sparse import SparseMatrix, bin_stored_entries, stays_sparse
+from hornbeam.binning.table_passes import checked_batches
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.floats import Locate
 from hornbeam.data.schema import Schema
@@ -31,12 +31,12 @@ __all__ = [
     "BinMapper",
     "Binned",
     "BinnedTable",
+    "bin_batches",
     "bin_table",
     "bin_with_cuts",
     "categorical",
-    "code_table",
-    "copy_codes",
-    "cut_between_categories",
+    "category_cuts",
+    "copy_category_codes",
 ]
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -123,7 +123,7 @@ class BinMapper:
         if out.itemsize == 1 and self._sizes[f] + self.has_missing[f] > 256:
             return  # the first missing cell of a column of 256 bins
         if self.is_categorical[f]:
-            copy_codes(values, self._columns[f], out, locate)
+            copy_category_codes(values, self._columns[f], out, locate)
         elif self._are_wide[f]:
             self._columns[f].code(values.astype(np.float64, copy=False), out)
         else:
@@ -137,7 +137,7 @@ def categorical(table: Table) -> npt.NDArray[np.bool_]:
     return np.array([kind == "c" for kind in table.types])
 
 
-def copy_codes(
+def copy_category_codes(
     values: npt.NDArray[Any], column: ColumnCuts, out: Codes, locate: Locate
 ) -> None:
     """Write the codes of categories, which are the values themselves."""
@@ -165,7 +165,7 @@ def bin_table(
     n_threads: int = 1,
     sketch: str = "exact",
     *,
-    every_cell: bool = False,
+    dense: bool = False,
 ) -> Binned:
     """Return `table` in bins cut at its own (weighted) quantiles.
 
@@ -186,7 +186,7 @@ def bin_table(
     sketch
         "exact", or "approximate" for cuts from a sketch, which a table in batches is
         read once for (see `sketch`). Batches do not change either's result.
-    every_cell
+    dense
         Whether the cells that a sparse table misses have codes, too.
     """
     if sketch not in ("exact", "approximate"):
@@ -197,15 +197,15 @@ def bin_table(
     exact = sketch == "exact"
     fixed = integer_weights(weights)
     if table.is_stream:
-        columns = cuts_of_stream(table, max_bin, fixed, n_threads, exact)
-        return code_table(table, columns, max_bin, n_threads, own_cuts=True)
+        columns = find_stream_cuts(table, max_bin, fixed, n_threads, exact)
+        return bin_batches(table, columns, max_bin, n_threads, own_cuts=True)
     is_categorical = categorical(table)
     cut_numbers = cut_column if exact else sketch_column
 
     def cut(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
         if is_categorical[feature]:
             has_missing = bool(np.isnan(values).any())
-            return cut_between_categories(table, feature, values, has_missing)
+            return category_cuts(table, feature, values, has_missing)
         return cut_numbers(values, max_bin, fixed, scratch)
 
     indicators: dict[tuple[float, bool], ColumnCuts] = {}
@@ -228,8 +228,8 @@ def bin_table(
             indicators[kind] = cut_column(values[:1], max_bin, None, absent=absent)
         return indicators[kind]
 
-    if has_only_filled(table) and not every_cell:
-        return fill_bins(table, cut_filled, max_bin)
+    if stays_sparse(table) and not dense:
+        return bin_stored_entries(table, cut_filled, max_bin)
     return _bin(table, cut, max_bin, n_threads)
 
 
@@ -241,7 +241,7 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
             for feature in range(table.n_features)
         ]
         max_bin = int(cuts.n_bins.max())
-        return code_table(table, columns, max_bin, n_threads, own_cuts=False)
+        return bin_batches(table, columns, max_bin, n_threads, own_cuts=False)
 
     def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
         has_missing = bool(np.isnan(values).any())
@@ -249,12 +249,12 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
         return ColumnCuts(cuts.of(feature), minimum, has_missing)
 
     max_bin = int(cuts.n_bins.max())
-    if has_only_filled(table):
-        return fill_bins(table, known, max_bin)
+    if stays_sparse(table):
+        return bin_stored_entries(table, known, max_bin)
     return _bin(table, known, max_bin, n_threads)
 
 
-def cut_between_categories(
+def category_cuts(
     table: Table, feature: int, values: npt.NDArray[Any], has_missing: bool
 ) -> ColumnCuts:
     """Return a bin for each category: those with a name, else up to the last code."""
@@ -301,7 +301,7 @@ def _bin(
                 if small and column.upper.size + column.has_missing > 256:
                     out = large[f] = np.empty(table.n_rows, np.uint16)
                 if is_categorical[f]:
-                    copy_codes(values, column, out, table.locator(0, f))
+                    copy_category_codes(values, column, out, table.locator(0, f))
                 else:
                     column.code(values, out)
         finally:
@@ -322,7 +322,7 @@ def _bin(
     )
 
 
-def code_table(
+def bin_batches(
     table: Table,
     columns: list[ColumnCuts],
     max_bin: int,
@@ -348,7 +348,7 @@ def code_table(
     """
     coder = BinMapper(table, columns, max_bin, own_cuts=own_cuts)
     codes: Any = np.empty((table.n_features, table.n_rows), coder.dtype)
-    for begin, batch in batches_of(table):
+    for begin, batch in checked_batches(table):
         rows = slice(begin, begin + batch.n_rows)
         if not coder.code(batch, codes[:, rows], n_threads):
             codes = codes.astype(coder.dtype)

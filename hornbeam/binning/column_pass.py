@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.cuts import Cells
+from hornbeam.binning.cuts import Summary
 from hornbeam.binning.sketch import Sketch, SketchOfChunks
 from hornbeam.kernels.sort import sort_floats
 
@@ -33,7 +33,7 @@ Int64s = npt.NDArray[np.int64]
 
 #: Ranges that one look counts.
 RANGES = 1 << 13
-#: Cells that one look parts at most, so that each falls into some pieces.
+#: Summary that one look parts at most, so that each falls into some pieces.
 _PARTED = RANGES >> 3
 #: Bytes of a kept value as a range of its own.
 KEPT_BYTES = 32
@@ -97,9 +97,9 @@ class Ranges:
         looked_into[cells] = True
         return self.of(looked_into), self.of(~looked_into)
 
-    def cells(self) -> Cells:
+    def summary(self) -> Summary:
         """Return them as cells that say where cuts lie."""
-        return Cells(self.low, np.cumsum(self.weights), self.high)
+        return Summary(self.low, np.cumsum(self.weights), self.high)
 
 
 def after(values: Floats) -> Floats:
@@ -148,7 +148,7 @@ class ColumnPass(ABC):
         self.has_missing = False
 
     def take(self, values: Floats, weights: Int64s | None, has_missing: bool) -> None:
-        """Take the next chunk, as `in_order` returns it."""
+        """Take the next chunk, as `sort_column` returns it."""
         self.has_missing |= has_missing
         self._take(values, weights)
 
@@ -242,7 +242,7 @@ class RangePass(ColumnPass):
         self.kept_rows = 0
         self._found = Ranges.empty(self._keep.size)
 
-    def fresh(self) -> RangePass:
+    def restarted(self) -> RangePass:
         """Return another look at the same ranges, which has seen nothing yet."""
         fresh = copy(self)
         fresh._bounds = dict(self._bounds)
@@ -250,12 +250,12 @@ class RangePass(ColumnPass):
         return fresh
 
     @classmethod
-    def at_all(cls, room: int) -> RangePass:
+    def of_all_values(cls, room: int) -> RangePass:
         """Return one that keeps all values."""
         return cls(np.array([-np.inf]), np.array([np.inf]), np.ones(1, np.bool_), room)
 
     @classmethod
-    def around(cls, sketch: Sketch, near: Float64s, room: int) -> RangePass:
+    def around_cuts(cls, sketch: Sketch, near: Float64s, room: int) -> RangePass:
         """Return one that parts a column at the values of its sketch.
 
         It keeps the values in the ranges around those `near` cuts.
@@ -284,7 +284,7 @@ class RangePass(ColumnPass):
         return cls(begin, end, keep & ~one, room)
 
     @classmethod
-    def into(cls, cells: Ranges, room: int) -> RangePass:
+    def splitting(cls, cells: Ranges, room: int) -> RangePass:
         """Return one that parts these cells, or keeps their values if they are few."""
         beyond = after(cells.high)
         if int(cells.rows.sum()) * KEPT_BYTES <= room:

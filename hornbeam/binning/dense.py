@@ -15,12 +15,12 @@ from hornbeam.binning.threads import in_threads
 from hornbeam.kernels.binning import decode_rows, interleave
 from hornbeam.kernels.layout import COLUMN_DTYPE
 
-__all__ = ["DenseMatrix", "join_columns", "turn_columns"]
+__all__ = ["DenseMatrix", "pack_features", "to_row_major"]
 
 _ROWS_OF_A_TASK = 1 << 16
 
 
-def turn_columns(columns: npt.NDArray[Any], n_threads: int) -> npt.NDArray[Any]:
+def to_row_major(columns: npt.NDArray[Any], n_threads: int) -> npt.NDArray[Any]:
     """Return the codes (columns, rows) row after row, as (rows * columns,)."""
     n_rows = columns.shape[1]
     by_row = np.empty(columns.size, columns.dtype)
@@ -40,7 +40,7 @@ _MOST_CODES = 64
 _MOST_FEATURES = 8
 
 
-def join_columns(
+def pack_features(
     by_feature: NDArray[Any], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[Any], RowColumns | None]:
     """Return the columns that rows are to hold, (columns, rows), and what is in them.
@@ -157,8 +157,8 @@ class DenseMatrix:
         Features of few codes share columns, as `as_bins` says.
         """
         if self._by_row is None:
-            columns, self._row_columns = join_columns(self.by_feature, self.offsets)
-            self._by_row = turn_columns(columns, n_threads)
+            columns, self._row_columns = pack_features(self.by_feature, self.offsets)
+            self._by_row = to_row_major(columns, n_threads)
         return self._by_row
 
     def as_bins(self, n_threads: int = 1) -> DenseBins:

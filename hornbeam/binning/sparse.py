@@ -17,13 +17,13 @@ from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.sparse import sort_by_bin, turn_cells
 
-__all__ = ["SparseMatrix", "fill_bins", "has_only_filled", "join_ranges"]
+__all__ = ["SparseMatrix", "bin_stored_entries", "join_ranges", "stays_sparse"]
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 Int64s = npt.NDArray[np.int64]
 Uint32s = npt.NDArray[np.uint32]
 
-#: Cells read from the table at once.
+#: Summary read from the table at once.
 _CELLS_AT_ONCE = 1 << 20
 
 
@@ -169,7 +169,7 @@ def join_ranges(starts: Int64s, counts: Int64s) -> Int64s:
     return np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
 
 
-def has_only_filled(table: Table) -> TypeGuard[SparseTable]:
+def stays_sparse(table: Table) -> TypeGuard[SparseTable]:
     """Return whether a table's filled cells are binned alone: if it is sparse.
 
     Those with columns of categories are not.
@@ -188,7 +188,7 @@ def has_only_filled(table: Table) -> TypeGuard[SparseTable]:
     return False
 
 
-def fill_bins(
+def bin_stored_entries(
     table: SparseTable,
     cut: Callable[[int, npt.NDArray[Any], npt.NDArray[Any]], ColumnCuts],
     max_bin: int,

@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.column_pass import ColumnPass
-from hornbeam.binning.cuts import in_order
+from hornbeam.binning.cuts import sort_column
 from hornbeam.binning.sketch import CHUNK_ROWS
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
-    "OrderedColumns",
-    "batches_of",
-    "chunks_of",
-    "read_chunks",
+    "SortedColumnCache",
+    "checked_batches",
+    "row_chunks",
+    "run_passes",
 ]
 
 Int64s = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ Int64s = npt.NDArray[np.int64]
 _COLUMNS_AT_ONCE = 4
 
 
-def read_chunks(
+def run_passes(
     table: Table,
     features: Sequence[int],
     readings: Sequence[ColumnPass],
@@ -61,7 +61,7 @@ def read_chunks(
             carried = weights[start : start + chunk.size]
         scratch = scratches.get()
         try:
-            reading.take(*in_order(chunk, carried, scratch))
+            reading.take(*sort_column(chunk, carried, scratch))
         finally:
             scratches.put(scratch)
 
@@ -75,7 +75,7 @@ def read_chunks(
 
         in_threads(take_columns, range(0, len(features), _COLUMNS_AT_ONCE), n_threads)
         return
-    for start, chunk in chunks_of(table, features, CHUNK_ROWS):
+    for start, chunk in row_chunks(table, features, CHUNK_ROWS):
 
         def take_chunk(
             i: int, start: int = start, chunk: list[npt.NDArray[Any]] = chunk
@@ -85,7 +85,7 @@ def read_chunks(
         in_threads(take_chunk, range(len(features)), n_threads)
 
 
-def chunks_of(
+def row_chunks(
     table: Table, features: Sequence[int], rows: int
 ) -> Iterator[tuple[int, list[npt.NDArray[Any]]]]:
     """Yield first row and columns of chunks of `rows`, wherever batches end.
@@ -95,7 +95,7 @@ def chunks_of(
     rows = min(rows, table.n_rows)
     held: list[npt.NDArray[Any]] = [np.empty(rows, np.float32) for _ in features]
     start = filled = 0
-    for _, batch in batches_of(table, features):
+    for _, batch in checked_batches(table, features):
         columns = batch.columns(0, batch.n_features)
         read = 0
         while read < batch.n_rows:
@@ -113,7 +113,7 @@ def chunks_of(
         yield start, [column[:filled] for column in held]
 
 
-def batches_of(
+def checked_batches(
     table: Table, features: Sequence[int] | None = None
 ) -> Iterator[tuple[int, Table]]:
     """Yield first row and batch, or raise a `DataError` if the rows are not as many."""
@@ -130,7 +130,7 @@ def batches_of(
         )
 
 
-class OrderedColumns:
+class SortedColumnCache:
     """As many columns of a table as there is room for, each put in order once.
 
     To put a column in order is nearly all of a reading: where it is kept from the one
@@ -164,7 +164,7 @@ class OrderedColumns:
         Parameters
         ----------
         features, readings, n_threads
-            As for `read_chunks`.
+            As for `run_passes`.
         """
         chosen = features[: self._most]
         held = self._columns.keys() & set(chosen)
@@ -186,7 +186,7 @@ class OrderedColumns:
         readings: Sequence[ColumnPass],
         n_threads: int,
     ) -> None:
-        chunks = chunks_of(self._table, [features[i] for i in new], self._table.n_rows)
+        chunks = row_chunks(self._table, [features[i] for i in new], self._table.n_rows)
         ((_, columns),) = chunks
 
         def order(place: int) -> None:
@@ -194,6 +194,6 @@ class OrderedColumns:
             weights = self._weights if readings[i].is_weighted else None
             # Without weights a column is put in order where it lies.
             scratch = values.view(np.uint8) if weights is None else None
-            self._columns[features[i]] = in_order(values, weights, scratch)
+            self._columns[features[i]] = sort_column(values, weights, scratch)
 
         in_threads(order, range(len(new)), n_threads)

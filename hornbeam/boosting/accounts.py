@@ -8,9 +8,13 @@ from typing import Any, TextIO
 from hornbeam.boosting.holder import ModelHolder
 from hornbeam.errors import require
 from hornbeam.files import replace_file
-from hornbeam.forest.dump import dump, in_one_file
+from hornbeam.forest.dump import dump_model, join_dumps
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.inspection import feature_importance, frame_of, split_values
+from hornbeam.forest.inspection import (
+    feature_importance,
+    split_value_histogram,
+    trees_to_dataframe,
+)
 
 __all__ = ["ModelAccounts"]
 
@@ -42,7 +46,7 @@ class ModelAccounts(ModelHolder):
             ``condition_node_params``, ``leaf_node_params`` and ``edge``.
         """
         self._need_model()
-        return dump(
+        return dump_model(
             self.model, FeatureMap.of(self.model, fmap), with_stats, dump_format
         )
 
@@ -59,7 +63,7 @@ class ModelAccounts(ModelHolder):
         or a file that is open for text; for the others see `get_dump`.
         """
         dumps = self.get_dump(fmap, with_stats, dump_format)
-        pieces = in_one_file(dumps, dump_format)
+        pieces = join_dumps(dumps, dump_format)
         if isinstance(fout, str | os.PathLike):
             replace_file(fout, (piece.encode() for piece in pieces))
         else:
@@ -73,7 +77,7 @@ class ModelAccounts(ModelHolder):
         categories are codes, and rows of them go to Yes, which is the right child.
         """
         self._need_model()
-        return frame_of(self.model, FeatureMap.of(self.model, fmap))
+        return trees_to_dataframe(self.model, FeatureMap.of(self.model, fmap))
 
     def get_split_value_histogram(
         self,
@@ -97,7 +101,9 @@ class ModelAccounts(ModelHolder):
             bin, and Count. If not, they are columns of an array.
         """
         self._need_model()
-        table = split_values(self.model, FeatureMap.of(self.model, fmap), feature, bins)
+        table = split_value_histogram(
+            self.model, FeatureMap.of(self.model, fmap), feature, bins
+        )
         if not as_pandas:
             return table
         pandas = require(

@@ -95,7 +95,7 @@ class Booster(Learner):
         booster._take_columns(data)
         per_output = max(1, len(trees) // booster.params.num_parallel_tree)
         outputs = np.repeat(np.arange(per_output), len(trees) // per_output).tolist()
-        booster.model.add_round(trees, outputs, np.ones(len(trees), np.float32))
+        booster.model.append_round(trees, outputs, np.ones(len(trees), np.float32))
         return booster
 
     def update(
@@ -265,7 +265,7 @@ class Booster(Learner):
         fitted.set_param({"process_type": "update", "updater": "refresh"})
         revision = replace(Revision.by(fitted.params), decay=decay)
         rounds = UpdateRounds(self.model, revision)
-        fitted.model = self.model.beginning()
+        fitted.model = self.model.without_rounds()
         for _ in range(self.model.n_rounds):
             with rounds.lend(fitted, data, estimate=True) as rows:
                 fitted._compute_gradients(rows, data.info)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.layout import contributions
+from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.sampling import draw_bits
@@ -184,4 +184,4 @@ def contributions_in(
     """Return what makes of new leaf values what is added to margins of this scale."""
     if dropout is None or scale is None:
         return None
-    return partial(contributions, weights=dropout.weight, step=scale.step)
+    return partial(weighted_leaf_values, weights=dropout.weight, step=scale.step)

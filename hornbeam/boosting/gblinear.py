@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import WeightRows
 from hornbeam.binning.layout import SparseColumns
-from hornbeam.data.cells import column_cells
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
+from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.model import Linear
+from hornbeam.forest.model import LinearModel
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.params import Parameters
 
@@ -90,7 +90,7 @@ def check_features(data: DMatrix) -> None:
 def fill_columns(table: Table) -> SparseColumns:
     """Return the features of a table as a linear model learns from them."""
     rows, values = [], []
-    for own, cells in column_cells(table):
+    for own, cells in column_entries(table):
         here = cells != 0
         rows.append(own[here])
         values.append(cells[here])
@@ -105,7 +105,7 @@ def fill_columns(table: Table) -> SparseColumns:
     )
 
 
-def begin_linear(bases: NDArray[np.float64], n_features: int) -> Linear:
+def begin_linear(bases: NDArray[np.float64], n_features: int) -> LinearModel:
     """Return the model before its first round, for these margins to start from.
 
     XGBoost has the base score of the first output count for all of them, so that what
@@ -113,19 +113,19 @@ def begin_linear(bases: NDArray[np.float64], n_features: int) -> Linear:
     """
     weights = np.zeros((n_features + 1, bases.size), np.float32)
     weights[-1] = bases - bases[0]
-    return Linear(weights)
+    return LinearModel(weights)
 
 
 def descend_round(
-    rows: WeightRows, parameters: Parameters, linear: Linear, total_weight: float
-) -> Linear:
+    rows: WeightRows, parameters: Parameters, linear: LinearModel, total_weight: float
+) -> LinearModel:
     """Return the model after one more round on the gradients of `rows`.
 
     The penalties count once for each unit of the rows' `total_weight`, as in XGBoost.
     """
     p = parameters
     if p.tolerance > 0.0 and linear.last_change <= p.tolerance:
-        return Linear(linear.weights, linear.rounds + 1, linear.last_change)
+        return LinearModel(linear.weights, linear.rounds + 1, linear.last_change)
     rules = [p.learning_rate, p.reg_lambda * total_weight, p.reg_alpha * total_weight]
     weights = linear.weights.T.copy()  # (outputs, features + 1)
     bias = np.array([rows.n_features])
@@ -141,7 +141,7 @@ def descend_round(
             code=ErrorCode.FLOAT_OVERFLOW,
         )
     change = float(np.abs(weights - linear.weights.T).max())
-    return Linear(np.ascontiguousarray(weights.T), linear.rounds + 1, change)
+    return LinearModel(np.ascontiguousarray(weights.T), linear.rounds + 1, change)
 
 
 def _orders(

@@ -170,7 +170,12 @@ class Against:
     ) -> None:
         self._team, self._shares, self._ways = team, shares, ways
         self._rows, self._others = _whole(data, layout), _whole(background, layout)
-        self._nodes = layout.nodes, layout.thresholds, layout.spans, layout.rights
+        self._nodes = (
+            layout.nodes,
+            layout.thresholds,
+            layout.category_spans,
+            layout.category_bits,
+        )
         self._values = layout.by_output
         self._levels = int(layout.roots[:, 1].max(initial=0)) + 1
         self._weights = _weights(self._levels)

@@ -34,7 +34,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.model import Linear, Model
+from hornbeam.forest.model import LinearModel, Model
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Metric
@@ -222,7 +222,7 @@ class Learner(Predictor):
         self.model.feature_types = list(data.feature_types or [])
         self.model.categories = data.schema.categories
         if self.model.linear is not None:
-            self.model.linear = Linear.zero(data.n_features, self.model.n_outputs)
+            self.model.linear = LinearModel.zero(data.n_features, self.model.n_outputs)
 
     # Evaluation
 

@@ -148,7 +148,7 @@ def _coded(n_rows: int, layout: Layout) -> BinnedLayout | None:
     """Return the trees by codes if that pays: for the rows, and for each of them."""
     if n_rows * layout.steps < _STEPS_OF_NODE * layout.nodes.size:
         return None
-    coded = layout.coded
+    coded = layout.binned
     if coded is None or layout.steps < _STEPS_OF_COLUMN * coded.columns.size:
         return None
     return coded
@@ -202,8 +202,8 @@ def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
             layout.roots,
             layout.nodes,
             layout.thresholds,
-            layout.spans,
-            layout.rights,
+            layout.category_spans,
+            layout.category_bits,
             layout.numbers,
             np.empty((members, _rows_together(layout)), np.int32),
             leaves[start : start + len(block)],

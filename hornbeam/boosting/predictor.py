@@ -247,7 +247,7 @@ class Predictor(ModelAccounts):
                 )
             weights = dropout.during(self.model.weights)
             layout = self._layout_of(np.arange(end), weights, data.dtype)
-        cells = None if explains else layout.cells(data.n_rows, data.n_features)
+        cells = None if explains else layout.cost(data.n_rows, data.n_features)
         with lease(self.params.nthread, cells) as team:
             if pred_leaf:
                 leaves = leaves_of(team, data, layout)
@@ -503,7 +503,7 @@ class Predictor(ModelAccounts):
             base_margin, self._base(), table.n_rows, self._score_type
         )
         layout = self._layout(begin, end, table.dtype)
-        cells = layout.cells(table.n_rows, table.n_features)
+        cells = layout.cost(table.n_rows, table.n_features)
         with lease(self.params.nthread, cells) as team:
             add_layout(team, table, layout, margins)
             if predict_type == "value":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import SplitParams
 from hornbeam.boosting.gbtree import growth_of
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.tree import Tree, climb
+from hornbeam.forest.tree import Tree, roots_and_depths
 from hornbeam.kernels.leaves import rate_splits, weigh_nodes
 from hornbeam.params import Parameters
 
@@ -124,7 +124,7 @@ class Revision:
 
     def _refreshed(self, tree: Tree, sums: Floats) -> Tree:
         # A file may number children before their parents.
-        _, depth = climb(tree.parent)
+        _, depth = roots_and_depths(tree.parent)
         order = np.argsort(depth, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(order.size)
@@ -163,7 +163,7 @@ class Revision:
         """Return the tree without splits above leaves that are not worth it."""
         left, parent = tree.left.copy(), tree.parent.copy()
         value = tree.value.copy()
-        _, depth = climb(tree.parent)
+        _, depth = roots_and_depths(tree.parent)
         for node in np.flatnonzero(tree.leaf_mask):
             # A node that became a leaf may make its parent one.
             above = parent[node]
@@ -196,7 +196,7 @@ class Revision:
 def _with_inner(tree: Tree, sums: Floats) -> Floats:
     """Return the sums of leaves, and of all other nodes, too."""
     sums = np.where(tree.leaf_mask[:, None], sums, 0.0)
-    _, depth = climb(tree.parent)
+    _, depth = roots_and_depths(tree.parent)
     for level in range(tree.depth(), 0, -1):
         nodes = np.flatnonzero(depth == level)
         for own in sums:

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.model import Linear, Model
-from hornbeam.forest.objective_config import read_settings
+from hornbeam.forest.model import LinearModel, Model
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
+from hornbeam.objectives.config import read_settings
 from hornbeam.params import Parameters
 
 __all__ = ["booster_of", "check_agreement", "check_same_start", "follow", "settings_of"]
@@ -85,7 +85,7 @@ def follow(model: Model, parameters: Parameters, objective: Objective) -> None:
         model.tree_weights = model.weights if p.booster == "dart" else None
         model.linear = None
         if p.booster == "gblinear":
-            model.linear = Linear.zero(model.num_feature, model.n_outputs)
+            model.linear = LinearModel.zero(model.num_feature, model.n_outputs)
     model.unseen_missing = p.unseen == "missing"
     model.objective = objective.name
     model.objective_config = objective.config()

@@ -90,7 +90,7 @@ class UpdateRounds(Rounds):
                 revision.of(tree, rows.sums(_outputs(tree, first), nodes, tree.n_nodes))
                 for tree, first, nodes in zip(trees, outputs, leaves.T, strict=True)
             ]
-        model.add_round(revised, outputs, grown.weights[begin:end])
+        model.append_round(revised, outputs, grown.weights[begin:end])
         learner._layouts.clear()
 
     def _taken_back(self, learner: Learner) -> Model:
@@ -102,7 +102,7 @@ class UpdateRounds(Rounds):
                 "none; pass the model as xgb_model",
                 code=ErrorCode.MISSING_PARAMETER,
             )
-        learner.model = grown.beginning()
+        learner.model = grown.without_rounds()
         learner.reset()
         return grown
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.binning.bin_table import bin_table
-from hornbeam.binning.dense import DenseMatrix, turn_columns
+from hornbeam.binning.dense import DenseMatrix, to_row_major
 from hornbeam.binning.sorted_columns import between, beyond
-from hornbeam.binning.table_passes import batches_of
+from hornbeam.binning.table_passes import checked_batches
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.table import Table
@@ -94,14 +94,14 @@ class BinnedFeatures:
                 "sparse rows",
                 code=ErrorCode.NOT_ENOUGH_MEMORY,
             )
-        binned = bin_table(table, max_bin, None, n_threads, every_cell=True)
+        binned = bin_table(table, max_bin, None, n_threads, dense=True)
         assert isinstance(binned, DenseMatrix)
         starts = binned.cuts.pointers
         by_feature = binned.by_feature.astype(np.uint16, copy=False)
         lows = np.full(starts[-1], np.inf)
         highs = np.full(starts[-1], -np.inf)
 
-        for begin, batch in batches_of(table):
+        for begin, batch in checked_batches(table):
             rows = slice(begin, begin + batch.n_rows)
 
             def find(feature: int, batch: Table = batch, rows: slice = rows) -> None:
@@ -110,7 +110,7 @@ class BinnedFeatures:
                 find_ends(by_feature[feature, rows], values, lows[bins], highs[bins])
 
             in_threads(find, range(table.n_features), n_threads)
-        by_row = turn_columns(by_feature, n_threads).reshape(table.n_rows, -1)
+        by_row = to_row_major(by_feature, n_threads).reshape(table.n_rows, -1)
         return cls(
             by_feature,
             by_row,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hornbeam.backends.cluster import Call, Cluster
 from hornbeam.binning.column_pass import ColumnPass, merge_passes
 from hornbeam.binning.cuts import ColumnCuts, Cuts
-from hornbeam.binning.exact_quantiles import columns_of, find_cuts
+from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.data.schema import Schema
 
@@ -111,7 +111,7 @@ def bin_partitions(
     columns: list[ColumnCuts] = []
     for start in range(0, schema.n_features, _COLUMNS_AT_ONCE):
         features = range(start, min(start + _COLUMNS_AT_ONCE, schema.n_features))
-        open_columns = columns_of(
+        open_columns = cut_finders(
             schema, max_bin, n_rows, exact=True, room=_PASS_BYTES, features=features
         )
 
@@ -121,7 +121,7 @@ def bin_partitions(
             chosen = [features[place] for place in places]
             found = cluster.call(
                 members,
-                "run_passes",
+                "column_passes",
                 chosen,
                 passes,
                 largest_weight,

@@ -27,20 +27,23 @@ from hornbeam.dask.prediction import (
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.sklearn.base import (
+    IterationRange,
+    check_targets,
+    encode_labels,
+    sorted_classes,
+)
+from hornbeam.sklearn.boosting import BoostingEstimator
 from hornbeam.sklearn.classifier import HornbeamClassifier
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.labels import classes_of, codes_of
-from hornbeam.sklearn.model import IterationRange
 from hornbeam.sklearn.ranker import HornbeamRanker
 from hornbeam.sklearn.regressor import HornbeamRegressor
-from hornbeam.sklearn.table import column_of
 
 __all__ = ["DaskHornbeamClassifier", "DaskHornbeamRanker", "DaskHornbeamRegressor"]
 
 Weights = Sequence[Any] | None
 
 
-class _DaskEstimator(Estimator):
+class _DaskEstimator(BoostingEstimator):
     """Base class of the estimators for Dask collections.
 
     Predictions are lazy: `predict` returns a collection, each partition of which is
@@ -48,7 +51,7 @@ class _DaskEstimator(Estimator):
     """
 
     #: The class of the estimator that predicts a partition.
-    _local_class: type[Estimator] = Estimator
+    _local_class: type[BoostingEstimator] = BoostingEstimator
     _client: Client | None = None
 
     @property
@@ -120,17 +123,17 @@ class _DaskEstimator(Estimator):
             xgb_model,
         )
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
+    def _validate_features(self, X: Any, *, reset: bool) -> Any:
         return X  # DaskDMatrix checks the partitions on their workers
 
-    def _targets(self, X: Any, y: Any) -> Any:
+    def _validate_targets(self, X: Any, y: Any) -> Any:
         """Return the targets, persisted, as they are read several times."""
         return self.client.persist(y) if is_dask_collection(y) else y
 
-    def _labels(self, y: Any) -> Any:
+    def _encode_targets(self, y: Any) -> Any:
         return y
 
-    def _matrix(self, X: Any, **fields: Any) -> DaskDMatrix:
+    def _create_dmatrix(self, X: Any, **fields: Any) -> DaskDMatrix:
         return DaskDMatrix(
             self.client,
             X,
@@ -140,7 +143,7 @@ class _DaskEstimator(Estimator):
             **fields,
         )
 
-    def _trained(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+    def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         found = train(self.client, *args, **options)
         booster: Booster = found["booster"]
         self.n_features_in_ = booster.num_features()
@@ -179,7 +182,7 @@ class _DaskEstimator(Estimator):
         self, iteration_range: IterationRange | None, **arguments: Any
     ) -> PredictionMeta:
         """Return shape and type of the booster's prediction of a row."""
-        arguments |= {"iteration_range": self._rounds(iteration_range)}
+        arguments |= {"iteration_range": self._get_iteration_range(iteration_range)}
         return prediction_meta(self.get_booster(), arguments)
 
     @client_method
@@ -251,7 +254,7 @@ class _DaskEstimator(Estimator):
 class _LocalPrediction:
     """The task that predicts a partition by the estimator for one machine."""
 
-    estimator: Estimator
+    estimator: BoostingEstimator
     method: str
     arguments: dict[str, Any]
 
@@ -331,7 +334,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
 
     _local_class = HornbeamClassifier
 
-    def _learn_targets(self, y: Any) -> None:
+    def _fit_targets(self, y: Any) -> None:
         found = self._compute(
             [
                 delayed(_distinct)(part, number)
@@ -348,7 +351,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
             )
         self.classes_ = np.unique(np.concatenate(nonempty))
 
-    def _labels(self, y: Any) -> Any:
+    def _encode_targets(self, y: Any) -> Any:
         if isinstance(y, da.Array):
             if y.ndim == 2 and y.shape[1] == 1:
                 y = y[:, 0]
@@ -425,8 +428,8 @@ class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
     def _get_param_names(cls) -> list[str]:
         return sorted({*HornbeamRanker._get_param_names(), "allow_group_split"})
 
-    def _learner_parameters(self) -> dict[str, Any]:
-        params = super()._learner_parameters()
+    def _booster_params(self) -> dict[str, Any]:
+        params = super()._booster_params()
         params.pop("allow_group_split")
         return params
 
@@ -495,8 +498,8 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
     """Return the labels of a partition, sorted, or the error in them."""
     try:
         with partition_errors(number):
-            column = column_of(np.asarray(y))
-            return classes_of(column) if len(column) else column
+            column = check_targets(np.asarray(y))
+            return sorted_classes(column) if len(column) else column
     except ValueError as error:
         return DataError(
             f"partition {number} of y: {error}", code=ErrorCode.META_INFO_NOT_NUMERIC
@@ -506,7 +509,7 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
 def _encode(y: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the class index of each label."""
     y = np.asarray(y).ravel()
-    codes, unknown = codes_of(y, classes)
+    codes, unknown = encode_labels(y, classes)
     if unknown.size:
         raise DataError(
             f"eval_set has the label {y[unknown].tolist()[0]!r}, which is not among "

@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 from distributed import get_worker
 
-from hornbeam.binning.bin_table import BinnedTable, code_table
+from hornbeam.binning.bin_table import BinnedTable, bin_batches
 from hornbeam.binning.column_pass import ColumnPass
 from hornbeam.binning.cuts import ColumnCuts, integer_weights
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.external_build import page_columns
-from hornbeam.binning.table_passes import OrderedColumns, read_chunks
+from hornbeam.binning.external_build import build_worker_external
+from hornbeam.binning.table_passes import SortedColumnCache, run_passes
 from hornbeam.dask.binning import BinInfo
 from hornbeam.dask.partition_schema import align_partition
 from hornbeam.dask.partitions import Partition, PartitionReader, PartitionTable
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.parts import Parts
+from hornbeam.data.sources.first_pass import FieldCollector
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 
@@ -70,7 +70,7 @@ class PartitionRows:
         self._partitions = sorted(partitions, key=lambda part: part.number)
         self._reader = reader
         self._tables: list[Table] = []
-        self._sorted: OrderedColumns | None = None
+        self._sorted: SortedColumnCache | None = None
         self.binned: DenseMatrix | ExternalMatrix | None = None
         #: Weights of the cuts, (rows,), if they differ from the weights of the rows.
         self._cut_weights: Floats | None = None
@@ -93,7 +93,7 @@ class PartitionRows:
         unseen, of
             As for `align`.
         """
-        fields = Parts()
+        fields = FieldCollector()
         spans: list[tuple[int, int]] = []
         n_rows, previous_end = 0, -1
         for partition in self._partitions:
@@ -131,7 +131,7 @@ class PartitionRows:
 
     # Bins
 
-    def run_passes(
+    def column_passes(
         self,
         features: Sequence[int],
         passes: list[ColumnPass],
@@ -156,7 +156,7 @@ class PartitionRows:
         if self._sorted is None:
             # Rows whose bins go to disk may not fit in memory.
             n_bytes = _SORTED_BYTES if self._reader.caching is None else 0
-            self._sorted = OrderedColumns(self.table, weights, n_bytes)
+            self._sorted = SortedColumnCache(self.table, weights, n_bytes)
         done = self._sorted.read(features, passes, n_threads)
         if done == len(features):
             return passes
@@ -164,7 +164,7 @@ class PartitionRows:
         for table in self._tables:
             end = begin + table.n_rows
             part = None if weights is None else weights[begin:end]
-            read_chunks(table, features[done:], passes[done:], part, n_threads)
+            run_passes(table, features[done:], passes[done:], part, n_threads)
             begin = end
         return passes
 
@@ -175,10 +175,10 @@ class PartitionRows:
         binned: DenseMatrix | ExternalMatrix
         caching = self._reader.caching
         if caching is None:
-            binned = code_table(self.table, columns, max_bin, n_threads, own_cuts=True)
+            binned = bin_batches(self.table, columns, max_bin, n_threads, own_cuts=True)
         else:
             with _worker_errors():
-                binned = page_columns(
+                binned = build_worker_external(
                     self.table, columns, max_bin, caching, n_threads, own_cuts=True
                 )
         self.binned = binned
@@ -191,7 +191,7 @@ class PartitionRows:
         """
         assert self.binned is not None
         if isinstance(self.binned, ExternalMatrix):  # its dtype is always the same
-            self.binned.settle(info.has_missing, info.is_float32)
+            self.binned.set_facts(info.has_missing, info.is_float32)
         else:
             self.binned = replace(
                 self.binned,

@@ -14,7 +14,7 @@ from hornbeam.data.categories import Categories, union
 from hornbeam.data.labels import read_whole
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema, listed
-from hornbeam.data.sources.gathering import kind_of, without_values
+from hornbeam.data.sources.first_pass import kind_of, without_values
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 from distributed import Client, Future
 
-from hornbeam.data.caching import Caching
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import words
-from hornbeam.data.opening import open_features
-from hornbeam.data.sources.parts import Parts
-from hornbeam.data.table import Table
+from hornbeam.data.opening import CacheOptions, open_features
+from hornbeam.data.sources.first_pass import FieldCollector
+from hornbeam.data.table import LocatedTable, Table
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
@@ -33,8 +32,6 @@ __all__ = [
     "partition",
     "partition_errors",
 ]
-
-T = TypeVar("T")
 
 _ACCEPTED = (
     "pass a dask.array, a dask.dataframe, or a list of delayed objects or futures, one "
@@ -237,7 +234,7 @@ class PartitionReader:
     names: Sequence[str] | None = None
     types: Sequence[str] | Categories | None = None
     enable_categorical: bool = True
-    caching: Caching | None = None
+    caching: CacheOptions | None = None
 
     def read(self, partition: Partition) -> PartitionData | None:
         """Return the rows of a partition; None if it has none.
@@ -257,9 +254,9 @@ class PartitionReader:
             )
             if table.n_rows == 0:
                 return None
-            parts = Parts()
-            parts.add(fields, table.n_rows)
-        return PartitionData(table, parts.whole())
+            collector = FieldCollector()
+            collector.add(fields, table.n_rows)
+        return PartitionData(table, collector.whole())
 
 
 @contextmanager
@@ -284,7 +281,7 @@ def _is_empty(data: Any) -> bool:
     return isinstance(data, list | tuple) and not data
 
 
-class PartitionTable(Table):
+class PartitionTable(LocatedTable):
     """The table of a partition, whose errors name the partition.
 
     Parameters
@@ -296,41 +293,15 @@ class PartitionTable(Table):
     """
 
     def __init__(self, table: Table, number: int) -> None:
-        super().__init__(
-            table.n_rows,
-            table.n_features,
-            table.names,
-            table.types,
-            table.dtype,
-            table.categories,
-        )
+        super().__init__(table, lambda: partition_errors(number))
         self.is_stream = table.is_stream
-        self._table = table
         self._number = number
-
-    def _with_number(self, read: Callable[[], T]) -> T:
-        with partition_errors(self._number):
-            return read()
-
-    def columns(
-        self, start: int, stop: int, scratch: np.ndarray | None = None
-    ) -> list[np.ndarray]:
-        return self._with_number(lambda: self._table.columns(start, stop, scratch))
-
-    _columns = columns
-
-    def rows(
-        self, start: int, stop: int, features: np.ndarray | None = None
-    ) -> np.ndarray:
-        return self._with_number(lambda: self._table.rows(start, stop, features))
-
-    _rows = rows
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
         if not self.is_stream:
             yield from super().batches(features)
             return
-        with partition_errors(self._number):
+        with self._located():
             for batch in self._table.batches(features):
                 yield PartitionTable(batch, self._number)
 
@@ -338,9 +309,7 @@ class PartitionTable(Table):
         return PartitionTable(self._table.select(features), self._number)
 
     def take(self, rows: np.ndarray) -> Table:
-        return self._with_number(
-            lambda: PartitionTable(self._table.take(rows), self._number)
-        )
+        return PartitionTable(super().take(rows), self._number)
 
     def label(self, feature: int) -> str:
         return f"{super().label(feature)} of partition {self._number}"

@@ -173,7 +173,7 @@ class Shard(ReducingActor, PartitionRows):
             learning.set_margins(start.n_trees, np.ascontiguousarray(margins.T))
         elif learning.n_trees < start.n_trees:
             assert start.layout is not None
-            learning.add_trees(start.layout.after(learning.n_trees))
+            learning.add_trees(start.layout.skip_trees(learning.n_trees))
             learning.n_trees = start.n_trees
 
     def run(self, term: int, calls: Sequence[Call]) -> PartialSums:

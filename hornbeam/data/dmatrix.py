@@ -12,15 +12,14 @@ import numpy.typing as npt
 
 from hornbeam.binning.bin_table import Binned, bin_table
 from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.external_build import page_table
-from hornbeam.binning.sorted_columns import ColumnBlocks, order_columns
+from hornbeam.binning.external_build import build_external
+from hornbeam.binning.sorted_columns import ColumnBlocks, sort_columns
 from hornbeam.data.align import align
-from hornbeam.data.caching import Caching, Folders, caching_of
 from hornbeam.data.categories import Categories
-from hornbeam.data.cells import as_csr, count_filled
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.meta_info_accessors import Beside
-from hornbeam.data.opening import open_features
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
+from hornbeam.data.opening import CacheOptions, Folders, cache_options, open_features
+from hornbeam.data.row_blocks import as_csr, count_entries
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
@@ -41,7 +40,7 @@ class DataSplitMode(IntEnum):
     COL = 1
 
 
-class DMatrix(Beside):
+class DMatrix(MetaInfoAccessors):
     """Features with their labels, weights and margins.
 
     The features are held by reference and never copied whole: do not change the
@@ -152,7 +151,7 @@ class DMatrix(Beside):
             "label_upper_bound": label_upper_bound,
             "feature_weights": feature_weights,
         }
-        data, caching = caching_of(data, cache, memory_limit, codec)
+        data, caching = cache_options(data, cache, memory_limit, codec)
         table, fields = open_features(
             data,
             beside,
@@ -183,7 +182,7 @@ class DMatrix(Beside):
         table: Table,
         nthread: int | None,
         sketch: str,
-        caching: Caching | None = None,
+        caching: CacheOptions | None = None,
     ) -> None:
         self.table = table
         self._caching = caching
@@ -255,11 +254,11 @@ class DMatrix(Beside):
         return codes
 
     @property
-    def is_ordered(self) -> bool:
+    def has_sorted_columns(self) -> bool:
         """Whether the columns in order are there already."""
         return self._ordered is not None
 
-    def ordered(self, nthread: int = 0) -> ColumnBlocks:
+    def sorted_columns(self, nthread: int = 0) -> ColumnBlocks:
         """Return the columns in order, made on the first call and kept."""
         if self._caching is not None and not self._holds_beside_cache:
             raise DataError(
@@ -270,7 +269,7 @@ class DMatrix(Beside):
             )
         self._check_not_empty()
         if self._ordered is None:
-            self._ordered = order_columns(self.table, nthread)
+            self._ordered = sort_columns(self.table, nthread)
         return self._ordered
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
@@ -293,7 +292,7 @@ class DMatrix(Beside):
                 code=ErrorCode.EMPTY_DATA,
             )
 
-    def _page(self, caching: Caching, max_bin: int, nthread: int) -> Binned:
+    def _page(self, caching: CacheOptions, max_bin: int, nthread: int) -> Binned:
         """Return the codes on disk; there is room for those of one `max_bin`."""
         before, self._binned = self._binned, {}
         for other, (_, codes) in before.items():
@@ -307,7 +306,7 @@ class DMatrix(Beside):
                 )
             if isinstance(codes, ExternalMatrix):  # of other weights
                 codes.close()
-        return page_table(
+        return build_external(
             self.table,
             max_bin,
             caching,
@@ -366,7 +365,7 @@ class DMatrix(Beside):
 
     def num_nonmissing(self) -> int:
         """Return the number of cells that are not missing."""
-        return count_filled(self.table)
+        return count_entries(self.table)
 
     def data_split_mode(self) -> DataSplitMode:
         """Return what is split among workers: the rows."""

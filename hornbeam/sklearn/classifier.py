@@ -1,4 +1,4 @@
-"""The estimator for classification."""
+"""The gradient boosting estimator for classification."""
 
 from __future__ import annotations
 
@@ -9,23 +9,18 @@ import numpy.typing as npt
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
-from hornbeam.objectives.base import create
-from hornbeam.objectives.classification import PROBABILITIES
-from hornbeam.params import Parameters
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.labels import LabelEstimator
-from hornbeam.sklearn.model import IterationRange
+from hornbeam.objectives.base import find
+from hornbeam.sklearn.base import IterationRange, ModelClassifier
+from hornbeam.sklearn.boosting import BoostingEstimator
 
 __all__ = ["HornbeamClassifier"]
 
-_OF_TWO_CLASSES = ("binary:logistic", "binary:focal", "binary:logitraw", "reg:logistic")
 
+class HornbeamClassifier(ModelClassifier, BoostingEstimator):
+    """Gradient boosted trees for classification, with labels of any type.
 
-class HornbeamClassifier(LabelEstimator, Estimator):
-    """Gradient boosted trees for classification, with labels of any kind.
-
-    Two classes are learned by binary:logistic and more by multi:softprob, unless
-    `objective` says otherwise. The parameters are those of `HornbeamRegressor`.
+    The default `objective` is binary:logistic for two classes and multi:softprob for
+    more. The parameters are those of `HornbeamRegressor`.
 
     Attributes
     ----------
@@ -33,22 +28,23 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         The labels, sorted; the columns of `predict_proba` are in this order.
     """
 
-    def _loss(self) -> dict[str, Any]:
+    def _objective_params(self) -> dict[str, Any]:
         name = self.objective
         if not isinstance(name, str):
             name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
-        if name.startswith("multi:"):
+        objective = find(name)
+        if objective is not None and objective.task == "classes":
             return {"objective": name, "num_class": max(2, self.n_classes_)}
-        if name not in _OF_TWO_CLASSES:
+        if objective is None or not objective.has_probabilities:
             raise ParameterError(
-                f"objective {name!r} does not tell classes apart; use binary:logistic "
-                "or multi:softprob, or leave it out",
+                f"objective {name!r} is not for classification; use binary:logistic or "
+                "multi:softprob, or leave it out",
                 code=ErrorCode.OBJECTIVE_ESTIMATOR_MISMATCH,
             )
         if self.n_classes_ > 2:
             raise ParameterError(
-                f"objective {name!r} tells two classes apart, and y has "
-                f"{self.n_classes_}; use multi:softprob, or leave it out",
+                f"objective {name!r} is for two classes, and y has {self.n_classes_}; "
+                "use multi:softprob, or leave it out",
                 code=ErrorCode.OBJECTIVE_ESTIMATOR_MISMATCH,
             )
         return {"objective": name}
@@ -69,21 +65,21 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         X
             Features, with the columns of training.
         output_margin
-            Whether to return the margins instead: one a row, or one a row and class.
+            Whether to return the margins instead, (rows,) or (rows, classes).
         validate_features
             Whether to compare the columns with those of training.
         base_margin
-            Where to start from, instead of the model's base score.
+            The initial margins, instead of the model's base score.
         iteration_range
-            The rounds to use, from the first up to but not including the second.
+            Rounds (begin, end) to use; the end is not included.
         """
-        margins = self._predicted(
+        margins = self._predict(
             X, "margin", validate_features, base_margin, iteration_range
         )
         if output_margin:
             return margins
-        codes = margins.argmax(axis=1) if margins.ndim == 2 else margins > 0
-        return self.classes_.take(codes, mode="clip")
+        indices = margins.argmax(axis=1) if margins.ndim == 2 else margins > 0
+        return self.classes_.take(indices, mode="clip")
 
     def predict_proba(
         self,
@@ -96,22 +92,25 @@ class HornbeamClassifier(LabelEstimator, Estimator):
 
         The arguments are those of `predict`.
         """
-        model = self.get_booster().model
-        objective = PROBABILITIES.get(model.objective)
-        values = self._predicted(
+        booster = self.get_booster()
+        model, objective = booster.model, booster.objective
+        from_margins = (
+            objective.has_probabilities and objective.prediction != "probability"
+        )
+        values = self._predict(
             X,
-            "value" if objective is None else "margin",
+            "margin" if from_margins else "value",
             validate_features,
             base_margin,
             iteration_range,
         )
-        if objective is not None:
-            params = {"objective": objective, "num_class": model.num_class}
-            link = create(Parameters.resolve(params))
+        if from_margins:
             with lease(self.n_jobs or 0) as team:
-                values = link.transform(team, values.reshape(len(values), -1))
+                values = objective.class_probabilities(
+                    team, values.reshape(len(values), -1)
+                )
         if model.num_class == 0:
-            ones = values.reshape(len(values))
-            values = np.empty((len(ones), 2), ones.dtype)
-            values[:, 0], values[:, 1] = 1 - ones, ones
+            positive = values.reshape(len(values))
+            values = np.empty((len(positive), 2), positive.dtype)
+            values[:, 0], values[:, 1] = 1 - positive, positive
         return values if self.n_classes_ > 1 else np.ones((len(values), 1), np.float32)

@@ -15,14 +15,13 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster as _Booster
 from hornbeam.boosting.sync_model import settings_of
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import Schema, check_names
-from hornbeam.data.table import Table
+from hornbeam.data.table import PaddedTable, Table
 from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.model_file import decode_standard
+from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
 from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
@@ -574,7 +573,7 @@ class Booster(_Booster):
         """
         data = fname.read_bytes() if isinstance(fname, Path) else fname
         try:
-            model = decode_standard(data)
+            model = decode_as_xgboost(data)
         except ModelFileError:
             raise error from None
         self._take(model, settings_of(model, self.params), None)

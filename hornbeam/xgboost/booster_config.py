@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hornbeam.forest.objective_config import OBJECTIVES, spelled
+from hornbeam.objectives.base import config_groups
+from hornbeam.objectives.config import spelled
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ _OF_METRIC = {
     "pre": "lambdarank_param",
 }
 #: The parameters of each group of an objective.
-_FIELDS = dict(OBJECTIVES.values())
+_FIELDS = config_groups()
 _ROWS = (
     *_GENERIC,
     *_LEARNER,

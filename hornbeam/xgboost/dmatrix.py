@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.cells import has_infinite
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
-from hornbeam.data.extmem_quantile_dmatrix import (
+from hornbeam.data.quantile_dmatrix import (
     ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
+from hornbeam.data.row_blocks import has_infinite
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised

@@ -13,9 +13,9 @@ from hornbeam.binning import column_pass, exact_quantiles
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.column_pass import merge_passes
 from hornbeam.binning.cuts import Cuts, integer_weights
-from hornbeam.binning.exact_quantiles import columns_of, find_cuts
+from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
 from hornbeam.binning.sketch import SketchOfChunks
-from hornbeam.binning.table_passes import read_chunks
+from hornbeam.binning.table_passes import run_passes
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.kernels.jit import COMPILED
@@ -49,7 +49,7 @@ def table_of(data):
 def cuts_of_parts(data, owner, order, max_bin, weights, room):
     """Return the cuts, each row read by its owner, owners merged in an order."""
     parts = [np.flatnonzero(owner == part) for part in range(owner.max() + 1)]
-    columns = columns_of(
+    columns = cut_finders(
         table_of(data).schema, max_bin, len(data), exact=True, room=room
     )
 
@@ -61,7 +61,7 @@ def cuts_of_parts(data, owner, order, max_bin, weights, room):
             part = None
             if weights is not None:
                 part = integer_weights(weights[rows], weights.max(), len(data))
-            read_chunks(table_of(data[rows]), places, mine, part, 1)
+            run_passes(table_of(data[rows]), places, mine, part, 1)
             found.append(pickle.loads(pickle.dumps(mine)))
         return merge_passes([found[part] for part in order])
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hornbeam
-from hornbeam.binning.dense import join_columns
+from hornbeam.binning.dense import pack_features
 
 
 @settings(max_examples=60)
@@ -22,7 +22,7 @@ def test_every_code_counts_where_its_features_do(codes, seed):
     rng = np.random.default_rng(seed)
     by_feature = np.array([rng.integers(n, size=50) for n in codes], np.uint8)
     offsets = np.cumsum([0, *codes])
-    columns, joint = join_columns(by_feature, offsets)
+    columns, joint = pack_features(by_feature, offsets)
     if joint is None:
         assert columns is by_feature
         return

@@ -8,8 +8,8 @@ import pytest
 from hornbeam.binning import exact_quantiles
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.cuts import Cuts, integer_weights
-from hornbeam.binning.exact_quantiles import columns_of, find_cuts
-from hornbeam.binning.table_passes import OrderedColumns, read_chunks
+from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
+from hornbeam.binning.table_passes import SortedColumnCache, run_passes
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.table import Table
 
@@ -79,17 +79,17 @@ def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
     table = Counted(parts)
     fixed = integer_weights(weights) if weighted else None
     room = kept * ROWS * (16 if weighted else 8)
-    ordered = OrderedColumns(table, fixed, room)
+    ordered = SortedColumnCache(table, fixed, room)
     done = []
 
     def read(places, readings):
         done.append(ordered.read(places, readings, threads))
         rest = slice(done[-1], None)
         if places[rest]:
-            read_chunks(table, places[rest], readings[rest], fixed, threads)
+            run_passes(table, places[rest], readings[rest], fixed, threads)
         return readings
 
-    columns = columns_of(table.schema, 16, ROWS, exact=True, room=4000)
+    columns = cut_finders(table.schema, 16, ROWS, exact=True, room=4000)
     found = Cuts.join(find_cuts(columns, read))
     whole = as_table(data, types=TYPES)
     exact = bin_table(whole, 16, weights if weighted else None).cuts
@@ -104,11 +104,11 @@ def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
 def test_columns_that_are_not_read_again_leave_their_room_to_others():
     data, _ = samples()
     table = Counted([as_table(data)])
-    ordered = OrderedColumns(table, None, 2 * ROWS * 8)
+    ordered = SortedColumnCache(table, None, 2 * ROWS * 8)
 
     def read(*features):
-        columns = columns_of(table.schema, 16, ROWS, exact=True, room=4000)
-        readings = [columns[feature].reading() for feature in features]
+        columns = cut_finders(table.schema, 16, ROWS, exact=True, room=4000)
+        readings = [columns[feature].new_pass() for feature in features]
         return ordered.read(features, readings, 1)
 
     assert read(0, 1, 2) == 2

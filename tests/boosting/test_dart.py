@@ -10,7 +10,7 @@ import hornbeam
 from hornbeam import Booster, DMatrix
 from hornbeam.boosting.dart import Dropout, Scale
 from hornbeam.forest import Model
-from hornbeam.forest.layout import contributions
+from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.params import Parameters
 
 ROWS, LABELS = few_values(400, 5, missing=0.1)
@@ -143,7 +143,7 @@ def test_sums_of_contributions_are_exact(size):
     scale = Scale.of(base, trees)
     weights = rng.random(400).astype(np.float32)
     parts = [
-        contributions(own, weight, scale.step).astype(np.float64)
+        weighted_leaf_values(own, weight, scale.step).astype(np.float64)
         for own, weight in zip(values, weights, strict=True)
     ]
     margins = scale.rounded(base[:, 0])

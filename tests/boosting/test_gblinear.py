@@ -182,10 +182,10 @@ BAD = {
         lambda: fit().predict(DMatrix(ROWS), iteration_range=(0, 2)),
         "changes as a whole",
     ),
-    "a slice": (lambda: fit()[:2], "changes as a whole"),
+    "a slice": (lambda: fit()[:2], "has no separate rounds"),
     "gains": (
         lambda: fit().get_score(importance_type="gain"),
-        "are its weights",
+        "supports importance_type=.weight. only",
     ),
     "trees after weights": (
         lambda: fit({"booster": "gbtree"}, xgb_model=fit()),

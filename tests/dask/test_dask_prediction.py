@@ -82,7 +82,7 @@ def test_a_dataframe_becomes_a_series_or_a_dataframe(client, booster, x):
         assert (got.index == frame.index).all()
         np.testing.assert_array_equal(got, expected)
         assert (got.dtypes == np.float32).all() if expected.ndim == 2 else got.dtype
-    with pytest.raises(DataError, match="which a dask.dataframe does not support"):
+    with pytest.raises(DataError, match=r"which a dask\.dataframe does not support"):
         predict(client, booster, collection, pred_leaf=True, strict_shape=True)
 
 

@@ -12,14 +12,8 @@ from exported_models import exported
 import hornbeam
 from hornbeam import Booster, HornbeamClassifier, NotTrainedError, ParameterError
 from hornbeam.export import save, to_c, to_onnx, to_python
-from hornbeam.export.links import LINKS
-from hornbeam.objectives.base import names
 
 ENDINGS = [".onnx", ".c", ".py", ".json", ".ubj"]
-
-
-def test_every_objective_has_a_link():
-    assert sorted(LINKS) == names()
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -103,9 +97,9 @@ def test_a_classifier_of_one_class():
 
 def test_rounds_that_are_not_there():
     booster = exported("float32").booster
-    with pytest.raises(IndexError, match="rounds 5 up to 99 are not a part"):
+    with pytest.raises(IndexError, match=r"range of rounds \[5, 99\) is not valid"):
         to_c(booster, iteration_range=(5, 99))
-    with pytest.raises(ParameterError, match="changes as a whole"):
+    with pytest.raises(ParameterError, match="changes as a whole|no separate rounds"):
         to_c(exported("linear").booster, iteration_range=(0, 2))
 
 

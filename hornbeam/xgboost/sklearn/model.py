@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
-from hornbeam.sklearn.functions import metric_of
+from hornbeam.sklearn.custom_functions import metric_of
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.config import config_context
 from hornbeam.xgboost.deprecation import deprecate_positional_args

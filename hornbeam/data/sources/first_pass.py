@@ -1,24 +1,25 @@
-"""What the first reading of a source finds out, and whether later ones are like it."""
+"""Schema, fields and sample rows gathered in the first pass over a source."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hornbeam.data.categories import union
-from hornbeam.data.content import Content
+from hornbeam.data.labels import FIELDS, read_numbers, read_whole, size_mismatch
 from hornbeam.data.schema import Schema, listed
-from hornbeam.data.table import Table
+from hornbeam.data.table import ContentChecksum, Table
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
-    "Gathering",
+    "FieldCollector",
+    "FirstPass",
     "Sample",
-    "in_order",
     "kind_of",
     "part_of",
+    "reorder_columns",
     "without_values",
 ]
 
@@ -30,7 +31,7 @@ KINDS = {"c": "categories", "i": "true or false"}
 NUMBERS = "numbers"
 
 
-class Gathering:
+class FirstPass:
     """Columns and rows of a source, found out batch by batch.
 
     Parameters
@@ -40,7 +41,7 @@ class Gathering:
     """
 
     def __init__(self, content: bool = False) -> None:
-        self.content = Content() if content else None
+        self.content = ContentChecksum() if content else None
         self.schema: Schema | None = None
         self.n_rows = 0
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
@@ -55,7 +56,7 @@ class Gathering:
             self.schema, self.dtype = table.schema, table.dtype
             self._blank = set(range(table.n_features))
         elif table.n_rows:
-            table = in_order(table, self.schema, self._blank)
+            table = reorder_columns(table, self.schema, self._blank)
             self.dtype = np.result_type(self.dtype, table.dtype)
             self.schema = self._merged(table)
         self._blank = without_values(table, self._blank)
@@ -86,7 +87,7 @@ class Gathering:
         return given if feature in self._blank else "float"
 
 
-def in_order(
+def reorder_columns(
     table: Table, first: Schema, blank: Collection[int] = frozenset()
 ) -> Table:
     """Return the table with its columns in the order of the first batch.
@@ -208,3 +209,108 @@ def _sampled(first_row: int, n_rows: int) -> list[int]:
 
 def _categorical(table: Table) -> list[int]:
     return [f for f, kind in enumerate(table.types or ()) if kind == "c"]
+
+
+# Numbers of whole groups, or of the group of each row.
+GROUPS = ("group", "qid")
+PARTS = (*FIELDS, *GROUPS)
+
+
+class FieldCollector:
+    """Labels, weights and their like, as they come batch by batch.
+
+    Only their lengths are checked here, and that every batch has the same ones: what
+    they may be is checked where a matrix takes the whole of them.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[np.ndarray]] | None = None
+
+    def add(self, info: Mapping[str, Any], n_rows: int) -> None:
+        """Take what came with the next `n_rows` rows."""
+        unknown = [name for name in info if name not in PARTS]
+        if unknown:
+            raise DataError(
+                f"a batch brings {listed(unknown)}; it may bring {listed(PARTS)}",
+                code=ErrorCode.INVALID_BATCH,
+            )
+        part = {name: read_part(name, info[name]) for name in info}
+        _check_lengths(part, n_rows)
+        if self._parts is None:
+            self._parts = {name: [] for name in part}
+        _check_same_fields(list(self._parts), list(part))
+        for name, values in part.items():
+            before = self._parts[name]
+            if before and values.shape[1:] != before[0].shape[1:]:
+                raise DataError(
+                    f"{name} has shape {values.shape} here and {before[0].shape} in "
+                    "the first batch; give the same number of columns in each",
+                    code=ErrorCode.BATCH_FIELD_MISMATCH,
+                )
+            if name != "feature_weights" or not before:
+                before.append(values)
+            elif not np.array_equal(values, before[0]):
+                raise DataError(
+                    "feature_weights are others than in the first batch; they belong "
+                    "to the columns, so give the same ones with each, or give them "
+                    "to the matrix",
+                    code=ErrorCode.BATCH_FIELD_MISMATCH,
+                )
+
+    def whole(self) -> dict[str, np.ndarray]:
+        """Return each field for all rows."""
+        return {
+            name: np.concatenate(values) for name, values in (self._parts or {}).items()
+        }
+
+
+def read_part(name: str, data: Any) -> np.ndarray:
+    """Return the numbers of a field as float64, those of groups as integers."""
+    if name in GROUPS:
+        return read_whole(data, name)
+    values = read_numbers(data, FIELDS[name])
+    if values.ndim == 0:
+        raise DataError(
+            f"{name} is one value; pass one for each row of the batch",
+            code=ErrorCode.META_INFO_SIZE_MISMATCH,
+        )
+    if values.ndim == 2 and values.shape[1] == 1 and name != "base_margin":
+        values = values[:, 0]
+    return values
+
+
+def _check_lengths(part: Mapping[str, np.ndarray], n_rows: int) -> None:
+    group = part.get("group")
+    if group is not None and group.sum() != n_rows:
+        raise DataError(
+            f"the sizes in group add up to {group.sum()}, but there are {n_rows} rows "
+            "in this batch; a group must not go on in the next batch: use qid there",
+            code=ErrorCode.GROUP_SIZES_MISMATCH,
+        )
+    for name, values in part.items():
+        if name in ("group", "feature_weights") or len(values) == n_rows:
+            continue
+        # One weight for each group is right, too; the matrix looks at the whole.
+        if name == "weight" and ("group" in part or "qid" in part):
+            continue
+        raise DataError(
+            f"{name} has {len(values)} values for {n_rows} rows; pass one for each row",
+            code=size_mismatch(name),
+        )
+
+
+def _check_same_fields(first: list[str], given: list[str]) -> None:
+    absent = [name for name in first if name not in given]
+    extra = [name for name in given if name not in first]
+    if absent:
+        raise DataError(
+            f"it has no {listed(absent)}, and the first batch has; give each batch "
+            "the same",
+            code=ErrorCode.BATCH_FIELD_MISMATCH,
+        )
+    if extra:
+        raise DataError(
+            f"it has {listed(extra)}, and the first batch does not; give each batch "
+            "the same",
+            code=ErrorCode.BATCH_FIELD_MISMATCH,
+        )

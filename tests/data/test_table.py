@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
-from hornbeam.data.slices import slices_of
+from hornbeam.data.row_blocks import row_slices
 from hornbeam.data.sources.dispatch import open_source
 from hornbeam.errors import DataError
 
@@ -83,7 +83,7 @@ CONTAINERS = {
 def test_blocks_of_rows_hold_the_columns_of_all(name, rows):
     table = as_table(CONTAINERS[name])
     whole = table.columns(0, table.n_features)
-    blocks = list(slices_of(table, rows))
+    blocks = list(row_slices(table, rows))
     assert [first for first, _ in blocks] == list(range(0, 6, rows))
     for feature, column in enumerate(whole):
         parts = [block.column(feature) for _, block in blocks]
@@ -95,16 +95,16 @@ def test_blocks_of_rows_hold_the_columns_of_all(name, rows):
 
 
 def test_no_rows_are_no_blocks():
-    assert list(slices_of(as_table(ARRAY[:0]), 3)) == []
+    assert list(row_slices(as_table(ARRAY[:0]), 3)) == []
 
 
 def test_what_is_wrong_is_said_with_the_row_of_the_table():
     bad = ARRAY.copy()
     bad[4, 1] = np.inf
     with pytest.raises(DataError, match="column 1 holds inf in row 4"):
-        for _, block in slices_of(as_table(bad), 3):
+        for _, block in row_slices(as_table(bad), 3):
             block.columns(0, 3)
     coded = as_table(np.where(bad == np.inf, 0.5, 1.0), types=["c"] * 3)
     with pytest.raises(DataError, match=r"row 4 of column 1 holds 0\.5"):
-        for _, block in slices_of(coded, 3):
+        for _, block in row_slices(coded, 3):
             block.columns(0, 3)

@@ -1,4 +1,4 @@
-"""Arrow's own files: the IPC file format (Feather too) and the stream format."""
+"""Parquet and Arrow IPC files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,40 @@ from hornbeam.data.sources.batches import Batch, batch_rows, or_empty
 from hornbeam.data.sources.files import FileFormat
 from hornbeam.errors import require
 
-__all__ = ["ArrowIPC"]
+__all__ = ["ArrowIPC", "Parquet"]
+
+# Bytes of a column that are read from the file in one step. Without it the whole
+# column of a row group is: hundreds of megabytes.
+BUFFER = 1 << 16
+
+
+class Parquet(FileFormat):
+    """Parquet."""
+
+    name = "parquet"
+    endings = (".parquet", ".pq")
+
+    def column_names(self, path: str) -> list[str]:
+        with _open_parquet(path) as file:
+            return list(file.schema_arrow.names)
+
+    def batches(
+        self, path: str, columns: Sequence[str] | None
+    ) -> Generator[Batch, None, None]:
+        with _open_parquet(path) as file:
+            names = None if columns is None else list(columns)
+            rows = batch_rows(len(file.schema_arrow if names is None else names))
+            batches = file.iter_batches(rows, columns=names, use_threads=False)
+            if names is not None:
+                # They come in the order of the file.
+                batches = (batch.select(names) for batch in batches)
+            yield from or_empty(batches, lambda: file.read(names))
+
+
+def _open_parquet(path: str) -> Any:
+    parquet = require("pyarrow.parquet", "files", "reading Parquet")
+    return parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+
 
 # What a file begins with; a stream has no such mark.
 MAGIC = b"ARROW1"
@@ -22,7 +55,7 @@ class ArrowIPC(FileFormat):
     endings = (".arrow", ".ipc", ".feather", ".arrows")
 
     def column_names(self, path: str) -> list[str]:
-        with _open(path, None) as reader:
+        with _open_ipc(path, None) as reader:
             return list(reader.schema.names)
 
     def batches(
@@ -32,11 +65,11 @@ class ArrowIPC(FileFormat):
         if columns is not None:
             names = self.column_names(path)
             included = sorted(names.index(name) for name in columns)
-        with _open(path, included) as reader:
+        with _open_ipc(path, included) as reader:
             yield from or_empty(_pieces(reader, columns), reader.schema.empty_table)
 
 
-def _open(path: str, included: list[int] | None) -> Any:
+def _open_ipc(path: str, included: list[int] | None) -> Any:
     pa = require("pyarrow", "files", "reading Arrow IPC")
     ipc = require("pyarrow.ipc", "files", "reading Arrow IPC")
     options = ipc.IpcReadOptions(included_fields=included)

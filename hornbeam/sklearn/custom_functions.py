@@ -1,4 +1,4 @@
-"""Objectives and metrics that are functions of one's own, as the learner takes them."""
+"""Custom objectives and metrics of estimators, adapted to `hornbeam.train`."""
 
 from __future__ import annotations
 
@@ -7,54 +7,56 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from hornbeam.data.meta_info_accessors import Beside
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.objectives.compiled import ScalarLoss
 
 __all__ = [
     "MetricFunction",
     "ObjectiveFunction",
-    "is_own",
+    "is_custom",
     "metric_of",
     "objective_of",
     "weights_of",
 ]
 
 
-#: Takes labels and predictions, and sample_weight by name where there are weights.
+#: Functions of labels and predictions, with sample_weight= if there are weights.
 ObjectiveFunction: TypeAlias = Callable[..., tuple[Any, Any]]
 MetricFunction: TypeAlias = Callable[..., float]
 
 
-def is_own(objective: Any) -> bool:
-    """Whether an objective is the caller's own, and not a name."""
+def is_custom(objective: Any) -> bool:
+    """Return whether an objective is custom: a function or formulas, not a name."""
     return callable(objective) or isinstance(objective, ScalarLoss)
 
 
 def objective_of(objective: Any) -> Callable[..., Any] | ScalarLoss | None:
-    """Return formulas, or a function of labels and predictions, for the learner."""
+    """Return a custom objective as an argument of `train`; None if it is a name."""
     if isinstance(objective, ScalarLoss):
         return objective
     if not callable(objective):
         return None
 
-    def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
+    def gradients(predictions: npt.NDArray[Any], rows: MetaInfoAccessors) -> Any:
         return objective(rows.get_label(), predictions, **weights_of(rows))
 
     return gradients
 
 
 def metric_of(metric: Any) -> Callable[..., tuple[str, float]] | None:
-    """Return a function of labels and predictions as a metric of the learner."""
+    """Return a custom metric as an argument of `train`; None if it is a name."""
     if not callable(metric):
         return None
 
-    def score(predictions: npt.NDArray[Any], rows: Beside) -> tuple[str, float]:
+    def score(
+        predictions: npt.NDArray[Any], rows: MetaInfoAccessors
+    ) -> tuple[str, float]:
         value = metric(rows.get_label(), predictions, **weights_of(rows))
         return metric.__name__, float(value)
 
     return score
 
 
-def weights_of(rows: Beside) -> dict[str, npt.NDArray[Any]]:
-    """Return the weights of rows, if they have any, as an argument."""
+def weights_of(rows: MetaInfoAccessors) -> dict[str, npt.NDArray[Any]]:
+    """Return the keyword argument of the row weights; empty without weights."""
     return {} if rows.weights is None else {"sample_weight": rows.get_weight()}
