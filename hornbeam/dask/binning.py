@@ -112,7 +112,12 @@ def bin_partitions(
     for start in range(0, schema.n_features, _COLUMNS_AT_ONCE):
         features = range(start, min(start + _COLUMNS_AT_ONCE, schema.n_features))
         open_columns = cut_finders(
-            schema, max_bin, n_rows, exact=True, room=_PASS_BYTES, features=features
+            schema,
+            max_bin,
+            n_rows,
+            exact=True,
+            max_bytes=_PASS_BYTES,
+            features=features,
         )
 
         def run_passes(

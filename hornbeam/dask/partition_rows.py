@@ -157,7 +157,7 @@ class PartitionRows:
             # Rows whose bins go to disk may not fit in memory.
             n_bytes = _SORTED_BYTES if self._reader.caching is None else 0
             self._sorted = SortedColumnCache(self.table, weights, n_bytes)
-        done = self._sorted.read(features, passes, n_threads)
+        done = self._sorted.run_passes(features, passes, n_threads)
         if done == len(features):
             return passes
         begin = 0

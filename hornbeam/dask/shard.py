@@ -17,7 +17,7 @@ from hornbeam.backends.factory import create_rows
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
-from hornbeam.boosting.prediction import add_layout, start_margins
+from hornbeam.boosting.margins import add_layout, start_margins
 from hornbeam.dask.learning import LearningRows, Start, View
 from hornbeam.dask.partition_rows import PartitionRows, worker_threads
 from hornbeam.dask.partitions import Partition, PartitionReader, partition_errors

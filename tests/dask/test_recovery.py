@@ -200,7 +200,9 @@ def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["weigh_cuts", "column_passes", "set_tree_bins", "level"])
+@pytest.mark.parametrize(
+    "kind", ["weigh_cuts", "column_passes", "set_tree_bins", "level"]
+)
 def test_a_tree_with_codes_of_its_own(own_cluster, strike, expected, kind):
     client = own_cluster(2)
     params = {**PARAMS, "tree_method": "approx", "max_bin": 16}

@@ -1,4 +1,4 @@
-"""Cached margins of matrices on a cluster: those of training and of evaluation."""
+"""Matrices placed on workers, with cached margins: for training and for evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hornbeam.backends.cluster_rows import ClusterRows, Spread, join_margins
 from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
-from hornbeam.boosting.dart import Scale
+from hornbeam.boosting.dart import MarginScale
 from hornbeam.dask.binning import GlobalBins, bin_calls, bin_partitions
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.learning import Start, View
@@ -36,17 +36,25 @@ Weights = NDArray[np.float32]
 
 
 class Trainee(Protocol):
-    """Protocol of the booster whose margins are cached."""
+    """Protocol of the state of a booster that placed matrices use."""
 
-    model: Model
-    params: Parameters
-    objective: Objective
+    @property
+    def model(self) -> Model:
+        """The model so far."""
+
+    @property
+    def params(self) -> Parameters:
+        """The parameters of training."""
+
+    @property
+    def objective(self) -> Objective:
+        """The objective."""
 
     def base(self) -> Floats:
         """Return the margins before the first tree, (outputs,)."""
 
     def start_now(
-        self, weights: Weights, scale: Scale | None, learns: bool = False
+        self, weights: Weights, scale: MarginScale | None, learns: bool = False
     ) -> Start:
         """Return the trees so far with these tree weights, rounded by the scale.
 
@@ -54,7 +62,7 @@ class Trainee(Protocol):
         """
 
     def changes(
-        self, before: Weights, weights: Weights, scale: Scale | None
+        self, before: Weights, weights: Weights, scale: MarginScale | None
     ) -> Layout | None:
         """Return the trees whose sum changes margins from `before` to `weights`.
 
@@ -67,13 +75,13 @@ class Trainee(Protocol):
         """Initialise the model from the training data, if it has no trees."""
 
 
-class MarginCache(Placement):
-    """Actors with the rows of a matrix, their labels and their margins.
+class PlacedMatrix(Placement):
+    """A matrix on the actors of a cluster, with labels and margins.
 
     Parameters
     ----------
     trainee
-        The booster.
+        The state of the booster.
     cluster, matrix, schema, unseen, of
         As for `Placement`.
 
@@ -97,7 +105,7 @@ class MarginCache(Placement):
         of: str,
     ) -> None:
         super().__init__(cluster, matrix, schema, unseen, of)
-        self.scale: Scale | None = None
+        self.scale: MarginScale | None = None
         self._trainee = trainee
         self._view: View | None = None
 
@@ -113,9 +121,9 @@ class MarginCache(Placement):
             if model.tree_weights is not None:
                 base = self._trainee.base()
                 found = self.cluster.call(members, "largest_margin", base)
-                self.scale = Scale(max(found)).with_trees(model.trees)
+                self.scale = MarginScale(max(found)).with_trees(model.trees)
 
-    def rescale(self, trees: Sequence[Tree]) -> None:
+    def extend_scale(self, trees: Sequence[Tree]) -> None:
         """Extend the scale so that it includes these trees.
 
         If it changes, actors compute their margins again.
@@ -159,13 +167,13 @@ class MarginCache(Placement):
         return View(info, matrix.schema)
 
 
-class ClusterTraining(MarginCache):
+class ClusterTraining(PlacedMatrix):
     """The training matrix on a cluster: bins, histograms and margins of its rows.
 
     Parameters
     ----------
     trainee
-        The booster.
+        The state of the booster.
     estimate
         Whether gradients come from its objective, and so does the base score.
     cluster, matrix, schema, unseen, of
@@ -210,6 +218,21 @@ class ClusterTraining(MarginCache):
         """The backend by which trees are grown on the rows."""
         assert self._backend is not None
         return self._backend
+
+    @property
+    def cuts(self) -> ClusterTraining:
+        """The object whose `thresholds` returns the thresholds of splits."""
+        return self
+
+    @property
+    def info(self) -> MetaInfo:
+        """Labels, weights and so on of all rows."""
+        return self.view().info
+
+    @property
+    def feature_weights(self) -> Floats | None:
+        """(features,): the weights of features in column sampling."""
+        return self.matrix.feature_weights
 
     def place(self) -> None:
         super().place()
@@ -360,7 +383,7 @@ class ClusterTraining(MarginCache):
 
     # Margins
 
-    def reweight(self, weights: Weights) -> None:
+    def update_to(self, weights: Weights) -> None:
         """Update the margins to these tree weights."""
         if self.scale is None:
             return
@@ -377,13 +400,13 @@ class ClusterTraining(MarginCache):
         """Return the margins of all trees, (rows, outputs)."""
         while True:
             try:
-                self.reweight(self._trainee.model.weights)
+                self.update_to(self._trainee.model.weights)
                 return np.array(self.rows.margins().T, order="C")
             except MemberLostError as lost:
                 self.recover(lost)
 
 
-class ClusterMargins(MarginCache):
+class ClusterMargins(PlacedMatrix):
     """Margins of an evaluation matrix on a cluster; the parameters are the same."""
 
     def _initial_calls(self) -> list[Call]:
@@ -393,7 +416,7 @@ class ClusterMargins(MarginCache):
     def margins(self) -> Floats:
         """Return the margins of all trees, (rows, outputs)."""
         model = self._trainee.model
-        self.rescale(model.trees[self.weights.size :])
+        self.extend_scale(model.trees[self.weights.size :])
         begin, n_trees = self.weights.size, len(model.trees)
         layout = self._trainee.changes(self.weights, model.weights, self.scale)
         threads = self._trainee.params.nthread
