@@ -47,6 +47,8 @@ class PerTreeCuts:
     ----------
     cuts
         Those made last.
+    is_sparse
+        Whether only stored entries have bins.
     """
 
     cuts: Cuts
@@ -60,7 +62,7 @@ class PerTreeCuts:
     ) -> None:
         self._blocks, self._n_rows, self._max_bin = blocks, table.n_rows, max_bin
         self._n_threads = n_threads
-        self._is_sparse = has_only_filled(table)
+        self.is_sparse = has_only_filled(table)
         self._has_missing = np.diff(blocks.starts) < table.n_rows
         self._is_categorical = categorical(table)
         self._between_categories = {
@@ -86,7 +88,7 @@ class PerTreeCuts:
         in_threads(work, range(len(columns)), self._n_threads)
         self.cuts = Cuts.join([column for column, _ in columns])
         ends = [own for _, own in columns]
-        return self._fill(ends) if self._is_sparse else self._code(ends)
+        return self._fill(ends) if self.is_sparse else self._code(ends)
 
     def _cut(
         self, feature: int, weights: NDArray[np.int64]

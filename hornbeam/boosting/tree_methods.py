@@ -83,7 +83,7 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
         ordered = blocks.ordered(p.bins() if is_local else 0)
         return Prepared(blocks, ordered, blocks.is_float32)
     recut = PerTreeCuts(blocks, data.table, p.bins(), p.nthread)
-    recut_codes = PerTreeBins(recut.make_bins, data.n_features)
+    recut_codes = PerTreeBins(recut.make_bins, data.n_features, recut.is_sparse)
     return Prepared(recut, recut_codes, blocks.is_float32)
 
 

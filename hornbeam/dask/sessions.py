@@ -189,12 +189,9 @@ class ClusterTraining(_Measured):
 
     def hold(self) -> None:
         super().hold()
-        p, outputs = self._trainee.params, self._trainee.objective.n_outputs
+        p = self._trainee.params
         self._backend = create_hist_backend(
-            self.rows, self.coded.layout, self.matrix.n_rows,
-            threads=p.nthread, max_histograms=p.max_cached_hist_node,
-            multi_output_columns=p.multi_output_columns(outputs),
-            make_tree_bins=self._recut if self._recuts else None,
+            self.rows, threads=p.nthread, max_histograms=p.max_cached_hist_node
         )  # fmt: skip
 
     def _ready(self, members: Sequence[Member]) -> None:
@@ -254,7 +251,6 @@ class ClusterTraining(_Measured):
         self._coded = self._bin(self.members, max(largest for largest, _ in found))
         layout = self._coded.layout
         self.cluster.call(self.members, "recode", layout)
-        self.rows.set_layout(layout)
         self._is_cut = True
         return layout
 
@@ -304,6 +300,7 @@ class ClusterTraining(_Measured):
                 self.matrix.n_rows,
                 outputs,
                 self._trainee.params.multi_output_columns(outputs),
+                self._recut if self._recuts else None,
             )
         self._rows.begin_term(self._term, self.members)
         self._is_cut = False
