@@ -11,7 +11,12 @@ import numpy as np
 
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
 from hornbeam.binning.layout import RowColumns
-from hornbeam.kernels.histogram import build_histograms
+from hornbeam.kernels.histogram import (
+    BinColumns,
+    HistogramSlots,
+    QuantisedGradients,
+    build_histograms,
+)
 from hornbeam.kernels.layout import (
     BYTE_CELLS,
     COARSE_GRADIENT_BITS,
@@ -56,9 +61,15 @@ def main() -> None:
             tasks[:, 2:4] = shares(0, node.size, threads)
             tasks[:, 5] = n_features
             joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
-            inputs = (tasks, joins, codes, columns, stored.table)
-            inputs += (stored.histogram_bins, rows, packed, wide)
-            inputs += (scratch, starts, 0, slabs[:1], slabs[1:])
+            inputs = (
+                tasks,
+                joins,
+                BinColumns(codes, columns, starts, stored.table, stored.histogram_bins),
+                rows,
+                QuantisedGradients(packed, wide),
+                scratch,
+                HistogramSlots(slabs[:1], slabs[1:], 0),
+            )
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, build_histograms, threads, *inputs

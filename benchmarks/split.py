@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, parse_arguments, seconds_of
-from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
-from hornbeam.kernels.split import find_splits
+from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import lease
 
 NODES = 64
@@ -22,7 +22,7 @@ def main() -> None:
     report = Report("split", "bins", arguments)
     rng = np.random.default_rng(0)
     n_features = arguments.columns
-    rules = np.array([1.0, 0.0, 0.0, 1.0, 4.0, 64.0, 0.0, 0.0])
+    rules = SplitRules(1.0, 0.0, 0.0, 1.0)
     no_sets = np.empty((NODES, 1, 0), np.uint8)
     steps = np.array([2.0**-17, 2.0**-18])
     no_limits = np.empty((0, 0), np.uint8)
@@ -42,15 +42,13 @@ def main() -> None:
             scratch = np.empty((threads, 6, BINS + 1))
             splits = np.zeros((NODES, 1), SPLIT_DTYPE)
             features["cell"] = offsets[:-1]
-            where = (slots, histograms, none, none, offsets[:2], columns, no_limits)
             inputs = (
-                *where,
-                features,
+                NodeHistograms(histograms, slots, none, none, features, offsets[:2]),
+                CandidateFeatures(columns, no_limits, n_features),
                 steps,
                 rules,
                 None,
                 scratch,
-                n_features,
                 splits,
                 no_sets,
             )

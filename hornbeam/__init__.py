@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from hornbeam.cross_validation import cv
     from hornbeam.data.categories import Categories
     from hornbeam.data.dmatrix import DMatrix
-    from hornbeam.data.extmem_quantile_dmatrix import ExtMemQuantileDMatrix
-    from hornbeam.data.quantile_dmatrix import QuantileDMatrix
+    from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix, QuantileDMatrix
     from hornbeam.data.sources.data_iter import DataIter
     from hornbeam.data.sources.dispatch import read
     from hornbeam.sklearn import (
@@ -100,7 +99,7 @@ _HOMES = {
     "DataIter": "hornbeam.data.sources.data_iter",
     "EarlyStopping": "hornbeam.callbacks",
     "EvaluationMonitor": "hornbeam.callbacks",
-    "ExtMemQuantileDMatrix": "hornbeam.data.extmem_quantile_dmatrix",
+    "ExtMemQuantileDMatrix": "hornbeam.data.quantile_dmatrix",
     "DecisionTreeClassifier": "hornbeam.sklearn",
     "DecisionTreeRegressor": "hornbeam.sklearn",
     "HornbeamClassifier": "hornbeam.sklearn",

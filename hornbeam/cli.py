@@ -186,7 +186,7 @@ def train(
     def matrix_of(rows: Source, name: str, **options: Any) -> DMatrix:
         if not cache:
             return _matrix(rows, beside)
-        from hornbeam.data.extmem_quantile_dmatrix import ExtMemQuantileDMatrix
+        from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix
 
         matrix = ExtMemQuantileDMatrix(
             rows,

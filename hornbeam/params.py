@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import math
 import numbers
@@ -113,7 +114,7 @@ _GROWERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: cached_property needs __dict__
 class Parameters:
     """Every parameter of training, checked, under its one canonical name.
 
@@ -477,6 +478,11 @@ class Parameters:
         row = _TABLE[_CANONICAL[name]]
         return row.default if raw is None else _parse(name, row, raw)
 
+    @staticmethod
+    def choices(name: str) -> tuple[str, ...]:
+        """Return the values that a parameter may have, () for all of its type."""
+        return _rule(_TABLE[name]).choices
+
     def updated(self, params: ParameterSource | None) -> Parameters:
         """Return a copy changed by `params`."""
         if params is None:
@@ -542,7 +548,7 @@ class Parameters:
                 f"by {method!r}; set tree_method='approx', or leave sketch_scope out",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
-        given = self.changed()
+        given = self._changed
         for name in ("default_direction", "opt_dense_col"):
             if name in given and method != "exact":
                 raise ParameterError(
@@ -558,7 +564,7 @@ class Parameters:
         Raises ParameterError where one of the two is of no use, or they contradict each
         other.
         """
-        method, given = self.method(), self.changed()
+        method, given = self.method(), self._changed
         by_bins = method != "exact"
         by_histograms = by_bins and self.sketch_scope == "global"
         useless = {"max_bin": not by_bins, "max_cached_hist_node": not by_histograms}
@@ -664,6 +670,11 @@ class Parameters:
 
     def changed(self) -> dict[str, Any]:
         """Return the parameters that differ from their defaults, as plain values."""
+        return dict(self._changed)
+
+    @functools.cached_property
+    def _changed(self) -> dict[str, Any]:
+        # Cached: every round reads it several times, and it compares all parameters.
         return {
             name: _plain(value)
             for name in _TABLE

@@ -19,19 +19,21 @@ from typing import Any
 import numpy as np
 
 from hornbeam import kernels
-from hornbeam.cart.bagging import Bags, grow_forest, permutation_increases
-from hornbeam.cart.codes import Codes
-from hornbeam.cart.growing import Rules
+from hornbeam.cart.bagging import BootstrapSampler, grow_forest, permutation_importance
+from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.pruning import pruning_path
 from hornbeam.cart.targets import Targets
+from hornbeam.cart.tree_builder import GrowthParams
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.kernels.jit import prune_cache
+from hornbeam.objectives.base import find, registered
 from hornbeam.training import train
 
 __all__ = ["warmup"]
 
-# Together these reach every kernel that a fit or a prediction may call.
+# Together with the cases of the objectives these reach every kernel that a fit or a
+# prediction may call.
 _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:squarederror", "grow_policy": "lossguide", "max_bin": 300},
     {"objective": "binary:logistic", "eval_metric": ["logloss", "error", "auc"]},
@@ -41,28 +43,8 @@ _FITS: tuple[dict[str, Any], ...] = (
         "subsample": 0.5,
         "sampling_method": "gradient_based",
     },
-    {"objective": "multi:softprob", "num_class": 3, "eval_metric": ["merror", "auc"]},
-    {"objective": "binary:focal"},
     {"objective": "reg:squarederror", "tree_method": "approx"},
     {"objective": "reg:squarederror", "tree_method": "exact"},
-    {"objective": "binary:hinge", "eval_metric": "ams@0.1"},
-    {"objective": "reg:squaredlogerror", "eval_metric": ["rmsle", "mape"]},
-    {"objective": "reg:pseudohubererror", "eval_metric": "mphe"},
-    {"objective": "reg:absoluteerror"},
-    {"objective": "reg:quantileerror", "quantile_alpha": 0.3},
-    {"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.9]},
-    {"objective": "count:poisson", "eval_metric": "poisson-nloglik"},
-    {"objective": "reg:gamma", "eval_metric": ["gamma-deviance", "gamma-nloglik"]},
-    {"objective": "reg:tweedie", "eval_metric": "tweedie-nloglik@1.5"},
-    {"objective": "multi:softmax", "num_class": 3, "eval_metric": "mlogloss"},
-    {"objective": "dist:normal"},
-    {"objective": "dist:lognormal"},
-    {"objective": "dist:negbinomial"},
-    {"objective": "survival:cox"},
-    {
-        "objective": "survival:aft",
-        "eval_metric": ["aft-nloglik", "interval-regression-accuracy"],
-    },
 )
 _VECTOR: dict[str, Any] = {
     "objective": "multi:softprob",
@@ -80,15 +62,6 @@ _HELD: dict[str, Any] = {
     "monotone_constraints": (1,),
     "min_samples_leaf": 2,
 }
-#: Leaves that are searched for, which `refit` does not give.
-_SEARCHED: tuple[dict[str, Any], ...] = (
-    {"objective": "reg:absoluteerror", "leaf_solver": "line_search"},
-    {
-        "objective": "reg:quantileerror",
-        "quantile_alpha": 0.3,
-        "leaf_solver": "line_search",
-    },
-)
 _HELD_EXACT: dict[str, Any] = {**_HELD, "tree_method": "exact"}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
@@ -193,7 +166,8 @@ def work() -> None:
     """Do the jobs whose numbers come in, one after the other."""
     jobs = list(_jobs())
     for line in sys.stdin:
-        jobs[int(line)]()
+        if int(line) < len(jobs):
+            jobs[int(line)]()
         sys.stdout.write(line)
         sys.stdout.flush()
 
@@ -215,9 +189,6 @@ def _jobs() -> Iterator[Job]:
         yield partial(_explain, X)
         for params in (*_FITS, _HELD, _HELD_EXACT):
             yield partial(_fit, params, X)
-    yield partial(_rank, wide)
-    for params in _SEARCHED:
-        yield partial(_fit, params, wide)
     yield partial(_fit, _VECTOR, wide)
     yield partial(_fit, _HELD_VECTOR, wide)
     # Codes of two bytes and of one, best leaf first and by level.
@@ -230,6 +201,17 @@ def _jobs() -> Iterator[Job]:
     for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}, _HELD):
         yield partial(_fit, params, coded, feature_types=types)
         yield partial(_fit_sparse, params)
+    # At the end, since objectives that a program registered are not in the processes
+    # that `_compile_beside` starts: the numbers of the jobs before stay the same.
+    for objective in registered():
+        for case in objective.warm_up_cases:
+            params = {"objective": objective.name, **case}
+            if objective.task == "ranking":
+                yield partial(_rank, params, wide)
+                continue
+            yield partial(_fit, params, wide)
+            if not _searches_leaves(params):
+                yield partial(_fit, params, narrow)
 
 
 def _rng() -> np.random.Generator:
@@ -242,11 +224,21 @@ def _numbers() -> Any:
     return X
 
 
-def _rank(X: Any) -> None:
-    groups = DMatrix(X, _rng().integers(2, size=len(X)), group=[len(X)])
-    for objective in ("rank:ndcg", "rank:xendcg"):
-        params = {"objective": objective}
-        train(params, groups, 1, evals=[(groups, "data")], verbose_eval=False)
+def _fields(params: dict[str, Any], rows: int) -> dict[str, Any]:
+    """Return labels, and other fields, from which the objective can learn."""
+    objective = find(params["objective"])
+    assert objective is not None
+    classes = _rng().integers(max(2, params.get("num_class", 0)), size=rows)
+    return objective.warm_up_fields(classes)
+
+
+def _searches_leaves(params: dict[str, Any]) -> bool:
+    return params.get("leaf_solver") == "line_search"
+
+
+def _rank(params: dict[str, Any], X: Any) -> None:
+    groups = DMatrix(X, **_fields(params, len(X)))
+    train(params, groups, 1, evals=[(groups, "data")], verbose_eval=False)
 
 
 def _fit_sparse(params: dict[str, Any]) -> None:
@@ -256,32 +248,36 @@ def _fit_sparse(params: dict[str, Any]) -> None:
 
 def _grow_forest(X: Any) -> None:
     """Grow a tree of numbers and one of classes, and look at them from all sides."""
-    codes = Codes.of(DMatrix(X))
+    features = BinnedFeatures.of(DMatrix(X))
     rows = np.arange(len(X), dtype=np.int32)
-    bags = Bags(rows, len(X), len(X), 0)
-    rules = Rules(2, min_samples_leaf=2)
+    sampler = BootstrapSampler(rows, len(X), len(X), 0)
+    params = GrowthParams(2, min_samples_leaf=2)
     for n_classes, criterion in ((0, "squared_error"), (3, "gini")):
         y = _rng().integers(3, size=len(X)).astype(np.float64)
         targets = Targets.of(y, None, n_classes, criterion, len(X))
-        for bag, grown in grow_forest(
-            codes, targets, rules, bags, 1, 1, lambda _, bag, grown: (bag, grown)
+        for sample, tree in grow_forest(
+            features,
+            targets,
+            params,
+            sampler,
+            1,
+            1,
+            lambda _, sample, tree: (sample, tree),
         ):
-            pruning_path(grown, 1.0, 1.0)
-            predicted = targets.means_of(grown.sums)
-            permutation_increases(0, 0, grown, codes, targets, y, predicted, bag.others)
+            pruning_path(tree, 1.0, 1.0)
+            predicted = targets.node_means(tree.sums)
+            permutation_importance(
+                0, 0, tree, features, targets, y, predicted, sample.held_out
+            )
 
 
 def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
     """Train and predict, with weights and without."""
-    rows, rng = X.shape[0], _rng()
-    y = rng.integers(max(2, params.get("num_class", 0)), size=rows)
-    if params["objective"].startswith(("survival:", "reg:gamma", "dist:lognormal")):
-        y = y + 1
-    if params["objective"] == "survival:aft":
-        info |= {"label_lower_bound": y, "label_upper_bound": y + 1}
+    rows = X.shape[0]
+    info |= _fields(params, rows)
     sampled = _SAMPLED if "sampling_method" not in params else {}
-    for weight in (None, rng.uniform(size=rows)):
-        matrix = DMatrix(X, y, weight=weight, **info)
+    for weight in (None, _rng().uniform(size=rows)):
+        matrix = DMatrix(X, weight=weight, **info)
         booster = train(
             {**params, **({} if weight is None else sampled)},
             matrix,
@@ -293,7 +289,8 @@ def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
         booster.inplace_predict(X[:1])
-        if params not in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR, *_SEARCHED):
+        held = params in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR)
+        if not held and not _searches_leaves(params):
             booster.refit(matrix)
 
 
@@ -312,8 +309,8 @@ def _explain(X: Any) -> None:
     booster.eval(many)
     booster.predict(matrix, pred_contribs=True)
     booster.predict(matrix, pred_contribs=True, approx_contribs=True)
-    for others in (matrix, DMatrix(X[:1])):
-        booster.shap_values(matrix, others)
+    for background in (matrix, DMatrix(X[:1])):
+        booster.shap_values(matrix, background)
     one_hot = DMatrix(np.tile(np.eye(30, dtype=X.dtype), (2, 1)), np.arange(60) % 30)
     params = {"max_depth": 0, "min_child_weight": 0, "reg_lambda": 0}
     train(params, one_hot, 1, verbose_eval=False).shap_values(one_hot, one_hot)

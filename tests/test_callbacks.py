@@ -7,7 +7,6 @@ import os
 import pickle
 import pty
 import time
-from itertools import product
 
 import numpy as np
 import pytest
@@ -15,9 +14,11 @@ import xgboost
 from terminals import read_all
 
 import hornbeam
+from hornbeam import metrics
 from hornbeam.callbacks import CallbackContainer, EvalsLog
 from hornbeam.errors import DataError, HornbeamError, ParameterError
-from hornbeam.params import Parameters
+from hornbeam.explain.curves import learning_curves_of
+from hornbeam.metrics import base as metrics_base
 
 ROUNDS = 12
 
@@ -180,9 +181,11 @@ def test_early_stopping_stops_where_xgboost_does(arguments):
         ("rmse", False),
         ("mape", False),
         ("ndcg@3", True),
+        ("precision", True),
+        ("accuracy", False),
     ],
 )
-def test_the_direction_is_told_from_the_name(metric, larger):
+def test_the_name_of_a_custom_metric_decides_whether_it_is_maximised(metric, larger):
     def score(predictions, matrix):
         return metric, 1.0 - np.mean((predictions - matrix.get_label()) ** 2)
 
@@ -199,21 +202,45 @@ def test_the_direction_is_told_from_the_name(metric, larger):
     assert best == (np.argmax(scores) if larger else np.argmin(scores))
 
 
-def test_every_metric_of_ours_is_watched_in_its_own_direction():
-    from hornbeam import metrics
-    from hornbeam.callbacks.stopping import larger_is_better
+@pytest.mark.parametrize("larger", [False, True])
+@pytest.mark.parametrize("name", metrics.names())
+def test_early_stopping_follows_the_maximize_of_every_metric(name, larger, monkeypatch):
+    # Both values, so that neither the name nor a table can decide instead.
+    monkeypatch.setattr(metrics_base._METRICS[name], "maximize", larger)
+    reported = {"ams": "ams@0.15", "tweedie-nloglik": "tweedie-nloglik@1.5"}
+    stopping = hornbeam.EarlyStopping(rounds=3)
+    model = fit(hornbeam, [], rounds=1)
+    for epoch, score in enumerate((0.5, 0.75, 0.25)):
+        log = {"valid": {reported.get(name, name): [score]}}
+        assert not stopping.after_iteration(model, epoch, log)
+    assert stopping.best_score == (0.75 if larger else 0.25)
 
-    alphas = {"quantile_alpha": 0.5, "expectile_alpha": 0.5}
-    seen = set()
-    for name, n_outputs in product(metrics.names(), (1, 3)):
-        for spelt in (name, f"{name}@1.5", f"{name}@2", f"{name}@2-"):
-            try:
-                metric = metrics.create(spelt, n_outputs, Parameters.resolve(alphas))
-            except ParameterError:
-                continue  # of one output, or of several; with a number, or without
-            seen.add(name)
-            assert larger_is_better(metric.name) == metric.maximize, metric.name
-    assert seen == set(metrics.names())
+
+def test_early_stopping_maximises_a_registered_metric_that_says_so(monkeypatch):
+    monkeypatch.setattr(metrics_base, "_METRICS", dict(metrics_base._METRICS))
+
+    @metrics_base.register
+    class NegativeError(metrics_base.Metric):
+        base_name = "negative-error"
+        maximize = True
+
+        def measure(self, predictions, labels, weights):
+            return -float(np.mean(np.abs(predictions.ravel() - labels.ravel())))
+
+    stopping = hornbeam.EarlyStopping(rounds=3, save_best=True)
+    log: EvalsLog = {}
+    booster = fit(
+        hornbeam,
+        [stopping],
+        rounds=40,
+        params={"eval_metric": "negative-error"},
+        evals_result=log,
+    )
+    scores = log["valid"]["negative-error"]
+    assert stopping.best_iteration == np.argmax(scores)
+    assert 1 < booster.num_boosted_rounds() == stopping.best_iteration + 1
+    curve = learning_curves_of(log, "negative-error")[-1]
+    assert curve.best == stopping.best_iteration
 
 
 def test_early_stopping_counts_on_when_training_goes_on():

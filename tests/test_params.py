@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -145,6 +146,18 @@ def test_plain_values_lead_back():
     assert Parameters.resolve(parameters.changed()) == parameters
     assert parameters.to_dict().keys() == {row.name for row in parameter_table()}
     assert Parameters.resolve(parameters.to_dict()) == parameters
+
+
+def test_changed_is_computed_once_and_returns_copies():
+    parameters = Parameters.resolve({"eta": 0.1})
+    parameters.changed()["seed"] = 1
+    assert parameters.changed() == {"learning_rate": 0.1}
+    assert parameters._changed is parameters._changed
+    assert parameters.updated({"seed": 1}).changed() == {
+        "learning_rate": 0.1,
+        "seed": 1,
+    }
+    assert pickle.loads(pickle.dumps(parameters)) == parameters
 
 
 @given(

@@ -49,7 +49,7 @@ from hornbeam import warm_up
 
 hornbeam.warmup()
 own, theirs = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-print(warm._uncompiled(), own.ru_utime, theirs.ru_utime)
+print(warm_up._uncompiled(), own.ru_utime, theirs.ru_utime)
 """
 
 

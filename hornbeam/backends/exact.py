@@ -13,6 +13,7 @@ from hornbeam.backends.row_state import CELLS_PER_ROW
 from hornbeam.binning.layout import SortedColumns
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.exact import (
+    NodeEntries,
     find_exact_splits,
     part_cells,
     send_left_out,
@@ -20,6 +21,7 @@ from hornbeam.kernels.exact import (
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE, TASK_ROWS
 from hornbeam.kernels.node_constraints import NodeConstraints
+from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.team import Team
 
 __all__ = ["ExactBackend", "working_bytes"]
@@ -158,12 +160,8 @@ class ExactBackend(MarginRows, Backend):
         self._team.run(
             find_exact_splits,
             self._team.members_for(_CELLS_PER_ENTRY * n_entries),
-            self._entries,
-            segments,
-            self._totals[nodes],
-            self._pairs,
-            self._chosen,
-            _NO_MASK if allowed is None else allowed,
+            NodeEntries(self._entries, segments, self._pairs, self._totals[nodes]),
+            CandidateFeatures(self._chosen, _NO_MASK if allowed is None else allowed),
             self._ways,
             self._scales,
             self._rules,

@@ -15,7 +15,7 @@ from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.multi_output import find_multi_output_splits, weigh_children
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
-from hornbeam.kernels.split import find_splits
+from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import Team, give_back_team
 
 __all__ = ["HistogramBackend"]
@@ -266,18 +266,20 @@ class HistogramBackend(Backend):
         self._team.run(
             find_multi_output_splits if is_multi_output else find_splits,
             threads,
-            slots,
-            self._histograms if is_multi_output else self._histograms[0],
-            *built,
-            self._totals,
-            self._chosen,
-            _NO_MASK if allowed is None else allowed,
-            self._features,
+            NodeHistograms(
+                self._histograms if is_multi_output else self._histograms[0],
+                slots,
+                *built,
+                self._features,
+                self._totals,
+            ),
+            CandidateFeatures(
+                self._chosen, _NO_MASK if allowed is None else allowed, block
+            ),
             self._scales if is_multi_output else self._scales[0],
             self._rules,
             limits,
             *self._split_scratch,
-            block,
             splits,
             sets,
         )

@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.binning.layout import HistogramLayout, RowColumns
-from hornbeam.kernels.histogram import build_histograms
+from hornbeam.kernels.histogram import (
+    BinColumns,
+    HistogramSlots,
+    QuantisedGradients,
+    build_histograms,
+)
 from hornbeam.kernels.layout import BYTE_CELLS, JOIN_CELLS
 from hornbeam.kernels.plan import plan_histograms
 from hornbeam.kernels.team import Team
@@ -118,24 +123,20 @@ class HistogramBuilder:
         if histograms.shape[1] > 2:
             # A row is the pair of 0 and 1; the zeros come where the hessians then do.
             pairs.insert(0, (*self.one_each(rows.rows.shape[1]), 1))
+        columns = BinColumns(
+            by_row, self._columns, self._starts, self._table, self._spread
+        )
         for own_packed, own_wide, first in pairs:
             self._team.run(
                 build_histograms,
                 members,
                 tasks[: self._lengths[0]],
                 joins[: self._lengths[1]],
-                by_row,
-                self._columns,
-                self._table,
-                self._spread,
+                columns,
                 rows.rows,
-                own_packed,
-                own_wide,
+                QuantisedGradients(own_packed, own_wide),
                 self._scratch,
-                self._starts,
-                first,
-                histograms,
-                self._slabs,
+                HistogramSlots(histograms, self._slabs, first),
             )
 
     def one_each(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.node_constraints import NodeConstraints
 
 __all__ = [
@@ -89,19 +90,17 @@ class SplitParams:
         return self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
 
     @property
-    def rules(self) -> NDArray[np.float64]:
-        """As kernels take them, (8,) float64: all down to `path_smooth`, in order."""
-        return np.array(
-            [
-                self.reg_lambda,
-                self.reg_alpha,
-                self.max_delta_step,
-                self.min_child_weight,
-                self.max_cat_to_onehot,
-                self.max_cat_threshold,
-                self.min_samples_leaf,
-                self.path_smooth,
-            ]
+    def rules(self) -> SplitRules:
+        """As kernels take them."""
+        return SplitRules(
+            float(self.reg_lambda),
+            float(self.reg_alpha),
+            float(self.max_delta_step),
+            float(self.min_child_weight),
+            float(self.max_cat_to_onehot),
+            float(self.max_cat_threshold),
+            float(self.min_samples_leaf),
+            float(self.path_smooth),
         )
 
 

@@ -15,13 +15,17 @@ from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sparse import (
     MOST_NODES,
-    find_filled_splits,
+    NodeGradients,
+    SparseEntries,
+    SparseScratch,
+    find_sparse_splits,
     gather_cells,
     list_rows,
     look_up,
     mark_rows,
     send_rows,
 )
+from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.team import Team
 
 __all__ = ["SparseBackend"]
@@ -135,29 +139,25 @@ class SparseBackend(MarginRows, Backend):
         limits: NodeConstraints | None,
     ) -> NDArray[Any]:
         totals = self._mark_rows(nodes)
-        starts, rows, bins = self._entries_of(nodes.size, int(totals[:, 2].sum()))
-        threads = self._team.members_for(_CELLS_PER_ENTRY * rows.size)
+        entries = self._entries_of(nodes.size, int(totals[:, 2].sum()))
+        threads = self._team.members_for(_CELLS_PER_ENTRY * entries.rows.size)
         block = max(1, self._chosen.size // (threads * _TASKS_PER_THREAD))
         splits = np.zeros((threads, nodes.size), SPLIT_DTYPE)
         self._team.run(
-            find_filled_splits,
+            find_sparse_splits,
             threads,
-            starts,
-            rows,
-            bins,
-            self._words,
-            self._column.wide,
-            totals,
-            self._chosen,
-            allowed,
+            entries,
+            NodeGradients(self._words, self._column.wide, totals),
+            CandidateFeatures(self._chosen, allowed, block),
             self._scales,
             self._rules,
             limits,
-            block,
-            self._cell_scratch,
-            self._wide_scratch if self._is_wide else self._wide_scratch[:, :, :0],
-            np.empty((threads, nodes.size + 1), np.int64),
-            self._bin_scratch,
+            SparseScratch(
+                self._cell_scratch,
+                self._wide_scratch if self._is_wide else self._wide_scratch[:, :, :0],
+                np.empty((threads, nodes.size + 1), np.int64),
+                self._bin_scratch,
+            ),
             splits,
         )
         return splits[0]
@@ -182,11 +182,11 @@ class SparseBackend(MarginRows, Backend):
         of_nodes: NDArray[np.int64] = sums.sum(axis=0)[:-1]
         return of_nodes
 
-    def _entries_of(self, n_nodes: int, n_rows: int) -> tuple[Any, Any, Any]:
+    def _entries_of(self, n_nodes: int, n_rows: int) -> SparseEntries:
         """Return all entries, or only those of the nodes' rows if they are few."""
         own = self._bins
         if _GATHER_ONE_IN * n_rows > self.n_rows:
-            return own.starts, own.rows, own.bins
+            return SparseEntries(own.starts, own.rows, own.bins)
         pointers, row_features, row_bins = own.by_row()
         listed = np.empty(n_rows, np.uint32)
         n_entries = list_rows(self._words, n_nodes, pointers, listed)
@@ -205,7 +205,7 @@ class SparseBackend(MarginRows, Backend):
             rows,
             bins,
         )
-        return starts, rows, bins
+        return SparseEntries(starts, rows, bins)
 
     def apply_splits(
         self,
@@ -220,9 +220,7 @@ class SparseBackend(MarginRows, Backend):
             self._team,
             send_rows,
             self.n_rows,
-            self._bins.starts,
-            self._bins.rows,
-            self._bins.bins,
+            SparseEntries(self._bins.starts, self._bins.rows, self._bins.bins),
             splits,
             left,
             after,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.binning.columns import turn_columns
+from hornbeam.binning.dense import to_row_major
 from hornbeam.binning.layout import DenseBins, HistogramLayout, SparseBins
 from hornbeam.kernels.bundling import bundle_features, write_bundles
 
@@ -95,4 +95,4 @@ def _write_codes(
         column_of,
         low,
     )
-    return DenseBins(codes, turn_columns(codes, n_threads), layout)
+    return DenseBins(codes, to_row_major(codes, n_threads), layout)

@@ -19,16 +19,16 @@ from hornbeam.kernels.layout import SUM_BITS
 from hornbeam.kernels.sort import sort_floats
 
 __all__ = [
-    "Cells",
     "ColumnCuts",
     "Cuts",
-    "MixedCells",
+    "Summary",
+    "UnresolvedEntries",
     "are_float32",
-    "cut_cells",
     "cut_column",
-    "evenly",
-    "in_order",
+    "cut_summary",
+    "grid_ranks",
     "integer_weights",
+    "sort_column",
 ]
 
 Float64s = npt.NDArray[np.float64]
@@ -176,12 +176,12 @@ def cut_column(
     absent
         Further rows that miss the column and are not in `values`.
     """
-    ordered, carried, has_missing = in_order(values, weights, scratch)
-    cells = Cells(ordered, None if carried is None else np.cumsum(carried))
-    return cut_cells(cells, max_bin, has_missing or absent > 0)
+    ordered, carried, has_missing = sort_column(values, weights, scratch)
+    cells = Summary(ordered, None if carried is None else np.cumsum(carried))
+    return cut_summary(cells, max_bin, has_missing or absent > 0)
 
 
-def in_order(
+def sort_column(
     values: npt.NDArray[Any],
     weights: Int64s | None,
     scratch: npt.NDArray[np.uint8] | None = None,
@@ -201,13 +201,13 @@ def in_order(
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class Summary:
     """A column in ascending order, as far as its values have been told apart.
 
     Attributes
     ----------
     low
-        (cells,) float32 or float64: the least value of each cell. Cells of one value
+        (cells,) float32 or float64: the least value of each cell. Summary of one value
         may follow each other.
     ranks
         (cells,) int64: the weight of all cells up to each, itself included. None: a
@@ -221,7 +221,7 @@ class Cells:
     high: npt.NDArray[Any] | None = None
 
 
-class MixedCells(Exception):  # noqa: N818 (a question, not an error)
+class UnresolvedEntries(Exception):  # noqa: N818 (a question, not an error)
     """Where the cuts lie depends on what is inside of these cells.
 
     Parameters
@@ -235,8 +235,8 @@ class MixedCells(Exception):  # noqa: N818 (a question, not an error)
         self.cells = cells
 
 
-def cut_cells(cells: Cells, max_bin: int, has_missing: bool) -> ColumnCuts:
-    """Return the cuts of one column, or raise `MixedCells` if cells hide them.
+def cut_summary(cells: Summary, max_bin: int, has_missing: bool) -> ColumnCuts:
+    """Return the cuts of one column, or raise `UnresolvedEntries` if cells hide them.
 
     This is what says where cuts lie, whatever way the cells were found: cells that
     are told apart no more than needed give the cuts of single values.
@@ -253,7 +253,7 @@ def cut_cells(cells: Cells, max_bin: int, has_missing: bool) -> ColumnCuts:
         distinct += np.count_nonzero(mixed)  # there are two values or more in each
     if distinct <= max_bin:
         if mixed is not None and mixed.any():
-            raise MixedCells(np.flatnonzero(mixed))
+            raise UnresolvedEntries(np.flatnonzero(mixed))
         inner = low[1:][changes]
     else:
         bins = max_bin - 1 if has_missing else max_bin
@@ -299,12 +299,12 @@ class _Grids:
                     too_fine = grid
         at, new = best
         if self._mixed is not None and self._mixed[at].any():
-            raise MixedCells(np.unique(at[self._mixed[at]]))
+            raise UnresolvedEntries(np.unique(at[self._mixed[at]]))
         return self._low[at[new]]
 
     def _points(self, grid: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
         """Return the cell of each point, and which points are surely new cuts."""
-        points = evenly(self._total, grid, np.arange(1, grid))
+        points = grid_ranks(self._total, grid, np.arange(1, grid))
         if self._ranks is None:
             at = np.minimum(points, self._low.size - 1)
         else:
@@ -337,10 +337,10 @@ class _Grids:
         assert self._ranks is not None
         weights = np.diff(self._ranks, prepend=0)
         heavy = self._mixed & (weights > self._total // finest)
-        raise MixedCells(np.union1d(np.flatnonzero(heavy), unsure))
+        raise UnresolvedEntries(np.union1d(np.flatnonzero(heavy), unsure))
 
 
-def evenly(total: int, steps: int, numbers: Int64s) -> Int64s:
+def grid_ranks(total: int, steps: int, numbers: Int64s) -> Int64s:
     """Return ``numbers * total // steps``, which may not fit in an int64 halfway."""
     return numbers * (total // steps) + numbers * (total % steps) // steps
 

@@ -1,4 +1,4 @@
-"""A table as bin numbers in memory, the form that growth works on."""
+"""A dense matrix of bins in memory, column-major and row-major."""
 
 from __future__ import annotations
 
@@ -7,14 +7,91 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
-from hornbeam.binning.columns import turn_columns
 from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.layout import DenseBins, HistogramLayout, RowColumns
-from hornbeam.binning.packed_features import join_columns
-from hornbeam.kernels.binning import decode_rows
+from hornbeam.binning.threads import in_threads
+from hornbeam.kernels.binning import decode_rows, interleave
+from hornbeam.kernels.layout import COLUMN_DTYPE
 
-__all__ = ["DenseMatrix"]
+__all__ = ["DenseMatrix", "pack_features", "to_row_major"]
+
+_ROWS_OF_A_TASK = 1 << 16
+
+
+def to_row_major(columns: npt.NDArray[Any], n_threads: int) -> npt.NDArray[Any]:
+    """Return the codes (columns, rows) row after row, as (rows * columns,)."""
+    n_rows = columns.shape[1]
+    by_row = np.empty(columns.size, columns.dtype)
+    in_threads(
+        lambda begin: interleave(
+            columns, begin, min(begin + _ROWS_OF_A_TASK, n_rows), by_row
+        ),
+        range(0, n_rows, _ROWS_OF_A_TASK),
+        n_threads,
+    )
+    return by_row
+
+
+#: The most codes of a column of several features: with more, moving sums costs what
+#: summing fewer columns saves.
+_MOST_CODES = 64
+_MOST_FEATURES = 8
+
+
+def pack_features(
+    by_feature: NDArray[Any], offsets: NDArray[np.int64]
+) -> tuple[NDArray[Any], RowColumns | None]:
+    """Return the columns that rows are to hold, (columns, rows), and what is in them.
+
+    Parameters
+    ----------
+    by_feature
+        (features, rows): the codes.
+    offsets
+        (features + 1,) int64: the first cell of each feature in a histogram.
+    """
+    codes = np.diff(offsets)
+    groups = _group(codes)
+    if len(groups) == codes.size or by_feature.dtype != np.uint8:
+        return by_feature, None
+    columns = np.empty((len(groups), by_feature.shape[1]), np.uint8)
+    table = np.zeros(len(groups), COLUMN_DTYPE)
+    holding = np.empty(codes.size, np.int64)
+    spread = np.empty(0, np.uint32)
+    for place, group in enumerate(groups):
+        holding[group] = place
+        sizes = codes[group]
+        *steps, n_codes = np.cumprod([1, *sizes])
+        table[place] = n_codes, len(group), offsets[group[0]], spread.size
+        columns[place] = 0
+        for feature, step in zip(group, steps, strict=True):
+            columns[place] += by_feature[feature] * np.uint8(step)
+        if len(group) > 1:
+            each = np.arange(n_codes)[:, np.newaxis] // steps % sizes
+            cells = (offsets[group] + each).astype(np.uint32)
+            spread = np.concatenate([spread, cells.ravel()])
+    return columns, RowColumns(table, spread, holding)
+
+
+def _group(codes: NDArray[np.int64]) -> list[list[int]]:
+    """Return which features share a column; the largest come first to a place."""
+    groups: list[list[int]] = []
+    filled: list[int] = []
+    for feature in np.argsort(-codes, kind="stable").tolist():
+        own = int(codes[feature])
+        for place, others in enumerate(filled):
+            fits = own * others <= _MOST_CODES
+            if fits and len(groups[place]) < _MOST_FEATURES:
+                groups[place].append(feature)
+                filled[place] *= own
+                break
+        else:
+            groups.append([feature])
+            filled.append(own)
+    return groups
+
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
@@ -80,8 +157,8 @@ class DenseMatrix:
         Features of few codes share columns, as `as_bins` says.
         """
         if self._by_row is None:
-            columns, self._row_columns = join_columns(self.by_feature, self.offsets)
-            self._by_row = turn_columns(columns, n_threads)
+            columns, self._row_columns = pack_features(self.by_feature, self.offsets)
+            self._by_row = to_row_major(columns, n_threads)
         return self._by_row
 
     def as_bins(self, n_threads: int = 1) -> DenseBins:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,7 @@ import numpy.typing as npt
 from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import ExternalBins, HistogramLayout
-
-if TYPE_CHECKING:
-    from hornbeam.external_memory.reader import Pages
+from hornbeam.external_memory.reader import BlockStore
 
 __all__ = ["ExternalMatrix"]
 
@@ -36,7 +34,7 @@ class ExternalMatrix:
         As for `DenseMatrix`.
     """
 
-    def __init__(self, pages: Pages, memory_limit: int | None = None) -> None:
+    def __init__(self, pages: BlockStore, memory_limit: int | None = None) -> None:
         facts = pages.facts
         self.cuts = Cuts(
             np.array(facts["pointers"], np.int64),
@@ -167,7 +165,7 @@ class ExternalMatrix:
             for block in blocks:
                 yield block.begin, block.end, block.by_feature
 
-    def settle(self, has_missing: npt.NDArray[np.bool_], is_float32: bool) -> None:
+    def set_facts(self, has_missing: npt.NDArray[np.bool_], is_float32: bool) -> None:
         """Take what is known of these rows and others together.
 
         A code stays what it is: that of missing is there whether it is used or not.

@@ -17,23 +17,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.bin_mapper import BinMapper
+from hornbeam.binning.bin_table import BinMapper
 from hornbeam.binning.cuts import ColumnCuts, Cuts, integer_weights
+from hornbeam.binning.exact_quantiles import ROOM, find_stream_cuts
 from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.streams import ROOM, batches_of, cuts_of_stream
-from hornbeam.data.caching import Caching
-from hornbeam.data.slices import slices_of
+from hornbeam.binning.table_passes import checked_batches
+from hornbeam.data.opening import CacheOptions
+from hornbeam.data.row_blocks import row_slices
 from hornbeam.data.table import Table
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.external_memory.blocks import BLOCK_ROWS
 from hornbeam.external_memory.cache import open_or_build
-from hornbeam.external_memory.folders import as_folders, make_folders
-from hornbeam.external_memory.locks import FolderLock
+from hornbeam.external_memory.folders import FolderLock, as_folders, make_folders
 from hornbeam.external_memory.manifest import Manifest
-from hornbeam.external_memory.writer import PageWriter
+from hornbeam.external_memory.writer import BlockWriter
 from hornbeam.memory import give_back_freed, in_words, resident_bytes
 
-__all__ = ["page_columns", "page_table", "page_with_cuts"]
+__all__ = ["build_external", "build_external_with_cuts", "build_worker_external"]
 
 #: Changes whenever pages of the same data would hold other codes.
 _VERSION = 1
@@ -46,7 +46,7 @@ _BLOCKS_HELD = 4
 _ON_THE_WAY = 64 << 20
 #: The least that finding cuts is given: with it there are more readings.
 _LEAST_ROOM = 16 << 20
-#: Cells of a table in memory that are read at once, and of a batch of a stream.
+#: Summary of a table in memory that are read at once, and of a batch of a stream.
 _CELLS = 1 << 21
 _CELLS_OF_A_BATCH = 1 << 25
 #: How folders begin that one process has for itself, and seconds in which one that it
@@ -55,10 +55,10 @@ _OWN = "hornbeam-member-"
 _JUST_MADE = 60.0
 
 
-def page_table(
+def build_external(
     table: Table,
     max_bin: int,
-    caching: Caching,
+    caching: CacheOptions,
     *,
     weights: npt.NDArray[np.float64] | None = None,
     n_threads: int = 1,
@@ -84,13 +84,15 @@ def page_table(
 
     def cut(room: int) -> list[ColumnCuts]:
         fixed = integer_weights(weights)
-        return cuts_of_stream(table, max_bin, fixed, n_threads, sketch == "exact", room)
+        return find_stream_cuts(
+            table, max_bin, fixed, n_threads, sketch == "exact", room
+        )
 
     return _Paging(table, max_bin, caching, n_threads, own_cuts=True).open(marks, cut)
 
 
-def page_with_cuts(
-    table: Table, cuts: Cuts, caching: Caching, n_threads: int = 1
+def build_external_with_cuts(
+    table: Table, cuts: Cuts, caching: CacheOptions, n_threads: int = 1
 ) -> ExternalMatrix:
     """Return `table` on disk, in the bins of another one."""
     parts = cuts.pointers, cuts.values, cuts.minimums
@@ -104,11 +106,11 @@ def page_with_cuts(
     return paging.open(marks, lambda room: columns)
 
 
-def page_columns(
+def build_worker_external(
     table: Table,
     columns: list[ColumnCuts],
     max_bin: int,
-    caching: Caching,
+    caching: CacheOptions,
     n_threads: int = 1,
     *,
     own_cuts: bool,
@@ -121,9 +123,9 @@ def page_columns(
     Parameters
     ----------
     table, caching
-        As for `page_table`.
+        As for `build_external`.
     columns, max_bin, n_threads, own_cuts
-        As for `code_table`.
+        As for `bin_batches`.
     """
     roots = as_folders(caching.folders)
     make_folders(roots)
@@ -164,7 +166,7 @@ class _Paging:
     Parameters
     ----------
     table, max_bin, caching, n_threads
-        As for `page_table`.
+        As for `build_external`.
     own_cuts
         Whether the cuts are those of these rows.
     """
@@ -173,7 +175,7 @@ class _Paging:
         self,
         table: Table,
         max_bin: int,
-        caching: Caching,
+        caching: CacheOptions,
         n_threads: int,
         *,
         own_cuts: bool,
@@ -229,7 +231,7 @@ class _Paging:
 
     def build(
         self,
-        new_writer: Callable[..., PageWriter],
+        new_writer: Callable[..., BlockWriter],
         cut: Callable[[int], list[ColumnCuts]],
     ) -> Manifest:
         """Write all blocks."""
@@ -257,7 +259,7 @@ class _Paging:
         schema = {"names": table.names, "types": table.types}
         return writer.finish(facts | {"schema": schema})
 
-    def _write(self, writer: PageWriter, coder: BinMapper) -> bool:
+    def _write(self, writer: BlockWriter, coder: BinMapper) -> bool:
         """Write all codes; return False if they turn out not to fit."""
         dtype = coder.dtype
         for _, batch in self._batches():
@@ -294,12 +296,12 @@ class _Paging:
         return BinMapper(self._table, columns, self._max_bin, own_cuts=self._own_cuts)
 
     def _batches(self) -> Iterator[tuple[int, Table]]:
-        for first, batch in batches_of(self._table):
+        for first, batch in checked_batches(self._table):
             n_cells = batch.n_rows * batch.n_features
             if self._table.is_stream and n_cells <= _CELLS_OF_A_BATCH:
                 yield first, batch
                 continue
-            for begin, part in slices_of(batch, max(1, _CELLS // batch.n_features)):
+            for begin, part in row_slices(batch, max(1, _CELLS // batch.n_features)):
                 yield first + begin, part
 
     def _room(self) -> int:

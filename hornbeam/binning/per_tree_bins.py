@@ -12,13 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.binning.bin_mapper import categorical
-from hornbeam.binning.bin_table import cut_between_categories
-from hornbeam.binning.columns import turn_columns
-from hornbeam.binning.cuts import Cells, ColumnCuts, Cuts, cut_cells, integer_weights
+from hornbeam.binning.bin_table import categorical, category_cuts
+from hornbeam.binning.cuts import (
+    ColumnCuts,
+    Cuts,
+    Summary,
+    cut_summary,
+    integer_weights,
+)
+from hornbeam.binning.dense import to_row_major
 from hornbeam.binning.layout import DenseBins, HistogramLayout, SparseBins
 from hornbeam.binning.sorted_columns import ColumnBlocks
-from hornbeam.binning.sparse import has_only_filled
+from hornbeam.binning.sparse import stays_sparse
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.table import Table
 from hornbeam.kernels.sorted_columns import code_cells, sum_weights
@@ -62,11 +67,11 @@ class PerTreeCuts:
     ) -> None:
         self._blocks, self._n_rows, self._max_bin = blocks, table.n_rows, max_bin
         self._n_threads = n_threads
-        self.is_sparse = has_only_filled(table)
+        self.is_sparse = stays_sparse(table)
         self._has_missing = np.diff(blocks.starts) < table.n_rows
         self._is_categorical = categorical(table)
         self._between_categories = {
-            feature: cut_between_categories(
+            feature: category_cuts(
                 table, feature, blocks.of(feature)[1], bool(self._has_missing[feature])
             )
             for feature in np.flatnonzero(self._is_categorical).tolist()
@@ -100,7 +105,7 @@ class PerTreeCuts:
             sums = np.empty(values.size, np.int64)
             sum_weights(cells, weights, sums)
             has_missing = bool(self._has_missing[feature])
-            column = cut_cells(Cells(values, sums), self._max_bin, has_missing)
+            column = cut_summary(Summary(values, sums), self._max_bin, has_missing)
         return column, np.searchsorted(values, column.upper)
 
     def _code(self, ends: list[NDArray[np.int64]]) -> DenseBins:
@@ -119,7 +124,7 @@ class PerTreeCuts:
             np.cumsum([0, *codes]).astype(np.int64),
             self._is_categorical,
         )
-        by_row = turn_columns(by_feature, self._n_threads)
+        by_row = to_row_major(by_feature, self._n_threads)
         return DenseBins(by_feature, by_row, layout)
 
     def _fill(self, ends: list[NDArray[np.int64]]) -> SparseBins:

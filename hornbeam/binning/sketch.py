@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.cuts import Cells, evenly
+from hornbeam.binning.cuts import Summary, grid_ranks
 
 __all__ = ["CHUNK_ROWS", "POINTS", "Sketch", "SketchOfChunks", "of_sorted"]
 
@@ -58,12 +58,12 @@ class Sketch:
     error: int
     points: int = POINTS
 
-    def cells(self) -> Cells:
+    def summary(self) -> Summary:
         """Return the sketch as cells of one value each, the column's ends with it."""
         if self.values.size == 0:
-            return Cells(self.values, self.weights)
+            return Summary(self.values, self.weights)
         ranks = np.cumsum(self.weights)
-        return Cells(
+        return Summary(
             np.concatenate([[self.lowest], self.values, [self.highest]]),
             np.concatenate([[0], ranks, ranks[-1:]]),
         )
@@ -125,12 +125,12 @@ def _sketch(
         ranks = None if weights is None else np.cumsum(weights)
         total = values.size if ranks is None else int(ranks[-1])
         steps = min(points, total)
-        middles = evenly(total, 2 * steps, np.arange(1, 2 * steps, 2))
+        middles = grid_ranks(total, 2 * steps, np.arange(1, 2 * steps, 2))
         # Where two equal sketches merge, each middle lies between two values: now the
         # lower one, now the upper one, or all ranks would drift.
         middles[::2] = np.maximum(middles[::2] - 1, 0)
         at = middles if ranks is None else np.searchsorted(ranks, middles, "right")
-        passed = evenly(total, steps, np.arange(1, steps + 1))
+        passed = grid_ranks(total, steps, np.arange(1, steps + 1))
         error += total // (2 * steps) + 2  # two for the rounding of ranks
         # A heavy value is the middle of several steps.
         last = np.append(values[at[1:]] != values[at[:-1]], True)

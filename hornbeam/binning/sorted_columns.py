@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from hornbeam.binning.cuts import are_float32
 from hornbeam.binning.layout import SortedColumns
 from hornbeam.binning.threads import in_threads
-from hornbeam.data.cells import column_cells
+from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
 from hornbeam.kernels.sort import sort_floats
 
-__all__ = ["ColumnBlocks", "between", "beyond", "order_columns"]
+__all__ = ["ColumnBlocks", "between", "beyond", "sort_columns"]
 
 #: XGBoost's margin beyond the ends of a column.
 _MARGIN = 1e-6
@@ -54,7 +54,7 @@ class ColumnBlocks:
         cells = self.entries[starts[feature] : starts[feature + 1]]
         return cells, self.values[pointers[feature] : pointers[feature + 1]]
 
-    def ordered(self, max_candidates: int = 0) -> SortedColumns:
+    def sorted_columns(self, max_candidates: int = 0) -> SortedColumns:
         """Return the cells as a backend takes them."""
         return SortedColumns(
             self.starts, self.entries, self._last_below, max_candidates
@@ -97,7 +97,7 @@ def beyond(values: NDArray[Any]) -> NDArray[Any]:
         return values + (np.abs(values) + values.dtype.type(_MARGIN))
 
 
-def order_columns(table: Table, n_threads: int = 1) -> ColumnBlocks:
+def sort_columns(table: Table, n_threads: int = 1) -> ColumnBlocks:
     """Return the columns of a table in order.
 
     Parameters
@@ -108,7 +108,7 @@ def order_columns(table: Table, n_threads: int = 1) -> ColumnBlocks:
         Threads that share the columns, 0 or less for all processors; they do not
         change the result.
     """
-    columns: list[Any] = list(column_cells(table))
+    columns: list[Any] = list(column_entries(table))
 
     def work(feature: int) -> None:
         columns[feature] = _in_order(*columns[feature])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -13,21 +13,17 @@ from hornbeam.binning.bundling import bundle
 from hornbeam.binning.cuts import ColumnCuts, Cuts, are_float32
 from hornbeam.binning.layout import DenseBins, SparseBins
 from hornbeam.data.containers.from_scipy import SparseTable
+from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.sparse import sort_by_bin, turn_cells
 
-if TYPE_CHECKING:
-    from typing import TypeGuard
-
-    from hornbeam.data.table import Table
-
-__all__ = ["SparseMatrix", "fill_bins", "has_only_filled", "join_ranges"]
+__all__ = ["SparseMatrix", "bin_stored_entries", "join_ranges", "stays_sparse"]
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 Int64s = npt.NDArray[np.int64]
 Uint32s = npt.NDArray[np.uint32]
 
-#: Cells read from the table at once.
+#: Summary read from the table at once.
 _CELLS_AT_ONCE = 1 << 20
 
 
@@ -173,7 +169,7 @@ def join_ranges(starts: Int64s, counts: Int64s) -> Int64s:
     return np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
 
 
-def has_only_filled(table: Table) -> TypeGuard[SparseTable]:
+def stays_sparse(table: Table) -> TypeGuard[SparseTable]:
     """Return whether a table's filled cells are binned alone: if it is sparse.
 
     Those with columns of categories are not.
@@ -192,7 +188,7 @@ def has_only_filled(table: Table) -> TypeGuard[SparseTable]:
     return False
 
 
-def fill_bins(
+def bin_stored_entries(
     table: SparseTable,
     cut: Callable[[int, npt.NDArray[Any], npt.NDArray[Any]], ColumnCuts],
     max_bin: int,

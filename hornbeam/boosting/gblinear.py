@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import WeightRows
 from hornbeam.binning.layout import SparseColumns
-from hornbeam.data.cells import column_cells
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
+from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.model import Linear
@@ -90,7 +90,7 @@ def check_features(data: DMatrix) -> None:
 def fill_columns(table: Table) -> SparseColumns:
     """Return the features of a table as a linear model learns from them."""
     rows, values = [], []
-    for own, cells in column_cells(table):
+    for own, cells in column_entries(table):
         here = cells != 0
         rows.append(own[here])
         values.append(cells[here])

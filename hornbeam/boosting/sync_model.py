@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Linear, Model
-from hornbeam.forest.objective_config import read_settings
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
+from hornbeam.objectives.config import read_settings
 from hornbeam.params import Parameters
 
 __all__ = ["booster_of", "check_agreement", "check_same_start", "follow", "settings_of"]

@@ -78,9 +78,9 @@ def prepare(data: DMatrix, parameters: Parameters) -> Prepared:
                 code=ErrorCode.CATEGORICAL_UNSUPPORTED,
             )
     _check_room(data, p)
-    blocks = data.ordered(p.nthread)
+    blocks = data.sorted_columns(p.nthread)
     if method == "exact" or is_local:
-        ordered = blocks.ordered(p.bins() if is_local else 0)
+        ordered = blocks.sorted_columns(p.bins() if is_local else 0)
         return Prepared(blocks, ordered, blocks.is_float32)
     recut = PerTreeCuts(blocks, data.table, p.bins(), p.nthread)
     recut_codes = PerTreeBins(recut.make_bins, data.n_features, recut.is_sparse)
@@ -97,7 +97,7 @@ def _check_room(data: DMatrix, parameters: Parameters) -> None:
         return bytes_of_order(n_cells, data.n_features, p.nthread)
 
     room = available_bytes()
-    if data.is_ordered or need(data.n_rows * data.n_features) <= room:
+    if data.has_sorted_columns or need(data.n_rows * data.n_features) <= room:
         return
     needed = need(data.num_nonmissing())
     if needed > room:

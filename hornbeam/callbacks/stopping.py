@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.metrics.base import maximize_of
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -77,7 +78,7 @@ class _BestRound(TrainingCallback):
             return True
         maximize = self.maximize
         if maximize is None:
-            maximize = larger_is_better(metric)
+            maximize = maximize_of(metric)
         if maximize:
             return score - self.min_delta > self.best_score
         return self.best_score - self.min_delta > score
@@ -115,7 +116,8 @@ class EarlyStopping(_BestRound):
     metric_name, data_name
         What to watch, as in the history of scores; the last of each if not given.
     maximize
-        Whether larger is better; told from the metric's name if not given.
+        Whether larger is better. None: `Metric.maximize` of a metric of Hornbeam;
+        for a custom metric XGBoost's rule, by how its name begins.
     save_best
         Whether training returns the model up to its best round instead of the last.
     min_delta
@@ -236,13 +238,3 @@ def _chosen(
             name=name,
         )
     return name
-
-
-def larger_is_better(metric: str) -> bool:
-    """Return XGBoost's guess, which serves custom metrics too.
-
-    That of its own interval-regression-accuracy and ams, which are better the larger,
-    is mended.
-    """
-    larger = ("auc", "pre", "map", "ndcg", "ams@", "interval-regression-accuracy")
-    return metric.startswith(larger) and metric != "mape"

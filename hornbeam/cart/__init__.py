@@ -1,7 +1,7 @@
-"""Single trees, grown whole, and forests of them (Breiman et al. 1984, Breiman 2001).
+"""Classification and regression trees (CART), and forests of them.
 
-A boosted tree is one small step among many, and all threads grow it together. Here a
-tree is a model by itself, or one voice among many that know nothing of one another: it
-grows until its leaves are pure, is cut back afterwards if at all, and has a thread of
-its own.
+The algorithms are those of Breiman et al. 1984 (CART) and Breiman 2001 (random
+forests). In boosting, all threads grow one tree together. Here one thread grows one
+tree, until its leaves are pure or a stopping rule holds; cost-complexity pruning
+follows where it was requested.
 """

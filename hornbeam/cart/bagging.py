@@ -1,7 +1,8 @@
-"""Bags of rows, a tree for each, and what the rows outside of a bag say of it.
+"""Bootstrap samples, forests of trees, out-of-bag error and permutation importance.
 
-Breiman 1996 (bagging) and 2001 (random forests). All that is drawn depends on the seed
-and the number of the tree alone, so that trees may be grown by any number of threads.
+Sources: Breiman 1996 (bagging) and 2001 (random forests). Random draws depend on the
+seed and the number of the tree only, so the forest is the same for any number of
+threads.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.binning.threads import thread_count
-from hornbeam.cart.codes import Codes
-from hornbeam.cart.growing import Grown, Rules, Workspace, grow
+from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.targets import Targets
+from hornbeam.cart.tree_builder import CartTree, GrowthParams, Workspace, build_tree
 from hornbeam.kernels.sampling import draw_bag, draw_bits
 
 __all__ = [
-    "Bag",
-    "Bags",
-    "Folds",
+    "BootstrapSampler",
+    "FoldSampler",
     "OutOfBag",
+    "RowSample",
     "grow_forest",
-    "permutation_increases",
+    "permutation_importance",
 ]
 
 Result = TypeVar("Result")
@@ -37,43 +38,43 @@ Result = TypeVar("Result")
 Int32s = NDArray[np.int32]
 Float64s = NDArray[np.float64]
 
-# Purpose of draws (see `maths.philox`); those of trees are in their kernel.
+# Stream of random numbers (see `maths.philox`); the kernel has those of the trees.
 _PERMUTATION = 0x60000000
 
 
 @dataclass(frozen=True, slots=True)
-class Bag:
-    """The rows that a tree is grown on.
+class RowSample:
+    """The rows that one tree is trained on, and the rows that are held out.
 
     Attributes
     ----------
     rows
-        Ascending, int32.
-    times
-        (rows of the table,) int32: how often each is in the bag. None: once.
-    others
-        The rows outside, ascending, int32.
+        Row numbers, ascending, int32.
+    counts
+        (rows of the table,) int32: how often the sample contains each; None: once.
+    held_out
+        The other rows, ascending, int32: out-of-bag rows, or those of the test fold.
     """
 
     rows: Int32s
-    times: Int32s | None
-    others: Int32s
+    counts: Int32s | None
+    held_out: Int32s
 
 
 @dataclass(frozen=True, slots=True)
-class Bags:
-    """How the bags of a forest are drawn.
+class BootstrapSampler:
+    """Draws the sample of each tree with replacement.
 
     Attributes
     ----------
     rows
-        (rows,) int32: of the table, those that weigh anything.
+        (rows,) int32: the rows of the table with a positive weight.
     n_rows
-        How many the table has.
+        Number of rows of the table.
     n_draws
-        How often each bag draws one of them; None: it takes each once.
+        Number of draws of each sample; None: every row once, without a draw.
     seed
-        Of the draws.
+        Seed of the draws.
     """
 
     rows: Int32s
@@ -81,116 +82,123 @@ class Bags:
     n_draws: int | None
     seed: int
 
-    def of(self, number: int) -> Bag:
-        """Return the bag of a tree."""
+    def sample(self, number: int) -> RowSample:
+        """Return the sample of a tree."""
         if self.n_draws is None:
-            return Bag(self.rows, None, self.rows[:0])
+            return RowSample(self.rows, None, self.rows[:0])
         drawn = np.zeros(self.rows.size, np.int32)
         draw_bag(np.uint64(number), np.uint64(self.seed), self.n_draws, drawn)
-        times = np.zeros(self.n_rows, np.int32)
-        times[self.rows] = drawn
-        return Bag(self.rows[drawn > 0], times, self.rows[drawn == 0])
+        counts = np.zeros(self.n_rows, np.int32)
+        counts[self.rows] = drawn
+        return RowSample(self.rows[drawn > 0], counts, self.rows[drawn == 0])
 
     @property
-    def most_rows(self) -> int:
-        """The most different rows of a bag."""
+    def max_rows(self) -> int:
+        """The maximum number of distinct rows of a sample."""
         return min(self.rows.size, self.n_draws or self.rows.size)
 
 
 @dataclass(frozen=True, slots=True)
-class Folds:
-    """Bags that are given: the rows to train on, and those to test on.
+class FoldSampler:
+    """Returns the folds of a cross-validation as samples.
 
     Attributes
     ----------
-    parts
-        Of each fold the rows of both, ascending, int32.
+    folds
+        The training rows and the test rows of each fold, ascending, int32.
     """
 
-    parts: Sequence[tuple[Int32s, Int32s]]
+    folds: Sequence[tuple[Int32s, Int32s]]
 
-    def of(self, number: int) -> Bag:
-        """Return the bag of a fold."""
-        rows, others = self.parts[number]
-        return Bag(rows, None, others)
+    def sample(self, number: int) -> RowSample:
+        """Return a fold."""
+        rows, held_out = self.folds[number]
+        return RowSample(rows, None, held_out)
 
     @property
-    def most_rows(self) -> int:
-        """The most rows of a bag."""
-        return max(rows.size for rows, _ in self.parts)
+    def max_rows(self) -> int:
+        """The maximum number of training rows of a fold."""
+        return max(rows.size for rows, _ in self.folds)
 
 
 def grow_forest(
-    codes: Codes,
+    features: BinnedFeatures,
     targets: Targets,
-    rules: Rules,
-    bags: Bags | Folds,
+    params: GrowthParams,
+    sampler: BootstrapSampler | FoldSampler,
     n_trees: int,
     n_threads: int,
-    finish: Callable[[int, Bag, Grown], Result],
+    finish: Callable[[int, RowSample, CartTree], Result],
 ) -> Iterator[Result]:
-    """Grow trees, and yield what `finish` makes of each, in their order.
+    """Grow trees, and yield the result of `finish` for each, in order.
 
     Parameters
     ----------
-    codes, targets, rules
-        What trees are grown on, and held to.
-    bags
-        The rows of each.
+    features, targets, params
+        The training data and the stopping rules.
+    sampler
+        Returns the rows of each tree.
     n_trees
-        How many.
+        Number of trees.
     n_threads
-        Threads that grow one tree each, 0 or less for all processors.
+        Threads, each of which grows one tree; 0 or less uses all processors.
     finish
-        Takes the number of a tree, its bag and the tree, in the thread that grew it.
+        Is called with the number of a tree, its sample and the tree, in the thread
+        that grew it.
     """
     n_threads = thread_count(n_threads, n_trees)
     workspaces: SimpleQueue[Workspace] = SimpleQueue()
     for _ in range(n_threads):
-        workspaces.put(Workspace(codes, targets, rules, bags.most_rows))
+        workspaces.put(Workspace(features, targets, params, sampler.max_rows))
 
     def work(number: int) -> Result:
-        bag = bags.of(number)
+        sample = sampler.sample(number)
+        rows, counts = sample.rows, sample.counts
         workspace = workspaces.get()
         try:
-            grown = grow(number, codes, targets, rules, bag.rows, bag.times, workspace)
+            tree = build_tree(
+                number, features, targets, params, rows, counts, workspace
+            )
         finally:
             workspaces.put(workspace)
-        return finish(number, bag, grown)
+        return finish(number, sample, tree)
 
     if n_threads == 1:
         yield from map(work, range(n_trees))
         return
     with ExitStack() as stack:
         pool = ThreadPoolExecutor(n_threads, "hornbeam_tree")
-        # An interrupt does not wait for trees that are not begun.
+        # An interrupt cancels the trees that no thread has begun.
         stack.callback(pool.shutdown, cancel_futures=True)
-        waiting: deque[Future[Result]] = deque()
+        pending: deque[Future[Result]] = deque()
         for number in range(n_trees):
-            waiting.append(pool.submit(work, number))
-            if len(waiting) > 2 * n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(work, number))
+            if len(pending) > 2 * n_threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 class OutOfBag:
-    """What trees predict for the rows that they have not seen.
+    """Accumulates the out-of-bag predictions and the out-of-bag error of a forest.
 
-    A row that was in every bag so far has no prediction, and no part in the error.
+    A row that every sample so far contains has no prediction and does not count in
+    the error.
 
     Parameters
     ----------
     targets
-        Those of all rows.
+        The targets of all rows.
     y
-        (rows,): the targets, or the classes.
+        (rows,): the target values, or the classes.
 
     Attributes
     ----------
+    counts
+        (rows,) int64: the number of trees that predicted each row.
     errors
-        The mean loss of the rows that have a prediction, after each tree; see
-        `Targets.losses_of`.
+        The weighted mean loss of the rows with a prediction, after each tree; see
+        `Targets.losses`.
     """
 
     def __init__(self, targets: Targets, y: Float64s) -> None:
@@ -203,11 +211,11 @@ class OutOfBag:
         self.errors: list[float] = []
 
     def add(self, rows: Int32s, predicted: Float64s) -> None:
-        """Take what a tree predicts for the rows outside of its bag."""
+        """Add the predictions of a tree for its out-of-bag rows."""
         self._sums[rows] += predicted
         self.counts[rows] += 1
         means = self._means(rows)
-        self._losses[rows] = self._targets.losses_of(means, self._y[rows])
+        self._losses[rows] = self._targets.losses(means, self._y[rows])
         weights = self._targets.weights * (self.counts > 0)
         total = weights.sum()
         self.errors.append(float(weights @ self._losses / total) if total else np.nan)
@@ -218,52 +226,52 @@ class OutOfBag:
 
     @property
     def predictions(self) -> Float64s:
-        """(rows,), or (rows, classes) of more than two: NaN of rows in every bag."""
+        """(rows,), or (rows, classes) of more than two; NaN of rows without any."""
         return self._means(slice(None))
 
 
-def permutation_increases(
+def permutation_importance(
     number: int,
     seed: int,
-    grown: Grown,
-    codes: Codes,
+    tree: CartTree,
+    features: BinnedFeatures,
     targets: Targets,
     y: Float64s,
     predicted: Float64s,
     rows: Int32s,
 ) -> Float64s:
-    """Return by how much a tree errs more where a feature is permuted, (features,).
+    """Return the increase of a tree's loss by permutation of each feature, (features,).
 
-    Breiman 2001, section 10. A feature that the tree does not look at has 0.
+    Breiman 2001, section 10. A feature that the tree does not split on has 0.
 
     Parameters
     ----------
     number, seed
-        The tree's, by which permutations are drawn.
-    grown, codes, targets
-        The tree, and what it was grown on.
+        The number of the tree and the seed, which select the permutations.
+    tree, features, targets
+        The tree and its training data.
     y
-        (rows of the table,): the targets, or the classes.
+        (rows of the table,): the target values, or the classes.
     predicted
-        (nodes,) or (nodes, classes): what each predicts.
+        (nodes,) or (nodes, classes): the prediction of each node.
     rows
-        Those outside of the tree's bag.
+        The out-of-bag rows of the tree.
     """
-    increases = np.zeros(codes.n_features)
+    increases = np.zeros(features.n_features)
     weights = targets.weights[rows]
     if rows.size == 0:
         return increases
 
-    def error(swapped: int, others: Int32s) -> float:
-        leaves = grown.leaves_of(codes, rows, swapped, others)
-        losses = targets.losses_of(predicted[leaves], y[rows])
+    def error(permuted: int, permuted_rows: Int32s) -> float:
+        leaves = tree.apply(features, rows, permuted, permuted_rows)
+        losses = targets.losses(predicted[leaves], y[rows])
         return float(weights @ losses / weights.sum())
 
-    usual = error(-1, rows)
+    baseline = error(-1, rows)
     bits = np.empty(rows.size, np.uint32)
-    for feature in np.unique(grown.nodes["feature"][grown.nodes["left"] >= 0]).tolist():
-        purpose = np.uint64(_PERMUTATION + feature)
-        draw_bits(np.uint64(number), purpose, np.uint64(seed), bits)
-        others = rows[np.argsort(bits, kind="stable")]
-        increases[feature] = error(feature, others) - usual
+    for feature in np.unique(tree.nodes["feature"][tree.nodes["left"] >= 0]).tolist():
+        stream = np.uint64(_PERMUTATION + feature)
+        draw_bits(np.uint64(number), stream, np.uint64(seed), bits)
+        permuted_rows = rows[np.argsort(bits, kind="stable")]
+        increases[feature] = error(feature, permuted_rows) - baseline
     return increases

@@ -12,7 +12,7 @@ import numpy as np
 from hornbeam.backends.cluster import Call, Cluster
 from hornbeam.binning.column_pass import ColumnPass, merge_passes
 from hornbeam.binning.cuts import ColumnCuts, Cuts
-from hornbeam.binning.exact_quantiles import columns_of, find_cuts
+from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.dask.rowset import CodeFacts
 from hornbeam.data.schema import Schema
@@ -20,7 +20,7 @@ from hornbeam.data.schema import Schema
 __all__ = ["Coded", "bin_parts", "calls_for_codes"]
 
 #: Columns whose cuts are found together, and bytes of values that they keep on each
-#: worker, which all come to the client: with a megabyte a column, two readings are
+#: worker, which all come to the client: with a megabyte a column, two passes are
 #: enough for some million rows.
 _COLUMNS_AT_ONCE = 64
 _ROOM = 64 << 20
@@ -89,19 +89,19 @@ def bin_parts(
     columns: list[ColumnCuts] = []
     for start in range(0, schema.n_features, _COLUMNS_AT_ONCE):
         features = range(start, min(start + _COLUMNS_AT_ONCE, schema.n_features))
-        open_columns = columns_of(
+        open_columns = cut_finders(
             schema, max_bin, n_rows, exact=True, room=_ROOM, features=features
         )
 
         def read(
-            places: list[int], readings: list[ColumnPass], features: range = features
+            places: list[int], passes: list[ColumnPass], features: range = features
         ) -> list[ColumnPass]:
             chosen = [features[place] for place in places]
             found = cluster.call(
                 members,
                 "read_for_cuts",
                 chosen,
-                readings,
+                passes,
                 largest_weight,
                 n_rows,
                 n_threads,

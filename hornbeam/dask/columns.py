@@ -10,7 +10,7 @@ import numpy as np
 from hornbeam.dask.opening import Facts
 from hornbeam.data.categories import Categories, union
 from hornbeam.data.schema import Schema, listed
-from hornbeam.data.sources.gathering import kind_of
+from hornbeam.data.sources.first_pass import kind_of
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["check_fields", "common_dtype", "common_schema"]

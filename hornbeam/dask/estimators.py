@@ -25,20 +25,23 @@ from hornbeam.dask.sync import method_by_client
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.sklearn.base import (
+    IterationRange,
+    check_targets,
+    encode_labels,
+    sorted_classes,
+)
+from hornbeam.sklearn.boosting import BoostingEstimator
 from hornbeam.sklearn.classifier import HornbeamClassifier
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.labels import classes_of, codes_of
-from hornbeam.sklearn.model import IterationRange
 from hornbeam.sklearn.ranker import HornbeamRanker
 from hornbeam.sklearn.regressor import HornbeamRegressor
-from hornbeam.sklearn.table import column_of
 
 __all__ = ["DaskHornbeamClassifier", "DaskHornbeamRanker", "DaskHornbeamRegressor"]
 
 Weights = Sequence[Any] | None
 
 
-class _DaskEstimator(Estimator):
+class _DaskEstimator(BoostingEstimator):
     """What the estimators for Dask share: fitted on workers, and predicting there.
 
     What they predict is lazy: `predict` returns a collection, whose partitions are
@@ -46,7 +49,7 @@ class _DaskEstimator(Estimator):
     """
 
     #: The estimator that predicts a partition.
-    _of_partition: type[Estimator] = Estimator
+    _of_partition: type[BoostingEstimator] = BoostingEstimator
     _client: Client | None = None
 
     @property
@@ -117,17 +120,17 @@ class _DaskEstimator(Estimator):
             xgb_model,
         )
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
+    def _validate_features(self, X: Any, *, reset: bool) -> Any:
         return X  # the matrix looks, where the rows are
 
-    def _targets(self, X: Any, y: Any) -> Any:
+    def _validate_targets(self, X: Any, y: Any) -> Any:
         """Return the targets, held by the workers if they are read several times."""
         return self.client.persist(y) if is_dask_collection(y) else y
 
-    def _labels(self, y: Any) -> Any:
+    def _encode_targets(self, y: Any) -> Any:
         return y
 
-    def _matrix(self, X: Any, **fields: Any) -> DaskDMatrix:
+    def _create_dmatrix(self, X: Any, **fields: Any) -> DaskDMatrix:
         return DaskDMatrix(
             self.client,
             X,
@@ -137,7 +140,7 @@ class _DaskEstimator(Estimator):
             **fields,
         )
 
-    def _trained(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+    def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         found = train(self.client, *args, **options)
         booster: Booster = found["booster"]
         self.n_features_in_ = booster.num_features()
@@ -175,7 +178,7 @@ class _DaskEstimator(Estimator):
     def _outcome(
         self, iteration_range: IterationRange | None, **arguments: Any
     ) -> Outcome:
-        rounds = self._rounds(iteration_range)
+        rounds = self._get_iteration_range(iteration_range)
         return outcome_of(self.get_booster(), {"iteration_range": rounds, **arguments})
 
     @method_by_client
@@ -247,7 +250,7 @@ class _DaskEstimator(Estimator):
 class _ByTwin:
     """The task of an estimator's prediction."""
 
-    twin: Estimator
+    twin: BoostingEstimator
     method: str
     arguments: dict[str, Any]
 
@@ -327,7 +330,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
 
     _of_partition = HornbeamClassifier
 
-    def _learn_targets(self, y: Any) -> None:
+    def _fit_targets(self, y: Any) -> None:
         found = self._computed(
             [
                 delayed(_distinct)(piece, number)
@@ -344,7 +347,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
             )
         self.classes_ = np.unique(np.concatenate(some))
 
-    def _labels(self, y: Any) -> Any:
+    def _encode_targets(self, y: Any) -> Any:
         if isinstance(y, da.Array):
             if y.ndim == 2 and y.shape[1] == 1:
                 y = y[:, 0]
@@ -421,8 +424,8 @@ class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
     def _get_param_names(cls) -> list[str]:
         return sorted({*HornbeamRanker._get_param_names(), "allow_group_split"})
 
-    def _learner_parameters(self) -> dict[str, Any]:
-        params = super()._learner_parameters()
+    def _booster_params(self) -> dict[str, Any]:
+        params = super()._booster_params()
         params.pop("allow_group_split")
         return params
 
@@ -491,8 +494,8 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
     """Return the labels of a partition, sorted, or what is wrong with them."""
     try:
         with named(number):
-            column = column_of(np.asarray(y))
-            return classes_of(column) if len(column) else column
+            column = check_targets(np.asarray(y))
+            return sorted_classes(column) if len(column) else column
     except ValueError as error:
         return DataError(
             f"partition {number} of y: {error}", code=ErrorCode.META_INFO_NOT_NUMERIC
@@ -502,7 +505,7 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
 def _encode(y: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the place of each label among the classes."""
     y = np.asarray(y).ravel()
-    codes, unknown = codes_of(y, classes)
+    codes, unknown = encode_labels(y, classes)
     if unknown.size:
         raise DataError(
             f"eval_set holds the label {y[unknown].tolist()[0]!r}, which is not among "

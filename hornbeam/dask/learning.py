@@ -17,7 +17,7 @@ from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.custom import ObjectiveFunction, set_gradients_of
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.meta_info_accessors import Beside
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
@@ -104,7 +104,7 @@ class CallersObjective:
         raise TypeError("a caller's objective is given the rows by LearningRows")
 
 
-class View(Beside):
+class View(MetaInfoAccessors):
     """What a caller's objective or metric sees of rows: all that goes beside them.
 
     Parameters

@@ -17,12 +17,12 @@ from hornbeam.dask.opening import Facts, Opening, describe
 from hornbeam.dask.partitions import Partition, partition
 from hornbeam.dask.sync import called_by
 from hornbeam.dask.workers import Workers
-from hornbeam.data.caching import Folders, caching_of
 from hornbeam.data.categories import Categories
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.meta_info_accessors import Beside
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
+from hornbeam.data.opening import Folders, cache_options
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.parts import Parts
+from hornbeam.data.sources.first_pass import FieldCollector
 from hornbeam.errors import DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters
 
@@ -31,7 +31,7 @@ __all__ = ["DaskDMatrix", "DaskQuantileDMatrix"]
 Floats = npt.NDArray[np.float64]
 
 
-class DaskDMatrix(Beside):
+class DaskDMatrix(MetaInfoAccessors):
     """Features with their labels, weights and margins, in partitions on workers.
 
     Making one computes the collections and looks at every partition, where it lies:
@@ -120,7 +120,7 @@ class DaskDMatrix(Beside):
         codec: str = "auto",
     ) -> None:
         self.client = client_of(client)
-        _, caching = caching_of(None, cache, memory_limit, codec)
+        _, caching = cache_options(None, cache, memory_limit, codec)
         if group is not None and qid is not None:
             raise DataError(
                 "group and qid are both given; they say the same, so pass one of them",
@@ -198,7 +198,7 @@ class DaskDMatrix(Beside):
     @cached_property
     def info(self) -> MetaInfo:  # type: ignore[override]
         """Labels and all that goes with the rows, gathered from the workers."""
-        fields = Parts()
+        fields = FieldCollector()
         for number, part in enumerate(self._map(_fields_of, self.opening)):
             if part is not None:
                 fields.add(part, self.facts[number].n_rows)

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from hornbeam.dask.partitions import Partition
-from hornbeam.data.caching import Caching
 from hornbeam.data.categories import Categories
 from hornbeam.data.labels import read_whole
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.opening import open_features
+from hornbeam.data.opening import CacheOptions, open_features
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.gathering import without_values
-from hornbeam.data.sources.parts import Parts
+from hornbeam.data.sources.first_pass import FieldCollector, without_values
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError
 
@@ -35,7 +33,7 @@ class Opening:
     names: Sequence[str] | None = None
     types: Sequence[str] | Categories | None = None
     enable_categorical: bool = True
-    caching: Caching | None = None
+    caching: CacheOptions | None = None
 
     def open(self, partition: Partition) -> Opened | None:
         """Return the rows of a partition; None if it has none.
@@ -55,7 +53,7 @@ class Opening:
             )
             if table.n_rows == 0:
                 return None
-            parts = Parts()
+            parts = FieldCollector()
             parts.add(fields, table.n_rows)
         return Opened(table, parts.whole())
 

@@ -11,21 +11,19 @@ import numpy as np
 import numpy.typing as npt
 from distributed import get_worker
 
-from hornbeam.binning.bin_table import code_table
-from hornbeam.binning.binned_table import BinnedTable
+from hornbeam.binning.bin_table import BinnedTable, bin_batches
 from hornbeam.binning.column_pass import ColumnPass
 from hornbeam.binning.cuts import ColumnCuts, integer_weights
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.external_build import page_columns
-from hornbeam.binning.ordered import OrderedColumns
-from hornbeam.binning.streams import read_chunks
+from hornbeam.binning.external_build import build_worker_external
+from hornbeam.binning.table_passes import SortedColumnCache, run_passes
 from hornbeam.dask.opening import Opening
 from hornbeam.dask.partitions import Partition
 from hornbeam.dask.tables import JoinedTable, PartitionTable, aligned
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.parts import Parts
+from hornbeam.data.sources.first_pass import FieldCollector
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 
@@ -93,7 +91,7 @@ class Rowset:
         self._partitions = sorted(partitions, key=lambda part: part.number)
         self._opening = opening
         self._parts: list[Table] = []
-        self._ordered: OrderedColumns | None = None
+        self._ordered: SortedColumnCache | None = None
         self.binned: DenseMatrix | ExternalMatrix | None = None
         #: What decides cuts, (rows,), if it is not the weights of the rows.
         self._cut_weights: Floats | None = None
@@ -116,7 +114,7 @@ class Rowset:
         unseen, of
             As for `align`.
         """
-        fields = Parts()
+        fields = FieldCollector()
         spans: list[tuple[int, int]] = []
         n_rows, after = 0, -1
         for partition in self._partitions:
@@ -154,16 +152,16 @@ class Rowset:
     def read_for_cuts(
         self,
         features: Sequence[int],
-        readings: list[ColumnPass],
+        passes: list[ColumnPass],
         largest_weight: float | None,
         n_rows: int,
         n_threads: int,
     ) -> list[ColumnPass]:
-        """Return the readings when they have seen these rows.
+        """Return the passes when they have seen these rows.
 
         Parameters
         ----------
-        features, readings
+        features, passes
             Columns, and what is to be found out about each.
         largest_weight, n_rows
             Of all rows, wherever they are.
@@ -176,17 +174,17 @@ class Rowset:
         if self._ordered is None:
             # What goes to disk may be more than fits in memory.
             room = _ROOM if self._opening.caching is None else 0
-            self._ordered = OrderedColumns(self.table, weights, room)
-        done = self._ordered.read(features, readings, n_threads)
+            self._ordered = SortedColumnCache(self.table, weights, room)
+        done = self._ordered.read(features, passes, n_threads)
         if done == len(features):
-            return readings
+            return passes
         begin = 0
         for part in self._parts:
             end = begin + part.n_rows
             carried = None if weights is None else weights[begin:end]
-            read_chunks(part, features[done:], readings[done:], carried, n_threads)
+            run_passes(part, features[done:], passes[done:], carried, n_threads)
             begin = end
-        return readings
+        return passes
 
     def bin(self, columns: list[ColumnCuts], max_bin: int, n_threads: int) -> CodeFacts:
         """Code the rows by the cuts of all, and return what is found of them."""
@@ -195,10 +193,10 @@ class Rowset:
         binned: DenseMatrix | ExternalMatrix
         caching = self._opening.caching
         if caching is None:
-            binned = code_table(self.table, columns, max_bin, n_threads, own_cuts=True)
+            binned = bin_batches(self.table, columns, max_bin, n_threads, own_cuts=True)
         else:
             with _on_this_worker():
-                binned = page_columns(
+                binned = build_worker_external(
                     self.table, columns, max_bin, caching, n_threads, own_cuts=True
                 )
         self.binned = binned
@@ -211,7 +209,7 @@ class Rowset:
         """
         assert self.binned is not None
         if isinstance(self.binned, ExternalMatrix):  # of codes that stay as they are
-            self.binned.settle(facts.has_missing, facts.is_float32)
+            self.binned.set_facts(facts.has_missing, facts.is_float32)
         else:
             self.binned = replace(
                 self.binned,

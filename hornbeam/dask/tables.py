@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,12 +10,10 @@ from hornbeam.dask.opening import named
 from hornbeam.data.align import align
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.schema import Schema
-from hornbeam.data.sources.gathering import kind_of
-from hornbeam.data.table import Table
+from hornbeam.data.sources.first_pass import kind_of
+from hornbeam.data.table import LocatedTable, Table
 
 __all__ = ["JoinedTable", "PartitionTable", "aligned"]
-
-T = TypeVar("T")
 
 
 def aligned(table: Table, schema: Schema, unseen: str, of: str) -> Table:
@@ -41,7 +38,7 @@ def _places(table: Table, schema: Schema) -> list[int | None]:
     return [place.get(name) for name in schema.names]
 
 
-class PartitionTable(Table):
+class PartitionTable(LocatedTable):
     """The rows of a partition; whatever is wrong with them is said with its number.
 
     Parameters
@@ -53,41 +50,15 @@ class PartitionTable(Table):
     """
 
     def __init__(self, table: Table, number: int) -> None:
-        super().__init__(
-            table.n_rows,
-            table.n_features,
-            table.names,
-            table.types,
-            table.dtype,
-            table.categories,
-        )
+        super().__init__(table, lambda: named(number))
         self.is_stream = table.is_stream
-        self._table = table
         self._number = number
-
-    def _named(self, read: Callable[[], T]) -> T:
-        with named(self._number):
-            return read()
-
-    def columns(
-        self, start: int, stop: int, scratch: np.ndarray | None = None
-    ) -> list[np.ndarray]:
-        return self._named(lambda: self._table.columns(start, stop, scratch))
-
-    _columns = columns
-
-    def rows(
-        self, start: int, stop: int, features: np.ndarray | None = None
-    ) -> np.ndarray:
-        return self._named(lambda: self._table.rows(start, stop, features))
-
-    _rows = rows
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
         if not self.is_stream:
             yield from super().batches(features)
             return
-        with named(self._number):
+        with self._located():
             for batch in self._table.batches(features):
                 yield PartitionTable(batch, self._number)
 
@@ -95,7 +66,7 @@ class PartitionTable(Table):
         return PartitionTable(self._table.select(features), self._number)
 
     def take(self, rows: np.ndarray) -> Table:
-        return self._named(lambda: PartitionTable(self._table.take(rows), self._number))
+        return PartitionTable(super().take(rows), self._number)
 
     def label(self, feature: int) -> str:
         return f"{super().label(feature)} of partition {self._number}"

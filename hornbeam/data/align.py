@@ -265,7 +265,7 @@ class RecodedTable(Table):
         self.is_stream, self.info = table.is_stream, table.info
         self._table = table
         self._codes = codes
-        self._first_row = first_row
+        self.first_row = first_row
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -290,11 +290,6 @@ class RecodedTable(Table):
                 rows[:, place] = self._codes[feature](rows[:, place], locate)
         return rows
 
-    def locator(
-        self, row: int, feature: int, features: np.ndarray | None = None
-    ) -> Locate:
-        return super().locator(self._first_row + row, feature, features)
-
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
         chosen = range(self.n_features) if features is None else features
         types = self.types
@@ -308,7 +303,7 @@ class RecodedTable(Table):
             for place, feature in enumerate(chosen)
             if feature in self._codes
         }
-        row = self._first_row
+        row = self.first_row
         for batch in self._table.batches(features):
             yield RecodedTable(batch, expected, codes, row)
             row += batch.n_rows

@@ -5,27 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.bin_table import Binned, bin_table
+from hornbeam.binning.external import ExternalMatrix
+from hornbeam.binning.external_build import build_external
+from hornbeam.binning.sorted_columns import ColumnBlocks, sort_columns
 from hornbeam.data.align import align
-from hornbeam.data.caching import Caching, Folders, caching_of
 from hornbeam.data.categories import Categories
-from hornbeam.data.cells import as_csr, count_filled
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.meta_info_accessors import Beside
-from hornbeam.data.opening import open_features
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
+from hornbeam.data.opening import CacheOptions, Folders, cache_options, open_features
+from hornbeam.data.row_blocks import as_csr, count_entries
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
-
-if TYPE_CHECKING:
-    from hornbeam.binning.binned_table import Binned
-    from hornbeam.binning.sorted_columns import ColumnBlocks
 
 __all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
 
@@ -41,7 +40,7 @@ class DataSplitMode(IntEnum):
     COL = 1
 
 
-class DMatrix(Beside):
+class DMatrix(MetaInfoAccessors):
     """Features with their labels, weights and margins.
 
     The features are held by reference and never copied whole: do not change the
@@ -152,7 +151,7 @@ class DMatrix(Beside):
             "label_upper_bound": label_upper_bound,
             "feature_weights": feature_weights,
         }
-        data, caching = caching_of(data, cache, memory_limit, codec)
+        data, caching = cache_options(data, cache, memory_limit, codec)
         table, fields = open_features(
             data,
             beside,
@@ -183,7 +182,7 @@ class DMatrix(Beside):
         table: Table,
         nthread: int | None,
         sketch: str,
-        caching: Caching | None = None,
+        caching: CacheOptions | None = None,
     ) -> None:
         self.table = table
         self._caching = caching
@@ -255,14 +254,12 @@ class DMatrix(Beside):
         return codes
 
     @property
-    def is_ordered(self) -> bool:
+    def has_sorted_columns(self) -> bool:
         """Whether the columns in order are there already."""
         return self._ordered is not None
 
-    def ordered(self, nthread: int = 0) -> ColumnBlocks:
+    def sorted_columns(self, nthread: int = 0) -> ColumnBlocks:
         """Return the columns in order, made on the first call and kept."""
-        from hornbeam.binning.sorted_columns import order_columns
-
         if self._caching is not None and not self._holds_beside_cache:
             raise DataError(
                 "tree_method 'exact' and 'approx' hold the values in memory, and this "
@@ -272,13 +269,10 @@ class DMatrix(Beside):
             )
         self._check_not_empty()
         if self._ordered is None:
-            self._ordered = order_columns(self.table, nthread)
+            self._ordered = sort_columns(self.table, nthread)
         return self._ordered
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
-        # Here, because Numba comes with it: a matrix for prediction needs none of it.
-        from hornbeam.binning.bin_table import bin_table
-
         self._check_not_empty()
         if self._caching is not None:
             return self._page(self._caching, max_bin, nthread)
@@ -298,11 +292,8 @@ class DMatrix(Beside):
                 code=ErrorCode.EMPTY_DATA,
             )
 
-    def _page(self, caching: Caching, max_bin: int, nthread: int) -> Binned:
+    def _page(self, caching: CacheOptions, max_bin: int, nthread: int) -> Binned:
         """Return the codes on disk; there is room for those of one `max_bin`."""
-        from hornbeam.binning.external import ExternalMatrix
-        from hornbeam.binning.external_build import page_table
-
         before, self._binned = self._binned, {}
         for other, (_, codes) in before.items():
             if other != max_bin:
@@ -315,7 +306,7 @@ class DMatrix(Beside):
                 )
             if isinstance(codes, ExternalMatrix):  # of other weights
                 codes.close()
-        return page_table(
+        return build_external(
             self.table,
             max_bin,
             caching,
@@ -374,7 +365,7 @@ class DMatrix(Beside):
 
     def num_nonmissing(self) -> int:
         """Return the number of cells that are not missing."""
-        return count_filled(self.table)
+        return count_entries(self.table)
 
     def data_split_mode(self) -> DataSplitMode:
         """Return what is split among workers: the rows."""

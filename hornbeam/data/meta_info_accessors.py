@@ -13,12 +13,12 @@ from hornbeam.data.meta_info import GROUPINGS, MetaInfo
 from hornbeam.data.schema import listed
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["Beside"]
+__all__ = ["MetaInfoAccessors"]
 
 Floats = npt.NDArray[np.float64]
 
 
-class Beside:
+class MetaInfoAccessors:
     """What has rows and columns, and keeps an `MetaInfo` of them.
 
     Whatever is set is copied, and kept as float64. What a getter returns is read-only,

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.categories import Categories
-from hornbeam.data.cells import as_csr, count_filled, row_blocks
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.floats import check_missing
 from hornbeam.data.labels import FIELDS
+from hornbeam.data.row_blocks import as_csr, count_entries, row_blocks
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, require
 from hornbeam.files import replace_file
@@ -66,7 +66,7 @@ def save_table(
                 arrays[f"category.{feature}"] = levels
     shape = table.n_rows, table.n_features
     cell = table.dtype.itemsize
-    filled = count_filled(table)
+    filled = count_entries(table)
     blocks: Iterator[np.ndarray] = iter(())
     if filled * (cell + INDEX_BYTES) + 8 * table.n_rows < math.prod(shape) * cell:
         matrix = as_csr(table)

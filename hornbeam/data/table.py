@@ -1,21 +1,29 @@
-"""What the learner sees of any container: a table of numbers, read by blocks."""
+"""Abstract table of numeric features that is read in blocks, and views of it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from hornbeam.data.categories import MAX_LEVELS, NO_CATEGORIES, Categories
-from hornbeam.data.content import Content
 from hornbeam.data.floats import Locate, check_finite
 from hornbeam.data.schema import Schema, check_names, check_types, column_label
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["Table"]
+__all__ = ["ContentChecksum", "LocatedTable", "PaddedTable", "Table"]
+
+
+#: Columns, or cells of rows, that are held at once.
+_COLUMNS_AT_ONCE = 4
+_CELLS = 1 << 20
 
 
 class Table(ABC):
@@ -47,6 +55,8 @@ class Table(ABC):
     #: Labels and their like where they come with the rows, by the names that
     #: ``DMatrix.set_info`` has for them.
     info: Mapping[str, Any] = MappingProxyType({})
+    #: Number of the first row in error messages, for a part of a longer table.
+    first_row: int = 0
 
     def __init__(
         self,
@@ -118,7 +128,7 @@ class Table(ABC):
         """
         columns = self._columns(start, stop, scratch)
         for feature, column in enumerate(columns, start):
-            check_finite(column, self.label(feature))
+            check_finite(column, self.label(feature), self.first_row)
             if feature in self._raw_codes:
                 check_codes(column, self.locator(0, feature))
         return columns
@@ -170,7 +180,7 @@ class Table(ABC):
 
     def content(self) -> str:
         """Return a checksum of all cells, by which the table is known again."""
-        content = Content()
+        content = ContentChecksum()
         for batch in self.batches():
             content.add(batch)
         return content.digest()
@@ -191,7 +201,7 @@ class Table(ABC):
             column = feature + (index[1] if len(index) > 1 else 0)
             if features is not None:
                 column = int(features[column])
-            return f"row {row + index[0]} of {self.label(column)}"
+            return f"row {self.first_row + row + index[0]} of {self.label(column)}"
 
         return locate
 
@@ -266,3 +276,124 @@ def check_codes(values: np.ndarray, locate: Locate) -> None:
             f"codes of categories, whole numbers from 0 to {MAX_LEVELS - 1}",
             code=ErrorCode.INVALID_CATEGORY_CODE,
         )
+
+
+class ContentChecksum:
+    """Checksums of rows that come in batches, wherever those end.
+
+    They are taken of whole rows or of columns, as the batches have them.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._columns: list[int] = []
+
+    def add(self, table: Table) -> None:
+        """Take the next rows."""
+        if table.has_rows:
+            step = max(1, _CELLS // table.n_features)
+            for start in range(0, table.n_rows, step):
+                rows = table.rows(start, min(start + step, table.n_rows))
+                self._rows = zlib.crc32(rows.data, self._rows)
+            return
+        width = table.n_features
+        self._columns = self._columns or [0] * width
+        for start in range(0, width, _COLUMNS_AT_ONCE):
+            stop = min(start + _COLUMNS_AT_ONCE, width)
+            for feature, column in enumerate(table.columns(start, stop), start):
+                before = self._columns[feature]
+                levels = table.categories.of(feature)
+                if levels is not None:  # of which a batch may have its own
+                    before = zlib.crc32(repr(levels.tolist()).encode(), before)
+                self._columns[feature] = zlib.crc32(column.data, before)
+
+    def digest(self) -> str:
+        """Return the checksum of all that came."""
+        sums = json.dumps([self._rows, self._columns])
+        return hashlib.sha256(sums.encode()).hexdigest()
+
+
+class LocatedTable(Table):
+    """A table whose errors say where its rows come from.
+
+    Parameters
+    ----------
+    table
+        The rows.
+    located
+        Returns the context manager that adds the place to an error.
+    schema
+        Names, types and categories of the columns; None: those of `table`.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        located: Callable[[], AbstractContextManager[None]],
+        schema: Schema | None = None,
+    ) -> None:
+        schema = table.schema if schema is None else schema
+        super().__init__(
+            table.n_rows,
+            schema.n_features,
+            schema.names,
+            schema.types,
+            table.dtype,
+            schema.categories,
+        )
+        self._table = table
+        self._located = located
+
+    def columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        with self._located():
+            return self._table.columns(start, stop, scratch)
+
+    _columns = columns
+
+    def rows(
+        self, start: int, stop: int, features: np.ndarray | None = None
+    ) -> np.ndarray:
+        with self._located():
+            return self._table.rows(start, stop, features)
+
+    _rows = rows
+
+    def take(self, rows: np.ndarray) -> Table:
+        with self._located():
+            return self._table.take(rows)
+
+
+class PaddedTable(Table):
+    """The columns of a table without names, and missing ones up to `n_features`.
+
+    A sparse matrix is as wide as its last filled column, and data read for prediction
+    may lack the last ones of training.
+    """
+
+    def __init__(self, table: Table, n_features: int) -> None:
+        self._table = table
+        types = None
+        if table.types is not None:
+            types = [*table.types, *["float"] * (n_features - table.n_features)]
+        self.is_stream, self.info = table.is_stream, table.info
+        super().__init__(table.n_rows, n_features, None, types, table.dtype)
+
+    def _columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        width = self._table.n_features
+        known = self._table.columns(min(start, width), min(stop, width), scratch)
+        empty = np.full(self.n_rows, np.nan, np.float32)
+        return known + [empty] * (stop - start - len(known))
+
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        chosen = np.arange(self.n_features) if features is None else features
+        rows = np.full((stop - start, len(chosen)), np.nan, self.dtype)
+        known = np.flatnonzero(chosen < self._table.n_features)
+        rows[:, known] = self._table.rows(start, stop, chosen[known])
+        return rows
+
+    def take(self, rows: np.ndarray) -> Table:
+        return PaddedTable(self._table.take(rows), self.n_features)

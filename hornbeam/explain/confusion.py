@@ -131,7 +131,8 @@ def confusion_of(
             f"threshold must be from 0 to 1, not {threshold}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
-    if subject.booster.model.objective == "binary:hinge":
+    objective = subject.booster.objective
+    if objective.prediction == "class" and not objective.has_probabilities:
         predicted = subject.predictions()[:, 0].astype(np.intp)
     else:
         probabilities = subject.probabilities()

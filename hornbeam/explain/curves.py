@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hornbeam.callbacks.base import mean_of
-from hornbeam.callbacks.stopping import larger_is_better
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
+from hornbeam.metrics.base import maximize_of
 
 __all__ = ["LearningCurve", "learning_curves_of"]
 
@@ -38,7 +38,7 @@ class LearningCurve:
     @property
     def best(self) -> int:
         """The round with the best value, the first of equal ones."""
-        ranked = -self.scores if larger_is_better(self.metric) else self.scores
+        ranked = -self.scores if maximize_of(self.metric) else self.scores
         return int(np.argmin(np.where(np.isnan(ranked), np.inf, ranked)))
 
 

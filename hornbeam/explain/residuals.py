@@ -11,6 +11,7 @@ from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
+from hornbeam.objectives.distributions import Distribution
 
 __all__ = ["Residuals", "residuals_of"]
 
@@ -18,8 +19,8 @@ __all__ = ["Residuals", "residuals_of"]
 _WINDOWS = 40
 _SHARE = 0.1
 _FEWEST = 10
-#: Objectives whose predictions do not have the unit of the labels.
-_OTHERS = ("binary:", "multi:", "rank:", "survival:")
+#: Tasks whose predictions have the unit of the labels.
+_TASKS = ("regression", "quantiles", "distribution")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +112,19 @@ def residuals_of(
         If the data has no labels.
     """
     subject = Subject(model, data, labels)
-    trained = subject.booster.model
-    if trained.objective.startswith(_OTHERS) or subject.classes is not None:
+    objective = subject.booster.objective
+    if objective.task not in _TASKS or subject.classes is not None:
         raise ParameterError(
-            f"objective={trained.objective!r} does not predict numbers like the "
+            f"objective={objective.name!r} does not predict numbers like the "
             "labels; plot_calibration and plot_confusion are for classes",
             code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
         )
     known = subject.labels.reshape(subject.data.num_row(), -1)
-    is_mean = trained.objective.startswith("dist:")  # that of the first output
-    place = 0 if is_mean else subject.output(output)
-    predictions = subject.predictions()[:, place]
-    if trained.objective == "dist:lognormal":
-        predictions = np.exp(predictions)
+    predictions = subject.predictions()
+    if isinstance(objective, Distribution):
+        place, predictions = 0, objective.point_predictions(predictions)
+    else:
+        place = subject.output(output)
+        predictions = predictions[:, place]
     column = place if known.shape[1] > 1 else 0
     return Residuals.of_labels(known[:, column], predictions, subject.weights)

@@ -17,22 +17,10 @@ from hornbeam.explain.columns import Column, columns_of, feature_number
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.tree_reader import Boosted, booster_of, names_of
 from hornbeam.kernels.team import lease
-from hornbeam.objectives.base import create
-from hornbeam.objectives.classification import PROBABILITIES
 from hornbeam.objectives.distributions import Distribution
 from hornbeam.objectives.quantiles import QuantileError
-from hornbeam.params import Parameters
 
 __all__ = ["Subject"]
-
-#: Objectives whose predictions are class probabilities, or can be transformed to them.
-_OF_CLASSES = {
-    "binary:focal",
-    "binary:logistic",
-    "multi:softprob",
-    "reg:logistic",
-    *PROBABILITIES,
-}
 
 
 class Subject:
@@ -196,7 +184,12 @@ class Subject:
 
         With `margins`, return margins instead.
         """
-        if not margins and self.booster.model.objective == "multi:softmax":
+        objective = self.booster.objective
+        if (
+            not margins
+            and objective.prediction == "class"
+            and objective.has_probabilities
+        ):
             return self.probabilities()
         return self.predictions(margins=margins)
 
@@ -220,21 +213,19 @@ class Subject:
 
     def probabilities(self) -> Float64s:
         """Return the probability of each class, (rows, classes)."""
-        model = self.booster.model
+        model, objective = self.booster.model, self.booster.objective
         shares = model.objective == "reg:squarederror" and self.classes is not None
-        if model.objective not in _OF_CLASSES and not shares:
+        if not objective.has_probabilities and not shares:
             raise ParameterError(
                 f"objective={model.objective!r} predicts no probabilities of classes; "
                 "train with binary:logistic or multi:softprob",
                 code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
             )
-        objective = PROBABILITIES.get(model.objective)
-        found = self.predictions(margins=objective is not None)
-        if objective is not None:
-            params = {"objective": objective, "num_class": model.num_class}
-            link = create(Parameters.resolve(params))
+        from_margins = not shares and objective.prediction != "probability"
+        found = self.predictions(margins=from_margins)
+        if from_margins:
             with lease(self.booster.params.nthread) as team:
-                found = link.transform(team, found)
+                found = objective.class_probabilities(team, found)
         if shares and found.shape[1] > 1:
             found /= found.sum(axis=1, keepdims=True)
         if shares:

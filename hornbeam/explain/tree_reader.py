@@ -15,6 +15,7 @@ from hornbeam.explain.node_text import Float64s, NodeText, in_rows
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
+from hornbeam.objectives.base import find
 
 __all__ = ["Boosted", "booster_of", "names_of", "node_text_of", "number_of"]
 
@@ -166,7 +167,8 @@ def _shares_of(
     tree whose values are shares, all nodes have them.
     """
     leaves = tree.leaf_mask
-    if tree.leaf_size > 1 and model.objective.startswith("multi:"):
+    objective = find(model.objective)
+    if tree.leaf_size > 1 and objective is not None and objective.task == "classes":
         margins = values + model.base_score
         odds = np.exp(margins - margins.max(axis=1, keepdims=True))
         odds[~leaves] = np.nan

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.objectives.base import Objective
-from hornbeam.objectives.classification import Focal
+from hornbeam.objectives.base import Link, Objective
 from hornbeam.objectives.compiled import OWNER
-from hornbeam.objectives.distributions import Distribution
-from hornbeam.objectives.quantiles import QuantileError
 
-__all__ = ["FORMULAS", "HIGHEST_LOG", "LEAST_STEP", "LINKS", "Link", "link_of"]
+__all__ = ["FORMULAS", "HIGHEST_LOG", "LEAST_STEP", "link_of"]
 
 #: The names, and what a row's margins m become.
 FORMULAS: Mapping[str, str] = {
@@ -29,58 +25,10 @@ FORMULAS: Mapping[str, str] = {
     "shares": "m over the sum of the m of all outputs",
 }
 
-#: The name of the link of each objective.
-LINKS: Mapping[str, str] = {
-    "reg:squarederror": "identity",
-    "reg:squaredlogerror": "identity",
-    "reg:pseudohubererror": "identity",
-    "reg:absoluteerror": "identity",
-    "reg:logistic": "sigmoid",
-    "reg:gamma": "exponential",
-    "reg:tweedie": "exponential",
-    "reg:quantileerror": "rising",
-    "reg:expectileerror": "climbing",
-    "count:poisson": "exponential",
-    "binary:logistic": "sigmoid",
-    "binary:logitraw": "identity",
-    "binary:hinge": "step",
-    "binary:focal": "focal",
-    "multi:softprob": "softmax",
-    "multi:softmax": "most_likely",
-    "rank:map": "identity",
-    "rank:ndcg": "identity",
-    "rank:pairwise": "identity",
-    "rank:xendcg": "identity",
-    "survival:aft": "exponential",
-    "survival:cox": "exponential",
-    "dist:normal": "distribution",
-    "dist:lognormal": "distribution",
-    "dist:negbinomial": "distribution",
-}
-
-#: Those that say how likely classes are, instead of what their objectives predict.
-_OF_CLASSES = {
-    "reg:squarederror": "shares",
-    "binary:logitraw": "sigmoid",
-    "multi:softmax": "softmax",
-}
-
 #: Logarithms of the parameters of distributions are held within it.
 HIGHEST_LOG = 69.0
 #: Between two expectiles there is this at least (see `hornbeam.kernels.maths.climb`).
 LEAST_STEP = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A formula by its name, and its one number, if it has any.
-
-    That is gamma of the focal loss, and the first parameter of a distribution whose
-    logarithm is a margin.
-    """
-
-    name: str
-    number: float = 0.0
 
 
 def link_of(
@@ -104,11 +52,6 @@ def link_of(
             "exported; export margins, output_margin=True, and transform those",
             code=ErrorCode.NOT_EXPORTABLE,
         )
-    if isinstance(objective, Focal):
-        return Link("focal", objective.parameters.focal_gamma)
-    if isinstance(objective, Distribution):
-        return Link("distribution", objective.first_positive)
-    if isinstance(objective, QuantileError) and not objective.rises:
-        return Link("identity")
-    name = LINKS[objective.name]
-    return Link(_OF_CLASSES.get(objective.name, name) if of_classes else name)
+    if of_classes and objective.probability_link is not None:
+        return objective.probability_link
+    return objective.link

@@ -11,21 +11,13 @@ from numpy.typing import NDArray
 
 from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
-from hornbeam.export.links import Link, link_of
+from hornbeam.export.links import link_of
 from hornbeam.forest.layout import contributions
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import cut_off, join
-from hornbeam.objectives.base import Objective
+from hornbeam.objectives.base import Link, Objective
 
 __all__ = ["Exportable", "Nodes", "Plan", "model_of"]
-
-#: Objectives whose models tell classes apart, without being told which.
-_CLASSES_BY_NUMBER = (
-    "binary:logistic",
-    "binary:focal",
-    "multi:softprob",
-    "multi:softmax",
-)
 
 
 class HasModel(Protocol):
@@ -196,7 +188,7 @@ class Plan:
         """
         booster, classes = _booster_of(exported)
         model = model_of(exported, iteration_range)
-        if classes is None and model.objective in _CLASSES_BY_NUMBER:
+        if classes is None and _predicts_classes(booster.objective):
             classes = np.arange(max(2, model.n_outputs))
         if classes is not None:
             classes = _checked(classes, max(2, model.n_outputs))
@@ -270,6 +262,15 @@ def _booster_of(exported: Any) -> tuple[Any, NDArray[Any] | None]:
             code=ErrorCode.NOT_A_MODEL,
         )
     return exported, None
+
+
+def _predicts_classes(objective: Objective) -> bool:
+    """Return whether predictions are of classes that are numbered from 0."""
+    return (
+        objective.task in ("binary", "classes")
+        and objective.has_probabilities
+        and objective.prediction != "margin"
+    )
 
 
 def _checked(classes: NDArray[Any], n_classes: int) -> NDArray[Any]:

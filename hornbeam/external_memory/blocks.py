@@ -11,11 +11,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.external_memory.codecs import Choice, choose, decode, encode, fits
+from hornbeam.external_memory.codecs import (
+    Encoding,
+    choose_encoding,
+    decode,
+    encode,
+    fits_nibble,
+)
 from hornbeam.external_memory.manifest import BlockEntry, Segment
 from hornbeam.kernels.binning import interleave
 
-__all__ = ["BLOCK_ROWS", "DamagedError", "Reading", "choose_codecs", "lay_down"]
+__all__ = [
+    "BLOCK_ROWS",
+    "BlockReader",
+    "DamagedBlockError",
+    "choose_encodings",
+    "encode_block",
+]
 
 #: Rows of a block: a column of bytes is then a quarter of a megabyte, one good read.
 BLOCK_ROWS = 1 << 18
@@ -26,13 +38,13 @@ Codes = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 
-class DamagedError(Exception):
+class DamagedBlockError(Exception):
     """What is wrong with a block's file."""
 
 
 def crc_of(by_feature: Codes) -> int:
     """Return the CRC-32 of the CRC-32s of the columns, whatever their codecs."""
-    raw = Choice("raw")
+    raw = Encoding("raw")
     return _join(zlib.crc32(encode(raw, column)) for column in by_feature)
 
 
@@ -40,31 +52,31 @@ def _join(crcs: Iterable[int]) -> int:
     return zlib.crc32(np.fromiter(crcs, "<u4").data)
 
 
-def turn(by_feature: Codes) -> Codes:
+def row_major(by_feature: Codes) -> Codes:
     """Return the codes (columns, rows) row after row, (rows * columns,)."""
     by_row = np.empty(by_feature.size, by_feature.dtype)
     interleave(by_feature, 0, by_feature.shape[1], by_row)
     return by_row
 
 
-def choose_codecs(codec: str, by_feature: Codes) -> list[Choice]:
+def choose_encodings(codec: str, by_feature: Codes) -> list[Encoding]:
     """Return how to lay down each column and the row-major copy of such blocks."""
-    choices = [choose(codec, column, 1) for column in by_feature]
-    return [*choices, choose(codec, turn(by_feature), len(by_feature))]
+    choices = [choose_encoding(codec, column, 1) for column in by_feature]
+    return [*choices, choose_encoding(codec, row_major(by_feature), len(by_feature))]
 
 
-def choose_again(segments: Sequence[Segment], by_feature: Codes) -> list[Choice]:
+def same_encodings(segments: Sequence[Segment], by_feature: Codes) -> list[Encoding]:
     """Return how to lay down a block as it was, from its segments."""
-    runs = [*by_feature, turn(by_feature)]
+    runs = [*by_feature, row_major(by_feature)]
     widths = [*([1] * len(by_feature)), len(by_feature)]
     return [
-        choose(segment.codec, run, width)
+        choose_encoding(segment.codec, run, width)
         for segment, run, width in zip(segments, runs, widths, strict=True)
     ]
 
 
-def lay_down(
-    by_feature: Codes, choices: Sequence[Choice]
+def encode_block(
+    by_feature: Codes, choices: Sequence[Encoding]
 ) -> tuple[list[memoryview], list[Segment], int]:
     """Return the pieces of a block's file, what is where in it, and its `crc_of`.
 
@@ -74,9 +86,9 @@ def lay_down(
     segments: list[Segment] = []
     crcs: list[int] = []
     offset = 0
-    for run, choice in zip([*by_feature, turn(by_feature)], choices, strict=True):
-        if choice.codec == "nibble" and not fits(run):
-            choice = Choice("raw")
+    for run, choice in zip([*by_feature, row_major(by_feature)], choices, strict=True):
+        if choice.codec == "nibble" and not fits_nibble(run):
+            choice = Encoding("raw")
         piece = encode(choice, run)
         pieces.append(piece)
         crc = zlib.crc32(piece)
@@ -84,11 +96,11 @@ def lay_down(
         offset += piece.nbytes
         if len(crcs) < len(by_feature):
             is_raw = choice.codec == "raw"
-            crcs.append(crc if is_raw else zlib.crc32(encode(Choice("raw"), run)))
+            crcs.append(crc if is_raw else zlib.crc32(encode(Encoding("raw"), run)))
     return pieces, segments, _join(crcs)
 
 
-class Reading:
+class BlockReader:
     """Reads the segments of blocks, one after the other, in one thread."""
 
     def __init__(self) -> None:
@@ -142,11 +154,11 @@ class Reading:
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise DamagedError("it is not there") from None
+            raise DamagedBlockError("it is not there") from None
         try:
             size = os.fstat(file).st_size
             if size != entry.n_bytes:
-                raise DamagedError(f"it has {size} bytes, not {entry.n_bytes}")
+                raise DamagedBlockError(f"it has {size} bytes, not {entry.n_bytes}")
             waiting: list[tuple[Segment, Bytes, int]] = []
             for place in _places(entry, columns, by_row):
                 segment = entry.segments[place]
@@ -161,7 +173,7 @@ class Reading:
                 try:
                     decode(segment.codec, stored, out)
                 except (ValueError, RuntimeError) as error:
-                    raise DamagedError(f"segment {place}: {error}") from None
+                    raise DamagedBlockError(f"segment {place}: {error}") from None
             _read_raw(file, waiting, verified)
         finally:
             os.close(file)
@@ -217,7 +229,7 @@ def _read_at(file: int, offset: int, views: Sequence[Bytes]) -> None:
     while left:
         count = os.preadv(file, parts, offset)
         if count == 0:
-            raise DamagedError(f"it ends at byte {offset}")
+            raise DamagedBlockError(f"it ends at byte {offset}")
         left -= count
         offset += count
         while parts and count >= parts[0].nbytes:
@@ -233,5 +245,5 @@ def _verify(
     if verified[place]:
         return
     if zlib.crc32(stored.data) != segment.crc:
-        raise DamagedError(f"the checksum of its segment {place} does not fit")
+        raise DamagedBlockError(f"the checksum of its segment {place} does not fit")
     verified[place] = True

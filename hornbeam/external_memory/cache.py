@@ -14,17 +14,17 @@ from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.codecs import check_codec
 from hornbeam.external_memory.folders import (
     Folder,
+    FolderLock,
     as_folders,
     clean_folders,
     make_folders,
     remove_empty,
 )
-from hornbeam.external_memory.locks import FolderLock
 from hornbeam.external_memory.manifest import Manifest, read_manifest
-from hornbeam.external_memory.reader import Mend, Pages
-from hornbeam.external_memory.writer import PageWriter
+from hornbeam.external_memory.reader import BlockStore, Rebuild
+from hornbeam.external_memory.writer import BlockWriter
 
-__all__ = ["open_or_build", "open_pages"]
+__all__ = ["open_or_build", "open_store"]
 
 #: Seconds to wait for others that only look whether a cache is theirs.
 _GLANCE = 2.0
@@ -34,12 +34,12 @@ _FEW = 4
 #: Gets a maker of PageWriters (n_rows, n_columns, dtype, codec=, block_rows=), writes
 #: all rows, and returns what the writer's `finish` returns. Another writer may be made
 #: before that, to begin anew.
-Build = Callable[[Callable[..., PageWriter]], Manifest]
+Build = Callable[[Callable[..., BlockWriter]], Manifest]
 
 
-def open_pages(
-    folders: Folder | Sequence[Folder], fingerprint: str, mend: Mend | None = None
-) -> Pages | None:
+def open_store(
+    folders: Folder | Sequence[Folder], fingerprint: str, mend: Rebuild | None = None
+) -> BlockStore | None:
     """Return the pages in these folders if they were made of this source.
 
     None otherwise; what is half-made is deleted then. Waits while another process
@@ -70,7 +70,7 @@ def open_pages(
                 lock.close()
                 return None
             if lock.try_hold(alone=False):
-                return Pages(places, manifest, lock, mend)
+                return BlockStore(places, manifest, lock, mend)
     except BaseException:
         lock.close()
         raise
@@ -80,8 +80,8 @@ def open_or_build(
     folders: Folder | Sequence[Folder],
     fingerprint: str,
     build: Build,
-    mend: Mend | None = None,
-) -> Pages:
+    mend: Rebuild | None = None,
+) -> BlockStore:
     """Return the pages in these folders, made by `build` if they are not there.
 
     Of two that want to build, one does, and the other waits and then uses the same
@@ -91,9 +91,9 @@ def open_or_build(
     Parameters
     ----------
     folders, fingerprint, mend
-        As for `open_pages`. Folders are made where they do not exist.
+        As for `open_store`. Folders are made where they do not exist.
     build
-        Called with a function that makes the PageWriter of this cache; it writes all
+        Called with a function that makes the BlockWriter of this cache; it writes all
         rows and returns what the writer's `finish` returns:
         ``lambda new: fill(new(n_rows, n_columns, np.uint8, codec="auto"))``.
     """
@@ -101,7 +101,7 @@ def open_or_build(
     made = make_folders(places)
     lock = FolderLock(places)
     begin, is_building = time.monotonic(), False
-    writers: list[PageWriter] = []
+    writers: list[BlockWriter] = []
     try:
         while True:
             lock.wait()
@@ -113,7 +113,7 @@ def open_or_build(
                 clean_folders(places)
                 manifest = build(partial(_new_writer, writers, places, fingerprint))
             if manifest is not None and lock.try_hold(alone=False):
-                return Pages(places, manifest, lock, mend)
+                return BlockStore(places, manifest, lock, mend)
             is_building = False
             lock.close()
             if manifest is None and time.monotonic() - begin > _GLANCE:
@@ -134,20 +134,20 @@ def open_or_build(
 
 
 def _new_writer(
-    writers: list[PageWriter],
+    writers: list[BlockWriter],
     places: Sequence[Path],
     fingerprint: str,
     *shape: Any,
     **options: Any,
-) -> PageWriter:
+) -> BlockWriter:
     if writers:
         _abandon(writers)
         clean_folders(places)
-    writers.append(PageWriter(places, fingerprint, *shape, **options))
+    writers.append(BlockWriter(places, fingerprint, *shape, **options))
     return writers[-1]
 
 
-def _abandon(writers: list[PageWriter]) -> None:
+def _abandon(writers: list[BlockWriter]) -> None:
     while writers:
         writers.pop().abandon()
 

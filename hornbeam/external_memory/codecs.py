@@ -19,12 +19,12 @@ from hornbeam.errors import ErrorCode, MissingExtraError, ParameterError, requir
 __all__ = [
     "CODECS",
     "STORED",
-    "Choice",
+    "Encoding",
     "check_codec",
-    "choose",
+    "choose_encoding",
     "decode",
     "encode",
-    "fits",
+    "fits_nibble",
     "stored_sizes",
 ]
 
@@ -42,7 +42,7 @@ _WIDEST = 255
 _OVERHEAD = 32
 
 
-class Choice:
+class Encoding:
     """A codec, and what it is told: the width of an item, and what is shuffled.
 
     Parameters
@@ -88,7 +88,7 @@ def check_codec(codec: str) -> None:
         _blosc2()
 
 
-def choose(codec: str, codes: Codes, width: int) -> Choice:
+def choose_encoding(codec: str, codes: Codes, width: int) -> Encoding:
     """Return how to lay down runs like this one.
 
     Parameters
@@ -102,8 +102,10 @@ def choose(codec: str, codes: Codes, width: int) -> Choice:
     """
     item = width * codes.itemsize
     widths = [item] if item <= _WIDEST else [codes.itemsize]
-    shuffled = [Choice("lz4", item, bits) for item in widths for bits in (True, False)]
-    plain = Choice("nibble" if codec != "raw" and fits(codes) else "raw")
+    shuffled = [
+        Encoding("lz4", item, bits) for item in widths for bits in (True, False)
+    ]
+    plain = Encoding("nibble" if codec != "raw" and fits_nibble(codes) else "raw")
     if codec == "lz4":
         return min(shuffled, key=_size_of(codes))
     if codec != "auto" or codes.size == 0 or not _has_blosc2():
@@ -114,16 +116,16 @@ def choose(codec: str, codes: Codes, width: int) -> Choice:
     return best if worth else plain
 
 
-def _size_of(codes: Codes) -> Callable[[Choice], int]:
+def _size_of(codes: Codes) -> Callable[[Encoding], int]:
     return lambda choice: len(encode(choice, codes))
 
 
-def fits(codes: Codes) -> bool:
+def fits_nibble(codes: Codes) -> bool:
     """Return whether nibbles hold these codes."""
     return codes.size == 0 or int(codes.max()) < 16
 
 
-def encode(choice: Choice, codes: Codes) -> memoryview:
+def encode(choice: Encoding, codes: Codes) -> memoryview:
     """Return the bytes of a run of codes (C-contiguous)."""
     flat = codes.reshape(-1)
     if choice.codec == "raw":

@@ -16,25 +16,24 @@ import numpy.typing as npt
 
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.blocks import (
-    DamagedError,
-    Reading,
-    choose_again,
+    BlockReader,
+    DamagedBlockError,
     crc_of,
-    lay_down,
+    encode_block,
+    same_encodings,
 )
-from hornbeam.external_memory.folders import MANIFEST
-from hornbeam.external_memory.locks import FolderLock
+from hornbeam.external_memory.folders import MANIFEST, FolderLock
 from hornbeam.external_memory.manifest import Manifest, write_manifest
-from hornbeam.external_memory.ring import Buffer, ReadAhead, room
-from hornbeam.external_memory.spill import Spill
+from hornbeam.external_memory.read_ahead import Buffer, ReadAhead, room
+from hornbeam.external_memory.spill import SpillFiles
 from hornbeam.external_memory.writer import replace_block
 from hornbeam.memory import in_words
 
-__all__ = ["Block", "Mend", "Pages"]
+__all__ = ["Block", "BlockStore", "Rebuild"]
 
 Codes = npt.NDArray[Any]
 #: Makes the codes (columns, rows) of the rows from `begin` to `end` anew.
-Mend = Callable[[int, int], Codes]
+Rebuild = Callable[[int, int], Codes]
 
 
 @dataclass(slots=True)
@@ -61,10 +60,10 @@ class Block:
     by_row: Codes
 
 
-class Pages:
+class BlockStore:
     """The codes of all cells, in blocks on disk.
 
-    Made by `open_pages` and `open_or_build`. While it is open, nobody else makes
+    Made by `open_store` and `open_or_build`. While it is open, nobody else makes
     another cache in its folders.
 
     Attributes
@@ -84,7 +83,7 @@ class Pages:
         folders: Sequence[Path],
         manifest: Manifest,
         lock: FolderLock,
-        mend: Mend | None = None,
+        mend: Rebuild | None = None,
     ) -> None:
         self.folders = list(folders)
         self.n_rows, self.n_columns = manifest.n_rows, manifest.n_columns
@@ -198,7 +197,7 @@ class Pages:
         on_disk = [number for number in numbers if any(wants[number])]
         size = min(self._ring_size(bool(chosen), by_row, ring_bytes), len(on_disk))
         buffers = self._take_buffers(size)
-        readings = [Reading() for _ in self.folders]
+        readings = [BlockReader() for _ in self.folders]
         entries = self._manifest.blocks
 
         def place(number: int, buffer: Buffer | None) -> Block:
@@ -235,7 +234,7 @@ class Pages:
                 block = place(number, buffers[position % size])
                 try:
                     ahead.wait(position)
-                except DamagedError as error:
+                except DamagedBlockError as error:
                     self._make_again(number, error)
                     self._read_again(block, *wants[number])
                 yield block
@@ -275,7 +274,7 @@ class Pages:
         return taken + [Buffer(cells, self.dtype) for _ in range(missing)]
 
     def _read(
-        self, reading: Reading, block: Block, columns: Sequence[int], by_row: bool
+        self, reading: BlockReader, block: Block, columns: Sequence[int], by_row: bool
     ) -> None:
         path = self.path_of(block.number)
         try:
@@ -300,8 +299,8 @@ class Pages:
 
     def _read_again(self, block: Block, columns: Sequence[int], by_row: bool) -> None:
         try:
-            self._read(Reading(), block, columns, by_row)
-        except DamagedError as error:
+            self._read(BlockReader(), block, columns, by_row)
+        except DamagedBlockError as error:
             path = str(self.path_of(block.number))
             raise DataError(
                 f"block {block.number} in {path!r} was made again and is damaged "
@@ -309,7 +308,7 @@ class Pages:
                 code=ErrorCode.CACHE_DAMAGED,
             ) from None
 
-    def _make_again(self, number: int, damage: DamagedError) -> None:
+    def _make_again(self, number: int, damage: DamagedBlockError) -> None:
         """Replace the file of a damaged block."""
         entry, path = self._manifest.blocks[number], self.path_of(number)
         what = (
@@ -330,7 +329,7 @@ class Pages:
                 f"made: delete {manifest!r} and make it again",
                 code=ErrorCode.SOURCE_CHANGED,
             )
-        pieces, segments, _ = lay_down(codes, choose_again(entry.segments, codes))
+        pieces, segments, _ = encode_block(codes, same_encodings(entry.segments, codes))
         replace_block(path, pieces)
         if segments != entry.segments:
             entry.segments = segments
@@ -339,9 +338,9 @@ class Pages:
         self._verified[number] = False
         warnings.warn(f"{what}; it was made again from the source", stacklevel=4)
 
-    def open_spill(self) -> Spill:
+    def open_spill(self) -> SpillFiles:
         """Return room in the same folders for what rows need beside their codes."""
-        return Spill(self.folders)
+        return SpillFiles(self.folders)
 
     def close(self) -> None:
         """Free the buffers and let others have the folders; the files stay."""
@@ -350,7 +349,7 @@ class Pages:
         self.keep_in_memory(0)
         self._unlock()
 
-    def __enter__(self) -> Pages:
+    def __enter__(self) -> BlockStore:
         return self
 
     def __exit__(self, *_: object) -> None:

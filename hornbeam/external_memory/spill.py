@@ -19,10 +19,10 @@ import numpy.typing as npt
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.folders import spill_name, writing
 
-__all__ = ["Spill"]
+__all__ = ["SpillFiles"]
 
 
-class Spill:
+class SpillFiles:
     """Arrays by name and block, on disk. Threads may use it at the same time.
 
     Parameters

@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.external_memory.blocks import BLOCK_ROWS, choose_codecs, lay_down
-from hornbeam.external_memory.codecs import Choice, check_codec
+from hornbeam.external_memory.blocks import BLOCK_ROWS, choose_encodings, encode_block
+from hornbeam.external_memory.codecs import Encoding, check_codec
 from hornbeam.external_memory.folders import block_name, check_space, writing
 from hornbeam.external_memory.manifest import BlockEntry, Manifest, write_manifest
 from hornbeam.files import replace_file
 
-__all__ = ["PageWriter", "replace_block"]
+__all__ = ["BlockWriter", "replace_block"]
 
 
-class PageWriter:
+class BlockWriter:
     """Writes codes as blocks, in turn to each folder of a cache.
 
     It is made by `open_or_build`, which holds the folders and cleans them up if
@@ -71,7 +71,7 @@ class PageWriter:
             raise ValueError(f"codes are uint8 or uint16, not {dtype}")
         self._codec = codec
         self._build = os.urandom(8).hex()
-        self._choices: list[Choice] = []
+        self._choices: list[Encoding] = []
         rows = min(block_rows, max(n_rows, 1))
         self._block: npt.NDArray[Any] = np.empty((n_columns, rows), dtype)
         self._other = np.empty_like(self._block)
@@ -128,8 +128,8 @@ class PageWriter:
     def _write_block(self, codes: npt.NDArray[Any]) -> None:
         number = len(self._manifest.blocks)
         if not self._choices:
-            self._choices = choose_codecs(self._codec, codes)
-        pieces, segments, crc = lay_down(codes, self._choices)
+            self._choices = choose_encodings(self._codec, codes)
+        pieces, segments, crc = encode_block(codes, self._choices)
         folder = number % len(self._folders)
         begin = self._manifest.blocks[-1].end if number else 0
         end = begin + codes.shape[1]

@@ -22,7 +22,6 @@ from hornbeam.forest.json_fields import (
     texts_of,
 )
 from hornbeam.forest.model import Linear, Model
-from hornbeam.forest.objective_config import OBJECTIVES, STATES, spelled
 from hornbeam.forest.tree import Tree, climb, cut_off, split
 from hornbeam.forest.validation import (
     MAX_FEATURES,
@@ -35,14 +34,26 @@ from hornbeam.forest.validation import (
     number_in_text,
 )
 from hornbeam.forest.writer import FORMAT, ROOT_PARENT
+from hornbeam.objectives.base import find
+from hornbeam.objectives.config import spelled
 from hornbeam.params import Parameters
 
 __all__ = ["read_document"]
 
-# Older files lack parameters that came later.
+# Files of older versions lack parameters that were added later.
 _DEFAULTS = {
     name: spelled(getattr(Parameters(), name))
-    for name in ("scale_pos_weight", "max_delta_step", *OBJECTIVES["rank:ndcg"][1])
+    for name in (
+        "scale_pos_weight",
+        "max_delta_step",
+        "lambdarank_bias_norm",
+        "lambdarank_normalization",
+        "lambdarank_num_pair_per_sample",
+        "lambdarank_pair_method",
+        "lambdarank_score_normalization",
+        "lambdarank_unbiased",
+        "ndcg_exp_gain",
+    )
 }
 
 _Number: TypeAlias = type[np.float64 | np.float32 | np.int32 | np.uint8]
@@ -162,14 +173,14 @@ def _read_objective(model: Model, value: Any) -> None:
             f"{where} is not an object", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
     model.objective = text_of(value.get("name"), f"{where}.name")
-    if model.objective not in OBJECTIVES:
+    known = find(model.objective)
+    if known is None:
         return  # check_model says more
-    group, names = OBJECTIVES[model.objective]
+    group, names, states = known.config_group
     if not names:
         object_of(value, where, ["name"])
         model.objective_config = {}
         return
-    states = STATES.get(group, ())
     objective = object_of(value, where, ["name"], [group, *states])
     defaults = {"num_class": str(model.num_class), **_DEFAULTS}
     config = {name: defaults[name] for name in names if name in defaults}

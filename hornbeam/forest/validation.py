@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import MAX_LEVELS
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.model import Model
-from hornbeam.forest.objective_config import OBJECTIVES, STATES, WORDS
 from hornbeam.forest.tree import Tree, climb
+from hornbeam.objectives.base import find, names
+from hornbeam.params import Parameters
 
 __all__ = [
     "MAX_FEATURES",
@@ -170,33 +171,35 @@ def _require(holds: bool, what: str, number: int) -> None:
 
 
 def _check_objective(model: Model) -> None:
-    if model.objective not in OBJECTIVES:
+    objective = find(model.objective)
+    if objective is None:
         if model.objective.startswith(_OBJECTIVES_OF_XGBOOST):
             raise UnsupportedModelError(
                 f"the objective {model.objective!r} is not in Hornbeam yet; "
-                f"it has {', '.join(OBJECTIVES)}",
+                f"it has {', '.join(names())}",
                 code=ErrorCode.MODEL_FILE_UNSUPPORTED,
             )
         raise ModelFileError(
             f"the objective {model.objective!r} is unknown",
             code=ErrorCode.MODEL_FILE_INVALID_OBJECTIVE,
         )
-    group, names = OBJECTIVES[model.objective]
-    expected = {group: set(names)} if names else {}
+    group, parameters, state = objective.config_group
+    expected = {group: set(parameters)} if parameters else {}
     config: Mapping[str, Mapping[str, str]] = model.objective_config
     if {own: set(config[own]) for own in config} != expected:
-        needed = {own: dict.fromkeys(names, "...") for own in expected}
+        needed = {own: dict.fromkeys(parameters, "...") for own in expected}
         raise ModelFileError(
             f"the parameters of {model.objective} are {dict(config)}, "
             f"where {needed} is expected",
             code=ErrorCode.MODEL_FILE_INVALID_OBJECTIVE,
         )
-    for name in names:
-        if name in WORDS:
-            if config[group][name] not in WORDS[name]:
+    for name in parameters:
+        choices = Parameters.choices(name)
+        if choices:
+            if config[group][name] not in choices:
                 raise ModelFileError(
                     f"{name} is {config[group][name]!r:.60}, not one of "
-                    f"{', '.join(WORDS[name])}",
+                    f"{', '.join(choices)}",
                     code=ErrorCode.MODEL_FILE_INVALID_OBJECTIVE,
                 )
             continue
@@ -206,8 +209,8 @@ def _check_objective(model: Model) -> None:
                 f"{name} is {config[group][name]!r}, not a finite number",
                 code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
             )
-    _check_state(model, STATES.get(group, ()))
-    if "num_class" not in names:
+    _check_state(model, state)
+    if "num_class" not in parameters:
         return
     if model.num_class < 1 or config[group]["num_class"] != str(model.num_class):
         raise ModelFileError(

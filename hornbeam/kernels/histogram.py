@@ -1,72 +1,140 @@
-"""Sums of gradients and hessians for each code of each column of a node.
+"""Gradient histograms of nodes.
 
-A histogram is two rows of int64, gradients and hessians, over the cells of all
-columns, one column after the other: a cell for each of its codes, the last one for
-the missing if it has any. Integers make the sums exact in any order. Where rows are
-counted it has a third row, their number.
+A histogram is two rows of int64, gradients and hessians, over the bins of all columns,
+one column after the other; the last bin of a column is that of missing values, if it
+has any. Integers make the sums exact in any order. Where rows are counted, a third row
+holds their numbers.
 
-Rows may hold the codes of several features in one column, as one number. Its sums are
-then added up for each code of each of these features.
+A stored column may pack the bin indices of several features into one number. Its sums
+are then added to the bins of each of these features.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import types
 from numba.extending import overload
+from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS, BYTE_CELLS
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
-__all__ = ["build_histograms", "take_from_parent"]
+__all__ = [
+    "BinColumns",
+    "HistogramSlots",
+    "QuantisedGradients",
+    "build_histograms",
+    "take_from_parent",
+]
 
-#: How many rows ahead codes and gradients are asked for (measured: 24 to 32 is best).
+#: How many rows ahead bins and gradients are prefetched (measured: 24 to 32 is best).
 _AHEAD = 28
 _LOW_HALF = 0xFFFFFFFF
 
 
-def _start(codes, starts, j):
-    """Return ``starts[j]``, the first packed cell of column j."""
+class BinColumns(NamedTuple):
+    """The bin indices of rows, and the columns that are summed.
+
+    Attributes
+    ----------
+    bins
+        (rows * columns,) uint8 or uint16, row-major.
+    chosen
+        (chosen,) uint64: the columns to sum, ascending.
+    starts
+        (chosen,) uint64: the first packed bin of each in its task; a multiple of
+        BYTE_CELLS for bytes.
+    table
+        (columns,) COLUMN_DTYPE.
+    histogram_bins
+        (some,) uint32: the histogram bins of the values of packed columns.
+    """
+
+    bins: NDArray[np.uint8] | NDArray[np.uint16]
+    chosen: NDArray[np.uint64]
+    starts: NDArray[np.uint64]
+    table: NDArray[Any]
+    histogram_bins: NDArray[np.uint32]
+
+
+class QuantisedGradients(NamedTuple):
+    """The gradients of rows in fixed point; one of the arrays is empty.
+
+    Attributes
+    ----------
+    packed
+        (rows,) int64: coarse gradient << 32 | coarse hessian.
+    wide
+        (2, rows) int64: fine gradients and hessians.
+    """
+
+    packed: NDArray[np.int64]
+    wide: NDArray[np.int64]
+
+
+class HistogramSlots(NamedTuple):
+    """The histograms that are built.
+
+    Attributes
+    ----------
+    histograms
+        (slots, parts, bins) int64.
+    slabs
+        (slabs, 2, bins) int64: partial sums, numbered after the slots.
+    first
+        The part of a histogram that receives the gradients; the next one receives the
+        hessians.
+    """
+
+    histograms: NDArray[np.int64]
+    slabs: NDArray[np.int64]
+    first: int
+
+
+def _start(bins, starts, j):
+    """Return ``starts[j]``, the first packed bin of column j."""
     return starts[j]
 
 
 @overload(_start)
-def _overload_start(codes, starts, j):
-    # Known when compiled it is a part of each address, which is a tenth faster.
-    if codes.dtype == types.uint8:
-        return lambda codes, starts, j: j * np.uint64(BYTE_CELLS)
-    return lambda codes, starts, j: starts[j]
+def _overload_start(bins, starts, j):
+    # A compile-time constant becomes part of each address, which is 10 % faster.
+    if bins.dtype == types.uint8:
+        return lambda bins, starts, j: j * np.uint64(BYTE_CELLS)
+    return lambda bins, starts, j: starts[j]
 
 
 @inline
-def _ask_for_row(codes, packed, row, width):
-    """Prefetch a row's codes, both ends of it, and its gradients."""
-    prefetch(codes, row * width)
-    prefetch(codes, row * width + width - np.uint64(1))
+def _prefetch_row(bins, packed, row, width):
+    """Prefetch a row's bins, both ends of them, and its gradients."""
+    prefetch(bins, row * width)
+    prefetch(bins, row * width + width - np.uint64(1))
     prefetch(packed, row)
 
 
 @kernel
-def _add_packed(codes, columns, all_columns, rows, begin, end, packed, starts, sums):
-    """Add the packed pairs of ``rows[begin:end]`` to `sums`.
+def _add_packed(bins, columns, all_columns, rows, begin, end, packed, starts, sums):
+    """Add the packed gradients of ``rows[begin:end]`` to `sums`.
 
-    Four rows at a time: while one add waits for its cell, the others go on. Unsigned
-    indices spare the check for negative ones.
+    Four rows at a time, so that the additions of one row overlap with the memory
+    latency of the others. Unsigned indices avoid the check for negative ones.
     """
     width = np.uint64(all_columns)
     count = np.uint64(columns.size)
     every = columns.size == all_columns
     whole = begin + (end - begin) // 4 * 4
-    # Rows one after the other, as at the root, are fetched ahead by the processor.
+    # Consecutive rows, as at the root, are prefetched by the processor.
     scattered = np.int64(rows[end - 1]) - np.int64(rows[begin]) != end - begin - 1
     for i in range(begin, whole, 4):
         if scattered:
             ahead = min(i + _AHEAD, whole - 4)
-            _ask_for_row(codes, packed, np.uint64(rows[ahead]), width)
-            _ask_for_row(codes, packed, np.uint64(rows[ahead + 1]), width)
-            _ask_for_row(codes, packed, np.uint64(rows[ahead + 2]), width)
-            _ask_for_row(codes, packed, np.uint64(rows[ahead + 3]), width)
+            _prefetch_row(bins, packed, np.uint64(rows[ahead]), width)
+            _prefetch_row(bins, packed, np.uint64(rows[ahead + 1]), width)
+            _prefetch_row(bins, packed, np.uint64(rows[ahead + 2]), width)
+            _prefetch_row(bins, packed, np.uint64(rows[ahead + 3]), width)
         row_0 = np.uint64(rows[i])
         row_1 = np.uint64(rows[i + 1])
         row_2 = np.uint64(rows[i + 2])
@@ -81,30 +149,30 @@ def _add_packed(codes, columns, all_columns, rows, begin, end, packed, starts, s
         start_3 = row_3 * width
         if every:
             for f in range(count):
-                cell = _start(codes, starts, f)
-                sums[cell + np.uint64(codes[start_0 + f])] += value_0
-                sums[cell + np.uint64(codes[start_1 + f])] += value_1
-                sums[cell + np.uint64(codes[start_2 + f])] += value_2
-                sums[cell + np.uint64(codes[start_3 + f])] += value_3
+                cell = _start(bins, starts, f)
+                sums[cell + np.uint64(bins[start_0 + f])] += value_0
+                sums[cell + np.uint64(bins[start_1 + f])] += value_1
+                sums[cell + np.uint64(bins[start_2 + f])] += value_2
+                sums[cell + np.uint64(bins[start_3 + f])] += value_3
         else:
             for j in range(count):
-                cell = _start(codes, starts, j)
+                cell = _start(bins, starts, j)
                 f = columns[j]
-                sums[cell + np.uint64(codes[start_0 + f])] += value_0
-                sums[cell + np.uint64(codes[start_1 + f])] += value_1
-                sums[cell + np.uint64(codes[start_2 + f])] += value_2
-                sums[cell + np.uint64(codes[start_3 + f])] += value_3
+                sums[cell + np.uint64(bins[start_0 + f])] += value_0
+                sums[cell + np.uint64(bins[start_1 + f])] += value_1
+                sums[cell + np.uint64(bins[start_2 + f])] += value_2
+                sums[cell + np.uint64(bins[start_3 + f])] += value_3
     for i in range(whole, end):
         row = np.uint64(rows[i])
         value = packed[row]
         for j in range(count):
-            cell = _start(codes, starts, j)
-            sums[cell + np.uint64(codes[row * width + columns[j]])] += value
+            cell = _start(bins, starts, j)
+            sums[cell + np.uint64(bins[row * width + columns[j]])] += value
 
 
 @inline
-def _flush(columns, table, spread, starts, sums, gradients, hessians):
-    """Move the packed sums into the wide ones and leave zeros."""
+def _flush(columns, table, histogram_bins, starts, sums, gradients, hessians):
+    """Add the packed sums to the wide ones and reset them to zero."""
     for j in range(columns.size):
         column = table[columns[j]]
         start = np.int64(starts[j])
@@ -123,15 +191,15 @@ def _flush(columns, table, spread, starts, sums, gradients, hessians):
                 h = own[b] & _LOW_HALF
                 own[b] = 0
                 for _ in range(column["width"]):
-                    cell = np.uint64(spread[i])
+                    cell = np.uint64(histogram_bins[i])
                     gradients[cell] += g
                     hessians[cell] += h
                     i += np.uint64(1)
 
 
 @inline
-def _clear(columns, table, spread, gradients, hessians):
-    """Make zeros of all cells in which these columns are counted."""
+def _clear(columns, table, histogram_bins, gradients, hessians):
+    """Set all histogram bins of these columns to zero."""
     for j in range(columns.size):
         column = table[columns[j]]
         if column["width"] == 1:
@@ -141,50 +209,40 @@ def _clear(columns, table, spread, gradients, hessians):
         else:
             begin = column["spread"]
             for i in range(begin, begin + column["codes"] * column["width"]):
-                gradients[np.int64(spread[i])] = 0
-                hessians[np.int64(spread[i])] = 0
+                gradients[np.int64(histogram_bins[i])] = 0
+                hessians[np.int64(histogram_bins[i])] = 0
 
 
 @inline
-def _add_pairs(
-    codes,
-    columns,
-    table,
-    spread,
-    rows,
-    begin,
-    end,
-    packed,
-    wide,
-    gradients,
-    hessians,
-):
-    """Add the pairs of ``rows[begin:end]`` straight to the wide sums.
+def _add_wide(columns, chosen, rows, begin, end, pairs, gradients, hessians):
+    """Add the gradients of ``rows[begin:end]`` directly to the wide sums.
 
-    That is less to do for few rows, and the way of fine pairs, which do not pack.
+    This is less work for few rows, and the only way for fine gradients.
     """
+    bins, table, histogram_bins = columns.bins, columns.table, columns.histogram_bins
+    packed, wide = pairs.packed, pairs.wide
     width = np.uint64(table.size)
     for i in range(begin, end):
         row = np.uint64(rows[i])
-        prefetch(codes, np.uint64(rows[min(i + _AHEAD, end - 1)]) * width)
+        prefetch(bins, np.uint64(rows[min(i + _AHEAD, end - 1)]) * width)
         if packed.size > 0:
             g = packed[row] >> 32
             h = packed[row] & _LOW_HALF
         else:
             g = wide[0, row]
             h = wide[1, row]
-        for j in range(columns.size):
-            column = table[columns[j]]
-            code = np.uint64(codes[row * width + columns[j]])
+        for j in range(chosen.size):
+            column = table[chosen[j]]
+            value = np.uint64(bins[row * width + chosen[j]])
             if column["width"] == 1:
-                cell = np.uint64(column["cell"]) + code
+                cell = np.uint64(column["cell"]) + value
                 gradients[cell] += g
                 hessians[cell] += h
             else:
                 cells = np.uint64(column["width"])
-                first = np.uint64(column["spread"]) + code * cells
+                first = np.uint64(column["spread"]) + value * cells
                 for k in range(cells):
-                    cell = np.uint64(spread[first + k])
+                    cell = np.uint64(histogram_bins[first + k])
                     gradients[cell] += g
                     hessians[cell] += h
 
@@ -195,25 +253,20 @@ def build_histograms(
     n_threads,
     sync,
     tasks,  # (tasks, 7) int64: slot, side, rows, columns, whether to add to the slot
-    joins,  # (joins, 5) int64: slot, first and last slab, cells
-    codes,  # (rows * columns,) uint8 or uint16, row-major
-    columns,  # (chosen,) uint64: the columns to count, ascending
-    table,  # (columns,) COLUMN_DTYPE
-    spread,  # (some,) uint32: cells of the codes of columns that have several features
-    rows,  # (2, rows) uint32: the rows of each node lie together, on one of two sides
-    packed,  # (rows,) int64: coarse pairs; empty where the wide ones are used
-    wide,  # (2, rows) int64: fine pairs; (2, 0) where the packed ones are used
-    scratch,  # (members, cells of a task) int64, zeros in and out
-    starts,  # (chosen,) uint64: where a task has each column in it; BYTE_CELLS a byte
-    first,  # which part of a histogram the first of each pair is summed in
-    histograms,  # (slots, parts, cells) int64: where nodes are summed
-    slabs,  # (slabs, 2, cells) int64: the slots after these
+    joins,  # (joins, 5) int64: slot, first slab and end, first bin and end
+    columns,  # BinColumns
+    rows,  # (2, rows) uint32: the rows of each node are contiguous, in one of two sides
+    pairs,  # QuantisedGradients
+    scratch,  # (threads, packed bins of a task) int64, zeros in and out
+    slots,  # HistogramSlots, in and out
 ):
-    """Sum each task's rows into its slot; then add slabs up.
+    """Add each task's rows to its slot; then add the slabs to the slots.
 
-    A node of many rows is shared out: the first task sums into the node's own slot,
-    the others into slabs of their own, which a join adds to the node.
+    A node of many rows has several tasks: the first one adds to the node's slot, each
+    other one to a slab of its own, which a join adds to the slot.
     """
+    histograms, slabs, first = slots
+    table, histogram_bins = columns.table, columns.histogram_bins
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
         slot, side, begin, end = (
@@ -222,46 +275,42 @@ def build_histograms(
             tasks[task, 2],
             tasks[task, 3],
         )
-        chosen = columns[tasks[task, 4] : tasks[task, 5]]
-        own_starts = starts[tasks[task, 4] : tasks[task, 5]]
+        chosen = columns.chosen[tasks[task, 4] : tasks[task, 5]]
+        own_starts = columns.starts[tasks[task, 4] : tasks[task, 5]]
         own_rows = rows[side]
         place = slot - histograms.shape[0]
         gradients = slabs[place, 0] if place >= 0 else histograms[slot, first]
         hessians = slabs[place, 1] if place >= 0 else histograms[slot, first + 1]
         if not tasks[task, 6]:
-            _clear(chosen, table, spread, gradients, hessians)
+            _clear(chosen, table, histogram_bins, gradients, hessians)
         last = chosen.size - 1
         cells = np.int64(own_starts[last]) + table[chosen[last]]["codes"]
-        if packed.size == 0 or (end - begin) * chosen.size < cells:
-            _add_pairs(
-                codes,
-                chosen,
-                table,
-                spread,
-                own_rows,
-                begin,
-                end,
-                packed,
-                wide,
-                gradients,
-                hessians,
-            )
+        if pairs.packed.size == 0 or (end - begin) * chosen.size < cells:
+            _add_wide(columns, chosen, own_rows, begin, end, pairs, gradients, hessians)
         else:
             sums = scratch[thread_id]
             for block in range(begin, end, BLOCK_ROWS):
                 stop = min(block + BLOCK_ROWS, end)
                 _add_packed(
-                    codes,
+                    columns.bins,
                     chosen,
                     table.size,
                     own_rows,
                     block,
                     stop,
-                    packed,
+                    pairs.packed,
                     own_starts,
                     sums,
                 )
-                _flush(chosen, table, spread, own_starts, sums, gradients, hessians)
+                _flush(
+                    chosen,
+                    table,
+                    histogram_bins,
+                    own_starts,
+                    sums,
+                    gradients,
+                    hessians,
+                )
         task = next_task(sync, 0)
     barrier(sync, n_threads)
     task = next_task(sync, 1)
@@ -279,13 +328,13 @@ def build_histograms(
 
 @kernel
 def take_from_parent(
-    histograms,  # (slots, parts, cells) int64, in and out
-    parent,  # its slot
+    histograms,  # (slots, parts, bins) int64, in and out
+    parent,  # slots
     child,
-    begin,  # cells
+    begin,  # bins
     end,
 ):
-    """Take a histogram from that of the node's parent: the sibling's is left."""
+    """Subtract a node's histogram from its parent's, which leaves the sibling's."""
     for part in range(histograms.shape[1]):
         rest = histograms[parent, part, begin:end]
         own = histograms[child, part, begin:end]

@@ -1,6 +1,8 @@
-"""The sizes, sentinels and record types that kernels and their callers share."""
+"""Sizes, sentinels and record types that kernels and their callers share."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,55 +28,91 @@ __all__ = [
     "SUM_BITS",
     "TASK_ROWS",
     "WAYS_DTYPE",
+    "SplitRules",
 ]
 
-#: Magnitude bits of a coarse gradient and of a coarse hessian. A sum over BLOCK_ROWS
-#: rows then fits a signed and an unsigned 32-bit half of one int64.
+
+class SplitRules(NamedTuple):
+    """The regularisation of splits and leaf weights, as kernels take it.
+
+    All fields are floats, so that kernels are compiled for one type only.
+
+    Attributes
+    ----------
+    reg_lambda, reg_alpha
+        The L2 and L1 penalties on leaf weights.
+    max_delta_step
+        The largest magnitude of a leaf weight; 0: unlimited.
+    min_child_weight
+        The least sum of hessians of a child.
+    max_cat_to_onehot
+        Features of fewer categories are split one category against the rest.
+    max_cat_threshold
+        The most categories on one side of a split of sorted categories.
+    min_samples_leaf
+        The least number of rows of a child.
+    path_smooth
+        How strongly a child's weight is pulled towards its parent's; 0: not at all.
+    """
+
+    reg_lambda: float
+    reg_alpha: float
+    max_delta_step: float
+    min_child_weight: float
+    max_cat_to_onehot: float = 4.0
+    max_cat_threshold: float = 64.0
+    min_samples_leaf: float = 0.0
+    path_smooth: float = 0.0
+
+
+#: Magnitude bits of a coarse gradient and of a coarse hessian. The sums over BLOCK_ROWS
+#: rows then fit a signed and an unsigned 32-bit half of one int64.
 COARSE_GRADIENT_BITS = 17
 COARSE_HESSIAN_BITS = 18
 
-#: Rows that may be added to a packed histogram before it is flushed to wide sums.
+#: The most rows added to a packed histogram before it is flushed to wide sums.
 BLOCK_ROWS = 1 << 14
 
-#: Packed cells of a feature whose codes are bytes.
+#: Packed histogram bins of a column whose bin indices are bytes.
 BYTE_CELLS = 256
 
-#: Magnitude bits of a sum over all rows in fixed point; one bit is left as margin.
+#: Magnitude bits of a fixed-point sum over all rows; one bit is left as a reserve.
 SUM_BITS = 62
 
-#: Cells of one task that adds histograms up or takes one from another.
+#: Histogram bins of one task that adds or subtracts histograms.
 JOIN_CELLS = 1 << 14
 
-#: Rows of one task where a flat loop over rows is shared out among threads.
+#: Rows of one task of a flat loop over rows that threads share.
 TASK_ROWS = 1 << 14
 
-#: What the order of a list is judged by. Of pairs the first two say how much a swap
-#: changes; by the third all pairs are alike.
+#: The metrics of a ranked list: NDCG, average precision and precision. The first two
+#: give the change of the metric when a pair is swapped; for the third it is constant.
 GAIN, AVERAGE_PRECISION, PRECISION = range(3)
 
-#: Classes of the sizes of gradients: non-negative float32 numbers that agree in the
+#: Classes of gradient magnitudes: non-negative float32 numbers that agree in the
 #: exponent and in the first 8 bits of the mantissa.
 SIZE_CLASSES = 1 << 16
 
-#: Where a feature is found. Features may share a column of codes: one whose rows have
-#: codes outside of ``low`` to ``low + bins`` misses the feature.
+#: Position of a feature in bin columns and histograms. Features may share a column of
+#: bin indices (EFB): a row whose index is outside of ``low`` to ``low + bins`` has no
+#: value of the feature.
 FEATURE_DTYPE = np.dtype(
     [
-        ("column", np.int64),  # of codes
-        ("low", np.int64),  # the code of its first bin
+        ("column", np.int64),  # of bin indices
+        ("low", np.int64),  # the column's index of the feature's first bin
         ("bins", np.int64),
-        ("cell", np.int64),  # of its first bin in a histogram
+        ("cell", np.int64),  # the histogram position of its first bin
         ("is_categorical", np.int64),
     ]
 )
 
-#: A column of codes as rows hold it: a feature's, or those of several features in one.
+#: A stored column of bin indices: of one feature, or of several packed features.
 COLUMN_DTYPE = np.dtype(
     [
-        ("codes", np.int64),  # how many
-        ("width", np.int64),  # in so many cells of a histogram each code is counted
-        ("cell", np.int64),  # where that is one: the cell of the first code
-        ("spread", np.int64),  # else where the list of the cells of its codes begins
+        ("codes", np.int64),  # the number of different values
+        ("width", np.int64),  # histogram bins that each value is added to
+        ("cell", np.int64),  # width 1: the histogram bin of the first value
+        ("spread", np.int64),  # else: where the list of its histogram bins begins
     ]
 )
 
@@ -87,15 +125,15 @@ SPLIT_DTYPE = np.dtype(
         ("total_gradient", np.int64),
         ("total_hessian", np.int64),
         ("feature", np.int32),
-        # The last bin that goes left; -1: only the missing do. Of categories a set
-        # beside the split says which go right.
+        # The last bin that goes left; -1: only missing values do. Splits by category
+        # have a separate bit set of the categories that go right.
         ("bin", np.int32),
-        # Only from an exact search, where bins are values: the first of the node's
-        # that goes right; -1: only the missing do.
+        # Only from an exact search, where bins are values: the node's first value
+        # that goes right; -1: only missing values do.
         ("next_bin", np.int32),
         ("missing_left", np.int32),
         ("is_categorical", np.int32),
-        # Only where the search was limited: what the children weigh, and the rows.
+        # Only under `NodeConstraints`: the weights of the children, and the rows.
         ("left_weight", np.float64),
         ("right_weight", np.float64),
         ("left_rows", np.int64),
@@ -104,42 +142,45 @@ SPLIT_DTYPE = np.dtype(
     align=True,
 )
 
-#: What is known of a node where rows are. Its own lie together, on one of two sides.
+#: The rows of a node, contiguous in one of two buffers (sides), and its split.
 NODE_DTYPE = np.dtype(
     [
         ("side", np.int64),
         ("begin", np.int64),
         ("end", np.int64),
         ("left", np.int64),  # the left child, the right one follows; -1 at leaves
-        ("column", np.int64),  # of the codes that tell left from right
-        ("low", np.int64),  # codes from here on
-        ("count", np.int64),  # so many
-        ("inside_right", np.int64),  # go right, and all others left; or the reverse
-        ("is_categorical", np.int64),  # a set of codes goes left instead
+        ("column", np.int64),  # the column of bin indices of the split
+        # Bin indices in ``low`` to ``low + count`` go right if `inside_right`, and
+        # all others left; or the reverse.
+        ("low", np.int64),
+        ("count", np.int64),
+        ("inside_right", np.int64),
+        ("is_categorical", np.int64),  # a bit set of bin indices goes left instead
     ]
 )
 
-#: A node of a tree that was grown whole.
+#: A node of a CART tree.
 CART_DTYPE = np.dtype(
     [
         ("left", np.int32),  # the left child, the right one follows; -1 at leaves
         ("parent", np.int32),  # -1 at the root
         ("depth", np.int32),
         ("feature", np.int32),  # -1 at leaves
-        ("bin", np.int32),  # the last code that goes left
-        ("next_bin", np.int32),  # the node's first that goes right; -1: the missing do
+        ("bin", np.int32),  # the last bin that goes left
+        # The node's first bin that goes right; -1: only missing values do.
+        ("next_bin", np.int32),
         ("missing_left", np.int32),
-        ("n_categories", np.int32),  # that go right, and where their list begins
+        ("n_categories", np.int32),  # that go right, and the begin of their list
         ("first_category", np.int64),
-        ("begin", np.int64),  # of the rows that came here
+        ("begin", np.int64),  # of the node's rows
         ("end", np.int64),
-        ("threshold", np.float64),  # where it was drawn, else NaN
-        ("gain", np.float64),  # how much less impure the children are, by weight
+        ("threshold", np.float64),  # if it was drawn at random, else NaN
+        ("gain", np.float64),  # the decrease of the weighted impurity
     ],
     align=True,
 )
 
-#: The best split of such a node.
+#: The best split of a CART node.
 BEST_DTYPE = np.dtype(
     [
         ("score", np.float64),
@@ -156,19 +197,19 @@ BEST_DTYPE = np.dtype(
 #: `hornbeam.forest.tree_paths` says in which order they come.
 EDGE_DTYPE = np.dtype(
     [
-        ("parent", np.int64),  # the places of both ends in a layout
+        ("parent", np.int64),  # the positions of both ends in a layout
         ("child", np.int64),
         ("feature", np.int64),  # of the split
         ("level", np.int64),  # edges from the root down to here, this one included
         ("above", np.int64),  # level of the last edge by the same feature; 0: none
         ("bit", np.int64),  # the number of its feature among those from the root down
-        ("features", np.int64),  # how many those are, this one included
-        # The part of the rows that takes this edge and all those by the same feature
-        # above, out of those that come to them; and the part without this edge.
+        ("features", np.int64),  # the number of those features, this one included
+        # The product of the cover ratios of this edge and all edges by the same
+        # feature above it; and the product without this edge.
         ("share", np.float64),
         ("share_above", np.float64),
         ("is_right", np.int64),
-        ("is_leaf", np.int64),  # whether it ends in one
+        ("is_leaf", np.int64),  # whether it ends in a leaf
     ],
     align=True,
 )
@@ -178,23 +219,23 @@ WAYS_DTYPE = np.dtype(
     [
         ("begin", np.int64),
         ("end", np.int64),
-        ("points", np.int64),  # at which its integrals are taken
+        ("points", np.int64),  # quadrature points of its integrals
         ("output", np.int64),  # -1: all
     ],
     align=True,
 )
 
-#: Trees that compare the same codes.
+#: Consecutive trees that compare the same bin indices.
 RUN_DTYPE = np.dtype(
     [
         ("begin", np.int64),  # the first tree, and the one after the last
         ("end", np.int64),
-        ("first_column", np.int64),  # of their codes, and the one after the last
+        ("first_column", np.int64),  # of bin indices, and the one after the last
         ("end_column", np.int64),
     ]
 )
 
-#: A column of such codes: a feature, with the missing on one side of all splits.
+#: A column of such bin indices: a feature whose missing values take one side.
 CODED_DTYPE = np.dtype(
     [
         ("feature", np.int64),

@@ -1,4 +1,4 @@
-"""Weights of nodes, and gains of their splits, from the sums of leaves."""
+"""Weights of nodes and gains of splits, from sums of gradients and hessians."""
 
 from __future__ import annotations
 
@@ -7,22 +7,39 @@ import numpy as np
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
 
-__all__ = ["bound_nodes", "rate_splits", "weigh_nodes"]
+__all__ = ["bound_nodes", "gain_of", "rate_splits", "weigh_nodes", "weight_of"]
+
+
+@inline
+def weight_of(gradient, hessian, rules):
+    """Return the weight of a leaf with these sums under `SplitRules`."""
+    return maths.leaf_weight(
+        gradient, hessian, rules.reg_lambda, rules.reg_alpha, rules.max_delta_step
+    )
+
+
+@inline
+def gain_of(gradient, hessian, rules):
+    """Return the gain of a leaf with these sums under `SplitRules`."""
+    return maths.leaf_gain(
+        gradient, hessian, rules.reg_lambda, rules.reg_alpha, rules.max_delta_step
+    )
 
 
 @kernel
 def weigh_nodes(
     left,  # (nodes,) int32: left child, or -1; children come after their parents
-    rules,  # (8,) float64, see `backends.interface.SplitParams.rules`
+    rules,  # SplitRules
     learning_rate,
     sums,  # (nodes, 2) float64: gradients and hessians of leaves, in; of all, out
-    bounds,  # (nodes, 2) float64: least and largest weight; (0, 2): there are none
-    rows,  # (nodes,) float64: how many there are; (0,): weights are not smoothed
+    bounds,  # (nodes, 2) float64: least and largest weight; (0, 2): unbounded
+    rows,  # (nodes,) float64: number of rows; (0,): weights are not smoothed
     weights,  # (nodes,) float64, out
 ):
-    """Write what each node weighs, or would weigh, as a leaf.
+    """Write the weight of each node, as a leaf.
 
-    Leaves' weights are shrunk by the learning rate, others' are not, as in XGBoost.
+    Weights of leaves are multiplied by the learning rate, those of inner nodes are
+    not, as in XGBoost.
     """
     for node in range(left.size - 1, -1, -1):
         child = left[node]
@@ -31,53 +48,47 @@ def weigh_nodes(
             sums[node, 1] = sums[child, 1] + sums[child + 1, 1]
     for node in range(left.size):
         above = weights[node]
-        weight = maths.leaf_weight(
-            sums[node, 0], sums[node, 1], rules[0], rules[1], rules[2]
-        )
+        weight = weight_of(sums[node, 0], sums[node, 1], rules)
         if rows.size > 0 and node > 0:
-            weight = maths.smoothed_weight(weight, rows[node], above, rules[7])
+            weight = maths.smoothed_weight(weight, rows[node], above, rules.path_smooth)
         if bounds.size > 0:
             weight = min(max(weight, bounds[node, 0]), bounds[node, 1])
         child = left[node]
         if child >= 0:
-            weights[child] = weights[child + 1] = weight  # for when it is their turn
+            weights[child] = weights[child + 1] = weight  # read in the child's turn
         weights[node] = weight if child >= 0 else weight * learning_rate
-
-
-@inline
-def _gain(sums, rules):
-    return maths.leaf_gain(sums[0], sums[1], rules[0], rules[1], rules[2])
 
 
 @kernel
 def rate_splits(
     left,  # (nodes,) int32: left child, or -1
-    rules,  # (6,) float64: lambda, alpha, max_delta_step and others
+    rules,  # SplitRules
     sums,  # (nodes, 2) float64: gradients and hessians
     gains,  # (nodes,) float64, out; 0 at leaves
 ):
-    """Write what each split gains."""
+    """Write the gain of each split."""
     for node in range(left.size):
         child = left[node]
         gains[node] = 0.0
         if child >= 0:
-            children = _gain(sums[child], rules) + _gain(sums[child + 1], rules)
-            gains[node] = children - _gain(sums[node], rules)
+            children = gain_of(sums[child, 0], sums[child, 1], rules)
+            children += gain_of(sums[child + 1, 0], sums[child + 1, 1], rules)
+            gains[node] = children - gain_of(sums[node, 0], sums[node, 1], rules)
 
 
 @kernel
 def bound_nodes(
     left,  # (nodes,) int32: left child, or -1; children come after their parents
     directions,  # (nodes,) int8: 1 or -1 where weights must rise or fall to the right
-    follows,  # whether the reach of a node is that of its leaves, or its own
-    reach,  # (nodes, 2) float64, in: least and largest weight there may be; out: of all
-    grows,  # (nodes,) uint8, in: whether it may get other weights; out: a leaf of it
+    follows,  # whether the reach of an inner node is that of its leaves
+    reach,  # (nodes, 2) float64, in: least and largest possible weight; out: of all
+    grows,  # (nodes,) uint8, in: whether its weights may change; out: those of a leaf
     bounds,  # (nodes, 2) float64, out: least and largest weight in the subtree
 ):
-    """Write bounds that keep weights in order whatever becomes of the subtrees.
+    """Write bounds that keep monotone constraints however the subtrees grow on.
 
-    Two children whose order matters are parted by the middle between the weights that
-    are nearest to each other; if only one of them grows, it may come up to the other.
+    The subtrees of two constrained children are separated at the midpoint between
+    their nearest weights; if only one of them grows, its bound is the other's weight.
     """
     if follows:
         for node in range(left.size - 1, -1, -1):

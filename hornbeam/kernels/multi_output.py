@@ -23,9 +23,10 @@ from hornbeam.kernels.categories import (
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_CELLS, TASK_ROWS
+from hornbeam.kernels.leaves import gain_of
 from hornbeam.kernels.node_constraints import child_weight, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
-from hornbeam.kernels.split import TINY, gain_of, keep_candidate
+from hornbeam.kernels.split import TINY, keep_candidate
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
@@ -692,22 +693,15 @@ def find_multi_output_splits(
     thread_id,
     n_threads,
     sync,
-    slots,  # (nodes,) int64: where each node's histograms are
-    histograms,  # (columns or one more, slots, 2, cells) int64, in and out
-    counted,  # (some,) int64: slots that were filled
-    parents,  # (some,) int64: those of the parents, or -1
-    whole,  # (2,) int64: from which to which cell each row is counted once
-    chosen,  # (chosen,) uint64: the features to look at, ascending
-    allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
-    features,  # table of FEATURE_DTYPE
+    node_histograms,  # NodeHistograms of (columns or one more, slots, 2, bins) int64
+    candidates,  # CandidateFeatures
     steps,  # (columns, 2) float64: value of one step of gradients and of hessians
-    rules,  # (8,) float64, see `backends.interface.SplitParams.rules`
+    rules,  # SplitRules
     limits,  # `NodeConstraints` of the nodes, or None
     scratch,  # (members, 7, most candidates of a feature + 1) float64
     weights,  # (members, columns, most categories + 2) float64
     above,  # (members, columns + 1) float64
     totals,  # (members, columns, 2) int64
-    block,  # features of one task
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
     sets,  # (nodes, tasks a node, words) uint64, out: categories that go right;
     # (nodes, tasks a node, 0) uint8 where no feature is categorical
@@ -719,6 +713,8 @@ def find_multi_output_splits(
     Under limits the last hessians say how many rows there are: they are those of a
     column, or of one more that only counts.
     """
+    histograms, slots, counted, parents, features, whole = node_histograms
+    chosen, allowed, block = candidates
     columns = steps.shape[0]
     cells = histograms.shape[3]
     shares = (cells + JOIN_CELLS - 1) // JOIN_CELLS
@@ -815,7 +811,7 @@ def weigh_children(
     whole,  # (2,) int64: from which to which cell each row is counted once
     features,  # table of FEATURE_DTYPE
     steps,  # (columns, 2) float64
-    rules,  # (8,) float64
+    rules,  # SplitRules
     limits,  # `NodeConstraints` of the nodes; `sides` are written
     splits,  # (nodes,) SPLIT_DTYPE: the best ones
     sets,  # (nodes, words) uint64: categories that go right

@@ -1,4 +1,4 @@
-"""What holds the weights of nodes back, and how splits score under it."""
+"""Bounds on node weights, and the gain of splits under them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline
+from hornbeam.kernels.leaves import weight_of
 
 __all__ = [
     "NO_SIDES",
@@ -24,32 +25,32 @@ NO_SIDES = np.empty((0, 0, 0))
 
 
 class NodeConstraints(NamedTuple):
-    """What splits of some nodes are held to, beside the rules of the tree.
+    """Constraints on the splits of some nodes, in addition to `SplitRules`.
 
-    Rows are counted like hessians: in a histogram of their own, or where all rows have
-    the same hessian in that of the hessians. In trees of all outputs, bounds and
-    weights have an axis of columns, the second one.
+    Rows are counted as hessians are summed: in a histogram of their own, or, where all
+    rows have the same hessian, in that of the hessians. In multi-output trees, bounds
+    and weights have an axis of columns, the second one.
 
     Attributes
     ----------
     bounds
         (nodes, 2) float64: the least and the largest weight in the node's subtree.
     weights
-        (nodes,) float64: what the node weighs as a leaf; NaN: as its sums say.
+        (nodes,) float64: the weight of the node as a leaf; NaN: computed from its sums.
     directions
         (features,) int8: 1 where weights must not fall with the feature, -1 where they
-        must not rise.
+        must not rise (monotone constraints).
     costs
-        (nodes, features) float64: what a split by each feature has to gain in
-        addition; (0, 0): nothing.
+        (nodes, features) float64: a penalty subtracted from the gain of a split by each
+        feature; (0, 0): none.
     cost_of_rows
-        Whether each row of the node costs as much.
+        Whether the penalty is multiplied by the number of rows of the node.
     one_row
-        What one row adds to the histogram by which rows are counted; for the backend
-        to fill in.
+        The value that one row adds to the histogram which counts rows; set by the
+        backend.
     sides
-        (nodes, columns, 2) float64: in trees of all outputs, what the children of the
-        best splits weigh; for the backend to write to.
+        (nodes, columns, 2) float64, out: in multi-output trees, the weights of the
+        children of the best splits; written by the backend.
     """
 
     bounds: NDArray[np.float64]
@@ -61,7 +62,7 @@ class NodeConstraints(NamedTuple):
     sides: NDArray[np.float64] = NO_SIDES
 
     def part(self, begin: int, end: int) -> NodeConstraints:
-        """Return those of the nodes from `begin` to `end`."""
+        """Return the constraints of the nodes from `begin` to `end`."""
         return self._replace(
             bounds=self.bounds[begin:end],
             weights=self.weights[begin:end],
@@ -72,71 +73,58 @@ class NodeConstraints(NamedTuple):
 
 @inline
 def own_weight(g, h, known, bounds, rules):
-    """Return what a node with these sums weighs as a leaf; `known` may be NaN."""
+    """Return the weight of a node with these sums as a leaf; `known` may be NaN."""
     weight = known
     if np.isnan(weight):
-        weight = maths.leaf_weight(g, h, rules[0], rules[1], rules[2])
+        weight = weight_of(g, h, rules)
     return min(max(weight, bounds[0]), bounds[1])
 
 
 @inline
 def child_weight(g, h, rows, above, bounds, rules):
-    """Return what a child with these sums weighs; `above` is its parent's weight."""
-    weight = maths.leaf_weight(g, h, rules[0], rules[1], rules[2])
-    if rules[7] > 0.0:
-        weight = maths.smoothed_weight(weight, rows, above, rules[7])
+    """Return the weight of a child with these sums; `above` is its parent's weight."""
+    weight = weight_of(g, h, rules)
+    if rules.path_smooth > 0.0:
+        weight = maths.smoothed_weight(weight, rows, above, rules.path_smooth)
     return min(max(weight, bounds[0]), bounds[1])
 
 
 @inline
 def score_limited(
-    sums_g,
-    sums_h,
-    sums_n,
-    count,
-    extra_g,
-    extra_h,
-    extra_n,
-    total_g,
-    total_h,
-    total_n,
-    node,
-    feature,
-    steps,
-    rules,
-    limits,
-    scores,
+    sums, count, extra, total, node, feature, scales, rules, limits, scores
 ):
     """Score the cuts that leave ``sums[k] + extra`` on the left; return the highest.
 
-    The score is the gain of the split, less its cost. A cut that leaves too small a
-    hessian or too few rows on one side, or weights against the feature's direction,
-    scores 0.
+    The score is the gain of the split, minus its penalty. A cut scores 0 if a side has
+    too small a hessian or too few rows, or if the weights violate the feature's
+    monotone constraint.
     """
-    least = max(rules[3], np.finfo(np.float64).tiny)
-    node_g = total_g * steps[0]
-    node_h = total_h * steps[1]
-    node_n = total_n / limits.one_row
+    reg_lambda, reg_alpha = rules.reg_lambda, rules.reg_alpha
+    least = max(rules.min_child_weight, np.finfo(np.float64).tiny)
+    least_rows = rules.min_samples_leaf
+    node_g = total.gradients * scales[0]
+    node_h = total.hessians * scales[1]
+    node_n = total.rows / limits.one_row
     bounds = limits.bounds[node]
     above = own_weight(node_g, node_h, limits.weights[node], bounds, rules)
-    base = maths.gain_at(node_g, node_h, above, rules[0], rules[1])
+    base = maths.gain_at(node_g, node_h, above, reg_lambda, reg_alpha)
     if limits.costs.size > 0:
         base += limits.costs[node, feature] * (node_n if limits.cost_of_rows else 1.0)
     direction = np.float64(limits.directions[feature])
     for k in range(count):
-        g = (sums_g[k] + extra_g) * steps[0]
-        h = (sums_h[k] + extra_h) * steps[1]
-        n = (sums_n[k] + extra_n) / limits.one_row
+        g = (sums.gradients[k] + extra.gradients) * scales[0]
+        h = (sums.hessians[k] + extra.hessians) * scales[1]
+        n = (sums.rows[k] + extra.rows) / limits.one_row
         left = child_weight(g, h, n, above, bounds, rules)
-        score = maths.gain_at(g, h, left, rules[0], rules[1]) - base
+        score = maths.gain_at(g, h, left, reg_lambda, reg_alpha) - base
         g, h, n = node_g - g, node_h - h, node_n - n
         right = child_weight(g, h, n, above, bounds, rules)
-        score += maths.gain_at(g, h, right, rules[0], rules[1])
+        score += maths.gain_at(g, h, right, reg_lambda, reg_alpha)
         valid = (
             (h >= least)
             & (node_h - h >= least)
-            & (n >= rules[6])
-            & (node_n - n >= rules[6])
+            & (n >= least_rows)
+            & (node_n - n >= least_rows)
             & (direction * (right - left) >= 0.0)
         )
         scores[k] = max(score, 0.0) if valid else 0.0
@@ -148,15 +136,15 @@ def score_limited(
 
 
 @inline
-def weigh_sides(split, total_n, node, steps, rules, limits):
-    """Write the weights of both sides of a split, and how many rows there are."""
+def weigh_sides(split, total_n, node, scales, rules, limits):
+    """Write the weights of both sides of a split, and the numbers of rows."""
     one_row = np.int64(limits.one_row)
-    node_g = split["total_gradient"] * steps[0]
-    node_h = split["total_hessian"] * steps[1]
+    node_g = split["total_gradient"] * scales[0]
+    node_h = split["total_hessian"] * scales[1]
     bounds = limits.bounds[node]
     above = own_weight(node_g, node_h, limits.weights[node], bounds, rules)
-    g = split["left_gradient"] * steps[0]
-    h = split["left_hessian"] * steps[1]
+    g = split["left_gradient"] * scales[0]
+    h = split["left_hessian"] * scales[1]
     n = split["left_rows"] // one_row
     total_n //= one_row
     split["left_rows"] = n

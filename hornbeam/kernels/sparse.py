@@ -1,23 +1,29 @@
-"""Splits and rows of tables of which few cells are filled.
+"""Splits and row partition of sparse tables, without histograms.
 
-The filled cells of a feature lie together, in the order of their bins. A search for
-splits goes through them once for all nodes of a batch: it parts them by node, as a
-radix sort would, and then has for each node the bins that are not empty, in order.
-No histogram is kept, and no time goes into cells that are not there.
+The stored entries of a feature are contiguous, in the order of their bins. A search
+for splits passes over them once for all nodes of a batch: it distributes them by node,
+as a radix sort does, which yields for each node its non-empty bins in order. No
+histogram is kept, and missing entries cost nothing.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import COARSE_HESSIAN_BITS, TASK_ROWS
-from hornbeam.kernels.split import search_cuts, settle_split
+from hornbeam.kernels.split import NodeSums, search_cuts, settle_split
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
     "MOST_NODES",
-    "find_filled_splits",
+    "NodeGradients",
+    "SparseEntries",
+    "SparseScratch",
+    "find_sparse_splits",
     "gather_cells",
     "list_rows",
     "look_up",
@@ -28,14 +34,71 @@ __all__ = [
 ]
 
 #: A row in one word: its coarse gradient, then the number of its node in the batch
-#: (once parted by node: of the bin), then its coarse hessian.
+#: (after the distribution by node: its bin), then its coarse hessian.
 _NUMBER_BITS = 18
 _GRADIENT_SHIFT = _NUMBER_BITS + COARSE_HESSIAN_BITS
 _NUMBER = (1 << _NUMBER_BITS) - 1
 _HESSIAN = (1 << COARSE_HESSIAN_BITS) - 1
 
-#: Nodes that a batch may have; one number more is for rows that are in none of them.
+#: The most nodes of a batch; one number more is for rows that are in none of them.
 MOST_NODES = _NUMBER
+
+
+class SparseEntries(NamedTuple):
+    """The stored entries of a sparse table, by feature and then by bin.
+
+    Attributes
+    ----------
+    starts
+        (features + 1,) int64: the first entry of each feature.
+    rows
+        (entries,) uint32.
+    bins
+        (entries,) uint8 or uint16.
+    """
+
+    starts: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    bins: NDArray[np.uint8] | NDArray[np.uint16]
+
+
+class NodeGradients(NamedTuple):
+    """The gradients of rows, and the sums of nodes.
+
+    Attributes
+    ----------
+    words
+        (rows,) int64: node and coarse gradients, see `mark_rows`.
+    wide
+        (2, rows) int64: fine gradients; (2, 0) where the words hold coarse ones.
+    totals
+        (nodes, 3) int64: the sums of gradients and hessians, and the rows.
+    """
+
+    words: NDArray[np.int64]
+    wide: NDArray[np.int64]
+    totals: NDArray[np.int64]
+
+
+class SparseScratch(NamedTuple):
+    """Scratch arrays of `find_sparse_splits`.
+
+    Attributes
+    ----------
+    entries
+        (threads, 2, most entries of a feature) int64.
+    wide
+        (threads, 2, most entries of a feature, or 0) int64.
+    nodes
+        (threads, nodes + 1) int64.
+    bins
+        (threads, 5, most bins of a feature + 1) float64.
+    """
+
+    entries: NDArray[np.int64]
+    wide: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    bins: NDArray[np.float64]
 
 
 @kernel
@@ -46,10 +109,10 @@ def mark_rows(
     node_of,  # (rows,) uint32
     place,  # (nodes,) uint32: number of a node in the batch; its size if not in it
     taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
-    packed,  # (rows,) int64: coarse gradients; empty: the wide ones count
+    packed,  # (rows,) int64: coarse gradients; empty: the wide ones are used
     wide,  # (2, rows) int64
     words,  # (rows,) int64, out
-    sums,  # (members, nodes of the batch + 1, 3) int64, zeros in; out: g, h, rows
+    sums,  # (threads, nodes of the batch + 1, 3) int64, zeros in; out: g, h, rows
 ):
     """Write the word of each row, and the sums of each node of the batch."""
     rows = node_of.size
@@ -78,7 +141,7 @@ def mark_rows(
 
 @inline
 def _begin_each(counts):
-    """Turn counts into the places where each begins."""
+    """Turn counts into the begin of each part."""
     begin = np.int64(0)
     for i in range(counts.size):
         count = counts[i]
@@ -87,11 +150,11 @@ def _begin_each(counts):
 
 
 @inline
-def _part_by_node(rows, codes, words, wide, cursor, own_words, parted, parted_wide):
-    """Bring the cells of each node together, in the order in which they are.
+def _group_by_node(rows, bins, words, wide, cursor, own_words, grouped, grouped_wide):
+    """Distribute the entries of a feature by node, stably.
 
-    `cursor` holds the end of each node's cells after that. In the words the bin takes
-    the place of the node.
+    `cursor` then holds the end of each node's entries. In the words the bin replaces
+    the node.
     """
     for n in range(cursor.size):
         cursor[n] = 0
@@ -106,26 +169,26 @@ def _part_by_node(rows, codes, words, wide, cursor, own_words, parted, parted_wi
         word = own_words[i]
         number = (np.uint64(word) >> np.uint64(COARSE_HESSIAN_BITS)) & number_mask
         target = np.uint64(cursor[number])
-        parted[target] = (word & rest) | (np.int64(codes[i]) << COARSE_HESSIAN_BITS)
+        grouped[target] = (word & rest) | (np.int64(bins[i]) << COARSE_HESSIAN_BITS)
         cursor[number] += 1
         if wide.size > 0:
             row = np.uint64(rows[i])
-            parted_wide[0, target] = wide[0, row]
-            parted_wide[1, target] = wide[1, row]
+            grouped_wide[0, target] = wide[0, row]
+            grouped_wide[1, target] = wide[1, row]
 
 
 @inline
-def _add_up(parted, wide, begin, end, bins, sums_g, sums_h):
-    """Write the bins of some cells and the sums up to each; return how many bins.
+def _add_up(grouped, wide, begin, end, bins, sums_g, sums_h):
+    """Write the bins of entries and the sums up to each; return the number of bins.
 
-    Each cell is written where its bin is, over the one before if that is of the same.
+    Each entry overwrites the one before it if that has the same bin.
     """
     count = np.int64(0)
     g = np.int64(0)
     h = np.int64(0)
     last = np.int64(-1)
     for i in range(begin, end):
-        word = parted[i]
+        word = grouped[i]
         if wide.size > 0:
             g += wide[0, i]
             h += wide[1, i]
@@ -142,51 +205,45 @@ def _add_up(parted, wide, begin, end, bins, sums_g, sums_h):
 
 
 @inline
-def _count_up(parted, begin, end, sums_n):
-    """Write how many cells there are up to each bin, as `_add_up` writes sums."""
+def _count_up(grouped, begin, end, sums_n):
+    """Write the number of entries up to each bin, as `_add_up` writes sums."""
     count = np.int64(0)
     last = np.int64(-1)
     sums_n[0] = 0
     for i in range(begin, end):
-        own_bin = (parted[i] >> COARSE_HESSIAN_BITS) & _NUMBER
+        own_bin = (grouped[i] >> COARSE_HESSIAN_BITS) & _NUMBER
         count += np.int64(own_bin != last)
         last = own_bin
         sums_n[count] = i + 1 - begin
 
 
 @kernel
-def find_filled_splits(
+def find_sparse_splits(
     thread_id,
     n_threads,
     sync,
-    starts,  # (features + 1,) int64: first cell of each feature
-    rows,  # (cells,) uint32: by feature, then by bin
-    codes,  # (cells,) uint8 or uint16: the bins
-    words,  # (all rows,) int64, see `mark_rows`
-    wide,  # (2, all rows) int64, or (2, 0) where the words hold the gradients
-    totals,  # (nodes, 3) int64: sums of gradients and hessians, and rows
-    columns,  # (columns,) uint64: the features to look at, ascending
-    allowed,  # (nodes, features) uint8, or (0, 0): which of them at each node
-    steps,  # (2,) float64: value of one step of gradients and of hessians
-    rules,  # (8,) float64, see `backends.interface.SplitParams.rules`
-    limits,  # `NodeConstraints` of the nodes, or None
-    block,  # features of one task
-    cell_scratch,  # (members, 2, most cells of a feature) int64
-    wide_scratch,  # (members, 2, most cells of a feature, or 0) int64
-    node_scratch,  # (members, nodes + 1) int64
-    bin_scratch,  # (members, 5, most bins of a feature + 1) float64
-    splits,  # (members, nodes) SPLIT_DTYPE, out: the first are the best
+    entries,  # SparseEntries
+    gradients,  # NodeGradients
+    candidates,  # CandidateFeatures
+    scales,  # (2,) float64: the value of one unit of gradient and hessian sums
+    rules,  # SplitRules
+    limits,  # NodeConstraints of the nodes, or None
+    scratch,  # SparseScratch
+    splits,  # (threads, nodes) SPLIT_DTYPE, out: the first are the best
 ):
     """Write the best split of each node.
 
     Candidates and their order are those of `split.find_splits`: there an empty bin
-    never wins, here it is not looked at.
+    never wins, here it is skipped.
     """
+    starts, rows, bins = entries
+    words, wide, totals = gradients
+    columns, allowed, block = candidates
     nodes = totals.shape[0]
-    own_words, parted = cell_scratch[thread_id]
-    parted_wide = wide_scratch[thread_id]
-    cursor = node_scratch[thread_id]
-    buffer = bin_scratch[thread_id]
+    own_words, grouped = scratch.entries[thread_id]
+    grouped_wide = scratch.wide[thread_id]
+    cursor = scratch.nodes[thread_id]
+    buffer = scratch.bins[thread_id]
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     bin_of = buffer[2].view(np.int64)
@@ -213,15 +270,15 @@ def find_filled_splits(
             first, last = starts[feature], starts[feature + 1]
             if first == last:
                 continue
-            _part_by_node(
+            _group_by_node(
                 rows[first:last],
-                codes[first:last],
+                bins[first:last],
                 words,
                 wide,
                 cursor,
                 own_words,
-                parted,
-                parted_wide,
+                grouped,
+                grouped_wide,
             )
             begin = np.int64(0)
             for n in range(nodes):
@@ -233,28 +290,24 @@ def find_filled_splits(
                 if allowed.size > 0 and allowed[n, feature] == 0:
                     continue
                 count = _add_up(
-                    parted, parted_wide, own_begin, end, bin_of, sums_g, sums_h
+                    grouped, grouped_wide, own_begin, end, bin_of, sums_g, sums_h
                 )
                 if limits is not None:
-                    _count_up(parted, own_begin, end, sums_n)
+                    _count_up(grouped, own_begin, end, sums_n)
                 split = own_splits[n]
                 search_cuts(
-                    sums_g,
-                    sums_h,
-                    sums_n,
+                    NodeSums(sums_g, sums_h, sums_n),
                     count,
-                    totals[n, 0],
-                    totals[n, 1],
-                    totals[n, 2],
+                    NodeSums(totals[n, 0], totals[n, 1], totals[n, 2]),
                     n,
                     feature,
-                    steps,
+                    scales,
                     rules,
                     limits,
                     scores,
                     split,
                 )
-                if split["feature"] == feature:  # its bin is one of those filled
+                if split["feature"] == feature:  # its bin is a number among those found
                     down = split["missing_left"]
                     split["bin"] = bin_of[split["bin"] + down + 1] - down
         task = next_task(sync, 0)
@@ -267,7 +320,7 @@ def find_filled_splits(
             lower = splits[other, n]["feature"] < own_splits[n]["feature"]
             if score > best or (score == best and score > 0.0 and lower):
                 own_splits[n] = splits[other, n]
-        settle_split(own_splits[n], totals[n, 2], n, steps, rules, limits)
+        settle_split(own_splits[n], totals[n, 2], n, scales, rules, limits)
 
 
 @kernel
@@ -275,20 +328,19 @@ def send_rows(
     thread_id,
     n_threads,
     sync,
-    starts,  # (features + 1,) int64: first cell of each feature
-    rows,  # (cells,) uint32: by feature, then by bin
-    codes,  # (cells,) uint8 or uint16: the bins
+    entries,  # SparseEntries
     splits,  # (splits,) SPLIT_DTYPE
     left,  # (splits,) int64: the left children
-    after,  # (nodes,) uint32: where a node's rows go if they miss the feature
+    after,  # (nodes,) uint32: where a node's rows with a missing value go
     node_of,  # (all rows,) uint32, in and out
 ):
     """Send the rows of split nodes to the children.
 
-    All go to the side of the missing at first. Of those that have a value, and few
-    do, the ones that belong on the other side are then sent there. Meanwhile other
-    members send the rows of other nodes: only those of its own may a task write.
+    First all go to the side of missing values. Then those of the few rows with a value
+    that belong on the other side are sent there. As other threads send the rows of
+    other nodes meanwhile, a task writes only the rows of its own node.
     """
+    starts, rows, bins = entries
     task = next_task(sync, 0)
     while task * TASK_ROWS < node_of.size:
         own = node_of[task * TASK_ROWS : (task + 1) * TASK_ROWS]
@@ -302,9 +354,9 @@ def send_rows(
         last_bin = splits[task]["bin"]
         begin, end = starts[feature], starts[feature + 1]
         low, high = begin, end
-        while low < high:  # the first cell that goes right
+        while low < high:  # the first entry that goes right
             middle = (low + high) // 2
-            if np.int64(codes[middle]) <= last_bin:
+            if np.int64(bins[middle]) <= last_bin:
                 low = middle + 1
             else:
                 high = middle
@@ -331,7 +383,7 @@ def look_up(
     numbers,  # (rows,) uint32
     values,  # (rows,) uint32, out
 ):
-    """Write what the table says of each row's number."""
+    """Write the table's value for each row's number."""
     task = next_task(sync, 0)
     while task * TASK_ROWS < numbers.size:
         own = numbers[task * TASK_ROWS : (task + 1) * TASK_ROWS]
@@ -343,36 +395,36 @@ def look_up(
 
 @kernel
 def sort_by_bin(
-    codes,  # (cells,) uint8 or uint16: the bins of one feature's cells
-    rows,  # (cells,) int32 or int64: the rows of the cells
+    bins,  # (entries,) uint8 or uint16: the bins of one feature's entries
+    rows,  # (entries,) int32 or int64: the rows of the entries
     counts,  # (bins,) int64, scratch
-    sorted_codes,  # (cells,) the type of codes, out
-    sorted_rows,  # (cells,) uint32, out
+    sorted_bins,  # (entries,) the type of bins, out
+    sorted_rows,  # (entries,) uint32, out
 ):
-    """Write the cells of one feature in the order of their bins."""
+    """Write the entries of one feature in the order of their bins."""
     for b in range(counts.size):
         counts[b] = 0
-    for i in range(codes.size):
-        counts[np.uint64(codes[i])] += 1
+    for i in range(bins.size):
+        counts[np.uint64(bins[i])] += 1
     _begin_each(counts)
-    for i in range(codes.size):
-        code = np.uint64(codes[i])
-        target = np.uint64(counts[code])
-        sorted_codes[target] = codes[i]
+    for i in range(bins.size):
+        own_bin = np.uint64(bins[i])
+        target = np.uint64(counts[own_bin])
+        sorted_bins[target] = bins[i]
         sorted_rows[target] = rows[i]
-        counts[code] += 1
+        counts[own_bin] += 1
 
 
 @kernel
 def turn_cells(
-    starts,  # (features + 1,) int64: first cell of each feature
-    rows,  # (cells,) uint32
-    codes,  # (cells,) uint8 or uint16
-    pointers,  # (rows + 1,) int64, zeros in; out: first cell of each row
-    row_features,  # (cells,) uint32, out
-    row_codes,  # (cells,) the type of codes, out
+    starts,  # (features + 1,) int64: first entry of each feature
+    rows,  # (entries,) uint32
+    bins,  # (entries,) uint8 or uint16
+    pointers,  # (rows + 1,) int64, zeros in; out: first entry of each row
+    row_features,  # (entries,) uint32, out
+    row_bins,  # (entries,) the type of bins, out
 ):
-    """Write the cells row after row; the features of each row ascend."""
+    """Write the entries in row-major order (CSR); the features of each row ascend."""
     n_rows = pointers.size - 1
     for i in range(rows.size):
         pointers[np.uint64(rows[i])] += 1
@@ -387,41 +439,41 @@ def turn_cells(
             pointers[row] -= 1
             target = np.uint64(pointers[row])
             row_features[target] = feature
-            row_codes[target] = codes[i]
+            row_bins[target] = bins[i]
 
 
 @kernel
 def list_rows(
     words,  # (rows,) int64, see `mark_rows`
-    none,  # the number of rows that are not looked for
-    pointers,  # (rows + 1,) int64: first cell of each row
-    listed,  # (rows looked for,) uint32, out
+    none,  # the node number of rows outside of the batch
+    pointers,  # (rows + 1,) int64: first entry of each row
+    listed,  # (rows of the batch,) uint32, out
 ):
-    """Write the rows that are looked for; return how many cells they have."""
+    """Write the rows of the batch; return the number of their entries."""
     count = np.int64(0)
-    cells = np.int64(0)
+    entries = np.int64(0)
     for row in range(words.size):
         if (words[row] >> COARSE_HESSIAN_BITS) & _NUMBER != none:
             listed[count] = row
             count += 1
-            cells += pointers[row + 1] - pointers[row]
-    return cells
+            entries += pointers[row + 1] - pointers[row]
+    return entries
 
 
 @kernel
 def gather_cells(
     listed,  # (some,) uint32: the rows
-    pointers,  # (all rows + 1,) int64: first cell of each row
-    row_features,  # (all cells,) uint32
-    row_codes,  # (all cells,) uint8 or uint16
+    pointers,  # (all rows + 1,) int64: first entry of each row
+    row_features,  # (all entries,) uint32
+    row_bins,  # (all entries,) uint8 or uint16
     bin_starts,  # (bins,) int64, scratch
-    scratch,  # (2, cells) uint32: rows and features by bin
-    scratch_codes,  # (cells,) the type of the codes
+    scratch,  # (2, entries) uint32: rows and features by bin
+    scratch_bins,  # (entries,) the type of the bins
     starts,  # (features + 1,) int64, out
-    rows,  # (cells,) uint32, out
-    codes,  # (cells,) the type of the codes, out
+    rows,  # (entries,) uint32, out
+    bins,  # (entries,) the type of the bins, out
 ):
-    """Write the cells of some rows by feature, and those of a feature by bin.
+    """Write the entries of some rows by feature, and those of a feature by bin.
 
     Two counting sorts: the second, by feature, keeps the order of the first, by bin.
     """
@@ -432,25 +484,25 @@ def gather_cells(
     for row in listed:
         first = pointers[np.uint64(row)]
         for i in range(first, pointers[np.uint64(row) + np.uint64(1)]):
-            bin_starts[np.uint64(row_codes[i])] += 1
+            bin_starts[np.uint64(row_bins[i])] += 1
             starts[np.uint64(row_features[i])] += 1
     _begin_each(bin_starts)
     _begin_each(starts)
     for row in listed:
         first = pointers[np.uint64(row)]
         for i in range(first, pointers[np.uint64(row) + np.uint64(1)]):
-            code = np.uint64(row_codes[i])
-            target = np.uint64(bin_starts[code])
-            bin_starts[code] += 1
+            own_bin = np.uint64(row_bins[i])
+            target = np.uint64(bin_starts[own_bin])
+            bin_starts[own_bin] += 1
             scratch[0, target] = row
             scratch[1, target] = row_features[i]
-            scratch_codes[target] = row_codes[i]
+            scratch_bins[target] = row_bins[i]
     for i in range(rows.size):
         feature = np.uint64(scratch[1, i])
         target = np.uint64(starts[feature])
         starts[feature] += 1
         rows[target] = scratch[0, i]
-        codes[target] = scratch_codes[i]
-    for f in range(starts.size - 1, 0, -1):  # each is now where its feature ends
+        bins[target] = scratch_bins[i]
+    for f in range(starts.size - 1, 0, -1):  # each now holds the end of its feature
         starts[f] = starts[f - 1]
     starts[0] = 0

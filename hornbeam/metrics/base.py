@@ -14,7 +14,15 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.params import Parameters
 
-__all__ = ["Floats", "Metric", "create", "names", "number_after_at", "register"]
+__all__ = [
+    "Floats",
+    "Metric",
+    "create",
+    "maximize_of",
+    "names",
+    "number_after_at",
+    "register",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -164,6 +172,9 @@ def number_after_at(base_name: str, parameter: str | None, example: str) -> floa
 
 _METRICS: dict[str, type[Metric]] = {}
 
+#: How names of custom metrics begin that XGBoost's early stopping maximises.
+_MAXIMIZED_PREFIXES = ("auc", "pre", "map", "ndcg")
+
 AnyMetric = TypeVar("AnyMetric", bound=type[Metric])
 
 
@@ -191,13 +202,9 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
     settings
         Of the training; defaults if None.
     """
-    _load_all()
-    base_name, at, parameter = name.partition("@")
-    plain = base_name.removesuffix("-")
-    if plain != base_name and plain in _METRICS and _METRICS[plain].takes_minus:
-        base_name, at, parameter = plain, "@", "-"
+    base_name, parameter = _split_name(name)
     if base_name in _METRICS:
-        return _METRICS[base_name](parameter if at else None, n_outputs, settings)
+        return _METRICS[base_name](parameter, n_outputs, settings)
     nearest = difflib.get_close_matches(base_name, names(), n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise ParameterError(
@@ -205,6 +212,33 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
         code=ErrorCode.UNKNOWN_METRIC,
         name=name,
     )
+
+
+def maximize_of(name: str) -> bool:
+    """Return whether larger values of a metric are better.
+
+    The class of a registered metric declares it. Of any other name, which a custom
+    metric function returned, XGBoost's rule decides by how the name begins.
+
+    Parameters
+    ----------
+    name
+        The name under which values are reported, such as ``"ndcg@5-"``.
+    """
+    base_name, _ = _split_name(name)
+    if base_name in _METRICS:
+        return _METRICS[base_name].maximize
+    return name.startswith(_MAXIMIZED_PREFIXES)
+
+
+def _split_name(name: str) -> tuple[str, str | None]:
+    """Return the name before an ``@`` and the parameter after it, None without one."""
+    _load_all()
+    base_name, at, parameter = name.partition("@")
+    plain = base_name.removesuffix("-")
+    if plain != base_name and plain in _METRICS and _METRICS[plain].takes_minus:
+        return plain, "-"
+    return base_name, parameter if at else None
 
 
 def _load_all() -> None:

@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.relevance import (
+from hornbeam.data.labels import (
     check_gains,
     check_grades,
     check_relevant,
     gains_of,
 )
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import lease

@@ -5,25 +5,32 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.objective_config import OBJECTIVES, STATES, spelled
 from hornbeam.kernels.team import Team
+from hornbeam.objectives.config import ConfigGroup, spelled
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
 
 __all__ = [
     "REACH_OF_LOGARITHMS",
     "Floats",
+    "Link",
     "Objective",
+    "Prediction",
+    "Task",
+    "WarmUpCases",
+    "config_groups",
     "create",
+    "find",
     "names",
     "register",
+    "registered",
 ]
 
 Floats = NDArray[np.float64]
@@ -40,16 +47,68 @@ _LANE = 256
 _CELLS_PER_ROW = 8
 
 
+#: The kind of problem that an objective solves.
+Task: TypeAlias = Literal[
+    "regression",
+    "quantiles",
+    "binary",
+    "classes",
+    "ranking",
+    "survival",
+    "distribution",
+]
+
+
+#: What predictions are: probabilities of classes, classes, margins, or other values.
+Prediction: TypeAlias = Literal["probability", "class", "margin", "value"]
+#: Parameters of the fits that compile an objective's kernels.
+WarmUpCases: TypeAlias = tuple[Mapping[str, Any], ...]
+
+
+class Link(NamedTuple):
+    """The function from margins to predictions, for exported models.
+
+    Attributes
+    ----------
+    name
+        A name of `hornbeam.export.links.FORMULAS`.
+    number
+        The parameter of the formula: gamma of the focal loss, or the index of the first
+        distribution parameter whose margin is its logarithm.
+    """
+
+    name: str
+    number: float = 0.0
+
+
 class Objective(ABC):
     """A loss of margins and labels.
+
+    A class declares `name`, `task`, `config_group` and `warm_up_cases`, and its
+    instances have `link` and `default_metric`; nothing else in the package lists
+    objectives.
 
     Parameters
     ----------
     parameters
-        Those of the training; each objective reads its own.
+        The training parameters; each objective reads its own.
     """
 
     name: ClassVar[str]
+    #: The kind of problem; reports choose their metrics and plots by it.
+    task: ClassVar[Task]
+    #: The parameters of the objective that model files hold.
+    config_group: ClassVar[ConfigGroup]
+    #: Parameters of the fits by which `hornbeam.warmup` compiles the kernels; none
+    #: where the fits of other objectives compile all of them.
+    warm_up_cases: ClassVar[WarmUpCases]
+    #: What `to_output` returns.
+    prediction: ClassVar[Prediction] = "value"
+    #: Whether `class_probabilities` returns probabilities.
+    has_probabilities: ClassVar[bool] = False
+    #: The link to the probabilities of classes in models of classifiers, where it is
+    #: not `link`.
+    probability_link: ClassVar[Link | None] = None
     #: The kernel of `hornbeam.kernels.gradients` that fills in its gradients.
     kernel: Callable[..., None]
     #: Whether a row's gradients depend on nothing but its own margins, targets and
@@ -76,6 +135,11 @@ class Objective(ABC):
     @abstractmethod
     def default_metric(self) -> str:
         """The metric that is reported where none is named."""
+
+    @property
+    @abstractmethod
+    def link(self) -> Link:
+        """The link from margins to predictions in exported models."""
 
     @property
     def n_outputs(self) -> int:
@@ -168,19 +232,37 @@ class Objective(ABC):
         """Return what a user gets to see; as `transform` unless said otherwise."""
         return self.transform(team, margins)
 
+    def class_probabilities(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        """Return the class probabilities of margins, (rows, outputs).
+
+        Only objectives with `has_probabilities` have them. The margins may be
+        overwritten.
+        """
+        return self.transform(team, margins)
+
     def config(self) -> dict[str, dict[str, str]]:
         """Return the objective's parameters as model files hold them."""
-        group, names = OBJECTIVES[self.name]
+        group, names, _ = self.config_group
         if not names:
             return {}
         return {
             group: {name: spelled(getattr(self.parameters, name)) for name in names}
         }
 
+    @classmethod
+    def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
+        """Return the fields of a `DMatrix` for a warm-up fit.
+
+        Parameters
+        ----------
+        classes
+            (rows,): integers from 0, below the number of classes.
+        """
+        return {"label": classes}
+
     def known(self, state: Arrays) -> Arrays:
         """Return what the objective goes on from, of what another may have left."""
-        group, _ = OBJECTIVES[self.name]
-        return {name: state[name] for name in STATES.get(group, ()) if name in state}
+        return {name: state[name] for name in self.config_group.state if name in state}
 
     # Gradients
 
@@ -197,8 +279,7 @@ class Objective(ABC):
     @property
     def positive_weight(self) -> float:
         """What the weight of rows with label 1 is multiplied by."""
-        _, names = OBJECTIVES[self.name]
-        takes_it = "scale_pos_weight" in names
+        takes_it = "scale_pos_weight" in self.config_group.parameters
         return self.parameters.scale_pos_weight if takes_it else 1.0
 
     def gradients(
@@ -249,14 +330,37 @@ class Objective(ABC):
 
 
 _OBJECTIVES: dict[str, type[Objective]] = {}
+#: The attributes without a default that a class has to declare.
+_DECLARED = ("name", "task", "config_group", "warm_up_cases", "link", "default_metric")
 
 AnyObjective = TypeVar("AnyObjective", bound=type[Objective])
 
 
 def register(objective: AnyObjective) -> AnyObjective:
-    """Return `objective`, after entering it in the table under its name."""
+    """Return `objective`, after entering it in the registry under its name."""
+    missing = [name for name in _DECLARED if not hasattr(objective, name)]
+    if missing:
+        raise TypeError(f"{objective.__name__} does not declare {', '.join(missing)}")
     _OBJECTIVES[objective.name] = objective
     return objective
+
+
+def registered() -> list[type[Objective]]:
+    """Return the classes of all objectives, in the order of their registration."""
+    _load_all()
+    return list(_OBJECTIVES.values())
+
+
+def config_groups() -> dict[str, tuple[str, ...]]:
+    """Return the parameters of each group that objectives have in model files."""
+    groups = [objective.config_group for objective in registered()]
+    return {group.name: group.parameters for group in groups if group.name}
+
+
+def find(name: str) -> type[Objective] | None:
+    """Return the class of an objective, None if no objective has this name."""
+    _load_all()
+    return _OBJECTIVES.get(name)
 
 
 def names() -> list[str]:
@@ -271,10 +375,10 @@ _FORMER = {"reg:linear": "reg:squarederror"}
 
 def create(parameters: Parameters) -> Objective:
     """Return the objective that `parameters` name."""
-    _load_all()
     name = _FORMER.get(parameters.objective, parameters.objective)
-    if name in _OBJECTIVES:
-        return _OBJECTIVES[name](parameters)
+    objective = find(name)
+    if objective is not None:
+        return objective(parameters)
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names())}"
     raise ParameterError(

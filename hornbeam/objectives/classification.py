@@ -17,14 +17,15 @@ from hornbeam.kernels.transform import focal_rows, softmax_rows
 from hornbeam.objectives.base import (
     REACH_OF_LOGARITHMS,
     Floats,
+    Link,
     Objective,
     register,
 )
+from hornbeam.objectives.config import ConfigGroup
 from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss, NewtonStart
 from hornbeam.params import Parameters
 
 __all__ = [
-    "PROBABILITIES",
     "BinaryLogistic",
     "BinaryMargin",
     "ClassProbabilities",
@@ -32,12 +33,6 @@ __all__ = [
     "Hinge",
     "MostLikelyClass",
 ]
-
-#: Objectives whose predictions are no probabilities, and those that have them instead.
-PROBABILITIES = {
-    "binary:logitraw": "binary:logistic",
-    "multi:softmax": "multi:softprob",
-}
 
 _SMALLEST_SHARE = 1e-6
 #: Margins of the focal loss are sought within it, and found after so many halvings.
@@ -52,6 +47,7 @@ class BinaryLogistic(BoundedBaseScore):
     """P(label = 1) of two classes."""
 
     name = "binary:logistic"
+    task = "binary"
     default_metric = "logloss"
 
 
@@ -60,13 +56,20 @@ class BinaryMargin(LogisticLoss):
     """As binary:logistic, but predictions are margins, the base score too."""
 
     name = "binary:logitraw"
+    task = "binary"
+    prediction = "margin"
     default_metric = "logloss"
+    link = Link("identity")
+    probability_link = Link("sigmoid")
 
     def to_margin(self, base_score: Floats) -> Floats:
         return base_score
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         return margins
+
+    def class_probabilities(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        return super().transform(team, margins)
 
 
 class TwoClasses(NewtonStart):
@@ -90,13 +93,20 @@ class Focal(TwoClasses, BoundedBaseScore):
     """
 
     name = "binary:focal"
+    task = "binary"
+    config_group = ConfigGroup("focal_loss_param", ("scale_pos_weight", "focal_gamma"))
     default_metric = "logloss"
+    warm_up_cases = ({},)
     kernel = staticmethod(focal)
     reach = REACH_OF_LOGARITHMS
 
     @property
     def numbers(self) -> tuple[float, ...]:
         return (self.positive_weight, self.parameters.focal_gamma)
+
+    @property
+    def link(self) -> Link:  # type: ignore[override]
+        return Link("focal", self.parameters.focal_gamma)
 
     def to_margin(self, base_score: Floats) -> Floats:
         return np.array([self._margin_of(float(share)) for share in base_score])
@@ -123,7 +133,12 @@ class Hinge(TwoClasses):
     """The class, 0 or 1, by the largest margin between them."""
 
     name = "binary:hinge"
+    task = "binary"
+    config_group = ConfigGroup()
+    prediction = "class"
     default_metric = "error"
+    link = Link("step")
+    warm_up_cases = ({"eval_metric": "ams@0.1"},)
     kernel = staticmethod(hinge)
     reach = math.inf
 
@@ -134,6 +149,9 @@ class Hinge(TwoClasses):
 class SoftmaxLoss(Objective):
     """The negative log-likelihood of a class under the softmax of its margins."""
 
+    task = "classes"
+    config_group = ConfigGroup("softmax_multiclass_param", ("num_class",))
+    has_probabilities = True
     kernel = staticmethod(softmax)
     reach = REACH_OF_LOGARITHMS
     default_metric = "mlogloss"
@@ -182,6 +200,9 @@ class ClassProbabilities(SoftmaxLoss):
     """The probability of each class."""
 
     name = "multi:softprob"
+    prediction = "probability"
+    link = Link("softmax")
+    warm_up_cases = ({"num_class": 3, "eval_metric": ["merror", "auc"]},)
 
 
 @register
@@ -189,6 +210,10 @@ class MostLikelyClass(SoftmaxLoss):
     """The number of the most likely class."""
 
     name = "multi:softmax"
+    prediction = "class"
+    link = Link("most_likely")
+    probability_link = Link("softmax")
+    warm_up_cases = ({"num_class": 3},)
 
     def to_output(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         return margins.argmax(axis=1).astype(margins.dtype)[:, np.newaxis]

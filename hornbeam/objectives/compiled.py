@@ -23,7 +23,7 @@ from hornbeam.kernels.gradients import by_row
 from hornbeam.kernels.jit import formula
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import by_cell
-from hornbeam.objectives.base import Floats, Objective, create
+from hornbeam.objectives.base import Floats, Link, Objective, create
 from hornbeam.objectives.differences import check_slope
 from hornbeam.params import Parameters
 
@@ -65,6 +65,15 @@ _FORMULAS = {
     "start": ("mean",),
 }
 
+#: Attributes that are those of the named objective.
+_OF_NAMED = (
+    "config_group",
+    "has_probabilities",
+    "prediction",
+    "probability_link",
+    "task",
+)
+
 #: Kernels by their kinds and the digests of their formulas.
 _KERNELS: dict[tuple[str, str], Formula] = {}
 
@@ -99,6 +108,8 @@ class CompiledObjective(Objective):
         self.has_transform = "transform" in self._given
         named = {"objective": "reg:squarederror"} if self.has_transform else {}
         self._named = create(parameters.updated(named))
+        for attribute in _OF_NAMED:
+            setattr(self, attribute, getattr(self._named, attribute))
         self._compile()
 
     def __reduce__(self) -> Any:
@@ -130,6 +141,10 @@ class CompiledObjective(Objective):
     def default_metric(self) -> str:
         metric: str = getattr(self.loss, "default_metric", self._named.default_metric)
         return metric
+
+    @property
+    def link(self) -> Link:
+        return self._named.link
 
     def config(self) -> dict[str, dict[str, str]]:
         return self._named.config()
@@ -187,6 +202,9 @@ class CompiledObjective(Objective):
         with _compiling(self.owner):
             team.run(self._link, team.members_for(8 * margins.size), margins)
         return margins
+
+    def class_probabilities(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        return self._named.class_probabilities(team, margins)
 
     def to_output(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         if self.has_transform:

@@ -15,9 +15,11 @@ from hornbeam.kernels.transform import exp_rows
 from hornbeam.objectives.base import (
     REACH_OF_LOGARITHMS,
     Floats,
+    Link,
     Objective,
     register,
 )
+from hornbeam.objectives.config import REG_LOSS, ConfigGroup
 from hornbeam.objectives.regression import MeanStart
 from hornbeam.params import Parameters
 
@@ -29,6 +31,8 @@ _LEAST_MEAN = 1e-16
 
 class LogLink(Objective):
     """An objective whose margins are logarithms of its predictions."""
+
+    link = Link("exponential")
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
@@ -58,6 +62,7 @@ class LogLink(Objective):
 class LogMean(LogLink, MeanStart):
     """An objective whose predictions are means."""
 
+    task = "regression"
     reach = REACH_OF_LOGARITHMS
     #: Whether labels may be 0.
     takes_zero: ClassVar[bool] = True
@@ -88,6 +93,9 @@ class Poisson(LogMean):
     """The negative log-likelihood of counts."""
 
     name = "count:poisson"
+    # In XGBoost a parameter of the loss as well as of the trees; here of the trees.
+    config_group = ConfigGroup("poisson_regression_param", ("max_delta_step",))
+    warm_up_cases = ({},)
     default_metric = "poisson-nloglik"
     kernel = staticmethod(poisson)
 
@@ -97,9 +105,15 @@ class Gamma(LogMean):
     """That of amounts whose standard deviation is in proportion to their mean."""
 
     name = "reg:gamma"
+    config_group = REG_LOSS
+    warm_up_cases = ({"eval_metric": ["gamma-deviance", "gamma-nloglik"]},)
     default_metric = "gamma-deviance"
     kernel = staticmethod(gamma)
     takes_zero = False
+
+    @classmethod
+    def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
+        return {"label": classes + 1}
 
 
 @register
@@ -107,6 +121,8 @@ class Tweedie(LogMean):
     """That of amounts that are often 0, as the claims of a year."""
 
     name = "reg:tweedie"
+    config_group = ConfigGroup("tweedie_regression_param", ("tweedie_variance_power",))
+    warm_up_cases = ({},)
     kernel = staticmethod(tweedie)
 
     @property

@@ -16,7 +16,8 @@ from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import lognormal, negative_binomial, normal
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import log_rows, positive_columns
-from hornbeam.objectives.base import Floats, Objective, register
+from hornbeam.objectives.base import Floats, Link, Objective, register
+from hornbeam.objectives.config import ConfigGroup
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
 
@@ -39,10 +40,15 @@ class Distribution(Objective):
     natural ones: each margin steps by the inverse of its Fisher information.
     """
 
+    task = "distribution"
+    config_group = ConfigGroup()
+    warm_up_cases = ({},)
     #: The first parameter that must be above 0; the next one must, too.
     first_positive: ClassVar[int]
     #: What the parameters are, for messages.
     parameter_names: ClassVar[tuple[str, str]]
+    #: Whether the first parameter is the mean of the labels.
+    first_is_mean: ClassVar[bool] = True
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
@@ -58,6 +64,10 @@ class Distribution(Objective):
                     f"the {' and the '.join(self.parameter_names)}",
                     code=ErrorCode.BASE_SCORE_NOT_POSITIVE,
                 )
+
+    @property
+    def link(self) -> Link:
+        return Link("distribution", self.first_positive)
 
     @property
     def n_outputs(self) -> int:
@@ -92,6 +102,13 @@ class Distribution(Objective):
         members = team.members_for(8 * margins.size)
         team.run(positive_columns, members, margins, self.first_positive)
         return margins
+
+    def point_predictions(self, predictions: NDArray[Any]) -> NDArray[Any]:
+        """Return the mean of each predicted distribution, (rows,), of (rows, 2).
+
+        For ``dist:lognormal`` it is the median.
+        """
+        return predictions[:, 0]
 
     @abstractmethod
     def quantiles(
@@ -155,6 +172,11 @@ class LogNormal(Normal):
     default_metric = "lognormal-nll"
     kernel = staticmethod(lognormal)
     parameter_names = ("mean", "standard deviation of the logarithm")
+    first_is_mean = False
+
+    @classmethod
+    def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
+        return {"label": classes + 1}
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)
@@ -169,6 +191,9 @@ class LogNormal(Normal):
         logarithms = targets.copy()
         Team(1).run(log_rows, 1, logarithms)
         return logarithms
+
+    def point_predictions(self, predictions: NDArray[Any]) -> NDArray[Any]:
+        return np.exp(predictions[:, 0])
 
     def quantiles(
         self, predictions: NDArray[Any], shares: Sequence[float]

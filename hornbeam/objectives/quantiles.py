@@ -18,7 +18,8 @@ from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.residuals import absolute_error, quantile_error
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import climb_rows
-from hornbeam.objectives.base import Floats, Objective, register
+from hornbeam.objectives.base import Floats, Link, Objective, register
+from hornbeam.objectives.config import ConfigGroup
 from hornbeam.params import Parameters
 
 __all__ = ["AbsoluteError", "ExpectileError", "QuantileError"]
@@ -116,7 +117,11 @@ class AbsoluteError(SizedLoss):
     """|margin - label|, by parabolas that touch a smoothed one from above."""
 
     name = "reg:absoluteerror"
+    task = "regression"
+    config_group = ConfigGroup()
     default_metric = "mae"
+    link = Link("identity")
+    warm_up_cases = ({}, {"leaf_solver": "line_search"})
     kernel = staticmethod(absolute_error)
     sides = staticmethod(deviation)
     many_targets = True
@@ -131,7 +136,13 @@ class QuantileError(SizedLoss):
     """What is below an output has the share of its level among the labels."""
 
     name = "reg:quantileerror"
+    task = "quantiles"
+    config_group = ConfigGroup("quantile_loss_param", ("quantile_alpha",))
     default_metric = "quantile"
+    warm_up_cases = (
+        {"quantile_alpha": 0.3},
+        {"quantile_alpha": 0.3, "leaf_solver": "line_search"},
+    )
     kernel = staticmethod(quantile_error)
     sides = staticmethod(pinball)
 
@@ -140,6 +151,10 @@ class QuantileError(SizedLoss):
         self._levels = given_levels(parameters, "quantile_alpha")
         #: Whether its predictions are to rise as well, from output to output.
         self.rises = rise(self._levels)
+
+    @property
+    def link(self) -> Link:
+        return Link("rising" if self.rises else "identity")
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -164,7 +179,11 @@ class ExpectileError(Objective):
     """
 
     name = "reg:expectileerror"
+    task = "quantiles"
+    config_group = ConfigGroup("expectile_loss_param", ("expectile_alpha",))
     default_metric = "expectile"
+    link = Link("climbing")
+    warm_up_cases = ({"expectile_alpha": [0.1, 0.9]},)
     kernel = staticmethod(expectile_error)
 
     def __init__(self, parameters: Parameters) -> None:
@@ -176,6 +195,11 @@ class ExpectileError(Objective):
                 "the next; sort it, and drop what is there twice",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The level of each output."""
+        return self._levels
 
     @property
     def n_outputs(self) -> int:

@@ -11,18 +11,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.relevance import (
+from hornbeam.data.labels import (
     check_gains,
     check_grades,
     check_relevant,
     gains_of,
 )
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import maths
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import Team
-from hornbeam.objectives.base import Floats, Objective, register
+from hornbeam.objectives.base import Floats, Link, Objective, WarmUpCases, register
+from hornbeam.objectives.config import ConfigGroup
 from hornbeam.params import Parameters
 
 __all__ = ["AveragePrecision", "CrossEntropyOfRanks", "DiscountedGain", "Pairwise"]
@@ -76,12 +77,19 @@ class _Lists:
 class Ranking(Objective):
     """A loss of the order of each group's rows; groups count by their weights."""
 
+    task = "ranking"
+    prediction = "margin"
+    link = Link("identity")
     by_row = False
     kind: ClassVar[int] = PRECISION
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         self._lists: _Lists | None = None
+
+    @classmethod
+    def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
+        return {"label": classes % 2, "group": [len(classes)]}
 
     def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
         # No score is better than another where only differences matter.
@@ -156,6 +164,20 @@ class Ranking(Objective):
 class LambdaRank(Ranking):
     """Pairs of rows, by how much a metric would change if they swapped places."""
 
+    config_group = ConfigGroup(
+        "lambdarank_param",
+        (
+            "lambdarank_bias_norm",
+            "lambdarank_normalization",
+            "lambdarank_num_pair_per_sample",
+            "lambdarank_pair_method",
+            "lambdarank_score_normalization",
+            "lambdarank_unbiased",
+            "ndcg_exp_gain",
+        ),
+        state=_BIAS,
+    )
+    warm_up_cases: ClassVar[WarmUpCases] = ()
     metric: ClassVar[str] = "ndcg"
 
     @property
@@ -251,6 +273,7 @@ class DiscountedGain(LambdaRank):
     """LambdaMART for the normalised discounted cumulative gain."""
 
     name = "rank:ndcg"
+    warm_up_cases = ({},)
     kind = GAIN
 
     @property
@@ -288,6 +311,8 @@ class CrossEntropyOfRanks(Ranking):
     """The cross-entropy that bounds NDCG, of grades with noise (XE-NDCG)."""
 
     name = "rank:xendcg"
+    config_group = ConfigGroup()
+    warm_up_cases = ({},)
     default_metric = "ndcg"
 
     @property

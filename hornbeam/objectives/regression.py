@@ -22,9 +22,13 @@ from hornbeam.kernels.transform import log1p_rows, sigmoid_rows
 from hornbeam.objectives.base import (
     REACH_OF_LOGARITHMS,
     Floats,
+    Link,
     Objective,
+    Prediction,
+    WarmUpCases,
     register,
 )
+from hornbeam.objectives.config import REG_LOSS, ConfigGroup
 
 __all__ = [
     "LogisticLoss",
@@ -91,7 +95,12 @@ class SquaredError(MeanStart):
     """(margin - label)**2 / 2."""
 
     name = "reg:squarederror"
+    task = "regression"
+    config_group = REG_LOSS
     default_metric = "rmse"
+    link = Link("identity")
+    probability_link = Link("shares")  # of forests, whose values are class shares
+    warm_up_cases = ()
     kernel = staticmethod(squared_error)
     reach = math.inf
     is_quadratic = True
@@ -102,7 +111,11 @@ class SquaredLogError(MeanStart):
     """(log(1 + margin) - log(1 + label))**2 / 2."""
 
     name = "reg:squaredlogerror"
+    task = "regression"
+    config_group = ConfigGroup()
     default_metric = "rmsle"
+    link = Link("identity")
+    warm_up_cases = ({"eval_metric": ["rmsle", "mape"]},)
     kernel = staticmethod(squared_log_error)
     reach = math.inf
 
@@ -133,7 +146,11 @@ class PseudoHuberError(NewtonStart):
     """Squared error of small residuals, absolute error of those beyond huber_slope."""
 
     name = "reg:pseudohubererror"
+    task = "regression"
+    config_group = ConfigGroup("pseudo_huber_param", ("huber_slope",))
     default_metric = "mphe"
+    link = Link("identity")
+    warm_up_cases = ({},)
     kernel = staticmethod(pseudo_huber)
     reach = math.inf
 
@@ -145,6 +162,11 @@ class PseudoHuberError(NewtonStart):
 class LogisticLoss(MeanStart):
     """The negative log-likelihood of a label in [0, 1] under sigmoid(margin)."""
 
+    config_group = REG_LOSS
+    prediction: ClassVar[Prediction] = "probability"
+    has_probabilities = True
+    link = Link("sigmoid")
+    warm_up_cases: ClassVar[WarmUpCases] = ()
     kernel = staticmethod(logistic)
     reach = REACH_OF_LOGARITHMS
 
@@ -196,4 +218,5 @@ class Probability(BoundedBaseScore):
     """Logistic regression of a share, reported by its root mean squared error."""
 
     name = "reg:logistic"
+    task = "regression"
     default_metric = "rmse"

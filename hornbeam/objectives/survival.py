@@ -14,6 +14,7 @@ from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import survival
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.base import Floats, register
+from hornbeam.objectives.config import ConfigGroup
 from hornbeam.objectives.counts import LogLink
 from hornbeam.params import Parameters
 
@@ -47,6 +48,9 @@ class ProportionalHazards(LogLink):
     """
 
     name = "survival:cox"
+    task = "survival"
+    config_group = ConfigGroup()
+    warm_up_cases = ({},)
     default_metric = "cox-nloglik"
     by_row = False
 
@@ -63,6 +67,10 @@ class ProportionalHazards(LogLink):
                 "event, or minus the time until which there was none",
                 code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
+
+    @classmethod
+    def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
+        return {"label": classes + 1}
 
     def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
         return np.ones(1)  # the likelihood is of ratios, which no base score changes
@@ -126,8 +134,21 @@ class AcceleratedFailure(LogLink):
     """
 
     name = "survival:aft"
+    task = "survival"
+    config_group = ConfigGroup(
+        "aft_loss_param", ("aft_loss_distribution", "aft_loss_distribution_scale")
+    )
+    warm_up_cases = ({"eval_metric": ["aft-nloglik", "interval-regression-accuracy"]},)
     default_metric = "aft-nloglik"
     kernel = staticmethod(survival.accelerated_failure)
+
+    @classmethod
+    def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
+        return {
+            "label": classes + 1,
+            "label_lower_bound": classes + 1,
+            "label_upper_bound": classes + 2,
+        }
 
     def targets_of(self, info: MetaInfo) -> Floats:
         bounds = []

@@ -9,19 +9,14 @@ import numpy.typing as npt
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
-from hornbeam.objectives.base import create
-from hornbeam.objectives.classification import PROBABILITIES
-from hornbeam.params import Parameters
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.labels import LabelEstimator
-from hornbeam.sklearn.model import IterationRange
+from hornbeam.objectives.base import find
+from hornbeam.sklearn.base import IterationRange, ModelClassifier
+from hornbeam.sklearn.boosting import BoostingEstimator
 
 __all__ = ["HornbeamClassifier"]
 
-_OF_TWO_CLASSES = ("binary:logistic", "binary:focal", "binary:logitraw", "reg:logistic")
 
-
-class HornbeamClassifier(LabelEstimator, Estimator):
+class HornbeamClassifier(ModelClassifier, BoostingEstimator):
     """Gradient boosted trees for classification, with labels of any kind.
 
     Two classes are learned by binary:logistic and more by multi:softprob, unless
@@ -33,13 +28,14 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         The labels, sorted; the columns of `predict_proba` are in this order.
     """
 
-    def _loss(self) -> dict[str, Any]:
+    def _objective_params(self) -> dict[str, Any]:
         name = self.objective
         if not isinstance(name, str):
             name = "binary:logistic" if self.n_classes_ <= 2 else "multi:softprob"
-        if name.startswith("multi:"):
+        objective = find(name)
+        if objective is not None and objective.task == "classes":
             return {"objective": name, "num_class": max(2, self.n_classes_)}
-        if name not in _OF_TWO_CLASSES:
+        if objective is None or not objective.has_probabilities:
             raise ParameterError(
                 f"objective {name!r} does not tell classes apart; use binary:logistic "
                 "or multi:softprob, or leave it out",
@@ -77,7 +73,7 @@ class HornbeamClassifier(LabelEstimator, Estimator):
         iteration_range
             The rounds to use, from the first up to but not including the second.
         """
-        margins = self._predicted(
+        margins = self._predict(
             X, "margin", validate_features, base_margin, iteration_range
         )
         if output_margin:
@@ -96,20 +92,23 @@ class HornbeamClassifier(LabelEstimator, Estimator):
 
         The arguments are those of `predict`.
         """
-        model = self.get_booster().model
-        objective = PROBABILITIES.get(model.objective)
-        values = self._predicted(
+        booster = self.get_booster()
+        model, objective = booster.model, booster.objective
+        from_margins = (
+            objective.has_probabilities and objective.prediction != "probability"
+        )
+        values = self._predict(
             X,
-            "value" if objective is None else "margin",
+            "margin" if from_margins else "value",
             validate_features,
             base_margin,
             iteration_range,
         )
-        if objective is not None:
-            params = {"objective": objective, "num_class": model.num_class}
-            link = create(Parameters.resolve(params))
+        if from_margins:
             with lease(self.n_jobs or 0) as team:
-                values = link.transform(team, values.reshape(len(values), -1))
+                values = objective.class_probabilities(
+                    team, values.reshape(len(values), -1)
+                )
         if model.num_class == 0:
             ones = values.reshape(len(values))
             values = np.empty((len(ones), 2), ones.dtype)

@@ -14,27 +14,27 @@ import numpy.typing as npt
 
 from hornbeam.callbacks import ProgressBar
 from hornbeam.cart.bagging import (
-    Bag,
     OutOfBag,
+    RowSample,
     grow_forest,
-    permutation_increases,
+    permutation_importance,
 )
-from hornbeam.cart.growing import Grown
-from hornbeam.cart.pruning import cut_back
+from hornbeam.cart.pruning import prune
+from hornbeam.cart.tree_builder import CartTree
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
-from hornbeam.sklearn.trees import path_of
-from hornbeam.sklearn.whole import (
-    Learned,
-    WholeClassifier,
-    WholeEstimator,
-    WholeRegressor,
-    a_number,
-    a_whole_number,
-    gains_of,
-    is_share,
-    is_whole,
+from hornbeam.sklearn.cart import (
+    CartClassifier,
+    CartEstimator,
+    CartRegressor,
+    TrainingData,
+    check_integer,
+    check_number,
+    is_fraction,
+    is_integer,
+    relative_gains,
 )
+from hornbeam.sklearn.trees import path_of
 
 __all__ = ["RandomForestClassifier", "RandomForestRegressor"]
 
@@ -42,32 +42,43 @@ Float64s = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
-    """A tree of the forest, its importances, and what it says of the other rows."""
+class _GrownTree:
+    """A tree of the forest, and its results.
+
+    Attributes
+    ----------
+    tree
+        The tree, with leaves scaled by its share of the mean.
+    gains
+        (features,): the importance of each feature in this tree.
+    held_out, predicted
+        The out-of-bag rows, and their predictions.
+    increases
+        (features,): permutation importances on the out-of-bag rows, if wanted.
+    """
 
     tree: Tree
     gains: Float64s
-    others: npt.NDArray[np.int32]
+    held_out: npt.NDArray[np.int32]
     predicted: Float64s
     increases: Float64s
 
 
-class _Forest(WholeEstimator):
-    """What forests share.
+class _Forest(CartEstimator):
+    """Base class of random forests.
 
     Attributes
     ----------
     oob_score_
-        With `oob_score`: R squared, or the share of rows in the right class, of
-        predictions by the trees whose bags a row is not in. A row that was in every
-        bag has no such prediction, and no part in it.
+        With `oob_score`: R squared, or the accuracy, of out-of-bag predictions. Rows in
+        the bootstrap sample of every tree have no such prediction and are left out.
     oob_error_curve_
-        The same as an error, the mean squared one or the share of wrong classes, after
-        each tree; (n_estimators,).
+        With `oob_score`: the out-of-bag error after each tree, the mean squared error
+        or the fraction of wrong classes; (n_estimators,).
     oob_importances_, oob_importances_std_
-        With `oob_importances`: how much more a tree errs on the rows outside of its bag
-        where the values of a feature are permuted among them; the mean over trees and
-        the standard deviation; (features,).
+        With `oob_importances`: the increase of a tree's error on its out-of-bag rows
+        when the values of a feature are permuted among them; the mean and the standard
+        deviation over trees; (features,).
     """
 
     n_estimators: int
@@ -88,176 +99,184 @@ class _Forest(WholeEstimator):
         y
             Targets.
         sample_weight
-            How much each row counts.
+            The weight of each row.
         """
-        n_trees = a_whole_number("n_estimators", self.n_estimators, 1)
-        alpha = a_number("ccp_alpha", self.ccp_alpha, 0, math.inf)
-        self._check_bags()
-        learned = self._learned(X, y, sample_weight)
-        members = grow_forest(
-            learned.codes,
-            learned.targets,
-            learned.rules,
-            learned.bags(self._n_draws(learned.rows.size)),
+        n_trees = check_integer("n_estimators", self.n_estimators, 1)
+        alpha = check_number("ccp_alpha", self.ccp_alpha, 0, math.inf)
+        self._check_bootstrap()
+        data = self._training_data(X, y, sample_weight)
+        results = grow_forest(
+            data.features,
+            data.targets,
+            data.params,
+            data.sampler(self._n_draws(data.rows.size)),
             n_trees,
             self.n_jobs or 0,
-            partial(self._member, learned, alpha),
+            partial(self._finish_tree, data, alpha),
         )
-        out_of_bag = OutOfBag(learned.targets, learned.y)
+        out_of_bag = OutOfBag(data.targets, data.y)
         trees, gains, increases = [], [], []
-        for member in self._shown(members, n_trees, out_of_bag.errors):
-            trees.append(member.tree)
-            gains.append(member.gains)
+        for result in self._with_progress(results, n_trees, out_of_bag.errors):
+            trees.append(result.tree)
+            gains.append(result.gains)
             if self.oob_score:
-                out_of_bag.add(member.others, member.predicted)
+                out_of_bag.add(result.held_out, result.predicted)
             if self.oob_importances:
-                increases.append(member.increases)
-        self._take_trees(learned, trees, gains)
+                increases.append(result.increases)
+        self._set_trees(data, trees, gains)
         if self.oob_score:
-            self._take_out_of_bag(learned, out_of_bag)
+            self._set_out_of_bag_results(data, out_of_bag)
         if self.oob_importances:
             self.oob_importances_ = np.mean(increases, axis=0)
             self.oob_importances_std_ = np.std(increases, axis=0)
         return self
 
-    def _member(
-        self, learned: Learned, alpha: float, number: int, bag: Bag, grown: Grown
-    ) -> _Member:
-        """Return what the forest needs of a tree, and no more, in the tree's thread."""
+    def _finish_tree(
+        self,
+        data: TrainingData,
+        alpha: float,
+        number: int,
+        sample: RowSample,
+        tree: CartTree,
+    ) -> _GrownTree:
+        """Return the pruned tree and its results; runs in the thread that grew it."""
         if alpha > 0:
-            grown = cut_back(grown, path_of(learned, bag, grown), alpha)
-        codes, predicted = learned.codes, learned.predictions(grown)
-        others, increases = bag.others, np.zeros(0)
+            tree = prune(tree, path_of(data, sample, tree), alpha)
+        features, predicted = data.features, data.predictions(tree)
+        held_out, increases = sample.held_out, np.zeros(0)
         if self.oob_importances:
-            increases = permutation_increases(
+            increases = permutation_importance(
                 number,
-                learned.rules.seed,
-                grown,
-                codes,
-                learned.targets,
-                learned.y,
+                data.params.seed,
+                tree,
+                features,
+                data.targets,
+                data.y,
                 predicted,
-                others,
+                held_out,
             )
         if not self.oob_score:
-            others = others[:0]
-        return _Member(
-            self._as_tree(learned, grown, predicted, 1 / self.n_estimators),
-            gains_of(grown, codes.n_features),
-            others,
-            predicted[grown.leaves_of(codes, others)],
+            held_out = held_out[:0]
+        return _GrownTree(
+            self._as_tree(data, tree, predicted, 1 / self.n_estimators),
+            relative_gains(tree, features.n_features),
+            held_out,
+            predicted[tree.apply(features, held_out)],
             increases,
         )
 
-    def _shown(
-        self, members: Iterator[_Member], n_trees: int, errors: list[Any]
-    ) -> Iterator[_Member]:
-        """Yield the members of the forest, and show how far it is if it should."""
+    def _with_progress(
+        self, results: Iterator[_GrownTree], n_trees: int, errors: list[Any]
+    ) -> Iterator[_GrownTree]:
+        """Yield the trees, with a progress bar if `verbose`."""
         if not self.verbose:
-            yield from members
+            yield from results
             return
         bar = ProgressBar(n_trees, unit="tree")
         bar.begin()
         try:
-            for done, member in enumerate(members, 1):
-                yield member
+            for done, result in enumerate(results, 1):
+                yield result
                 bar.show(done, {"oob": {"error": errors}} if errors else {})
         finally:
             bar.end()
 
-    def _check_bags(self) -> None:
+    def _check_bootstrap(self) -> None:
         if self.bootstrap:
             return
         for name in ("oob_score", "oob_importances"):
             if getattr(self, name):
                 raise ParameterError(
-                    f"{name}=True asks for rows outside of bags, and bootstrap=False "
-                    f"puts every row in each; use bootstrap=True, or {name}=False",
+                    f"{name}=True needs out-of-bag rows, and with bootstrap=False each "
+                    f"tree uses all rows; use bootstrap=True, or {name}=False",
                     code=ErrorCode.CONFLICTING_PARAMETERS,
                 )
         if self.max_samples is not None:
             raise ParameterError(
-                f"max_samples={self.max_samples!r} is how often a bag draws, and "
-                "bootstrap=False takes every row once; use bootstrap=True, or leave "
-                "max_samples out",
+                f"max_samples={self.max_samples!r} is the size of bootstrap samples, "
+                "and with bootstrap=False each tree uses all rows; use bootstrap=True, "
+                "or leave max_samples out",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
 
     def _n_draws(self, n_rows: int) -> int | None:
-        """Return how often a bag draws, None if it takes every row once."""
+        """Return the size of the bootstrap samples; None without bootstrap."""
         if not self.bootstrap:
             return None
         wanted: Any = self.max_samples
         if wanted is None:
             return n_rows
-        if is_whole(wanted) and 1 <= wanted <= n_rows:
+        if is_integer(wanted) and 1 <= wanted <= n_rows:
             return int(wanted)
-        if is_share(wanted):
+        if is_fraction(wanted):
             return max(1, round(wanted * n_rows))
         raise ParameterError(
-            f"max_samples must be a whole number from 1 to {n_rows} (the rows), a "
-            f"share above 0 and up to 1, or None for as many draws, not {wanted!r}",
+            f"max_samples must be an integer from 1 to {n_rows} (the rows), a fraction "
+            f"above 0 and up to 1, or None for the number of rows, not {wanted!r}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
 
-    def _take_out_of_bag(self, learned: Learned, out_of_bag: OutOfBag) -> None:
-        seen = (out_of_bag.counts > 0) & (learned.targets.weights > 0)
-        in_every_bag = learned.rows.size - int(np.count_nonzero(seen))
-        if in_every_bag:
+    def _set_out_of_bag_results(self, data: TrainingData, out_of_bag: OutOfBag) -> None:
+        predicted = (out_of_bag.counts > 0) & (data.targets.weights > 0)
+        n_missing = data.rows.size - int(np.count_nonzero(predicted))
+        if n_missing:
             warnings.warn(
-                f"{in_every_bag} of {learned.rows.size} rows were in every bag and "
-                "have no out-of-bag prediction (NaN), nor a part in the score; grow "
-                "more trees",
+                f"{n_missing} of {data.rows.size} rows were in the bootstrap sample of "
+                "every tree; their out-of-bag predictions are NaN, and they do not "
+                "count in the score; grow more trees",
                 stacklevel=3,
             )
         self.oob_error_curve_ = np.array(out_of_bag.errors)
-        self.oob_score_ = self._score_of(learned, seen)
-        self._take_predictions(out_of_bag.predictions)
+        self.oob_score_ = self._out_of_bag_score(data, predicted)
+        self._set_out_of_bag_predictions(out_of_bag.predictions)
 
-    def _score_of(self, learned: Learned, seen: npt.NDArray[np.bool_]) -> float:
-        """Return the score of the rows that have a prediction."""
+    def _out_of_bag_score(
+        self, data: TrainingData, predicted: npt.NDArray[np.bool_]
+    ) -> float:
+        """Return the score of the rows with an out-of-bag prediction."""
         raise NotImplementedError
 
-    def _take_predictions(self, predictions: Float64s) -> None:
-        """Take out-of-bag predictions under their name."""
+    def _set_out_of_bag_predictions(self, predictions: Float64s) -> None:
+        """Set the public attribute of the out-of-bag predictions."""
         raise NotImplementedError
 
 
-class RandomForestRegressor(WholeRegressor, _Forest):
-    """A forest of trees that predicts numbers, as the mean of its trees.
+class RandomForestRegressor(CartRegressor, _Forest):
+    """A random forest for regression; it predicts the mean of its trees.
 
-    Each tree is grown on a bag of rows, and each split chooses from some features drawn
-    anew. With ``max_features=None`` that is bagging, with ``splitter="random"`` and
-    ``bootstrap=False`` extra-trees.
+    Each tree is grown on a bootstrap sample of the rows, and each split considers a
+    random subset of the features. ``max_features=None`` is bagging;
+    ``splitter="random"`` with ``bootstrap=False`` is extra-trees.
 
     Parameters
     ----------
     n_estimators
-        How many trees.
+        The number of trees.
     criterion, splitter, max_depth, min_samples_split, min_samples_leaf
-        See `DecisionTreeRegressor`, and so the others that it has.
+        As for `DecisionTreeRegressor`, as all parameters not listed here.
     max_features
         As there; ``"auto"``, the default, is a third of the features.
     bootstrap
-        Whether each tree has a bag of its own, drawn with replacement. If not, each is
-        grown on all rows.
+        Whether each tree is grown on a bootstrap sample, drawn with replacement. If
+        not, on all rows.
     max_samples
-        How often a bag draws, or as a share of the rows; None: as often as there are
+        The size of a bootstrap sample, or a fraction of the rows; None: the number of
         rows.
     oob_score
-        Whether to predict each row by the trees whose bags it is not in.
+        Whether to compute out-of-bag predictions and their score.
     oob_importances
-        Whether to permute each feature in the rows outside of bags.
+        Whether to compute permutation importances on out-of-bag rows.
     ccp_alpha
-        What a leaf costs; each tree is cut back by it.
+        The complexity parameter by which each tree is pruned.
     verbose
-        Whether to show on standard error how many trees are grown, and the error out of
-        bag where there is one: as a bar on a terminal, else as a line now and then.
+        Whether to show progress on standard error: the number of trees, and the
+        out-of-bag error if there is one; as a bar on a terminal, else as lines at
+        intervals.
 
     Attributes
     ----------
     oob_prediction_
-        With `oob_score`: (rows,), NaN of rows in every bag.
+        With `oob_score`: (rows,), NaN for rows in every bootstrap sample.
     """
 
     def __init__(
@@ -307,12 +326,14 @@ class RandomForestRegressor(WholeRegressor, _Forest):
         self.enable_categorical = enable_categorical
         self.feature_types = feature_types
 
-    def _take_predictions(self, predictions: Float64s) -> None:
+    def _set_out_of_bag_predictions(self, predictions: Float64s) -> None:
         self.oob_prediction_ = predictions
 
-    def _score_of(self, learned: Learned, seen: npt.NDArray[np.bool_]) -> float:
-        weights, y = learned.targets.weights[seen], learned.y[seen]
-        if not seen.any():
+    def _out_of_bag_score(
+        self, data: TrainingData, predicted: npt.NDArray[np.bool_]
+    ) -> float:
+        weights, y = data.targets.weights[predicted], data.y[predicted]
+        if not predicted.any():
             return math.nan
         mean = np.average(y, weights=weights)
         variance = float(np.average((y - mean) ** 2, weights=weights))
@@ -320,8 +341,8 @@ class RandomForestRegressor(WholeRegressor, _Forest):
         return 1 - error / variance if variance > 0 else math.nan
 
 
-class RandomForestClassifier(WholeClassifier, _Forest):
-    """A forest of trees that predicts classes, with labels of any kind.
+class RandomForestClassifier(CartClassifier, _Forest):
+    """A random forest for classification, with labels of any type.
 
     The parameters are those of `RandomForestRegressor`, and:
 
@@ -333,14 +354,14 @@ class RandomForestClassifier(WholeClassifier, _Forest):
         ``"auto"``, the default, is the square root of the number of features.
     voting
         ``"soft"``: the probabilities of trees are averaged. ``"hard"``: each tree votes
-        for one class, and probabilities are the shares of votes.
+        for one class, and probabilities are the fractions of votes.
 
     Attributes
     ----------
     classes_
         The labels, sorted; the columns of `predict_proba` are in this order.
     oob_decision_function_
-        With `oob_score`: (rows, classes), NaN of rows in every bag.
+        With `oob_score`: (rows, classes), NaN for rows in every bootstrap sample.
     """
 
     def __init__(
@@ -402,8 +423,10 @@ class RandomForestClassifier(WholeClassifier, _Forest):
             )
         return self.voting == "hard"
 
-    def _take_predictions(self, predictions: Float64s) -> None:
-        self.oob_decision_function_ = self._shares(predictions)
+    def _set_out_of_bag_predictions(self, predictions: Float64s) -> None:
+        self.oob_decision_function_ = self._class_probabilities(predictions)
 
-    def _score_of(self, learned: Learned, seen: npt.NDArray[np.bool_]) -> float:
+    def _out_of_bag_score(
+        self, data: TrainingData, predicted: npt.NDArray[np.bool_]
+    ) -> float:
         return 1 - float(self.oob_error_curve_[-1])

@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.meta_info_accessors import Beside
+from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.objectives.compiled import ScalarLoss
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.functions import ObjectiveFunction, weights_of
+from hornbeam.sklearn.boosting import BoostingEstimator
+from hornbeam.sklearn.custom_functions import ObjectiveFunction, weights_of
 
 __all__ = ["HornbeamRanker", "split_off_qid"]
 
 
-class HornbeamRanker(Estimator):
+class HornbeamRanker(BoostingEstimator):
     """Gradient boosted trees that put the rows of each group in order.
 
     The parameters are those of `HornbeamRegressor`, and:
@@ -63,7 +63,9 @@ lambdarank_score_normalization, lambdarank_unbiased, lambdarank_bias_norm, ndcg_
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return sorted({*super()._get_param_names(), *Estimator._get_param_names()})
+        return sorted(
+            {*super()._get_param_names(), *BoostingEstimator._get_param_names()}
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -83,7 +85,7 @@ lambdarank_score_normalization, lambdarank_unbiased, lambdarank_bias_norm, ndcg_
         eval_group: Sequence[Any] | None = None,
         eval_qid: Sequence[Any] | None = None,
         verbose: bool | int | None = False,
-        xgb_model: Booster | str | os.PathLike[str] | Estimator | None = None,
+        xgb_model: Booster | str | os.PathLike[str] | BoostingEstimator | None = None,
         sample_weight_eval_set: Sequence[Any] | None = None,
         base_margin_eval_set: Sequence[Any] | None = None,
     ) -> Self:
@@ -131,7 +133,7 @@ base_margin_eval_set
         eval_fields: Mapping[str, tuple[str, Sequence[Any] | None]],
         eval_groups: tuple[Sequence[Any] | None, Sequence[Any] | None],
         verbose: bool | int | None,
-        xgb_model: Booster | str | os.PathLike[str] | Estimator | None,
+        xgb_model: Booster | str | os.PathLike[str] | BoostingEstimator | None,
     ) -> Self:
         """Fit the model to rows whose groups are given as (group, qid)."""
         group, qid = groups
@@ -168,26 +170,28 @@ base_margin_eval_set
             xgb_model,
         )
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        return super()._checked(split_off_qid(X)[0], reset=reset)
+    def _validate_features(self, X: Any, *, reset: bool) -> Any:
+        return super()._validate_features(split_off_qid(X)[0], reset=reset)
 
-    def _own_objective(self) -> Callable[..., Any] | ScalarLoss | None:
+    def _custom_objective(self) -> Callable[..., Any] | ScalarLoss | None:
         objective = self.objective
         if not callable(objective) or isinstance(objective, ScalarLoss):
-            return super()._own_objective()
+            return super()._custom_objective()
 
-        def gradients(predictions: npt.NDArray[Any], rows: Beside) -> Any:
+        def gradients(predictions: npt.NDArray[Any], rows: MetaInfoAccessors) -> Any:
             labels, group = rows.get_label(), rows.get_group()
             return objective(labels, predictions, group=group, **weights_of(rows))
 
         return gradients
 
-    def _own_metric(self) -> Callable[..., tuple[str, float]] | None:
+    def _custom_metric(self) -> Callable[..., tuple[str, float]] | None:
         metric = self.eval_metric
         if not callable(metric):
             return None
 
-        def score(predictions: npt.NDArray[Any], rows: Beside) -> tuple[str, float]:
+        def score(
+            predictions: npt.NDArray[Any], rows: MetaInfoAccessors
+        ) -> tuple[str, float]:
             ends = np.cumsum(rows.get_group())[:-1]
             parts = np.split(rows.get_label(), ends), np.split(predictions, ends)
             values = [metric(*part) for part in zip(*parts, strict=True)]

@@ -7,13 +7,13 @@ from typing import Any
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
-from hornbeam.sklearn.estimator import Estimator
-from hornbeam.sklearn.model import IterationRange
+from hornbeam.sklearn.base import IterationRange
+from hornbeam.sklearn.boosting import BoostingEstimator
 
 __all__ = ["HornbeamRegressor"]
 
 
-class HornbeamRegressor(RegressorMixin, Estimator):
+class HornbeamRegressor(RegressorMixin, BoostingEstimator):
     """Gradient boosted trees for regression.
 
     The parameters are XGBoost's; one left at None has the learner's default, see
@@ -64,8 +64,8 @@ class HornbeamRegressor(RegressorMixin, Estimator):
             ``dist:normal``, ``dist:lognormal`` and ``dist:negbinomial``.
         """
         return self.get_booster().predict_interval(
-            self._rows(X),
+            self._prediction_matrix(X),
             level,
             validate_features=False,
-            iteration_range=self._rounds(iteration_range),
+            iteration_range=self._get_iteration_range(iteration_range),
         )

@@ -1,4 +1,4 @@
-"""Single trees: CART (Breiman, Friedman, Olshen and Stone 1984)."""
+"""Decision trees: CART (Breiman, Friedman, Olshen and Stone 1984)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import Bunch
 
-from hornbeam.cart.bagging import Bag, Bags, Folds, grow_forest
-from hornbeam.cart.growing import Grown
+from hornbeam.cart.bagging import BootstrapSampler, FoldSampler, RowSample, grow_forest
 from hornbeam.cart.pruning import (
     PruningPath,
-    cut_back,
-    losses_of_alphas,
+    losses_by_alpha,
+    prune,
     pruning_path,
 )
+from hornbeam.cart.tree_builder import CartTree
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.sklearn.whole import (
-    Learned,
-    WholeClassifier,
-    WholeEstimator,
-    WholeRegressor,
-    a_number,
-    gains_of,
+from hornbeam.sklearn.cart import (
+    CartClassifier,
+    CartEstimator,
+    CartRegressor,
+    TrainingData,
+    check_number,
+    relative_gains,
 )
 
 __all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]
@@ -35,25 +35,25 @@ __all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]
 Float64s = npt.NDArray[np.float64]
 
 
-class _Tree(WholeEstimator):
-    """What single trees share.
+class _Tree(CartEstimator):
+    """Base class of single trees.
 
     Attributes
     ----------
     ccp_alpha_
-        What a leaf cost where the tree was cut back.
+        The complexity parameter by which the tree was pruned.
     ccp_path_
-        With ``ccp_alpha="cv"``: the path as `cost_complexity_pruning_path` returns it,
-        and for each of its subtrees ``cv_errors``, the mean loss of rows in folds that
-        did not train it (the squared error, or the share of wrong classes), and
-        ``cv_errors_std``, its standard deviation over folds.
+        With ``ccp_alpha="cv"``: the result of `cost_complexity_pruning_path`, and for
+        each of its subtrees ``cv_errors``, the mean loss on the validation rows (the
+        squared error, or the fraction of wrong classes), and ``cv_errors_std``, its
+        standard deviation over folds.
     """
 
     ccp_alpha: float | str
     cv: Any
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Grow the tree, and cut it back.
+        """Grow the tree, and prune it.
 
         Parameters
         ----------
@@ -62,60 +62,64 @@ class _Tree(WholeEstimator):
         y
             Targets.
         sample_weight
-            How much each row counts.
+            The weight of each row.
         """
         alpha = 0.0
         if self.ccp_alpha != "cv":
-            alpha = a_number("ccp_alpha", self.ccp_alpha, 0, math.inf)
-        learned = self._learned(X, y, sample_weight)
-        ((bag, grown),) = self._trees(learned, learned.bags(), 1)
+            alpha = check_number("ccp_alpha", self.ccp_alpha, 0, math.inf)
+        data = self._training_data(X, y, sample_weight)
+        ((sample, tree),) = self._trees(data, data.sampler(), 1)
         if self.ccp_alpha != 0:
-            path = path_of(learned, bag, grown)
+            path = path_of(data, sample, tree)
             if self.ccp_alpha == "cv":
-                self.ccp_path_ = self._validated(learned, path)
+                self.ccp_path_ = self._cross_validated(data, path)
                 errors = self.ccp_path_.cv_errors
-                # Of equal ones the smallest tree.
+                # Of equal errors, that of the smallest tree.
                 best = errors.size - 1 - int(errors[::-1].argmin())
                 alpha = float(path.alphas[best])
-            grown = cut_back(grown, path, alpha)
+            tree = prune(tree, path, alpha)
         self.ccp_alpha_ = alpha
-        tree = self._as_tree(learned, grown, learned.predictions(grown), 1.0)
-        self._take_trees(learned, [tree], [gains_of(grown, learned.codes.n_features)])
+        importances = relative_gains(tree, data.features.n_features)
+        converted = self._as_tree(data, tree, data.predictions(tree), 1.0)
+        self._set_trees(data, [converted], [importances])
         return self
 
     def _trees(
-        self, learned: Learned, bags: Bags | Folds, n_trees: int
-    ) -> list[tuple[Bag, Grown]]:
-        """Return the tree of each bag, with the bag."""
+        self,
+        data: TrainingData,
+        sampler: BootstrapSampler | FoldSampler,
+        n_trees: int,
+    ) -> list[tuple[RowSample, CartTree]]:
+        """Return each sample of rows with the tree grown on it."""
         return list(
             grow_forest(
-                learned.codes,
-                learned.targets,
-                learned.rules,
-                bags,
+                data.features,
+                data.targets,
+                data.params,
+                sampler,
                 n_trees,
                 self.n_jobs or 0,
-                lambda _, bag, grown: (bag, grown),
+                lambda _, sample, tree: (sample, tree),
             )
         )
 
-    def _validated(self, learned: Learned, path: PruningPath) -> Bunch:
-        """Return the path, and how good each of its subtrees is by cross-validation.
+    def _cross_validated(self, data: TrainingData, path: PruningPath) -> Bunch:
+        """Return the pruning path with the cross-validated error of each subtree.
 
-        A subtree stands for the geometric mean of the alphas that it is best for
-        (Breiman et al. 1984, section 3.4.2).
+        The trees of the folds are pruned by the geometric mean of the interval of
+        alphas for which the subtree is optimal (Breiman et al. 1984, section 3.4.2).
         """
-        y, rows = learned.y[learned.rows], learned.rows
-        parts = [
+        y, rows = data.y[data.rows], data.rows
+        folds = [
             (rows[train], rows[test])
-            for train, test in self._folds(y, learned.rules.seed).split(
+            for train, test in self._folds(y, data.params.seed).split(
                 np.zeros((y.size, 1)), y
             )
         ]
-        middles = np.append(np.sqrt(path.alphas[:-1] * path.alphas[1:]), np.inf)
-        trees = self._trees(learned, Folds(parts), len(parts))
-        losses = np.array([_losses(learned, middles, *each) for each in trees])
-        weights = [learned.targets.weights[bag.others].sum() for bag, _ in trees]
+        mean_alphas = np.append(np.sqrt(path.alphas[:-1] * path.alphas[1:]), np.inf)
+        trees = self._trees(data, FoldSampler(folds), len(folds))
+        losses = np.array([_losses(data, mean_alphas, *each) for each in trees])
+        weights = [data.targets.weights[sample.held_out].sum() for sample, _ in trees]
         return _bunch(
             path,
             cv_errors=losses.sum(axis=0) / np.sum(weights),
@@ -136,24 +140,24 @@ class _Tree(WholeEstimator):
     def cost_complexity_pruning_path(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> Bunch:
-        """Return how the tree of these rows shrinks as leaves cost more.
+        """Return the subtrees of minimal cost-complexity pruning of these rows' tree.
 
-        The estimator stays as it is.
+        The estimator does not change.
 
         Returns
         -------
         path
-            ``ccp_alphas``, ascending, the first 0: from which alpha on each subtree is
-            the best; ``impurities`` of its leaves, by their share of the weight; and
+            ``ccp_alphas``, ascending from 0: the smallest alpha for which each subtree
+            is optimal; ``impurities``: the weighted mean impurity of its leaves; and
             ``n_leaves``.
         """
-        fresh = type(self)(**self.get_params())
-        learned = fresh._learned(X, y, sample_weight)
-        ((bag, grown),) = fresh._trees(learned, learned.bags(), 1)
-        return _bunch(path_of(learned, bag, grown))
+        clone = type(self)(**self.get_params())
+        data = clone._training_data(X, y, sample_weight)
+        ((sample, tree),) = clone._trees(data, data.sampler(), 1)
+        return _bunch(path_of(data, sample, tree))
 
     def get_depth(self) -> int:
-        """Return the number of splits on the longest way to a leaf."""
+        """Return the depth: the number of splits on the longest path to a leaf."""
         return self.get_booster().model.trees[0].depth()
 
     def get_n_leaves(self) -> int:
@@ -161,26 +165,28 @@ class _Tree(WholeEstimator):
         return self.get_booster().model.trees[0].n_leaves
 
 
-def path_of(learned: Learned, bag: Bag, grown: Grown) -> PruningPath:
-    """Return how the tree of a bag shrinks."""
-    targets = learned.targets
-    own = targets.of_bag(bag.rows, bag.times)
-    weight = float(targets.weights_of(grown.sums[:1])[0])
-    return pruning_path(grown, weight, targets.impurity_of(own, grown.sums[0]))
+def path_of(data: TrainingData, sample: RowSample, tree: CartTree) -> PruningPath:
+    """Return the cost-complexity pruning path of the tree grown on a sample."""
+    targets = data.targets
+    sampled = targets.of_sample(sample.rows, sample.counts)
+    weight = float(targets.node_weights(tree.sums[:1])[0])
+    return pruning_path(tree, weight, targets.impurity(sampled, tree.sums[0]))
 
 
-def _losses(learned: Learned, alphas: Float64s, bag: Bag, grown: Grown) -> Float64s:
-    """Return what the rows outside of a bag lose by the tree cut back to each alpha."""
-    path = path_of(learned, bag, grown)
-    predicted, rows = learned.predictions(grown), bag.others
-    y, weights = learned.y[rows], learned.targets.weights[rows]
+def _losses(
+    data: TrainingData, alphas: Float64s, sample: RowSample, tree: CartTree
+) -> Float64s:
+    """Return the summed loss of the held-out rows for the tree pruned by each alpha."""
+    path = path_of(data, sample, tree)
+    predicted, rows = data.predictions(tree), sample.held_out
+    y, weights = data.y[rows], data.targets.weights[rows]
 
     def loss_at(nodes: npt.NDArray[Any], chosen: npt.NDArray[Any]) -> Float64s:
-        losses = learned.targets.losses_of(predicted[nodes], y[chosen])
+        losses = data.targets.losses(predicted[nodes], y[chosen])
         return losses * weights[chosen]
 
-    leaves = grown.leaves_of(learned.codes, rows)
-    return losses_of_alphas(grown, path, alphas, leaves, loss_at)
+    leaves = tree.apply(data.features, rows)
+    return losses_by_alpha(tree, path, alphas, leaves, loss_at)
 
 
 def _bunch(path: PruningPath, **more: Float64s) -> Bunch:
@@ -192,47 +198,48 @@ def _bunch(path: PruningPath, **more: Float64s) -> Bunch:
     )
 
 
-class DecisionTreeRegressor(WholeRegressor, _Tree):
-    """A single tree that predicts numbers.
+class DecisionTreeRegressor(CartRegressor, _Tree):
+    """A decision tree for regression.
 
     Parameters
     ----------
     criterion
         ``"squared_error"``, the default.
     splitter
-        ``"best"``, or ``"random"`` to cut each feature at a random place and take the
-        best of these.
+        ``"best"``, or ``"random"`` for the best of one random threshold per feature.
     max_depth
-        The most splits on a way to a leaf; None: any number.
+        The maximum depth; None: no limit.
     min_samples_split, min_samples_leaf
-        Rows of a node that is split, and of a leaf: how many, or a share of all.
+        The minimum number of rows of a node that is split, and of a leaf; or a
+        fraction of all rows.
     min_weight_fraction_leaf
-        The least share of the weight of all rows that a leaf has.
+        The minimum fraction of the weight of all rows in a leaf.
     max_features
-        How many features each split chooses from, drawn anew: a number, a share,
+        The number of features drawn for each split: an integer, a fraction,
         ``"sqrt"``, ``"log2"``, ``"auto"`` (a third), or None for all. More are drawn if
         all of these are constant.
     max_leaf_nodes
-        The most leaves; the splits that gain most are made first. None: any number.
+        The maximum number of leaves; the tree then grows best-first. None: no limit.
     min_impurity_decrease
-        How much a split has to gain, as a share of the weight of all rows.
+        The minimum decrease in impurity of a split, weighted by the node's fraction of
+        the weight of all rows.
     ccp_alpha
-        What a leaf costs: the tree is cut back to the subtree of the least impurity and
-        costs. ``"cv"`` takes what is best in cross-validation.
+        The complexity parameter of minimal cost-complexity pruning. ``"cv"`` chooses
+        it by cross-validation.
     cv
-        The folds of ``ccp_alpha="cv"``: how many, or what scikit-learn's `check_cv`
-        takes.
+        The folds of ``ccp_alpha="cv"``: their number, or another argument of
+        scikit-learn's `check_cv`.
     random_state
-        Seed of all draws.
+        The seed.
     n_jobs
-        Threads; None: all. They do not change the tree.
+        The number of threads; None: all. The tree does not depend on it.
     missing
-        The value that stands for a missing one, besides NaN. Missing values go to the
-        side where they are better off.
+        The value that represents missing values, in addition to NaN. At each split
+        missing values go to the side with the larger gain.
     enable_categorical
         Whether columns of categories are split by category.
     feature_types
-        Types of the columns, ``"c"`` for categories; None: as the frame says.
+        The types of the columns, ``"c"`` for categories; None: those of the frame.
     """
 
     def __init__(
@@ -273,8 +280,8 @@ class DecisionTreeRegressor(WholeRegressor, _Tree):
         self.feature_types = feature_types
 
 
-class DecisionTreeClassifier(WholeClassifier, _Tree):
-    """A single tree that predicts classes, with labels of any kind.
+class DecisionTreeClassifier(CartClassifier, _Tree):
+    """A decision tree for classification, with labels of any type.
 
     The parameters are those of `DecisionTreeRegressor`, and:
 
@@ -282,10 +289,9 @@ class DecisionTreeClassifier(WholeClassifier, _Tree):
     ----------
     criterion
         ``"gini"``, the default; ``"entropy"`` (or ``"log_loss"``), in bits; or
-        ``"error"``, the share of rows that are not of the most frequent class.
+        ``"error"``, the misclassification rate.
     class_weight
-        What rows of each class weigh, by label; ``"balanced"``: that all classes
-        weigh the same.
+        The weight of each class, by label; ``"balanced"`` for equal total weights.
 
     Attributes
     ----------

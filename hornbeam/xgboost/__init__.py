@@ -1,7 +1,7 @@
-"""XGBoost's own names over Hornbeam: change one import, and nothing else.
+"""A drop-in replacement for the Python package of XGBoost 3.2.
 
-``from hornbeam import xgboost as xgb`` runs code that was written for XGBoost 3.2. What
-is here learns nothing: it says in XGBoost's words what Hornbeam does.
+``from hornbeam import xgboost as xgb`` runs code written for XGBoost. The package maps
+XGBoost's names, arguments, warnings and error messages to Hornbeam, which trains.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from hornbeam.lazy import names_from
 if TYPE_CHECKING:
     from hornbeam.xgboost import collective
     from hornbeam.xgboost.booster import Booster
-    from hornbeam.xgboost.build import build_info
     from hornbeam.xgboost.config import config_context, get_config, set_config
-    from hornbeam.xgboost.data_iter import DataIter
-    from hornbeam.xgboost.import_hook import stand_in
-    from hornbeam.xgboost.matrices import (
+    from hornbeam.xgboost.core import build_info
+    from hornbeam.xgboost.data import DataIter
+    from hornbeam.xgboost.dmatrix import (
         DMatrix,
         ExtMemQuantileDMatrix,
         QuantileDMatrix,
     )
+    from hornbeam.xgboost.import_hook import stand_in
     from hornbeam.xgboost.plotting import plot_importance, plot_tree, to_graphviz
     from hornbeam.xgboost.sklearn import (
         XGBClassifier,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hornbeam.xgboost.tracker import RabitTracker
     from hornbeam.xgboost.training import cv, train
 
-#: The version of XGBoost whose names and behaviour these are, for code that asks.
+#: The version of XGBoost whose interface this is, for code that checks it.
 __version__ = "3.2.0"
 
 __all__ = [
@@ -65,10 +65,10 @@ __all__ = [
 
 _HOMES = {
     "Booster": "hornbeam.xgboost.booster",
-    "DMatrix": "hornbeam.xgboost.matrices",
-    "DataIter": "hornbeam.xgboost.data_iter",
-    "ExtMemQuantileDMatrix": "hornbeam.xgboost.matrices",
-    "QuantileDMatrix": "hornbeam.xgboost.matrices",
+    "DMatrix": "hornbeam.xgboost.dmatrix",
+    "DataIter": "hornbeam.xgboost.data",
+    "ExtMemQuantileDMatrix": "hornbeam.xgboost.dmatrix",
+    "QuantileDMatrix": "hornbeam.xgboost.dmatrix",
     "RabitTracker": "hornbeam.xgboost.tracker",
     "XGBClassifier": "hornbeam.xgboost.sklearn",
     "XGBModel": "hornbeam.xgboost.sklearn",
@@ -76,7 +76,7 @@ _HOMES = {
     "XGBRFRegressor": "hornbeam.xgboost.sklearn",
     "XGBRanker": "hornbeam.xgboost.sklearn",
     "XGBRegressor": "hornbeam.xgboost.sklearn",
-    "build_info": "hornbeam.xgboost.build",
+    "build_info": "hornbeam.xgboost.core",
     "config_context": "hornbeam.xgboost.config",
     "cv": "hornbeam.xgboost.training",
     "get_config": "hornbeam.xgboost.config",

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster as _Booster
 from hornbeam.boosting.sync_model import settings_of
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.padded import PaddedTable
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import Schema, check_names
-from hornbeam.data.table import Table
+from hornbeam.data.table import PaddedTable, Table
 from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
@@ -28,12 +27,11 @@ from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.xgboost.categories import Categories
-from hornbeam.xgboost.codes import with_codes
+from hornbeam.xgboost.booster_config import configuration, parameters_in, values_in
+from hornbeam.xgboost.categories import Categories, as_category_codes
 from hornbeam.xgboost.compat import framed, is_dataframe
-from hornbeam.xgboost.configuration import configuration, parameters_in, values_in
-from hornbeam.xgboost.deprecation import require_keyword_args
-from hornbeam.xgboost.error_messages import in_their_words
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.objective import as_float32, as_function, by_row
 from hornbeam.xgboost.parameters import DECISIVE, gathered, told, unused
 
@@ -126,7 +124,7 @@ class Booster(_Booster):
         if self._learnt and not self._given.get("eval_metric"):
             self._given["eval_metric"] = [metric.name for metric in self.metrics]
 
-    @in_their_words
+    @with_xgboost_messages
     def _settle(self) -> None:
         """Look at what has been set, if that has changed since."""
         if self._settled:
@@ -223,11 +221,11 @@ class Booster(_Booster):
         """
         own = super().get_categories()
         names, width = self.feature_names, self.model.num_feature
-        return Categories.handed_out(own, names, width, export_to_arrow)
+        return Categories.exported(own, names, width, export_to_arrow)
 
     # Training
 
-    @in_their_words
+    @with_xgboost_messages
     def update(self, dtrain: DMatrix, iteration: int, fobj: Any = None) -> None:
         """Add one round of trees.
 
@@ -258,7 +256,7 @@ class Booster(_Booster):
             self.model.feature_types = dtrain.feature_types or []
         self._validate_features(dtrain.feature_names)
 
-    @in_their_words
+    @with_xgboost_messages
     def boost(
         self,
         dtrain: DMatrix,
@@ -303,7 +301,7 @@ class Booster(_Booster):
 
     # Evaluation
 
-    @in_their_words
+    @with_xgboost_messages
     def eval_set(
         self,
         evals: Sequence[tuple[DMatrix, str]],
@@ -360,8 +358,8 @@ class Booster(_Booster):
 
     # Prediction
 
-    @require_keyword_args(error=False)
-    @in_their_words
+    @deprecate_positional_args
+    @with_xgboost_messages
     def predict(
         self,
         data: DMatrix,
@@ -412,8 +410,8 @@ class Booster(_Booster):
         )
         return found.astype(np.float32, copy=False)
 
-    @require_keyword_args(error=False)
-    @in_their_words
+    @deprecate_positional_args
+    @with_xgboost_messages
     def inplace_predict(
         self,
         data: Any,
@@ -471,7 +469,7 @@ class Booster(_Booster):
             if lacks:
                 table = PaddedTable(table, width)
             if codes and table.n_features == width:
-                data = data._over(with_codes(table, types), DMatrix)
+                data = data._over(as_category_codes(table, types), DMatrix)
                 names = self._expected(validate_features).names
                 return data.like(Schema(width, names, types))
             data = data._over(table, DMatrix)
@@ -499,7 +497,7 @@ class Booster(_Booster):
             )
         raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_dump(
         self,
         fmap: str | os.PathLike[str] = "",
@@ -510,7 +508,7 @@ class Booster(_Booster):
         self._settle()
         return super().get_dump(os.path.expanduser(fmap), with_stats, dump_format)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_score(
         self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
     ) -> dict[str, Any]:
@@ -518,7 +516,7 @@ class Booster(_Booster):
         self._settle()
         return super().get_score(os.path.expanduser(fmap), importance_type)
 
-    @in_their_words
+    @with_xgboost_messages
     def get_split_value_histogram(
         self,
         feature: str,
@@ -540,7 +538,7 @@ class Booster(_Booster):
 
     # Files and copies
 
-    @in_their_words
+    @with_xgboost_messages
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Replace this model by that of a file, or of the bytes of one."""
         if not isinstance(fname, str | os.PathLike | bytes | bytearray):
@@ -584,7 +582,7 @@ class Booster(_Booster):
             "of XGBoost's, with thresholds of float32"
         )
 
-    @in_their_words
+    @with_xgboost_messages
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Write the model for Hornbeam and XGBoost: ``.json``, or ``.ubj`` otherwise.
 
@@ -603,7 +601,7 @@ class Booster(_Booster):
         )
         replace_file(path, [bytes(super().save_raw())])
 
-    @in_their_words
+    @with_xgboost_messages
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
         self._settle()
@@ -702,7 +700,7 @@ class Booster(_Booster):
         return super().feature_names
 
     @feature_names.setter
-    @in_their_words
+    @with_xgboost_messages
     def feature_names(self, names: Sequence[str] | None) -> None:
         n_features = self.model.num_feature or len(names or ())
         self.model.feature_names = check_names(names, n_features) or []

@@ -18,10 +18,10 @@ from hornbeam.callbacks import (
     TrainingCheckPoint,
 )
 from hornbeam.callbacks.base import EvalsLog, Score
-from hornbeam.callbacks.stopping import larger_is_better
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.metrics.base import maximize_of
 from hornbeam.xgboost.collective import communicator_print, get_rank
-from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 
 __all__ = [
     "CallbackContainer",
@@ -86,7 +86,7 @@ class EarlyStopping(_EarlyStopping):
     The arguments are those of `hornbeam.EarlyStopping`.
     """
 
-    __init__ = require_keyword_args(error=False)(_EarlyStopping.__init__)
+    __init__ = deprecate_positional_args(_EarlyStopping.__init__)
 
     #: The scores that were the best when they came, by data set and metric.
     best_scores: dict[str, dict[str, list[Score]]]
@@ -117,7 +117,7 @@ class EarlyStopping(_EarlyStopping):
         ((data, metrics),) = self.stopping_history.items()
         ((metric, scores),) = metrics.items()
         if self.maximize is None:
-            self.maximize = larger_is_better(metric)
+            self.maximize = maximize_of(metric)
         if improved:
             best = self.best_scores.setdefault(data, {}).setdefault(metric, [])
             best.append(scores[-1])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.errors import ErrorCode
-from hornbeam.xgboost.errors import XGBoostError
+from hornbeam.xgboost.error_messages import XGBoostError
 
 __all__ = [
     "CommunicatorContext",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hornbeam.errors import ErrorCode
-from hornbeam.xgboost.errors import XGBoostError
+from hornbeam.xgboost.error_messages import XGBoostError
 
 __all__ = ["config_context", "get_config", "set_config"]
 

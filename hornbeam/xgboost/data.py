@@ -1,13 +1,15 @@
-"""What kind of data something is, by XGBoost's names for the questions."""
+"""The names of the module `xgboost.data`, and the iterators over batches of data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from hornbeam.data.sources.data_iter import DataIter as _DataIter
 from hornbeam.xgboost.compat import lazy_isinstance
-from hornbeam.xgboost.data_iter import SingleBatchInternalIter
 
 __all__ = [
+    "DataIter",
     "SingleBatchInternalIter",
     "is_nullable_dtype",
     "is_on_cuda",
@@ -21,59 +23,88 @@ __all__ = [
 ]
 
 
+class DataIter(_DataIter):
+    """Base class of custom iterators over batches: override `next` and `reset`.
+
+    The arguments are those of `hornbeam.DataIter`.
+    """
+
+    def reraise(self) -> None:
+        """Do nothing: errors of an iterator are raised where they occur."""
+
+
+class SingleBatchInternalIter(DataIter):
+    """An iterator over one batch: the arguments of a `DMatrix`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        self.kwargs = kwargs
+        self.it = 0
+
+    def next(self, input_data: Callable[..., None]) -> bool:
+        if self.it == 1:
+            return False
+        self.it += 1
+        input_data(**self.kwargs)
+        return True
+
+    def reset(self) -> None:
+        self.it = 0
+
+
 _NULLABLE = frozenset(
     "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 Boolean".split()
 )
 
 
-def _is_sparse(data: Any, kind: str) -> bool:
-    of_scipy = type(data).__module__.startswith("scipy.sparse")
-    return of_scipy and data.format == kind
-
-
 def is_scipy_csr(data: Any) -> bool:
-    """Return whether this is a sparse matrix or array of SciPy in rows."""
-    return _is_sparse(data, "csr")
+    """Return whether this is a CSR matrix or array of SciPy."""
+    return _is_scipy_sparse(data, "csr")
 
 
 def is_scipy_csc(data: Any) -> bool:
-    """Return whether this is a sparse matrix or array of SciPy in columns."""
-    return _is_sparse(data, "csc")
+    """Return whether this is a CSC matrix or array of SciPy."""
+    return _is_scipy_sparse(data, "csc")
 
 
 def is_scipy_coo(data: Any) -> bool:
-    """Return whether this is a sparse matrix or array of SciPy in coordinates."""
-    return _is_sparse(data, "coo")
+    """Return whether this is a COO matrix or array of SciPy."""
+    return _is_scipy_sparse(data, "coo")
+
+
+def _is_scipy_sparse(data: Any, format: str) -> bool:
+    of_scipy = type(data).__module__.startswith("scipy.sparse")
+    return of_scipy and data.format == format
 
 
 def is_pd_cat_dtype(dtype: Any) -> bool:
-    """Return whether this is pandas' type of categories."""
+    """Return whether this is pandas' categorical dtype."""
     return type(dtype).__name__ == "CategoricalDtype"
 
 
 def is_pd_sparse_dtype(dtype: Any) -> bool:
-    """Return whether this is pandas' type of sparse columns."""
+    """Return whether this is pandas' sparse dtype."""
     return type(dtype).__name__ == "SparseDtype"
 
 
 def is_pa_ext_dtype(dtype: Any) -> bool:
-    """Return whether this is pandas' type of columns that are Arrow's."""
+    """Return whether this is pandas' dtype of Arrow columns."""
     return hasattr(dtype, "pyarrow_dtype")
 
 
 def is_pa_ext_categorical_dtype(dtype: Any) -> bool:
-    """Return whether this is pandas' type of columns that are Arrow's dictionaries."""
+    """Return whether this is pandas' dtype of Arrow dictionary columns."""
     return is_pa_ext_dtype(dtype) and lazy_isinstance(
         dtype.pyarrow_dtype, "pyarrow.lib", "DictionaryType"
     )
 
 
 def is_nullable_dtype(dtype: Any) -> bool:
-    """Return whether this is a type of pandas whose columns may hold nulls."""
+    """Return whether this is a nullable dtype of pandas, or a categorical one."""
     name = type(dtype).__name__
     return name.removesuffix("Dtype") in _NULLABLE or is_pd_cat_dtype(dtype)
 
 
 def is_on_cuda(data: Any) -> bool:
-    """Return whether this lies in the memory of a GPU."""
+    """Return whether the data is in GPU memory."""
     return hasattr(data, "__cuda_array_interface__")

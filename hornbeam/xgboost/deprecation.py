@@ -1,4 +1,4 @@
-"""Arguments by name: what XGBoost still takes by place, with a warning."""
+"""Positional arguments that XGBoost has deprecated in favour of keyword arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-__all__ = ["require_keyword_args"]
+__all__ = ["deprecate_positional_args", "require_keyword_args"]
 
 T = TypeVar("T")
 
@@ -16,34 +16,42 @@ T = TypeVar("T")
 def require_keyword_args(
     error: bool,
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Return a decorator for functions whose arguments after ``*`` came by place once.
+    """Return a decorator for functions whose keyword-only arguments were positional.
 
-    Given by place, they are an error, or taken with a `FutureWarning`.
+    Parameters
+    ----------
+    error
+        Whether such an argument given by position raises a `TypeError`. If not, it is
+        accepted with a `FutureWarning`.
     """
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         parameters = inspect.signature(function).parameters.values()
-        by_place = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-        most = len(by_place)
+        positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        keyword_only = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        n_positional = len(positional)
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> T:
-            if len(args) <= most:
+            if len(args) <= n_positional:
                 return function(*args, **kwargs)
-            beyond = args[most:]
-            if not by_place:
+            extra = args[n_positional:]
+            if not positional:
                 raise TypeError("Keyword argument is required.")
-            # As Python itself does with too many of them.
-            if len(beyond) > len(by_name):
+            if len(extra) > len(keyword_only):
+                # Python raises its own error for too many arguments.
                 return function(*args, **kwargs)
-            named = dict(zip(by_name, beyond, strict=False))
+            named = dict(zip(keyword_only, extra, strict=False))
             message = f"Pass `{', '.join(named)}` as keyword args."
             if error:
                 raise TypeError(message)
             warnings.warn(message, FutureWarning, stacklevel=2)
-            return function(*args[:most], **named, **kwargs)
+            return function(*args[:n_positional], **named, **kwargs)
 
         return call
 
     return decorate
+
+
+#: The decorator of functions that accept deprecated positional arguments.
+deprecate_positional_args = require_keyword_args(error=False)

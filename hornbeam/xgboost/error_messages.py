@@ -1,7 +1,7 @@
-"""XGBoost's messages for the error codes of Hornbeam.
+"""XGBoost's error class, and its messages by error code.
 
 Code that catches XGBoost's errors matches on their messages. So the message of an
-error begins with XGBoost's message, if XGBoost has one, and goes on with Hornbeam's.
+error begins with XGBoost's message, if XGBoost has one, and continues with Hornbeam's.
 """
 
 from __future__ import annotations
@@ -12,14 +12,22 @@ from typing import ParamSpec, TypeVar
 
 from hornbeam.errors import ErrorCode, HornbeamError
 
-__all__ = ["FileError", "UnsupportedTypeError", "in_their_words"]
+__all__ = [
+    "FileError",
+    "UnsupportedTypeError",
+    "XGBoostError",
+    "with_xgboost_messages",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: XGBoost's name of the base class of errors; a `ValueError`, as in XGBoost.
+XGBoostError = HornbeamError
+
 
 class UnsupportedTypeError(HornbeamError, TypeError):
-    """Data comes as an object of a type that cannot be read."""
+    """Data is an object of an unsupported type."""
 
 
 class FileError(HornbeamError, OSError):
@@ -126,8 +134,8 @@ _MESSAGES = {
 }
 
 
-def in_their_words(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with errors whose messages begin with XGBoost's."""
+def with_xgboost_messages(function: Callable[P, T]) -> Callable[P, T]:
+    """Return `function` with XGBoost's messages put before those of its errors."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -135,26 +143,26 @@ def in_their_words(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         except HornbeamError as error:
             message = str(error)
-            theirs = _xgboost_message(error)
-            if theirs is None or theirs in message:
+            prefix = _xgboost_message(error)
+            if prefix is None or prefix in message:
                 raise
-            error.args = (f"{theirs}\n{message}",)
+            error.args = (f"{prefix}\n{message}",)
             if error.code == ErrorCode.UNSUPPORTED_DATA_TYPE:
                 raise UnsupportedTypeError(
                     *error.args, code=error.code, **error.details
                 ) from None
             raise
         except OSError as error:
-            # An error of ours says more, and names no file of the system's.
-            words = f"Opening {error.filename} failed: {error.strerror}"
-            ours = f"No such file or directory\n{error}"
-            message = words if error.filename else ours
+            if error.filename:
+                message = f"Opening {error.filename} failed: {error.strerror}"
+            else:  # raised by Hornbeam, with a message of its own
+                message = f"No such file or directory\n{error}"
             raise FileError(message, code=ErrorCode.FILE_NOT_READABLE) from error
 
     return call
 
 
 def _xgboost_message(error: HornbeamError) -> str | None:
-    """Return XGBoost's message for an error of this code; None if it has none."""
+    """Return XGBoost's message for the code of an error; None if XGBoost has none."""
     message = _MESSAGES.get(error.code)
     return None if message is None else message.format_map(error.details)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.objective_config import OBJECTIVES
+from hornbeam.objectives.base import config_groups
 from hornbeam.params import Parameters, parameter_table
+from hornbeam.xgboost.booster_config import NAMES
 from hornbeam.xgboost.config import get_config
-from hornbeam.xgboost.configuration import NAMES
 
 __all__ = ["DECISIVE", "gathered", "told", "unused"]
 
@@ -27,7 +27,7 @@ del _OURS["sketch_eps"]
 DECISIVE = frozenset(
     "booster objective num_class num_target eval_metric multi_strategy".split()
     + "tree_method updater updater_seq process_type".split()
-    + [field for _, fields in OBJECTIVES.values() for field in fields]
+    + [field for fields in config_groups().values() for field in fields]
 )
 #: What has no part in a configuration, and is used all the same.
 _BEYOND = frozenset(["eval_metric", "num_output_group", *get_config()])

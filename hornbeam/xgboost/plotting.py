@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hornbeam import explain
 from hornbeam.boosting.booster import Booster
 from hornbeam.errors import ErrorCode, ParameterError, require
-from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 
 if TYPE_CHECKING:
     from graphviz import Source
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_importance", "plot_tree", "to_graphviz"]
 
-_in_time_by_name = require_keyword_args(error=False)
 
-
-@_in_time_by_name
+@deprecate_positional_args
 def plot_importance(
     booster: Any,
     *,
@@ -70,7 +68,7 @@ def plot_importance(
     return ax
 
 
-@_in_time_by_name
+@deprecate_positional_args
 def to_graphviz(
     booster: Any,
     *,
@@ -115,7 +113,7 @@ def to_graphviz(
     )
 
 
-@_in_time_by_name
+@deprecate_positional_args
 def plot_tree(
     booster: Any,
     *,

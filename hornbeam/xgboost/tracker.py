@@ -6,8 +6,8 @@ import socket
 from typing import Any
 
 from hornbeam.errors import ErrorCode
-from hornbeam.xgboost.deprecation import require_keyword_args
-from hornbeam.xgboost.errors import XGBoostError
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.error_messages import XGBoostError
 
 __all__ = ["RabitTracker", "get_family"]
 
@@ -29,7 +29,7 @@ class RabitTracker:
         Taken for XGBoost's sake: there is nothing to wait for.
     """
 
-    @require_keyword_args(error=False)
+    @deprecate_positional_args
     def __init__(
         self,
         n_workers: int,

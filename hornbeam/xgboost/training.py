@@ -24,8 +24,8 @@ from hornbeam.xgboost.callback import (
     EvaluationMonitor,
     TrainingCallback,
 )
-from hornbeam.xgboost.deprecation import require_keyword_args
-from hornbeam.xgboost.error_messages import in_their_words
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.error_messages import with_xgboost_messages
 
 __all__ = [
     "CVPack",
@@ -37,11 +37,9 @@ __all__ = [
     "train",
 ]
 
-_in_time_by_name = require_keyword_args(error=False)
 
-
-@_in_time_by_name
-@in_their_words
+@deprecate_positional_args
+@with_xgboost_messages
 def train(
     params: ParameterSource,
     dtrain: DMatrix,
@@ -114,8 +112,8 @@ def all_callbacks(
 # --- Cross-validation -----------------------------------------------------------------
 
 
-@_in_time_by_name
-@in_their_words
+@deprecate_positional_args
+@with_xgboost_messages
 def cv(
     params: ParameterSource,
     dtrain: DMatrix,

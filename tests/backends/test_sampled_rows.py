@@ -12,7 +12,7 @@ from test_external_rows import paged_rows
 from hornbeam import DataError, DMatrix, ParameterError, train
 from hornbeam.backends.interface import RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
-from hornbeam.external_memory.reader import Pages
+from hornbeam.external_memory.reader import BlockStore
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.memory import resident_bytes
 
@@ -24,13 +24,13 @@ STATES = [frozenset(), frozenset(["row_lists"]), frozenset(["margins", "gradient
 def sweeps(monkeypatch):
     """What each sweep that was begun asked for: columns, and whether rows."""
     begun = []
-    sweep = Pages.read_blocks
+    sweep = BlockStore.read_blocks
 
     def noted(self, columns, by_row, *rest):
         begun.append((columns, by_row))
         return sweep(self, columns, by_row, *rest)
 
-    monkeypatch.setattr(Pages, "read_blocks", noted)
+    monkeypatch.setattr(BlockStore, "read_blocks", noted)
     return begun
 
 

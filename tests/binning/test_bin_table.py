@@ -6,9 +6,8 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.binning.bin_table import bin_table, bin_with_cuts
-from hornbeam.binning.binned_table import BinnedTable
-from hornbeam.binning.packed_features import join_columns
+from hornbeam.binning.bin_table import BinnedTable, bin_table, bin_with_cuts
+from hornbeam.binning.dense import pack_features
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.errors import DataError
@@ -54,7 +53,7 @@ def test_codes(dtype, max_bin, missing):
     assert (binned.cuts.n_bins <= max_bin).all()
     cells = binned.cuts.n_bins + binned.has_missing
     np.testing.assert_array_equal(np.diff(binned.offsets), cells)
-    columns, _ = join_columns(binned.by_feature, binned.offsets)
+    columns, _ = pack_features(binned.by_feature, binned.offsets)
     np.testing.assert_array_equal(binned.by_row(), columns.T.ravel())
     assert binned.by_row() is binned.by_row()
 
@@ -116,7 +115,7 @@ def test_threads_do_not_matter(n_threads):
 def test_rows_of_many_blocks():
     data = np.random.default_rng(0).normal(size=(150_000, 3)).astype(np.float32)
     binned = bin_table(as_table(data), 64, None, 2)
-    columns, _ = join_columns(binned.by_feature, binned.offsets)
+    columns, _ = pack_features(binned.by_feature, binned.offsets)
     np.testing.assert_array_equal(binned.by_row(2), columns.T.ravel())
 
 

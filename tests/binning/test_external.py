@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hornbeam.binning import external_build as pages_of
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
-from hornbeam.binning.external_build import page_table, page_with_cuts
-from hornbeam.data.caching import Caching
+from hornbeam.binning.external_build import build_external, build_external_with_cuts
 from hornbeam.data.containers.dispatch import as_table
+from hornbeam.data.opening import CacheOptions
 from hornbeam.data.sources.dispatch import open_source
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.jit import COMPILED
@@ -49,7 +49,7 @@ def in_batches(data, size=70):
 
 def caching(folder, limit=None, codec="auto"):
     """Return how to keep codes in a folder."""
-    return Caching(str(folder), limit, codec)
+    return CacheOptions(str(folder), limit, codec)
 
 
 def check_same(paged, binned):
@@ -74,7 +74,7 @@ def check_same(paged, binned):
 def test_streams_on_disk(tmp_path, weighted, max_bin, codec):
     data = many_kinds()
     weights = np.random.default_rng(0).random(len(data)) if weighted else None
-    paged = page_table(
+    paged = build_external(
         in_batches(data), max_bin, caching(tmp_path, codec=codec), weights=weights
     )
     check_same(paged, bin_table(as_table(data), max_bin, weights))
@@ -98,13 +98,13 @@ def test_tables_in_memory_on_disk(tmp_path, place):
     other = as_table(list(frames(many_kinds(seed=1)))[place])
     binned = bin_table(table, 16)
     if place == 3:  # of a sparse matrix only filled cells are in memory
-        paged = page_table(table, 16, caching(tmp_path / "a"))
+        paged = build_external(table, 16, caching(tmp_path / "a"))
         np.testing.assert_array_equal(paged.cuts.values, binned.cuts.values)
         np.testing.assert_array_equal(paged.decode(0, ROWS), binned.decode(0, ROWS))
         return
-    check_same(page_table(table, 16, caching(tmp_path / "a")), binned)
+    check_same(build_external(table, 16, caching(tmp_path / "a")), binned)
     check_same(
-        page_with_cuts(other, binned.cuts, caching(tmp_path / "b")),
+        build_external_with_cuts(other, binned.cuts, caching(tmp_path / "b")),
         bin_with_cuts(other, binned.cuts),
     )
 
@@ -113,7 +113,7 @@ def test_tables_in_memory_on_disk(tmp_path, place):
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
 def test_threads_and_sketches(tmp_path, n_threads, sketch):
     data = many_kinds()
-    paged = page_table(
+    paged = build_external(
         in_batches(data),
         16,
         caching(tmp_path),
@@ -139,7 +139,7 @@ def test_any_rows_are_decoded_as_in_memory(
     data = many_kinds()
     binned = bin_table(as_table(data), 16)
     folder = tmp_path_factory.mktemp("pages")
-    paged = page_table(in_batches(data, size), 16, caching(folder))
+    paged = build_external(in_batches(data, size), 16, caching(folder))
     stop = min(start + rows, ROWS)
     chosen = None if features is None else np.array(features, np.intp)
     np.testing.assert_array_equal(
@@ -162,7 +162,7 @@ def test_a_missing_cell_that_does_not_fit_in_a_byte(tmp_path, missing_at):
     cuts = bin_table(as_table(data), 256).cuts
     data = np.concatenate([data, data[:50]])
     data[missing_at] = np.nan
-    paged = page_with_cuts(in_batches(data, 60), cuts, caching(tmp_path))
+    paged = build_external_with_cuts(in_batches(data, 60), cuts, caching(tmp_path))
     check_same(paged, bin_with_cuts(as_table(data), cuts))
     blocks = [path for path in tmp_path.iterdir() if path.suffix == ".block"]
     assert len(blocks) == -(-len(data) // pages_of.BLOCK_ROWS)
@@ -173,26 +173,26 @@ def test_a_missing_category_that_does_not_fit_in_a_byte(tmp_path):
     column = pd.Categorical([*names, None, *names], names)
     frame = pd.DataFrame({"a": column})
     stream = open_source([frame[:100], frame[100:]])
-    paged = page_table(stream, 256, caching(tmp_path))
+    paged = build_external(stream, 256, caching(tmp_path))
     check_same(paged, bin_table(as_table(frame), 256))
 
 
 def test_the_next_matrix_uses_the_blocks_that_are_there(tmp_path):
     data = many_kinds()
-    first = page_table(in_batches(data), 16, caching(tmp_path))
+    first = build_external(in_batches(data), 16, caching(tmp_path))
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    again = page_table(in_batches(data, 33), 16, caching(tmp_path))
+    again = build_external(in_batches(data, 33), 16, caching(tmp_path))
     check_same(again, bin_table(as_table(data), 16))
     first.close()
     again.close()
-    page_table(in_batches(data), 16, caching(tmp_path)).close()
+    build_external(in_batches(data), 16, caching(tmp_path)).close()
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
 
 
 @pytest.mark.parametrize("what", ["max_bin", "cell", "weights", "codec", "sketch"])
 def test_other_codes_are_written_anew(tmp_path, what):
     data = many_kinds()
-    page_table(in_batches(data), 16, caching(tmp_path)).close()
+    build_external(in_batches(data), 16, caching(tmp_path)).close()
     before = sorted(tmp_path.glob("*.block"))
     max_bin, weights, codec, sketch = 16, None, "auto", "exact"
     if what == "max_bin":
@@ -205,7 +205,7 @@ def test_other_codes_are_written_anew(tmp_path, what):
         codec = "raw"
     else:
         sketch = "approximate"
-    paged = page_table(
+    paged = build_external(
         in_batches(data),
         max_bin,
         caching(tmp_path, codec=codec),
@@ -218,9 +218,9 @@ def test_other_codes_are_written_anew(tmp_path, what):
 
 def test_a_cache_in_use_is_not_overwritten(tmp_path):
     data = many_kinds()
-    first = page_table(in_batches(data), 16, caching(tmp_path))
+    first = build_external(in_batches(data), 16, caching(tmp_path))
     with pytest.raises(DataError, match="in use"):
-        page_table(in_batches(data), 8, caching(tmp_path))
+        build_external(in_batches(data), 8, caching(tmp_path))
     check_same(first, bin_table(as_table(data), 16))
 
 
@@ -229,7 +229,7 @@ def test_a_cache_in_use_is_not_overwritten(tmp_path):
 def test_a_damaged_block_is_made_again(tmp_path, how, stream):
     data = many_kinds()
     table = in_batches(data) if stream else as_table(data)
-    page_table(table, 16, caching(tmp_path)).close()
+    build_external(table, 16, caching(tmp_path)).close()
     block = sorted(tmp_path.glob("*.block"))[3 if COMPILED else 1]
     content = bytearray(block.read_bytes())
     if how == "flip":
@@ -237,12 +237,14 @@ def test_a_damaged_block_is_made_again(tmp_path, how, stream):
     block.write_bytes(content[:-7] if how == "cut" else content)
     if how == "gone":
         block.unlink()
-    paged = page_table(table, 16, caching(tmp_path))
+    paged = build_external(table, 16, caching(tmp_path))
     with pytest.warns(UserWarning, match=block.name):
         codes = paged.take(np.arange(ROWS)).by_feature
     np.testing.assert_array_equal(codes, bin_table(as_table(data), 16).by_feature)
     paged.close()
-    check_same(page_table(table, 16, caching(tmp_path)), bin_table(as_table(data), 16))
+    check_same(
+        build_external(table, 16, caching(tmp_path)), bin_table(as_table(data), 16)
+    )
 
 
 def test_a_block_is_not_made_again_from_a_source_that_has_changed(tmp_path):
@@ -252,11 +254,11 @@ def test_a_block_is_not_made_again_from_a_source_that_has_changed(tmp_path):
     changed[20:, 2] = 4 - changed[20:, 2]
     batches = [data]
     table = open_source(lambda: [batches[0][:50], batches[0][50:]])
-    page_table(table, 16, caching(tmp_path)).close()
+    build_external(table, 16, caching(tmp_path)).close()
     for block in tmp_path.glob("*.block"):
         content = block.read_bytes()
         block.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    paged = page_table(table, 16, caching(tmp_path))
+    paged = build_external(table, 16, caching(tmp_path))
     batches[0] = changed
     with pytest.raises(DataError, match="the source gives other rows now"):
         paged.take(np.arange(ROWS))
@@ -272,14 +274,14 @@ def test_a_source_that_changes_between_its_readings_leaves_nothing(tmp_path):
         return [data[:50], data[50:] if len(readings) < 3 else data[51:]]
 
     with pytest.raises(DataError, match=r"same rows"):
-        page_table(open_source(batches), 16, caching(tmp_path / "new"))
+        build_external(open_source(batches), 16, caching(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
 def test_memory_that_is_too_small_says_how_much_is_needed(tmp_path):
     data = many_kinds()
     with pytest.raises(ParameterError, match=r"too small: .* give at least [\d,]+ MB"):
-        page_table(in_batches(data), 16, caching(tmp_path / "new", limit=10**6))
+        build_external(in_batches(data), 16, caching(tmp_path / "new", limit=10**6))
     assert not (tmp_path / "new").exists()
 
 
@@ -289,6 +291,6 @@ def test_wide_tables_have_blocks_of_fewer_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pages_of, "_BLOCK_BYTES", 100_000)
     monkeypatch.setattr(pages_of, "_LEAST_ROWS", 1 << 7)
     data = np.random.default_rng(0).normal(size=(300, 1000)).astype(np.float32)
-    paged = page_table(as_table(data), 4, caching(tmp_path))
+    paged = build_external(as_table(data), 4, caching(tmp_path))
     assert len(list(tmp_path.glob("*.block"))) == 3
     check_same(paged, bin_table(as_table(data), 4))

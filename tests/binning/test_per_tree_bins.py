@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import hornbeam
 from hornbeam.binning.per_tree_bins import PerTreeCuts
-from hornbeam.binning.sorted_columns import order_columns
+from hornbeam.binning.sorted_columns import sort_columns
 
 
 def recut(rows, max_bin, n_threads=1):
     table = hornbeam.DMatrix(rows).table
-    return PerTreeCuts(order_columns(table, n_threads), table, max_bin, n_threads)
+    return PerTreeCuts(sort_columns(table, n_threads), table, max_bin, n_threads)
 
 
 @settings(max_examples=60)

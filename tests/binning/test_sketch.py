@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam.binning.cuts import cut_cells, cut_column, integer_weights
+from hornbeam.binning.cuts import cut_column, cut_summary, integer_weights
 from hornbeam.binning.sketch import SketchOfChunks, of_sorted
 
 
@@ -140,7 +140,7 @@ def check_candidates(sketch, values, weights, bins):
     r(z) is the share of the weight of the values below z (Chen and Guestrin 2016,
     section 3.3); a single value may weigh more.
     """
-    upper = cut_cells(sketch.cells(), bins, False).upper
+    upper = cut_summary(sketch.summary(), bins, False).upper
     if sketch.values.size <= bins:
         return  # each has a bin of its own
     total = int(weights.sum())
@@ -166,7 +166,7 @@ def test_cuts_from_a_sketch_are_near_the_exact_ones(weighted):
     values = rng.normal(size=2000)
     weights = rng.integers(1, 9, 2000) if weighted else None
     sketch = sketch_of(values, weights, 256, 300)
-    near = cut_cells(sketch.cells(), 16, False)
+    near = cut_summary(sketch.summary(), 16, False)
     exact = cut_column(values, 16, weights)
     assert (near.minimum, near.upper[-1]) == (exact.minimum, exact.upper[-1])
     assert near.upper.size == exact.upper.size

@@ -1,4 +1,4 @@
-"""Trees as models: a row comes to the same leaf by its codes and by its values."""
+"""CART trees as boosters: bins and values lead a row to the same leaf."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam import DMatrix
-from hornbeam.cart.bagging import Bags
-from hornbeam.cart.codes import Codes
-from hornbeam.cart.growing import Rules, Workspace, grow
+from hornbeam.cart.bagging import BootstrapSampler
+from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.model import as_booster, as_tree
-from hornbeam.cart.pruning import cut_back, pruning_path
+from hornbeam.cart.pruning import prune, pruning_path
 from hornbeam.cart.targets import Targets
+from hornbeam.cart.tree_builder import GrowthParams, Workspace, build_tree
 
 
 @st.composite
 def tables(draw):
-    """Draw columns of every kind: close together, far apart, of whole numbers."""
+    """Draw columns of normal, near-equal, integer, large and categorical values."""
     rows = draw(st.integers(2, 40))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
@@ -41,31 +41,33 @@ def tables(draw):
 
 @given(tables(), st.booleans(), st.sampled_from([0, 3]), st.floats(0, 0.9))
 @settings(max_examples=60)
-def test_codes_and_values_lead_to_the_same_leaf(table, random_cuts, n_classes, share):
+def test_bins_and_values_lead_to_the_same_leaf(table, random_cuts, n_classes, share):
     X, kinds, rng = table
     rows = np.arange(len(X), dtype=np.int32)
     y = rng.integers(3, size=len(X)).astype(float)
     data = DMatrix(X, feature_types=kinds, enable_categorical=True)
-    codes = Codes.of(data)
+    features = BinnedFeatures.of(data)
     criterion = "entropy" if n_classes else "squared_error"
     targets = Targets.of(y, None, n_classes, criterion, len(X))
-    rules = Rules(1, random_cuts=random_cuts, seed=int(rng.integers(99)))
-    bag = Bags(rows, len(X), len(X), rules.seed).of(0)
-    workspace = Workspace(codes, targets, rules, len(X))
-    grown = grow(0, codes, targets, rules, bag.rows, bag.times, workspace)
-    path = pruning_path(grown, len(X), 1.0)
-    grown = cut_back(grown, path, share * path.alphas[-1])
-    tree = as_tree(
-        grown, codes, targets.means_of(grown.sums), targets.weights_of(grown.sums)
+    params = GrowthParams(1, random_cuts=random_cuts, seed=int(rng.integers(99)))
+    sample = BootstrapSampler(rows, len(X), len(X), params.seed).sample(0)
+    workspace = Workspace(features, targets, params, len(X))
+    tree = build_tree(
+        0, features, targets, params, sample.rows, sample.counts, workspace
     )
-    booster = as_booster([tree], data, codes, targets, (0.0, 2.0), 1)
+    path = pruning_path(tree, len(X), 1.0)
+    tree = prune(tree, path, share * path.alphas[-1])
+    converted = as_tree(
+        tree, features, targets.node_means(tree.sums), targets.node_weights(tree.sums)
+    )
+    booster = as_booster([converted], data, features, targets, (0.0, 2.0), 1)
     leaves = booster.predict(data, pred_leaf=True).reshape(-1).astype(int)
-    np.testing.assert_array_equal(leaves, grown.leaves_of(codes, rows))
-    # Every row of the bag is where its tree has counted it.
-    drawn = np.bincount(leaves, bag.times, grown.nodes.size)
-    is_leaf = grown.nodes["left"] < 0
-    np.testing.assert_allclose(tree.cover[is_leaf], drawn[is_leaf])
-    predicted = targets.means_of(grown.sums)[leaves]
+    np.testing.assert_array_equal(leaves, tree.apply(features, rows))
+    # The cover of a leaf is the number of sampled rows in it.
+    drawn = np.bincount(leaves, sample.counts, tree.nodes.size)
+    is_leaf = tree.nodes["left"] < 0
+    np.testing.assert_allclose(converted.cover[is_leaf], drawn[is_leaf])
+    predicted = targets.node_means(tree.sums)[leaves]
     np.testing.assert_allclose(booster.predict(data), predicted, atol=1e-6)
 
 
@@ -73,17 +75,17 @@ def test_features_of_many_values_are_cut_at_quantiles():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 1))
     data = DMatrix(X)
-    codes = Codes.of(data, max_bin=100)
-    assert 90 <= codes.bins[0] <= 100
+    features = BinnedFeatures.of(data, max_bin=100)
+    assert 90 <= features.n_bins[0] <= 100
     y = (X[:, 0] > 0.5).astype(float)
     targets = Targets.of(y, None, 2, "gini", 1000)
     rows = np.arange(1000, dtype=np.int32)
-    rules = Rules(1, max_depth=1)
-    workspace = Workspace(codes, targets, rules, 1000)
-    grown = grow(0, codes, targets, rules, rows, None, workspace)
-    assert grown.thresholds[0] == pytest.approx(0.5, abs=0.03)
-    left = grown.leaves_of(codes, rows) == 1
-    np.testing.assert_array_equal(left, X[:, 0] < grown.thresholds[0])
-    # The threshold lies between two values, in the middle.
+    params = GrowthParams(1, max_depth=1)
+    workspace = Workspace(features, targets, params, 1000)
+    tree = build_tree(0, features, targets, params, rows, None, workspace)
+    assert tree.thresholds[0] == pytest.approx(0.5, abs=0.03)
+    left = tree.apply(features, rows) == 1
+    np.testing.assert_array_equal(left, X[:, 0] < tree.thresholds[0])
+    # The threshold is the midpoint of two neighbouring values.
     low, high = X[left].max(), X[~left].min()
-    assert grown.thresholds[0] == (low + high) / 2
+    assert tree.thresholds[0] == (low + high) / 2

@@ -1,4 +1,4 @@
-"""Targets as sums that no order changes, and back."""
+"""Targets: exact sums in any order, predictions, losses and impurities of nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hornbeam.cart.targets import Targets
 
 
 @given(st.integers(0, 2**32), st.integers(-300, 280), st.sampled_from([0.0, 1.0, 1e6]))
-def test_sums_of_any_bag_are_the_same_in_any_order(seed, exponent, offset):
+def test_sums_of_a_sample_are_exact_in_any_order(seed, exponent, offset):
     rng = np.random.default_rng(seed)
     y = (rng.normal(size=200) + offset) * 10.0**exponent
     weights = rng.exponential(size=200)
@@ -25,49 +25,49 @@ def test_sums_of_any_bag_are_the_same_in_any_order(seed, exponent, offset):
 
 
 @given(st.integers(0, 2**32))
-def test_what_a_leaf_predicts_is_the_mean(seed):
+def test_node_means_are_weighted_means_or_class_shares(seed):
     rng = np.random.default_rng(seed)
     y, weights = rng.normal(size=50) + 1000, rng.exponential(size=50)
     targets = Targets.of(y, weights, 0, "squared_error", 50)
     sums = np.array([[targets.weights.sum(), targets.values.sum()]])
-    assert targets.means_of(sums)[0] == pytest.approx(np.average(y, weights=weights))
+    assert targets.node_means(sums)[0] == pytest.approx(np.average(y, weights=weights))
     classes = rng.integers(3, size=50)
     targets = Targets.of(classes, weights, 3, "gini", 50)
     sums = np.bincount(classes, targets.weights, 3)[None]
     shares = [weights[classes == k].sum() / weights.sum() for k in range(3)]
-    np.testing.assert_allclose(targets.means_of(sums)[0], shares)
-    assert targets.votes_of(sums)[0].tolist() == np.eye(3)[np.argmax(shares)].tolist()
+    np.testing.assert_allclose(targets.node_means(sums)[0], shares)
+    assert targets.node_votes(sums)[0].tolist() == np.eye(3)[np.argmax(shares)].tolist()
 
 
-def test_a_bag_counts_its_rows():
+def test_of_sample_multiplies_by_the_counts_of_rows():
     targets = Targets.of(
         np.arange(4.0), np.array([1, 2, 1, 1.0]), 0, "squared_error", 9
     )
-    rows, times = np.array([0, 1], np.int32), np.array([3, 2, 0, 0], np.int32)
-    weights, values, _ = targets.of_bag(rows, times)
+    rows, counts = np.array([0, 1], np.int32), np.array([3, 2, 0, 0], np.int32)
+    weights, values, _ = targets.of_sample(rows, counts)
     assert weights.tolist() == [3, 4]
     np.testing.assert_array_equal(values, [3, 4] * (np.arange(2) - targets.center))
 
 
-def test_votes_of_equal_classes_go_to_the_first():
+def test_node_votes_of_equal_classes_go_to_the_first():
     targets = Targets.of(np.arange(3), None, 3, "gini", 3)
-    assert targets.votes_of(np.array([[1.0, 2.0, 2.0]])).tolist() == [[0, 1, 0]]
+    assert targets.node_votes(np.array([[1.0, 2.0, 2.0]])).tolist() == [[0, 1, 0]]
     targets = Targets.of(np.arange(2), None, 2, "gini", 2)
-    assert targets.votes_of(np.array([[2.0, 2.0], [1.0, 2.0]])).tolist() == [0, 1]
+    assert targets.node_votes(np.array([[2.0, 2.0], [1.0, 2.0]])).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("criterion", "expected"),
     [("gini", 0.625), ("entropy", 1.5), ("log_loss", 1.5), ("error", 0.5)],
 )
-def test_impurities_of_classes(criterion, expected):
+def test_impurity_of_classes(criterion, expected):
     labels = np.array([0, 0, 1, 2])
     targets = Targets.of(labels, None, 3, criterion, 4)
-    bag = targets.of_bag(np.arange(4, dtype=np.int32), None)
-    assert targets.impurity_of(bag, np.array([2.0, 1.0, 1.0])) == expected
+    sample = targets.of_sample(np.arange(4, dtype=np.int32), None)
+    assert targets.impurity(sample, np.array([2.0, 1.0, 1.0])) == expected
 
 
-def test_criteria_are_those_of_the_targets():
+def test_a_criterion_for_other_targets_raises_an_error():
     for n_classes, named in ((0, "gini"), (3, "squared_error"), (3, "ginny")):
         with pytest.raises(ParameterError, match=f"one of .*, not '{named}'"):
             Targets.of(np.arange(3), None, n_classes, named, 3)

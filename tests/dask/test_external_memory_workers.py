@@ -162,11 +162,13 @@ def page(folder):
     """Return codes in a folder of their own."""
     from hornbeam.binning.bin_table import bin_table
     from hornbeam.binning.cuts import ColumnCuts
-    from hornbeam.data.caching import Caching
     from hornbeam.data.containers.dispatch import as_table
+    from hornbeam.data.opening import CacheOptions
 
     table = as_table(np.arange(20.0).reshape(10, 2))
     cuts = bin_table(table, 4).cuts
     columns = [ColumnCuts(cuts.of(f), float(cuts.minimums[f]), False) for f in range(2)]
-    caching = Caching(str(folder), None, "auto")
-    return external_build.page_columns(table, columns, 4, caching, own_cuts=True)
+    caching = CacheOptions(str(folder), None, "auto")
+    return external_build.build_worker_external(
+        table, columns, 4, caching, own_cuts=True
+    )

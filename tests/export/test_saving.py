@@ -12,14 +12,8 @@ from exported_models import exported
 import hornbeam
 from hornbeam import Booster, HornbeamClassifier, NotTrainedError, ParameterError
 from hornbeam.export import save, to_c, to_onnx, to_python
-from hornbeam.export.links import LINKS
-from hornbeam.objectives.base import names
 
 ENDINGS = [".onnx", ".c", ".py", ".json", ".ubj"]
-
-
-def test_every_objective_has_a_link():
-    assert sorted(LINKS) == names()
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -15,12 +15,12 @@ from page_samples import codes_of, make
 
 from hornbeam.errors import ParameterError
 from hornbeam.external_memory.codecs import (
-    Choice,
+    Encoding,
     check_codec,
-    choose,
+    choose_encoding,
     decode,
     encode,
-    fits,
+    fits_nibble,
 )
 
 RNG = np.random.default_rng(0)
@@ -35,9 +35,9 @@ N = 1 << 16
     by_bits=st.booleans(),
 )
 def test_codes_come_back(codes, width, by_bits):
-    choices = [Choice("raw"), Choice("lz4", width, by_bits)]
-    if fits(codes):
-        choices.append(Choice("nibble"))
+    choices = [Encoding("raw"), Encoding("lz4", width, by_bits)]
+    if fits_nibble(codes):
+        choices.append(Encoding("nibble"))
     for choice in choices:
         stored = np.frombuffer(encode(choice, codes), np.uint8)
         out = np.full_like(codes, 99)
@@ -54,21 +54,21 @@ def test_a_column_is_laid_down_as_it_pays(dtype):
     # The upper bytes of noise in uint16 pack to nothing.
     of_noise = "raw" if dtype == np.uint8 else "lz4"
     for codes, codec in ((noise, of_noise), (skewed, "lz4"), (few, "nibble")):
-        assert choose("auto", codes, 1).codec == codec
-    assert choose("auto", rare, 1).codec == "lz4"
-    assert choose("nibble", few, 1).codec == "nibble"
-    assert choose("nibble", noise, 1).codec == "raw"
-    assert choose("raw", few, 1).codec == "raw"
-    assert choose("lz4", noise, 1).codec == "lz4"
+        assert choose_encoding("auto", codes, 1).codec == codec
+    assert choose_encoding("auto", rare, 1).codec == "lz4"
+    assert choose_encoding("nibble", few, 1).codec == "nibble"
+    assert choose_encoding("nibble", noise, 1).codec == "raw"
+    assert choose_encoding("raw", few, 1).codec == "raw"
+    assert choose_encoding("lz4", noise, 1).codec == "lz4"
 
 
 def test_rows_pack_by_their_columns():
     columns = [RNG.integers(0, 2, N // 8) * 200 + f for f in range(8)]
     by_row = np.array(columns, np.uint8).T.reshape(-1)
-    choice = choose("auto", by_row, 8)
+    choice = choose_encoding("auto", by_row, 8)
     assert choice.codec == "lz4" and choice.width == 8
     assert len(encode(choice, by_row)) * 4 < by_row.size
-    assert choose("lz4", by_row, 300).width == 1  # Blosc2 takes no wider rows
+    assert choose_encoding("lz4", by_row, 300).width == 1  # Blosc2 takes no wider rows
 
 
 def test_a_chunk_of_another_size_is_refused():
@@ -91,12 +91,12 @@ import sys
 sys.modules["blosc2"] = None  # as if it were not installed
 import numpy as np
 from hornbeam.errors import MissingExtraError
-from hornbeam.external_memory.cache import open_pages
-from hornbeam.external_memory.codecs import check_codec, choose
+from hornbeam.external_memory.cache import open_store
+from hornbeam.external_memory.codecs import check_codec, choose_encoding
 
-assert choose("auto", np.zeros(1000, np.uint8), 1).codec == "nibble"
+assert choose_encoding("auto", np.zeros(1000, np.uint8), 1).codec == "nibble"
 check_codec("auto")
-for needs_it in (lambda: check_codec("lz4"), lambda: open_pages(sys.argv[1], "one")):
+for needs_it in (lambda: check_codec("lz4"), lambda: open_store(sys.argv[1], "one")):
     try:
         needs_it()
     except MissingExtraError as error:

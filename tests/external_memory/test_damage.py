@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from page_samples import build_of, codes_of, make, read
 
 from hornbeam.errors import DataError
-from hornbeam.external_memory.cache import open_or_build, open_pages
+from hornbeam.external_memory.cache import open_or_build, open_store
 
 CODES = codes_of(5, 300)
 OPTIONS = {"block_rows": 100}
@@ -61,7 +61,7 @@ def test_a_damaged_block_is_refused_with_its_name(
     change, *how = damage
     change(path, *how)
     if not opened_before:
-        pages = open_pages(folder, "one")
+        pages = open_store(folder, "one")
         if pages is None:  # its length gave it away
             assert change is not flip
             return
@@ -79,7 +79,7 @@ def test_a_damaged_block_is_made_again_from_the_source(tmp_path_factory, damage,
     whole = path.read_bytes()
     change, *how = damage
     change(path, *how)
-    with open_pages(folder, "one", mend) as pages:
+    with open_store(folder, "one", mend) as pages:
         with pytest.warns(UserWarning, match=r"block 1 \(rows 100 to 200\)"):
             by_feature, by_row = read(pages)
         np.testing.assert_array_equal(by_feature, CODES)
@@ -90,7 +90,7 @@ def test_a_damaged_block_is_made_again_from_the_source(tmp_path_factory, damage,
 
 def test_a_source_that_changed_does_not_mend(tmp_path):
     make(tmp_path, CODES, **OPTIONS).close()
-    with open_pages(tmp_path, "one", lambda *rows: 1 - mend(*rows) % 2) as pages:
+    with open_store(tmp_path, "one", lambda *rows: 1 - mend(*rows) % 2) as pages:
         flip(pages.path_of(2), 0.5, 3)
         with pytest.raises(DataError, match="the source gives other rows now"):
             read(pages)
@@ -179,7 +179,7 @@ def test_a_manifest_that_leads_astray_is_not_followed(tmp_path, change, capsys):
     make(folder, CODES, **OPTIONS).close()
     precious.write_text("mine")
     rewrite(folder, change)
-    assert open_pages(folder, "one") is None
+    assert open_store(folder, "one") is None
     assert not list(folder.iterdir())
     make(folder, CODES, **OPTIONS).close()
     rewrite(folder, change)
@@ -212,7 +212,7 @@ def test_what_is_not_ours_stays(tmp_path):
     half = b'{"format": "hornbeam pages", "ver'
     (tmp_path / ".hornbeam-aaaaaaaaaaaaaaaa.tmp").write_bytes(half)
     (tmp_path / "hornbeam-0123456789abcdef-00000001.block").mkdir()
-    assert open_pages(tmp_path, "one") is None
+    assert open_store(tmp_path, "one") is None
     (tmp_path / "hornbeam-0123456789abcdef-00000001.block").rmdir()
     assert {path.name for path in tmp_path.iterdir()} == set(others)
     with make(tmp_path, CODES):

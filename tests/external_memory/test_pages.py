@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_samples import build_of, codes_of, make, read
 
-from hornbeam.external_memory.cache import open_or_build, open_pages
+from hornbeam.external_memory.cache import open_or_build, open_store
 
 
 @settings(max_examples=30)
@@ -49,7 +49,7 @@ def test_sweeps_give_what_was_written(
             by_feature, by_row = read(pages)
             np.testing.assert_array_equal(by_feature, codes)
             np.testing.assert_array_equal(by_row, codes.T.reshape(-1))
-    with open_pages(folders, "one") as pages:
+    with open_store(folders, "one") as pages:
         assert pages.facts == facts
         by_feature, by_row = read(pages, some, by_row=False)
         np.testing.assert_array_equal(by_feature, codes[some])
@@ -61,7 +61,7 @@ def test_sweeps_give_what_was_written(
                 assert (block.begin, block.end) == (begin, end)
                 expected = codes[:, begin:end].T.reshape(-1)
                 np.testing.assert_array_equal(block.by_row, expected)
-    assert open_pages(folders, "another") is None
+    assert open_store(folders, "another") is None
 
 
 def test_the_second_opening_does_not_build(tmp_path):
@@ -81,7 +81,7 @@ def test_other_data_take_the_place_of_a_cache_that_nobody_uses(tmp_path, capsys)
     with make(tmp_path, codes, "other") as pages:
         assert "was made of other data; the cache is made" in capsys.readouterr().err
         np.testing.assert_array_equal(read(pages)[0], codes)
-    assert open_pages(tmp_path, "one") is None
+    assert open_store(tmp_path, "one") is None
 
 
 def test_a_cache_in_use_is_not_replaced(tmp_path):
@@ -89,6 +89,6 @@ def test_a_cache_in_use_is_not_replaced(tmp_path):
     with make(tmp_path, codes) as pages:
         with pytest.raises(ValueError, match="in use, for other data"):
             open_or_build(tmp_path, "other", build_of(codes))
-        with open_pages(tmp_path, "one") as again:
+        with open_store(tmp_path, "one") as again:
             np.testing.assert_array_equal(read(again)[0], codes)
         np.testing.assert_array_equal(read(pages)[0], codes)

@@ -14,7 +14,7 @@ import pytest
 from page_samples import build_of, codes_of, make, read
 
 import hornbeam
-from hornbeam.external_memory.cache import open_or_build, open_pages
+from hornbeam.external_memory.cache import open_or_build, open_store
 
 CODES = codes_of(6, 4000)
 #: Builds the cache of CODES in its folders; sleeps between the blocks.
@@ -68,7 +68,7 @@ def test_a_builder_killed_at_any_moment_leaves_what_is_cleaned(tmp_path):
         _, error = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL, error
         was_whole = (folders[0] / "hornbeam-pages.json").exists()
-        pages = open_pages(folders, "one")
+        pages = open_store(folders, "one")
         assert (pages is not None) == was_whole, trial
         if pages is None:
             assert not left(*folders)
@@ -102,7 +102,7 @@ def test_of_two_builders_one_waits_and_uses_what_the_other_made(tmp_path):
     assert [out for out, _ in results] == ["done a process\n"] * 2
     assert results[0][1] == ""
     assert "waiting for another process" in results[1][1]
-    with open_pages(tmp_path, "one") as pages:
+    with open_store(tmp_path, "one") as pages:
         np.testing.assert_array_equal(read(pages)[0], CODES)
 
 

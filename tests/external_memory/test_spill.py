@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_samples import codes_of, make
 
-from hornbeam.external_memory.spill import Spill
+from hornbeam.external_memory.spill import SpillFiles
 
 ARRAYS = st.tuples(
     st.sampled_from(["scores", "nodes"]),
@@ -27,7 +27,7 @@ def test_the_last_array_saved_is_loaded(tmp_path_factory, saves, n_folders):
     folders = [place / str(i) for i in range(n_folders)]
     for folder in folders:
         folder.mkdir()
-    spill, expected = Spill(folders), {}
+    spill, expected = SpillFiles(folders), {}
     rng = np.random.default_rng(0)
     for name, block, size, dtype in saves:
         array = rng.integers(0, 200, (2, size)).astype(dtype)
@@ -43,7 +43,7 @@ def test_the_last_array_saved_is_loaded(tmp_path_factory, saves, n_folders):
 
 
 def test_loading_another_size_is_refused(tmp_path):
-    spill = Spill([tmp_path])
+    spill = SpillFiles([tmp_path])
     spill.save("scores", 0, np.zeros(3))
     with pytest.raises(ValueError, match="24 bytes"):
         spill.load("scores", 0, np.zeros(4))
@@ -61,4 +61,4 @@ def test_pages_have_room_for_rows_beside_their_codes(tmp_path):
 
 def test_an_array_is_saved_over_a_smaller_one_and_a_folder_must_take_it(tmp_path):
     with pytest.raises(ValueError, match="could not be written"):
-        Spill([tmp_path / "none"])
+        SpillFiles([tmp_path / "none"])

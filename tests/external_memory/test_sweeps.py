@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_samples import codes_of, make, read
 
-from hornbeam.external_memory.cache import open_pages
+from hornbeam.external_memory.cache import open_store
 
 
 def reader_threads():
@@ -108,7 +108,7 @@ def test_pages_that_are_let_go_let_the_folder_go(tmp_path):
     del pages
     with make(tmp_path, codes_of(2, 20), "other") as others:
         assert others.n_rows == 20
-    assert open_pages(tmp_path, "one") is None
+    assert open_store(tmp_path, "one") is None
 
 
 def test_what_is_kept_may_change_in_a_sweep(pages):

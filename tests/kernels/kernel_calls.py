@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 
 from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.team import lease
 
-#: Sizes of teams. As plain Python kernels run alone.
+#: Numbers of threads. As plain Python, kernels run in one thread.
 MEMBERS = [1, 2, 3, 4] if COMPILED else [1]
 
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 
 
 def call(kernel, *arguments, members=1):
-    """Call `kernel` once for each member of a team."""
+    """Call `kernel` in so many threads of a team."""
     with lease(members) as team:
         team.run(kernel, members, *arguments)
+
+
+def split_rules(*values):
+    """Return `SplitRules` of these fields, the others by default."""
+    return SplitRules(*map(float, values))

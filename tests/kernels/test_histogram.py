@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from kernel_calls import MEMBERS, call, needs_compiler
 
-from hornbeam.kernels.histogram import build_histograms
+from hornbeam.kernels.histogram import (
+    BinColumns,
+    HistogramSlots,
+    QuantisedGradients,
+    build_histograms,
+)
 from hornbeam.kernels.layout import (
     BLOCK_ROWS,
     BYTE_CELLS,
@@ -69,17 +74,17 @@ class Data:
             build_histograms,
             np.array([[*task, 0][:7] for task in tasks], np.int64).reshape(-1, 7),
             np.array(joins, np.int64).reshape(-1, 5),
-            np.ascontiguousarray(self.codes.T).reshape(-1),
-            columns.astype(np.uint64),
-            self.table,
-            self.spread,
+            BinColumns(
+                np.ascontiguousarray(self.codes.T).reshape(-1),
+                columns.astype(np.uint64),
+                starts.astype(np.uint64),
+                self.table,
+                self.spread,
+            ),
             self.rows,
-            packed,
-            wide,
+            QuantisedGradients(packed, wide),
             scratch,
-            starts.astype(np.uint64),
-            0,
-            *np.split(self.histograms, [5]),
+            HistogramSlots(*np.split(self.histograms, [5]), 0),
             members=self.members,
         )
         assert not scratch.any()

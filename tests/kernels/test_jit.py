@@ -48,10 +48,11 @@ def run(copy, script, **environment):
 WEIGH = """
 import json
 import numpy as np
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import weigh_nodes
 
 weights = np.empty(1)
-left, rules = np.array([-1], np.int32), np.array([1.0, 0, 0, 0])
+left, rules = np.array([-1], np.int32), SplitRules(1.0, 0.0, 0.0, 0.0)
 sums, bounds, rows = np.array([[-3.0, 5.0]]), np.empty((0, 2)), np.empty(0)
 weigh_nodes(left, rules, 0.5, sums, bounds, rows, weights)
 hits = sum(weigh_nodes.stats.cache_hits.values())
@@ -287,7 +288,7 @@ FOUR = {
     "add_coded_trees": "floats of features and of margins",
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",
-    "find_filled_splits": "codes, with or without limits",
+    "find_sparse_splits": "codes, with or without limits",
     "find_splits": "with or without categories, with or without limits",
     "find_multi_output_splits": "with or without categories, with or without limits",
     "bin_column": "codes and floats",

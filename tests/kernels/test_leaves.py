@@ -7,6 +7,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
+from kernel_calls import split_rules
 
 from hornbeam.kernels.leaves import bound_nodes, rate_splits, weigh_nodes
 
@@ -41,7 +42,7 @@ def test_nodes_weigh_what_their_leaves_sum_to(rules):
     sums[leaves, 0] -= 3
     given = sums.copy()
     weights = np.empty(9)
-    weigh_nodes(LEFT, np.array([*rules, 0.0]), 0.3, sums, *FREE, weights)
+    weigh_nodes(LEFT, split_rules(*rules, 0), 0.3, sums, *FREE, weights)
     for node, below in BELOW.items():
         np.testing.assert_array_equal(sums[node], given[below].sum(axis=0))
         g, h, *exact_rules = (Fraction(float(v)) for v in (*sums[node], *rules))
@@ -55,7 +56,7 @@ def test_splits_gain_what_children_gain_beyond_their_parent(rules):
     rng = np.random.default_rng(1)
     sums, gains = rng.normal(size=(9, 2)), np.full(9, np.nan)
     sums[:, 1] += 4
-    rate_splits(LEFT, np.array([*rules, 0.0]), sums, gains)
+    rate_splits(LEFT, split_rules(*rules, 0), sums, gains)
     for node, left in enumerate(LEFT):
         exact_rules = [Fraction(rule) for rule in rules]
         expected = Fraction(0)
@@ -68,13 +69,13 @@ def test_splits_gain_what_children_gain_beyond_their_parent(rules):
 
 def test_root_alone():
     sums, weights = np.array([[-3.0, 5.0]]), np.empty(1)
-    weigh_nodes(ALONE, np.array([1.0, 0, 0, 0]), 0.5, sums, *FREE, weights)
+    weigh_nodes(ALONE, split_rules(1, 0, 0, 0), 0.5, sums, *FREE, weights)
     assert weights.tolist() == [0.25]
 
 
 def test_root_without_rows_weighs_nothing():
     sums, weights = np.zeros((1, 2)), np.empty(1)
-    weigh_nodes(ALONE, np.zeros(4), 0.5, sums, *FREE, weights)
+    weigh_nodes(ALONE, split_rules(0, 0, 0, 0), 0.5, sums, *FREE, weights)
     assert weights.tolist() == [0.0]
 
 
@@ -86,7 +87,7 @@ def test_weights_are_drawn_towards_those_above_and_kept_in_bounds():
     rows = rng.integers(1, 50, 9).astype(float)
     bounds = np.sort(rng.normal(size=(9, 2)), axis=1)
     bounds[0] = -np.inf, np.inf
-    rules = np.array([1.0, 0.5, 0, 0, 4, 64, 0, 20.0])
+    rules = split_rules(1, 0.5, 0, 0, 4, 64, 0, 20)
     weights = np.empty(9)
     weigh_nodes(LEFT, rules, 0.5, sums, bounds, rows, weights)
     unshrunk = np.where(LEFT < 0, 2 * weights, weights)

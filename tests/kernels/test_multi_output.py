@@ -8,7 +8,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import MEMBERS, call, split_rules
 from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 from test_split import RULES, random_codes
 
@@ -23,7 +23,7 @@ from hornbeam.kernels.multi_output import (
 )
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.predict import PREDICT_ROWS
-from hornbeam.kernels.split import find_splits
+from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 
 STEPS = 2.0 ** -np.array([[10, 12], [8, 11], [12, 10], [9, 9]])
 
@@ -63,21 +63,25 @@ class Data:
         self.sets = np.full((*splits.shape, words), 7, np.uint64 if words else np.uint8)
         call(
             find_multi_output_splits,
-            np.arange(nodes),
-            self.histograms,
-            *np.array(self.parents, np.int64),
-            self.offsets[:2],
-            np.arange(self.bins.size, dtype=np.uint64),
-            np.empty((0, 0), np.uint8) if allowed is None else allowed,
-            features,
+            NodeHistograms(
+                self.histograms,
+                np.arange(nodes),
+                *np.array(self.parents, np.int64),
+                features,
+                self.offsets[:2],
+            ),
+            CandidateFeatures(
+                np.arange(self.bins.size, dtype=np.uint64),
+                np.empty((0, 0), np.uint8) if allowed is None else allowed,
+                block,
+            ),
             self.steps,
-            np.array([*rules, *[0, 0, 0, 0, 4, 64, 0, 0][len(rules) :]], np.float64),
+            split_rules(*rules),
             limits,
             np.full((members, 7, 2 * self.bins.max() + 2), np.nan),
             np.full((members, columns, most + 2), np.nan),
             np.full((members, columns + 1), np.nan),
             np.empty((members, columns, 2), np.int64),
-            block,
             splits,
             self.sets,
             members=members,
@@ -235,7 +239,7 @@ def test_the_best_split_under_limits(case, seed):
     assert split["total_rows"] == 90
     weigh_children(
         np.zeros(1, np.int64), data.histograms, data.offsets[:2], data.features,
-        steps, np.array(ours), limits, split, data.sets[:, 0].view(np.uint64),
+        steps, split_rules(*ours), limits, split, data.sets[:, 0].view(np.uint64),
     )  # fmt: skip
     np.testing.assert_allclose(limits.sides[0], np.array(sides, float), rtol=1e-12)
 
@@ -278,18 +282,22 @@ def scalar_splits(data, rules):
     sets = np.zeros((1, 1, 1), np.uint64)
     call(
         find_splits,
-        np.zeros(1, np.int64),
-        data.histograms[0].copy(),
-        *np.empty((2, 0), np.int64),
-        data.offsets[:2],
-        np.arange(data.bins.size, dtype=np.uint64),
-        np.empty((0, 0), np.uint8),
-        features,
+        NodeHistograms(
+            data.histograms[0].copy(),
+            np.zeros(1, np.int64),
+            *np.empty((2, 0), np.int64),
+            features,
+            data.offsets[:2],
+        ),
+        CandidateFeatures(
+            np.arange(data.bins.size, dtype=np.uint64),
+            np.empty((0, 0), np.uint8),
+            data.bins.size,
+        ),
         data.steps[0],
-        np.array([*rules, 4, 64][:6], np.float64),
+        split_rules(*rules),
         None,
         np.full((1, 6, 2 * data.bins.max() + 2), np.nan),
-        data.bins.size,
         splits,
         sets,
     )

@@ -7,11 +7,11 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import MEMBERS, call, split_rules
 
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
-from hornbeam.kernels.split import find_splits
+from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 
 STEPS = np.array([2.0**-10, 2.0**-12])
 #: lambda, alpha, max_delta_step, min_child_weight, and those of categories
@@ -97,14 +97,25 @@ class Node:
             float(self.one_row),
         )
         call(
-            find_splits, np.zeros(1, np.int64), np.array([parts]),
-            *np.empty((2, 0), np.int64), self.offsets[:2],
-            np.arange(len(BINS), dtype=np.uint64), np.empty((0, 0), np.uint8),
-            features, STEPS,
-            np.array([*self.rules, held["least_rows"], held["smooth"]], np.float64),
-            limits, np.full((members, 6, 2 * max(BINS) + 2), np.nan), block,
-            splits, sets, members=members,
-        )  # fmt: skip
+            find_splits,
+            NodeHistograms(
+                np.array([parts]),
+                np.zeros(1, np.int64),
+                *np.empty((2, 0), np.int64),
+                features,
+                self.offsets[:2],
+            ),
+            CandidateFeatures(
+                np.arange(len(BINS), dtype=np.uint64), np.empty((0, 0), np.uint8), block
+            ),
+            STEPS,
+            split_rules(*self.rules, held["least_rows"], held["smooth"]),
+            limits,
+            np.full((members, 6, 2 * max(BINS) + 2), np.nan),
+            splits,
+            sets,
+            members=members,
+        )
         best = int(splits[0]["gain"].argmax())
         rights = int(sets[0, best, 0])
         return splits[0, best], tuple(c for c in range(64) if rights >> c & 1)

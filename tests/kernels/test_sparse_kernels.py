@@ -5,11 +5,14 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import MEMBERS, call, split_rules
 
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.sparse import (
-    find_filled_splits,
+    NodeGradients,
+    SparseEntries,
+    SparseScratch,
+    find_sparse_splits,
     gather_cells,
     list_rows,
     look_up,
@@ -18,6 +21,7 @@ from hornbeam.kernels.sparse import (
     sort_by_bin,
     turn_cells,
 )
+from hornbeam.kernels.split import CandidateFeatures
 
 STEPS = np.array([2.0**-10, 2.0**-12])
 RULES = {
@@ -82,17 +86,26 @@ class Cells:
         most = int(np.diff(self.starts).max())
         splits = np.zeros((members, self.batch.size), SPLIT_DTYPE)
         call(
-            find_filled_splits, self.starts, self.rows, self.codes, words, pairs,
-            sums,
-            np.arange(self.bins.size, dtype=np.uint64),
-            np.empty((0, 0), np.uint8) if allowed is None else allowed,
-            STEPS, np.array(rules, np.float64), None, block,
-            np.empty((members, 2, most), np.int64),
-            np.empty((members, 2, most if wide else 0), np.int64),
-            np.empty((members, self.batch.size + 1), np.int64),
-            np.full((members, 5, self.bins.max() + 1), np.nan),
-            splits, members=members,
-        )  # fmt: skip
+            find_sparse_splits,
+            SparseEntries(self.starts, self.rows, self.codes),
+            NodeGradients(words, pairs, sums),
+            CandidateFeatures(
+                np.arange(self.bins.size, dtype=np.uint64),
+                np.empty((0, 0), np.uint8) if allowed is None else allowed,
+                block,
+            ),
+            STEPS,
+            split_rules(*rules),
+            None,
+            SparseScratch(
+                np.empty((members, 2, most), np.int64),
+                np.empty((members, 2, most if wide else 0), np.int64),
+                np.empty((members, self.batch.size + 1), np.int64),
+                np.full((members, 5, self.bins.max() + 1), np.nan),
+            ),
+            splits,
+            members=members,
+        )
         return splits[0]
 
     def check(self, split, node, rules, columns):
@@ -174,9 +187,14 @@ def test_rows_go_where_their_codes_say(missing_left, members):
     after[cells.batch] = left + 1 - missing_left
     node_of = cells.node_of.copy()
     call(
-        send_rows, cells.starts, cells.rows, cells.codes, splits, left, after,
-        node_of, members=members,
-    )  # fmt: skip
+        send_rows,
+        SparseEntries(cells.starts, cells.rows, cells.codes),
+        splits,
+        left,
+        after,
+        node_of,
+        members=members,
+    )
     for row, node in enumerate(cells.node_of):
         expected = node
         if node in cells.batch:

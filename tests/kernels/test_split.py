@@ -5,10 +5,10 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import MEMBERS, call, split_rules
 
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
-from hornbeam.kernels.split import find_splits
+from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 
 STEPS = np.array([2.0**-10, 2.0**-12])
 FIELDS = ["feature", "bin", "missing_left", "left_gradient", "left_hessian"]
@@ -68,18 +68,18 @@ class Data:
         slots = np.arange(nodes)[::-1].copy()
         call(
             find_splits,
-            slots,
-            np.ascontiguousarray(self.histograms[::-1]),
-            *np.array(self.counted, np.int64),
-            self.offsets[self.columns[self.total_of] :][:2],
-            self.columns.astype(np.uint64),
-            mask,
-            features,
+            NodeHistograms(
+                np.ascontiguousarray(self.histograms[::-1]),
+                slots,
+                *np.array(self.counted, np.int64),
+                features,
+                self.offsets[self.columns[self.total_of] :][:2],
+            ),
+            CandidateFeatures(self.columns.astype(np.uint64), mask, block),
             STEPS,
-            np.array([*[*rules, 4, 64][:6], 0, 0], np.float64),
+            split_rules(*rules),
             None,
             np.full((members, 6, 2 * self.bins.max() + 2), np.nan),
-            block,
             splits,
             self.sets,
             members=members,

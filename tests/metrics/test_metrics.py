@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis.extra import numpy as arrays
 
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.metrics import create, names
+from hornbeam.metrics.base import maximize_of
 from hornbeam.params import Parameters
 
 TWO_CLASSES = ["logloss", "error", "error@0.7", "auc", "aucpr", "ams@0"]
@@ -306,6 +308,35 @@ def test_which_are_better_the_higher():
     higher = [n for n in names() if create(needed.get(n, n), 3).maximize]
     accuracy = "interval-regression-accuracy"
     assert higher == ["ams", "auc", "aucpr", accuracy, "map", "ndcg", "pre"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_maximize_is_found_by_every_reported_name(name):
+    settings = Parameters.resolve({"quantile_alpha": 0.5, "expectile_alpha": 0.5})
+    found = 0
+    for spelt, n_outputs in product((name, f"{name}@1.5", f"{name}@2-"), (1, 3)):
+        try:
+            metric = create(spelt, n_outputs, settings)
+        except ParameterError:
+            continue  # of one output, or of several; with a number, or without
+        found += 1
+        assert maximize_of(metric.name) is metric.maximize
+    assert found > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "maximize"),
+    [
+        ("aucpr_at_1", True),
+        ("precision", True),
+        ("mapped", True),
+        ("mape", False),
+        ("accuracy", False),
+        ("my-auc", False),
+    ],
+)
+def test_maximize_of_custom_metrics_is_that_of_xgboost(name, maximize):
+    assert maximize_of(name) is maximize
 
 
 def test_weights_of_one_change_nothing():

@@ -18,7 +18,7 @@ from hornbeam import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from hornbeam.cart.bagging import Bags
+from hornbeam.cart.bagging import BootstrapSampler
 
 KINDS = [RandomForestRegressor, RandomForestClassifier]
 DRAWN = "a bag draws rows, whatever they weigh; scikit-learn's own forests do, too"
@@ -132,18 +132,18 @@ def test_rows_out_of_bags_are_predicted_by_the_other_trees(n_classes):
         n_trees, oob_score=True, random_state=seed, max_samples=n_draws, n_jobs=2
     )
     forest.fit(X, y, weights)
-    bags = Bags(np.arange(150, dtype=np.int32), 150, n_draws, seed)
+    sampler = BootstrapSampler(np.arange(150, dtype=np.int32), 150, n_draws, seed)
     # Each leaf of each tree as a sum over its rows, drawn so often.
     targets = np.eye(n_classes)[y] if n_classes else y[:, None]
     leaves = forest.apply(X).astype(int)
     sums = np.zeros(targets.shape)
     counts = np.zeros(150)
     for number in range(n_trees):
-        bag = bags.of(number)
-        assert bag.times.sum() == n_draws
-        assert sorted([*bag.rows, *bag.others]) == list(range(150))
-        w = bag.times * weights
-        for row in bag.others:
+        sample = sampler.sample(number)
+        assert sample.counts.sum() == n_draws
+        assert sorted([*sample.rows, *sample.held_out]) == list(range(150))
+        w = sample.counts * weights
+        for row in sample.held_out:
             here = leaves[:, number] == leaves[row, number]
             sums[row] += (w[here] @ targets[here]) / w[here].sum()
             counts[row] += 1
@@ -167,13 +167,14 @@ def test_rows_out_of_bags_are_predicted_by_the_other_trees(n_classes):
 def test_rows_in_every_bag_have_no_prediction(kind):
     X, y, _ = mixed(2, rows=60)
     with pytest.warns(
-        UserWarning, match=r"\d+ of 60 rows were in every bag.*more trees"
+        UserWarning,
+        match=r"\d+ of 60 rows were in the bootstrap sample of every.*more trees",
     ):
         forest = kind(2, oob_score=True, random_state=0).fit(X, y)
     names = ("oob_prediction_", "oob_decision_function_")
     (found,) = [getattr(forest, name) for name in names if hasattr(forest, name)]
-    bags = Bags(np.arange(60, dtype=np.int32), 60, 60, 0)
-    everywhere = (bags.of(0).times > 0) & (bags.of(1).times > 0)
+    sampler = BootstrapSampler(np.arange(60, dtype=np.int32), 60, 60, 0)
+    everywhere = (sampler.sample(0).counts > 0) & (sampler.sample(1).counts > 0)
     np.testing.assert_array_equal(np.isnan(found.reshape(60, -1)[:, 0]), everywhere)
     assert np.isfinite(forest.oob_score_)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The door: from whatever the caller has to a `Table` or a single column."""
+"""Turns containers of any library into a Table or a column."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hornbeam.data.containers.from_arrow import (
     arrow_of_stream,
     arrow_table,
 )
-from hornbeam.data.containers.from_narwhals import native_frame
 from hornbeam.data.containers.from_numpy import ArrayTable, as_array
 from hornbeam.data.containers.from_pandas import pandas_column, pandas_table
 from hornbeam.data.containers.from_polars import (
@@ -38,6 +37,7 @@ __all__ = [
     "as_table",
     "check_finite",
     "known_frame",
+    "native_frame",
     "words",
 ]
 
@@ -209,3 +209,28 @@ def _mend(data: Any) -> str:
     if isinstance(data, Iterator) or hasattr(data, "next"):
         return "a DMatrix reads batches: pass DMatrix(batches), or one table"
     return WHAT_IS_TAKEN
+
+
+def native_frame(data: Any) -> Any | None:
+    """Return the frame that stands behind `data`, or the same rows as an Arrow table.
+
+    None if narwhals is not installed or does not know such an object as a frame. Rows
+    that are only promised are computed.
+    """
+    # An object of NumPy's or Python's own is no frame: nothing is imported for it.
+    package = type(data).__module__.partition(".")[0]
+    if package in ("builtins", "numpy", "collections"):
+        return None
+    try:
+        import narwhals as nw
+    except ImportError:
+        return None
+    frame = nw.from_native(data, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    known = ("pandas", "polars", "pyarrow")
+    return (
+        frame.to_native() if frame.implementation.value in known else frame.to_arrow()
+    )

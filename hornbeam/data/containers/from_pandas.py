@@ -22,7 +22,7 @@ from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["pandas_column", "pandas_table"]
 
-# What pandas calls objects that are all strings, or all numbers; null apart.
+# What pandas calls objects that are all strings, or all numbers; nulls are left out.
 TEXT = ("string", "empty")
 NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")
 

@@ -99,7 +99,7 @@ class SparseTable(Table):
             yield start, pointers, rows, values
             start = stop
 
-    def filled_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def entries_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the values and columns of the filled cells, and each row's first."""
         matrix = self._by_row
         rows = np.repeat(np.arange(self.n_rows), np.diff(matrix.indptr))

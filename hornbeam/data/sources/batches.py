@@ -100,7 +100,7 @@ class Source(ABC):
         return None
 
     @property
-    def apart(self) -> Mapping[str, str]:
+    def field_columns(self) -> Mapping[str, str]:
         """Columns that are no features: for each part, such as "label", its column."""
         return {}
 
@@ -169,8 +169,8 @@ class ChosenColumns(Source):
         return self._columns
 
     @property
-    def apart(self) -> Mapping[str, str]:
-        return self._source.apart
+    def field_columns(self) -> Mapping[str, str]:
+        return self._source.field_columns
 
     def batches(
         self, columns: Sequence[str] | None = None

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.containers.dispatch import words
+from hornbeam.data.sources.arrow_files import ArrowIPC, Parquet
 from hornbeam.data.sources.batches import ChosenColumns, Source
 from hornbeam.data.sources.data_iter import IterSource
 from hornbeam.data.sources.files import as_path, open_file
-from hornbeam.data.sources.from_csv import CSV
 from hornbeam.data.sources.from_duckdb import QuerySource
-from hornbeam.data.sources.from_ipc import ArrowIPC
-from hornbeam.data.sources.from_parquet import Parquet
-from hornbeam.data.sources.from_svmlight import Svmlight
 from hornbeam.data.sources.iterables import (
     BatchesSource,
     DatasetSource,
@@ -25,6 +22,7 @@ from hornbeam.data.sources.iterables import (
     is_table,
 )
 from hornbeam.data.sources.stream import StreamTable
+from hornbeam.data.sources.text_files import CSV, Svmlight
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 
@@ -78,7 +76,7 @@ def open_source(
     names: Sequence[str] | None = None,
     types: Sequence[str] | None = None,
     enable_categorical: bool = True,
-    apart: Mapping[str, str] | None = None,
+    field_columns: Mapping[str, str] | None = None,
     content: bool = False,
 ) -> Table | None:
     """Return a table over what is read in batches; None if `data` is no such thing.
@@ -93,7 +91,7 @@ def open_source(
         LazyFrame, pyarrow Dataset. A batch is a table, (X, y) or (X, y, weight).
     missing, names, types, enable_categorical
         As for `as_table`.
-    apart
+    field_columns
         Columns that are no features: for each part, such as ``"label"``, its name.
     content
         Whether the table is asked for its `content` later.
@@ -102,7 +100,7 @@ def open_source(
     if source is None:
         return None
     table = StreamTable(
-        source, missing, names, types, enable_categorical, apart, content
+        source, missing, names, types, enable_categorical, field_columns, content
     )
     return table if table.only is None else table.only
 

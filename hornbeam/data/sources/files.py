@@ -68,7 +68,7 @@ class FileSource(Source):
         The files in their order.
     form
         How they are read.
-    apart
+    field_columns
         Options of the path that name a column, by the part it has.
     """
 
@@ -80,7 +80,7 @@ class FileSource(Source):
         name: str,
         paths: Sequence[str],
         form: FileFormat,
-        apart: Mapping[str, str],
+        field_columns: Mapping[str, str],
     ) -> None:
         self.name = name
         self._paths = paths
@@ -91,7 +91,7 @@ class FileSource(Source):
         self.projects = form.projects
         self._apart = {
             part: _column(self._columns or [], column, name)
-            for part, column in apart.items()
+            for part, column in field_columns.items()
         }
 
     @property
@@ -99,7 +99,7 @@ class FileSource(Source):
         return self._columns
 
     @property
-    def apart(self) -> Mapping[str, str]:
+    def field_columns(self) -> Mapping[str, str]:
         return self._apart
 
     def batches(
@@ -225,10 +225,10 @@ def open_file(uri: str, formats: Mapping[str, type[FileFormat]]) -> FileSource:
                 f"{listed(['format', *allowed])}",
                 code=ErrorCode.INVALID_URI,
             )
-    apart = {
+    field_columns = {
         part: options.pop(name) for name, part in kind.parts.items() if name in options
     }
-    return FileSource(path, paths, kind(**options), apart)
+    return FileSource(path, paths, kind(**options), field_columns)
 
 
 def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:

@@ -11,14 +11,19 @@ import numpy as np
 
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
+from hornbeam.data.containers.frame import column_names, pop_columns
 from hornbeam.data.containers.from_numpy import ArrayTable
-from hornbeam.data.containers.pop_columns import column_names, take_apart
 from hornbeam.data.floats import check_missing
-from hornbeam.data.schema import Schema, listed
+from hornbeam.data.schema import listed
 from hornbeam.data.sources.batches import Batch, Place, Source
-from hornbeam.data.sources.gathering import Gathering, in_order, part_of
-from hornbeam.data.sources.parts import Parts, read_part
-from hornbeam.data.table import SelectedTable, Table
+from hornbeam.data.sources.first_pass import (
+    FieldCollector,
+    FirstPass,
+    part_of,
+    read_part,
+    reorder_columns,
+)
+from hornbeam.data.table import LocatedTable, SelectedTable, Table
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["StreamTable"]
@@ -42,7 +47,7 @@ class _How:
     names: Sequence[str] | None
     types: Sequence[str] | None
     enable_categorical: bool
-    apart: Mapping[str, str]
+    field_columns: Mapping[str, str]
     named: bool
 
     @classmethod
@@ -53,10 +58,10 @@ class _How:
         names: Sequence[str] | None,
         types: Sequence[str] | None,
         enable_categorical: bool,
-        apart: Mapping[str, str] | None,
+        field_columns: Mapping[str, str] | None,
     ) -> _How:
-        apart = {**source.apart, **(apart or {})}
-        for part, column in apart.items():
+        field_columns = {**source.field_columns, **(field_columns or {})}
+        for part, column in field_columns.items():
             if source.column_names is not None and column not in source.column_names:
                 raise DataError(
                     f"{source.name} has no column {column!r} for {part}; it has "
@@ -68,7 +73,7 @@ class _How:
             names,
             types,
             enable_categorical,
-            apart,
+            field_columns,
             source.named or names is not None,
         )
 
@@ -81,17 +86,19 @@ class _How:
             self,
             names=None if self.names is None else [self.names[f] for f in features],
             types=None if self.types is None else [self.types[f] for f in features],
-            apart={p: column for p, column in self.apart.items() if p == "label"},
+            field_columns={
+                p: column for p, column in self.field_columns.items() if p == "label"
+            },
         )
 
     def read(self, place: Place, batch: Batch) -> _Read:
         """Return the table of a batch, and what goes with it."""
-        data, columns = take_apart(batch.data, self.apart)
+        data, columns = pop_columns(batch.data, self.field_columns)
         for part in columns:
             if part in batch.info:
                 raise DataError(
                     f"{part} comes with the batch, and from the column "
-                    f"{self.apart[part]!r}; leave one out",
+                    f"{self.field_columns[part]!r}; leave one out",
                     code=ErrorCode.META_INFO_GIVEN_TWICE,
                 )
         table = as_table(
@@ -119,7 +126,7 @@ class StreamTable(Table):
         Where the rows come from.
     missing, names, types, enable_categorical
         As for `as_table`, for each batch.
-    apart
+    field_columns
         Columns that are no features: for each part, such as ``"label"``, its name.
     content
         Whether the first reading takes a checksum of the rows, for a `content` that
@@ -143,13 +150,15 @@ class StreamTable(Table):
         names: Sequence[str] | None = None,
         types: Sequence[str] | None = None,
         enable_categorical: bool = True,
-        apart: Mapping[str, str] | None = None,
+        field_columns: Mapping[str, str] | None = None,
         content: bool = False,
     ) -> None:
         self._source = source
-        self._how = _How.of(source, missing, names, types, enable_categorical, apart)
+        self._how = _How.of(
+            source, missing, names, types, enable_categorical, field_columns
+        )
         self._own_names: list[str] | None = None
-        gathering, parts = Gathering(content), Parts()
+        gathering, parts = FirstPass(content), FieldCollector()
         only: Table | None = None
         with closing(self._read(None)) as batches:
             for batch in batches:
@@ -194,7 +203,10 @@ class StreamTable(Table):
             chosen = range(self.n_features) if features is None else features
             # Labels come along, to see that the rows are still the same.
             how = how.only(chosen)
-            columns = [*(self._own_names[f] for f in chosen), *how.apart.values()]
+            columns = [
+                *(self._own_names[f] for f in chosen),
+                *how.field_columns.values(),
+            ]
         row = 0
         with closing(self._source.batches(columns)) as batches:
             for number, batch in enumerate(batches):
@@ -220,7 +232,7 @@ class StreamTable(Table):
                 if not batch.table.n_rows:
                     continue
                 with batch.place.named():
-                    table = align(in_order(batch.table, expected), expected)
+                    table = align(reorder_columns(batch.table, expected), expected)
                     if chosen is not projected and chosen is not None:
                         table = table.select(chosen)
                     self._check_same(table, chosen, batch, row)
@@ -228,7 +240,9 @@ class StreamTable(Table):
                 schema = part_of(self.schema, chosen)
                 if table.types != schema.types:
                     table.retype(schema.types)
-                yield _Part(table, batch.place, schema)
+                located = LocatedTable(table, batch.place.named, schema)
+                located.has_rows = table.has_rows
+                yield located
         if row != self.n_rows:
             raise DataError(
                 f"{self._source.name} had {self.n_rows} rows in the first reading, and "
@@ -339,43 +353,6 @@ class _SelectedStream(SelectedTable):
         return _SelectedStream(
             self._stream, self._features[np.asarray(features, np.intp)].tolist()
         )
-
-
-class _Part(Table):
-    """The rows of one batch; what is wrong with them is said with its place."""
-
-    def __init__(self, table: Table, place: Place, schema: Schema) -> None:
-        super().__init__(
-            table.n_rows,
-            schema.n_features,
-            schema.names,
-            schema.types,
-            table.dtype,
-            schema.categories,
-        )
-        self.has_rows = table.has_rows
-        self._table = table
-        self._place = place
-
-    def columns(
-        self, start: int, stop: int, scratch: np.ndarray | None = None
-    ) -> list[np.ndarray]:
-        with self._place.named():
-            return self._table.columns(start, stop, scratch)
-
-    _columns = columns
-
-    def rows(
-        self, start: int, stop: int, features: np.ndarray | None = None
-    ) -> np.ndarray:
-        with self._place.named():
-            return self._table.rows(start, stop, features)
-
-    _rows = rows
-
-    def take(self, rows: np.ndarray) -> Table:
-        with self._place.named():
-            return self._table.take(rows)
 
 
 class _Cursor:

@@ -159,7 +159,7 @@ def find(
     progress("laying out the trees")
     names = [feature_name(now, f) for f in range(now.matrix.n_features)]
     return Findings(
-        title=title or f"Report of a model for {task.objective}",
+        title=title or f"Report of a model for {task.objective.name}",
         booster=kept,
         task=task,
         rows=now,
@@ -224,15 +224,13 @@ def _constant(task: Task, rows: Rows) -> Floats | None:
     if labels is None or not weights.sum() > 0:
         return None
     mean = np.array(np.average(labels, weights=weights))
-    if task.objective in ("binary:logitraw", "binary:hinge"):
+    if task.kind == "binary" and task.objective.prediction != "probability":
         return None
     if task.kind == "classes":
         shares = np.bincount(labels.astype(np.intp), weights, len(task.outputs))
         return np.asarray(shares / shares.sum())
-    if task.objective == "reg:absoluteerror":
-        return np.array(np.median(labels))
-    if task.objective == "reg:quantileerror":
-        levels = [float(level) for level in task.outputs]
+    levels = task.objective.leaf_levels
+    if levels is not None:
         found = np.quantile(labels, levels if len(levels) > 1 else levels[0])
         return np.asarray(found)
     return mean if task.kind in ("binary", "regression") else None

@@ -35,6 +35,8 @@ from hornbeam.explain.style import (
     series_colours,
     set_titles,
 )
+from hornbeam.objectives.distributions import Distribution
+from hornbeam.objectives.quantiles import QuantileError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,8 +47,6 @@ _MOST_METRICS = 6
 #: Number of partial dependence plots, for one output and for several, and their kind.
 _DRAWN, _DRAWN_OF_SEVERAL, _MOST_OUTPUTS = 6, 4, 3
 _ROWS, _POINTS, _LINES = 500, 30, 25
-#: Objectives that predict a class label; their partial dependence uses margins.
-_OF_CLASS = ("multi:softmax", "binary:hinge")
 #: Maximum number of rows with SHAP values, and of values.
 _SHAP_ROWS, _SHAP_CELLS = 1000, 1 << 25
 _SWARM_FEATURES = 12
@@ -140,6 +140,7 @@ def _history(findings: Findings) -> list[Picture]:
 def _fit(findings: Findings) -> list[Picture]:
     """Return the plots of predictions against labels for the task."""
     task, booster, data = findings.task, findings.booster, findings.rows.matrix
+    objective = task.objective
     found: list[Picture] = []
 
     def add(plot: Any, subject: Any, text: str, width: float, height: float) -> None:
@@ -153,7 +154,7 @@ def _fit(findings: Findings) -> list[Picture]:
         )
 
     if task.kind in ("binary", "classes"):
-        if task.objective not in ("binary:hinge", "binary:logitraw"):
+        if objective.has_probabilities and objective.prediction != "margin":
             lines = calibration_of(booster, data, class_names=task.outputs)
             said = "; ".join(
                 f"{one.name}: Brier {one.brier:.3f}, mean distance {one.ece:.3f}"
@@ -166,7 +167,7 @@ def _fit(findings: Findings) -> list[Picture]:
             table = confusion_of(booster, data, class_names=task.outputs)
             text = f"Confusion: {table.accuracy:.1%} of the rows are predicted rightly."
             add(plot_confusion, table, text, 5.2, 4.8)
-    elif task.objective == "reg:quantileerror" or task.kind == "distribution":
+    elif isinstance(objective, QuantileError | Distribution):
         shares = reliability_of(booster, data)
         text = f"Reliability of quantiles: the largest gap is {shares.largest_gap:.3f}."
         add(plot_quantile_reliability, shares, text, 5.0, 4.8)
@@ -234,7 +235,8 @@ def _dependence(
                 rows.matrix,
                 entry.feature,
                 output=output,
-                margins=findings.task.objective in _OF_CLASS,
+                # A predicted class is a step function of every feature.
+                margins=findings.task.objective.prediction == "class",
                 grid=_POINTS,
                 max_rows=None,
                 class_names=names or None,

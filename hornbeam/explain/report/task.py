@@ -16,6 +16,8 @@ from hornbeam.metrics import create
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.metrics.survival import PartialLikelihood
+from hornbeam.objectives.base import Objective
+from hornbeam.objectives.distributions import Distribution
 from hornbeam.params import Parameters
 
 __all__ = ["Task", "measured", "task_of"]
@@ -39,7 +41,7 @@ class Task:
         ``"binary"``, ``"classes"``, ``"regression"``, ``"targets"`` (several numbers),
         ``"quantiles"``, ``"distribution"``, ``"ranking"`` or ``"survival"``.
     objective
-        Name of the objective.
+        The objective.
     metrics
         Metrics of the evaluation; the first is the main one.
     loss
@@ -49,7 +51,7 @@ class Task:
     """
 
     kind: str
-    objective: str
+    objective: Objective
     metrics: list[Metric]
     loss: Metric | None
     outputs: list[str]
@@ -86,11 +88,11 @@ class Task:
         predictions, labels = rows.predictions, self.plain_labels(rows)
         if labels is None:
             return []
-        if self.objective == "binary:logitraw":
+        if self.kind == "binary" and self.objective.prediction == "margin":
             return [labels, 1.0 / (1.0 + np.exp(-predictions))]
         if self.kind in ("binary", "regression") and predictions.ndim == 1:
             return [labels, predictions]
-        if self.objective in ("dist:normal", "dist:negbinomial"):
+        if isinstance(self.objective, Distribution) and self.objective.first_is_mean:
             return [labels, predictions[:, 0]]
         return []
 
@@ -116,7 +118,6 @@ def task_of(
     names
         Names of classes or outputs; None: their indices.
     """
-    objective = booster.objective.name
     kind = _kind_of(booster, parts[-1])
     metrics = _metrics_of(booster, params, parts, kind)
     default = create(
@@ -125,7 +126,7 @@ def task_of(
     by_row = not isinstance(default, RankingMetric | PartialLikelihood)
     return Task(
         kind,
-        objective,
+        booster.objective,
         metrics,
         default if by_row and kind != "ranking" else None,
         _outputs(booster, kind, names),
@@ -140,23 +141,16 @@ def measured(metric: Metric, predictions: Floats, info: MetaInfo) -> float:
 
 
 def _kind_of(booster: Booster, rows: Rows) -> str:
-    objective = booster.objective.name
-    family = objective.partition(":")[0]
-    if objective == "reg:logistic":
+    objective = booster.objective
+    if objective.task == "regression" and objective.prediction == "probability":
         whole = rows.labels is not None and np.isin(rows.labels, (0.0, 1.0)).all()
         return "binary" if whole else "regression"
-    if objective in ("reg:quantileerror", "reg:expectileerror"):
-        return "quantiles"
-    if booster.model.num_target > 1 and family != "dist":
+    if booster.model.num_target > 1 and objective.task not in (
+        "quantiles",
+        "distribution",
+    ):
         return "targets"
-    kinds = {
-        "binary": "binary",
-        "multi": "classes",
-        "rank": "ranking",
-        "survival": "survival",
-        "dist": "distribution",
-    }
-    return kinds.get(family, "regression")
+    return objective.task
 
 
 def _metrics_of(
@@ -205,8 +199,7 @@ def _outputs(booster: Booster, kind: str, names: Sequence[str] | None) -> list[s
             )
         return [str(name) for name in names]
     if kind == "quantiles":
-        params = booster.params
-        levels = params.quantile_alpha or params.expectile_alpha or ()
+        levels = booster.objective.levels  # type: ignore[attr-defined]
         return [f"{level:g}" for level in levels]
     if kind == "distribution":
         return list(booster.objective.parameter_names)  # type: ignore[attr-defined]

@@ -25,11 +25,11 @@ from hornbeam.xgboost.dask.kinds import is_series
 from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.xgboost.dask.prediction import inplace_predict, predict
 from hornbeam.xgboost.dask.training import train
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.classifier import of_all_classes
+from hornbeam.xgboost.sklearn.custom_functions import Metric, ltr_metric_decorator
 from hornbeam.xgboost.sklearn.forests import OneRound
-from hornbeam.xgboost.sklearn.functions import Metric, ltr_metric_decorator
 from hornbeam.xgboost.sklearn.model import EvalFields, IterationRange, XGBModel
-from hornbeam.xgboost.sklearn.parameters import in_time_by_name
 from hornbeam.xgboost.sklearn.ranker import XGBRankerMixIn
 
 __all__ = [
@@ -55,7 +55,7 @@ class DaskScikitLearnBase(XGBModel):
 
     _client: Client | None = None
 
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(self, *, coll_cfg: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.coll_cfg = coll_cfg
@@ -94,7 +94,7 @@ class DaskScikitLearnBase(XGBModel):
 
     fit: Any = method_by_client(cast(Any, XGBModel.fit))
 
-    @in_time_by_name
+    @deprecate_positional_args
     @method_by_client
     def predict(
         self,
@@ -182,7 +182,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
         if not callable(self.objective):
             self.objective = params["objective"]
 
-    @in_time_by_name
+    @deprecate_positional_args
     @method_by_client
     def predict(
         self,
@@ -252,7 +252,7 @@ class DaskXGBRanker(XGBRankerMixIn, DaskScikitLearnBase):
         are put in that order where need be, and have to be a dask.dataframe.
     """
 
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(
         self,
         *,
@@ -276,7 +276,7 @@ class DaskXGBRanker(XGBRankerMixIn, DaskScikitLearnBase):
     def _metric(self, function: Any) -> Metric:
         return ltr_metric_decorator(function, self.n_jobs)
 
-    @in_time_by_name
+    @deprecate_positional_args
     @method_by_client
     def fit(
         self,
@@ -336,7 +336,7 @@ sample_weight_eval_set, base_margin_eval_set, feature_weights
 
 
 class _DaskOneRound(OneRound, DaskScikitLearnBase):
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(
         self,
         *,

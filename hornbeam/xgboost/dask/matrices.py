@@ -11,11 +11,9 @@ from hornbeam.dask.matrix import DaskDMatrix as _DaskDMatrix
 from hornbeam.dask.matrix import DaskQuantileDMatrix as _DaskQuantileDMatrix
 from hornbeam.data.categories import Categories
 from hornbeam.xgboost.dask.kinds import check_client, check_rows
-from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 
 __all__ = ["DaskDMatrix", "DaskQuantileDMatrix"]
-
-_in_time_by_name = require_keyword_args(error=False)
 
 
 class DaskDMatrix(_DaskDMatrix):
@@ -25,7 +23,7 @@ class DaskDMatrix(_DaskDMatrix):
     `enable_categorical`, which has to be asked for, they have its defaults, too.
     """
 
-    @_in_time_by_name
+    @deprecate_positional_args
     def __init__(
         self,
         client: Client | None,
@@ -72,7 +70,7 @@ class DaskQuantileDMatrix(DaskDMatrix, _DaskQuantileDMatrix):
     The arguments are those of `hornbeam.dask.DaskQuantileDMatrix`.
     """
 
-    @_in_time_by_name
+    @deprecate_positional_args
     def __init__(
         self,
         client: Client | None,

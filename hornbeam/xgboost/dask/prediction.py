@@ -16,14 +16,12 @@ from hornbeam.xgboost.dask.kinds import (
     is_series,
     with_client,
 )
-from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 
 __all__ = ["inplace_predict", "predict"]
 
-_in_time_by_name = require_keyword_args(error=False)
 
-
-@_in_time_by_name
+@deprecate_positional_args
 @with_client
 def predict(
     client: Client | None,
@@ -62,7 +60,7 @@ def predict(
     return _called(found)
 
 
-@_in_time_by_name
+@deprecate_positional_args
 @with_client
 def inplace_predict(
     client: Client | None,

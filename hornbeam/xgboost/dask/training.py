@@ -16,7 +16,7 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.kinds import with_client
-from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.parameters import gathered
 from hornbeam.xgboost.training import all_callbacks
 
@@ -30,7 +30,7 @@ class TrainReturnT(TypedDict):
     history: EvalsLog
 
 
-@require_keyword_args(error=False)
+@deprecate_positional_args
 @with_client
 def train(
     client: Client | None,

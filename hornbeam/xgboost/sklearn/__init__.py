@@ -11,12 +11,12 @@ require("sklearn", "sklearn", "an estimator of hornbeam.xgboost")
 
 if TYPE_CHECKING:
     from hornbeam.xgboost.sklearn.classifier import XGBClassifier
-    from hornbeam.xgboost.sklearn.forests import XGBRFClassifier, XGBRFRegressor
-    from hornbeam.xgboost.sklearn.functions import ltr_metric_decorator
-    from hornbeam.xgboost.sklearn.matrices import (
+    from hornbeam.xgboost.sklearn.custom_functions import ltr_metric_decorator
+    from hornbeam.xgboost.sklearn.fit_matrices import (
         get_model_categories,
         pick_ref_categories,
     )
+    from hornbeam.xgboost.sklearn.forests import XGBRFClassifier, XGBRFRegressor
     from hornbeam.xgboost.sklearn.model import XGBModel
     from hornbeam.xgboost.sklearn.ranker import XGBRanker, XGBRankerMixIn
     from hornbeam.xgboost.sklearn.regressor import XGBRegressor
@@ -42,9 +42,9 @@ _HOMES = {
     "XGBRanker": "hornbeam.xgboost.sklearn.ranker",
     "XGBRankerMixIn": "hornbeam.xgboost.sklearn.ranker",
     "XGBRegressor": "hornbeam.xgboost.sklearn.regressor",
-    "get_model_categories": "hornbeam.xgboost.sklearn.matrices",
-    "ltr_metric_decorator": "hornbeam.xgboost.sklearn.functions",
-    "pick_ref_categories": "hornbeam.xgboost.sklearn.matrices",
+    "get_model_categories": "hornbeam.xgboost.sklearn.fit_matrices",
+    "ltr_metric_decorator": "hornbeam.xgboost.sklearn.custom_functions",
+    "pick_ref_categories": "hornbeam.xgboost.sklearn.fit_matrices",
     "train": "hornbeam.xgboost.training",
 }
 

@@ -12,8 +12,8 @@ from sklearn.base import ClassifierMixin
 
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
-from hornbeam.xgboost.sklearn.parameters import in_time_by_name
 
 __all__ = ["XGBClassifier", "of_all_classes"]
 
@@ -32,7 +32,7 @@ class XGBClassifier(ClassifierMixin, XGBModel):
 
     n_classes_: int
 
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(self, *, objective: Any = "binary:logistic", **kwargs: Any) -> None:
         super().__init__(objective=objective, **kwargs)
 
@@ -70,7 +70,7 @@ class XGBClassifier(ClassifierMixin, XGBModel):
         if not callable(self.objective):
             self.objective = params["objective"]
 
-    @in_time_by_name
+    @deprecate_positional_args
     def predict(
         self,
         X: Any,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.classifier import XGBClassifier
 from hornbeam.xgboost.sklearn.model import XGBModel
-from hornbeam.xgboost.sklearn.parameters import in_time_by_name
 from hornbeam.xgboost.sklearn.regressor import XGBRegressor
 
 __all__ = ["OneRound", "XGBRFClassifier", "XGBRFRegressor"]
@@ -15,7 +15,7 @@ __all__ = ["OneRound", "XGBRFClassifier", "XGBRFRegressor"]
 class OneRound(XGBModel):
     """What the forests share: `n_estimators` are the trees of their only round."""
 
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(
         self,
         *,

@@ -14,13 +14,14 @@ from sklearn.exceptions import NotFittedError
 
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
-from hornbeam.sklearn.functions import metric_of
+from hornbeam.sklearn.custom_functions import metric_of
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.config import config_context
-from hornbeam.xgboost.matrices import DMatrix, QuantileDMatrix
-from hornbeam.xgboost.sklearn.functions import Metric, metrics_of, objective_of
-from hornbeam.xgboost.sklearn.matrices import get_model_categories, matrices_of
-from hornbeam.xgboost.sklearn.parameters import XGBParameters, in_time_by_name
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.dmatrix import DMatrix, QuantileDMatrix
+from hornbeam.xgboost.sklearn.custom_functions import Metric, metrics_of, objective_of
+from hornbeam.xgboost.sklearn.fit_matrices import get_model_categories, matrices_of
+from hornbeam.xgboost.sklearn.parameters import XGBParameters
 
 __all__ = ["EvalFields", "IterationRange", "XGBModel"]
 
@@ -62,7 +63,7 @@ class XGBModel(XGBParameters):
 
     # Training
 
-    @in_time_by_name
+    @deprecate_positional_args
     def fit(
         self,
         X: Any,
@@ -245,7 +246,7 @@ class XGBModel(XGBParameters):
 
     # Prediction
 
-    @in_time_by_name
+    @deprecate_positional_args
     def predict(
         self,
         X: Any,

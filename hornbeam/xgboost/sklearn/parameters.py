@@ -10,11 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hornbeam.data.categories import Categories
-from hornbeam.xgboost.deprecation import require_keyword_args
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 
-__all__ = ["XGBParameters", "in_time_by_name"]
+__all__ = ["XGBParameters"]
 
-in_time_by_name = require_keyword_args(error=False)
 
 # What the learner is not told.
 _OWN = {
@@ -40,7 +39,7 @@ class XGBParameters(BaseEstimator):
 
     kwargs: dict[str, Any]
 
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(
         self,
         *,

@@ -8,10 +8,10 @@ from typing import Any, Self
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.sklearn.ranker import split_off_qid
 from hornbeam.xgboost.booster import Booster
-from hornbeam.xgboost.matrices import DMatrix
-from hornbeam.xgboost.sklearn.functions import Metric, ltr_metric_decorator
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.dmatrix import DMatrix
+from hornbeam.xgboost.sklearn.custom_functions import Metric, ltr_metric_decorator
 from hornbeam.xgboost.sklearn.model import EvalFields, IterationRange, XGBModel
-from hornbeam.xgboost.sklearn.parameters import in_time_by_name
 
 __all__ = ["XGBRanker", "XGBRankerMixIn"]
 
@@ -29,7 +29,7 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
     ``rank:``; `eval_metric` may be a function of the labels and predictions of a group.
     """
 
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(self, *, objective: str = "rank:ndcg", **kwargs: Any) -> None:
         super().__init__(objective=objective, **kwargs)
         if callable(objective):
@@ -45,7 +45,7 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
 
-    @in_time_by_name
+    @deprecate_positional_args
     def fit(
         self,
         X: Any,
@@ -112,7 +112,7 @@ base_margin_eval_set, feature_weights
     def _metric(self, function: Callable[..., float]) -> Metric:
         return ltr_metric_decorator(function, self.n_jobs)
 
-    @in_time_by_name
+    @deprecate_positional_args
     def predict(
         self,
         X: Any,

@@ -6,8 +6,8 @@ from typing import Any
 
 from sklearn.base import RegressorMixin
 
+from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.model import XGBModel
-from hornbeam.xgboost.sklearn.parameters import in_time_by_name
 
 __all__ = ["XGBRegressor"]
 
@@ -18,7 +18,7 @@ class XGBRegressor(RegressorMixin, XGBModel):
     Targets may have several columns.
     """
 
-    @in_time_by_name
+    @deprecate_positional_args
     def __init__(self, *, objective: Any = "reg:squarederror", **kwargs: Any) -> None:
         super().__init__(objective=objective, **kwargs)
 

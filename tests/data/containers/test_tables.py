@@ -571,8 +571,9 @@ def test_reading_arrays_imports_no_library_of_frames():
 import sys
 import tracemalloc
 import numpy
-from hornbeam.data.dmatrix import DMatrix
-DMatrix(numpy.eye(3), label=[1, 2, 3]).rows(0, 3)
+from hornbeam.data.opening import open_features
+table, _ = open_features(numpy.eye(3), {"label": [1, 2, 3]})
+table.rows(0, 3)
 heavy = {"pandas", "polars", "pyarrow", "scipy", "numba", "sklearn"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 """

@@ -88,7 +88,7 @@ def test_the_rows_are_those_of_one_piece(source):
     framed = isinstance(source, (pl.LazyFrame, ds.Dataset)) or (
         isinstance(source, list) and hasattr(source[0], "columns")
     )
-    table = open_source(source, apart={"label": "y"} if framed else None)
+    table = open_source(source, field_columns={"label": "y"} if framed else None)
     # What is collected in one batch is kept.
     assert table.is_stream != isinstance(source, (pl.LazyFrame, ds.Dataset))
     assert (table.n_rows, table.n_features) == (N, 3)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from hornbeam import DataError, read
-from hornbeam.data.sources import batches, from_csv
+from hornbeam.data.sources import batches, text_files
 from hornbeam.data.sources.dispatch import open_source
 
 N = 1000
@@ -42,7 +42,7 @@ ROWS = np.column_stack(
 def size(request, monkeypatch):
     """Batches of few rows, or one for all of them."""
     monkeypatch.setattr(batches, "BATCH_ROWS", request.param)
-    monkeypatch.setattr(from_csv, "BLOCK", request.param * 64)
+    monkeypatch.setattr(text_files, "BLOCK", request.param * 64)
     return request.param
 
 
@@ -133,8 +133,8 @@ WRITERS = [
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_file_holds_the_rows_that_were_written(write, folder, size):
     data = write(folder)
-    apart = {} if "label_column" in str(data) else {"label": "y"}
-    table = open_source(data, apart=apart)
+    field_columns = {} if "label_column" in str(data) else {"label": "y"}
+    table = open_source(data, field_columns=field_columns)
     assert table.names == ["a", "b", "city", "i", "late"]
     assert table.types == ["float", "float", "c", "int", "i"]
     assert table.categories.of(2).tolist() == ["Bern", "Oslo", "Rome"]
@@ -152,7 +152,7 @@ def test_a_file_holds_the_rows_that_were_written(write, folder, size):
 def test_only_the_columns_that_are_used_are_read(write, folder, size):
     source = read(write(folder), columns=["b", "y"])
     assert source.column_names == ["b", "y"]
-    table = open_source(source, apart={"label": "y"})
+    table = open_source(source, field_columns={"label": "y"})
     assert table.names == ["b"]
     np.testing.assert_array_equal(table.column(0), ROWS[:, 1])
 
@@ -170,7 +170,7 @@ def test_what_holds_no_rows_has_its_columns(write, folder, monkeypatch):
 
 def test_columns_of_a_file_may_be_given_names(folder, size):
     source = read(write_parquet(folder), columns=["a", "b", "y"])
-    table = open_source(source, names=["u", "v"], apart={"label": "y"})
+    table = open_source(source, names=["u", "v"], field_columns={"label": "y"})
     assert table.names == ["u", "v"]
     np.testing.assert_array_equal(table.column(1), ROWS[:, 1])
 
@@ -201,7 +201,7 @@ def test_a_dataset_of_files_with_partitions(folder, size):
         (folder / "parted" / f"year={year}").mkdir(parents=True)
         FRAME[["a", "y"]].to_parquet(f"parted/year={year}/0.parquet")
     dataset = pyarrow.dataset.dataset("parted", partitioning="hive")
-    table = open_source(dataset, apart={"label": "y"})
+    table = open_source(dataset, field_columns={"label": "y"})
     assert table.names == ["a", "year"]
     np.testing.assert_array_equal(table.column(1), np.repeat([2020, 2021], N))
     np.testing.assert_array_equal(table.rows(N, N + 9)[:, 0], ROWS[:9, 0])
@@ -229,7 +229,7 @@ def test_a_csv_without_a_line_of_names(folder, size):
 def test_types_hold_for_all_of_a_csv(last, types, folder, size):
     values = ["7"] * N + [last]
     (folder / "d.csv").write_text("a,b\n" + "".join(f"{v},1\n" for v in values))
-    table = open_source("d.csv", apart={"label": "b"})
+    table = open_source("d.csv", field_columns={"label": "b"})
     assert table.types == types
     assert table.n_rows == N + 1
     whole = pd.read_csv("d.csv")["a"]
@@ -357,7 +357,7 @@ def test_bad_paths(path, words, folder):
 def test_a_column_that_is_not_there(folder):
     for data in (write_parquet(folder), write_database(folder)):
         with pytest.raises(DataError, match="no column 'z' for weight; it has 'a', "):
-            open_source(data, apart={"weight": "z"})
+            open_source(data, field_columns={"weight": "z"})
         with pytest.raises(DataError, match="no column 'z'; it has 'a', "):
             read(data, columns=["z"])
     with pytest.raises(DataError, match="no columns that could be chosen"):
@@ -367,7 +367,7 @@ def test_a_column_that_is_not_there(folder):
 def test_text_is_no_label(folder):
     write_parquet(folder)
     with pytest.raises(DataError, match="label must be numbers"):
-        open_source("d.parquet", apart={"label": "city"})
+        open_source("d.parquet", field_columns={"label": "city"})
 
 
 BAD_QUERIES = {
@@ -403,7 +403,7 @@ def test_a_query_that_gives_other_rows_each_time(folder, size):
 def test_a_file_that_changes_between_two_readings(folder, monkeypatch):
     monkeypatch.setattr(batches, "BATCH_ROWS", 64)
     write_parquet(folder)
-    table = open_source("d.parquet", apart={"label": "y"})
+    table = open_source("d.parquet", field_columns={"label": "y"})
     FRAME[:900].to_parquet("d.parquet")
     with pytest.raises(DataError, match="1000 rows in the first reading, and 900 now"):
         table.column(0)

@@ -1,0 +1,196 @@
+"""CSV and libsvm files."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar
+
+from hornbeam.data.sources.batches import Batch, or_empty
+from hornbeam.data.sources.files import FileFormat
+from hornbeam.errors import DataError, ErrorCode, require
+
+__all__ = ["CSV", "Svmlight"]
+
+# Bytes of one batch. pyarrow finds the types from the first one alone.
+BLOCK = 4 << 20
+# How pyarrow says that a value is not of the type that the first block has.
+MISFIT = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+)")
+
+
+class CSV(FileFormat):
+    """Text with a delimiter, with or without a line of names.
+
+    There is one unless every field of the first line is a number. An empty field is
+    missing, and so is what pyarrow takes for it (NA, null, NaN), but not in quotes.
+
+    Parameters
+    ----------
+    delimiter
+        Between two fields: a comma, but a tab where the name ends in .tsv.
+    """
+
+    name = "csv"
+    endings = (".csv", ".csv.gz", ".tsv")
+    options = ("delimiter",)
+
+    def __init__(self, delimiter: str | None = None) -> None:
+        if delimiter is not None and len(delimiter) != 1:
+            raise DataError(
+                f"delimiter must be one character, not {delimiter!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+        self._delimiter = delimiter
+        self._arrow = require("pyarrow", "files", "reading CSV")
+        self._csv = require("pyarrow.csv", "files", "reading CSV")
+        # Types by file and column, once they are known to hold for all of it.
+        self._types: dict[str, dict[str, Any]] = {}
+
+    def column_names(self, path: str) -> list[str]:
+        first = self._first_line(path)
+        self.named = self._has_names(first)
+        return first if self.named else [f"f{i}" for i in range(len(first))]
+
+    def batches(
+        self, path: str, columns: Sequence[str] | None
+    ) -> Generator[Batch, None, None]:
+        if path not in self._types:
+            self._types[path] = self._find_types(path)
+        with self._open(path, self._types[path], columns) as reader:
+            yield from or_empty(reader, reader.schema.empty_table)
+
+    def _find_types(self, path: str) -> dict[str, Any]:
+        """Return a type for each column that all its values have.
+
+        Numbers that are not whole make a column of whole numbers one of floats, and
+        what is no number makes it one of text. Each time the file is read again.
+        """
+        pa = self._arrow
+        wider = {
+            "null": pa.int64(),
+            "int64": pa.float64(),
+            "double": pa.string(),
+            "bool": pa.string(),
+        }
+        names = self.column_names(path)
+        types: dict[str, Any] = {}
+        while True:
+            try:
+                with self._open(path, types, None) as reader:
+                    found = dict(
+                        zip(reader.schema.names, reader.schema.types, strict=True)
+                    )
+                    for _ in reader:
+                        pass
+                    return found
+            except pa.ArrowInvalid as error:
+                misfit = MISFIT.search(str(error))
+                if misfit is None:
+                    raise
+                # Dates and times are text where not all of the values are.
+                types = found | {
+                    names[int(misfit[1])]: wider.get(misfit[2], pa.string())
+                }
+
+    def _open(
+        self, path: str, types: dict[str, Any], columns: Sequence[str] | None
+    ) -> Any:
+        names = None if self.named else self.column_names(path)
+        return self._csv.open_csv(
+            path,
+            # One thread, which can say in which row something is wrong.
+            read_options=self._csv.ReadOptions(
+                use_threads=False, block_size=BLOCK, column_names=names
+            ),
+            parse_options=self._csv.ParseOptions(delimiter=self._between(path)),
+            convert_options=self._csv.ConvertOptions(
+                column_types=types,
+                include_columns=None if columns is None else list(columns),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    def _between(self, path: str) -> str:
+        if self._delimiter is not None:
+            return self._delimiter
+        return "\t" if path.lower().endswith(".tsv") else ","
+
+    def _first_line(self, path: str) -> list[str]:
+        with self._arrow.input_stream(path, compression="detect") as file:
+            start = file.read(BLOCK)
+        if not start.strip():
+            raise DataError(
+                f"cannot read {path}: the file is empty",
+                code=ErrorCode.FILE_NOT_READABLE,
+            )
+        lines = start.decode("utf-8-sig", errors="replace").splitlines()
+        rows = csv.reader(
+            (line for line in lines if line.strip()), delimiter=self._between(path)
+        )
+        return next(rows)
+
+    @staticmethod
+    def _has_names(first: Sequence[str]) -> bool:
+        return not all(_is_number(field) for field in first if field) or not any(first)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+#: What scikit-learn calls each `indexing_mode`.
+_ZERO_BASED: dict[str, bool | str] = {"0": True, "1": False, "-1": "auto"}
+
+
+class Svmlight(FileFormat):
+    """libsvm: one sparse table a file, with labels, and with qid where it has them.
+
+    Parameters
+    ----------
+    n_features
+        The number of columns; as many as the largest number in the file says if None.
+    indexing_mode
+        What features are numbered from, as in XGBoost: ``"0"``, the default, or
+        ``"1"``; ``"-1"`` takes them for numbered from 1 unless there is a 0.
+    """
+
+    name = "libsvm"
+    endings = (".libsvm", ".svm", ".svmlight")
+    options = ("n_features", "indexing_mode")
+    parts: ClassVar[dict[str, str]] = {}
+    projects = False
+
+    def __init__(self, n_features: str | None = None, indexing_mode: str = "0") -> None:
+        if n_features is not None and not n_features.isdecimal():
+            raise DataError(
+                f"n_features must be a number, not {n_features!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+        if indexing_mode not in _ZERO_BASED:
+            raise DataError(
+                f"indexing_mode must be 0, 1 or -1, not {indexing_mode!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+        self._n_features = None if n_features is None else int(n_features)
+        self._zero_based = _ZERO_BASED[indexing_mode]
+
+    def column_names(self, path: str) -> list[str] | None:
+        return None
+
+    def batches(
+        self, path: str, columns: Sequence[str] | None
+    ) -> Generator[Batch, None, None]:
+        datasets = require("sklearn.datasets", "files", "reading libsvm files")
+        rows, labels, qid = datasets.load_svmlight_file(
+            path,
+            n_features=self._n_features,
+            zero_based=self._zero_based,
+            query_id=True,
+        )
+        yield Batch(rows, {"label": labels} | ({"qid": qid} if len(qid) else {}))

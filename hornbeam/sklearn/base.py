@@ -1,0 +1,326 @@
+"""Base classes of the estimators: input validation, prediction and model files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import assert_all_finite, check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.errors import DataError, ErrorCode, ModelFileError
+from hornbeam.export import save
+
+__all__ = [
+    "IterationRange",
+    "ModelClassifier",
+    "ModelEstimator",
+    "check_targets",
+    "encode_labels",
+    "seed_of",
+    "sorted_classes",
+]
+
+#: Rounds (begin, end); the end is not included.
+IterationRange: TypeAlias = tuple[int, int]
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+#: The attribute of model files in which XGBoost's estimators store their metadata.
+_METADATA = "scikit_learn"
+
+
+class ModelEstimator(BaseEstimator):
+    """Base class of all estimators; `fit` stores the trained booster in `_booster`."""
+
+    # Parameters of all estimators.
+    missing: float
+    n_jobs: int | None
+    enable_categorical: bool
+    feature_types: Sequence[str] | None
+    importance_type: str | None
+
+    _booster: Booster
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+    # Input
+
+    def _validate_training_data(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Return validated features and targets; set what `fit` learns from them."""
+        if y is None:
+            raise DataError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None",
+                code=ErrorCode.META_INFO_MISSING,
+            )
+        X = self._validate_features(X, reset=True)
+        y = self._validate_targets(X, y)
+        self._fit_targets(y)
+        return X, y
+
+    def _validate_features(self, X: Any, *, reset: bool) -> Any:
+        """Return features with the columns of training, or set these if `reset`.
+
+        Data frames are returned unchanged, so each column keeps its precision.
+        """
+        if not reset and self._is_valid_array(X):
+            return X
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            skip_check_array=hasattr(X, "columns"),
+            accept_sparse="csr",
+            # The matrix checks this, and `missing` may be infinite.
+            ensure_all_finite=False,
+            ensure_min_samples=1 if reset else 0,
+        )
+
+    def _is_valid_array(self, X: Any) -> bool:
+        """Return whether X is a float array with the columns of training, unnamed.
+
+        scikit-learn's `validate_data` would accept it, but takes long for few rows.
+        """
+        return (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype in _FLOATS
+            and X.shape[1] == getattr(self, "n_features_in_", None)
+            and not hasattr(self, "feature_names_in_")
+        )
+
+    def _validate_targets(self, X: Any, y: Any) -> Any:
+        """Return targets, one for each row of X."""
+        y = check_targets(y)
+        check_consistent_length(X, y)
+        return y
+
+    def _fit_targets(self, y: Any) -> None:
+        """Set the attributes that depend on the targets, such as the classes."""
+
+    def _encode_targets(self, y: Any) -> Any:
+        """Return targets as the labels of a matrix."""
+        return np.array(y.tolist()) if y.dtype == object else y
+
+    def _create_dmatrix(self, X: Any, **fields: Any) -> Any:
+        """Return validated features with labels, weights and so on as a matrix."""
+        return DMatrix(
+            X,
+            missing=self.missing,
+            nthread=self.n_jobs,
+            feature_types=self.feature_types,
+            enable_categorical=self.enable_categorical,
+            **fields,
+        )
+
+    def _prediction_matrix(self, X: Any) -> Any:
+        """Return features to predict from as a matrix."""
+        return self._create_dmatrix(self._validate_features(X, reset=False))
+
+    # Prediction
+
+    def get_booster(self) -> Booster:
+        """Return the trained booster."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet; call fit first"
+            )
+        return self._booster
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_booster")
+
+    def _predict(
+        self,
+        X: Any,
+        predict_type: str,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        iteration_range: IterationRange | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Return the booster's predictions, ``"value"`` or ``"margin"``."""
+        booster = self.get_booster()
+        return booster.inplace_predict(
+            self._validate_features(X, reset=False) if validate_features else X,
+            iteration_range=self._get_iteration_range(iteration_range),
+            predict_type=predict_type,
+            missing=self.missing,
+            validate_features=False,
+            base_margin=base_margin,
+        )
+
+    def _get_iteration_range(
+        self, iteration_range: IterationRange | None
+    ) -> IterationRange:
+        """Return the rounds to predict with; by default up to the best iteration."""
+        if iteration_range is not None:
+            return iteration_range
+        return self.get_booster().rounds_to_best()
+
+    def apply(
+        self, X: Any, iteration_range: IterationRange | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Return the leaf of each row in each tree."""
+        return self.get_booster().predict(
+            self._prediction_matrix(X),
+            pred_leaf=True,
+            validate_features=False,
+            iteration_range=self._get_iteration_range(iteration_range),
+        )
+
+    @property
+    def feature_importances_(self) -> npt.NDArray[np.float64]:
+        """The importance of each feature, of the kind `importance_type`; sum 1."""
+        booster = self.get_booster()
+        default = "gain" if booster.model.linear is None else "weight"
+        scores = booster.get_score(importance_type=self.importance_type or default)
+        names = booster.feature_names or [f"f{i}" for i in range(self.n_features_in_)]
+        importances = np.array([scores.get(name, 0.0) for name in names], np.float64)
+        total = importances.sum()
+        return importances / total if total > 0 else importances
+
+    # Files
+
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
+        """Save the model with the estimator's metadata, as ``.json`` or ``.ubj``."""
+        copy = self.get_booster().copy()
+        copy.set_attr(**{_METADATA: json.dumps(self._metadata())})
+        copy.save_model(fname)
+
+    def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
+        """Export the model to ONNX, C, Python or XGBoost, as `Booster.export` does.
+
+        The file includes the class labels, and the rounds up to the best iteration.
+        The options are those of `hornbeam.export.save`.
+        """
+        save(self, fname, **options)
+
+    def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
+        """Load a model saved by this kind of estimator, of Hornbeam or XGBoost."""
+        booster = Booster({"nthread": self.n_jobs}, model_file=fname)
+        metadata = _read_metadata(booster.attr(_METADATA))
+        expected = self.__sklearn_tags__().estimator_type
+        found = metadata.get("_estimator_type", expected)
+        if found != expected:
+            raise ModelFileError(
+                f"the file holds a {found}, not a {expected}; load it with the "
+                "estimator that saved it, or with hornbeam.Booster",
+                code=ErrorCode.MODEL_FILE_ESTIMATOR_MISMATCH,
+            )
+        booster.set_attr(**{_METADATA: None})
+        self._restore(booster, metadata)
+        self._booster = booster
+        self.n_features_in_ = booster.num_features()
+        if booster.feature_names is not None:
+            self.feature_names_in_ = np.array(booster.feature_names, dtype=object)
+
+    def _metadata(self) -> dict[str, Any]:
+        """Return the estimator's metadata for a model file."""
+        return {"_estimator_type": self.__sklearn_tags__().estimator_type}
+
+    def _restore(self, booster: Booster, metadata: dict[str, Any]) -> None:
+        """Set the fitted attributes, such as the classes, from a loaded model."""
+
+
+class ModelClassifier(ClassifierMixin, ModelEstimator):
+    """Base class of all classifiers.
+
+    Attributes
+    ----------
+    classes_
+        The labels, sorted.
+    """
+
+    classes_: npt.NDArray[Any]
+
+    def _fit_targets(self, y: Any) -> None:
+        self.classes_ = sorted_classes(y)
+
+    @property
+    def n_classes_(self) -> int:
+        """The number of classes."""
+        return len(self.classes_)
+
+    def _encode_targets(self, y: Any) -> Any:
+        indices, unknown = encode_labels(y, self.classes_)
+        if unknown.size:
+            raise DataError(
+                f"eval_set holds the label {y[unknown].tolist()[0]!r} in row "
+                f"{unknown[0]}, which is not among the training labels",
+                code=ErrorCode.LABEL_NOT_IN_TRAINING,
+            )
+        return indices
+
+    def _metadata(self) -> dict[str, Any]:
+        return super()._metadata() | {"classes": self.classes_.tolist()}
+
+    def _restore(self, booster: Booster, metadata: dict[str, Any]) -> None:
+        n_classes = max(2, booster.model.n_outputs)
+        classes = np.array(metadata.get("classes", range(n_classes)))
+        if classes.ndim != 1 or len(classes) > n_classes:
+            raise ModelFileError(
+                f"the file names {len(classes)} classes, and its model predicts "
+                f"{n_classes}; save the estimator again",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
+            )
+        super()._restore(booster, metadata)
+        self.classes_ = classes
+
+
+def check_targets(y: Any) -> npt.NDArray[Any]:
+    """Return targets as one column of finite values."""
+    column: npt.NDArray[Any] = column_or_1d(y, warn=True)
+    assert_all_finite(column, input_name="y")
+    return column
+
+
+def sorted_classes(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the distinct labels among targets, sorted."""
+    check_classification_targets(y)
+    return np.unique(y)
+
+
+def encode_labels(
+    y: npt.NDArray[Any], classes: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+    """Return the class index of each label, and the rows with other labels."""
+    indices = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    return indices.astype(np.float64), np.flatnonzero(classes[indices] != y)
+
+
+def seed_of(random_state: Any) -> Any:
+    """Return a seed; if `random_state` is a generator, one drawn from it."""
+    if isinstance(random_state, np.random.RandomState):
+        return random_state.randint(2**31)
+    if isinstance(random_state, np.random.Generator):
+        return random_state.integers(2**31)
+    return random_state
+
+
+def _read_metadata(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        metadata = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        metadata = None
+    if not isinstance(metadata, dict):
+        raise ModelFileError(
+            f"the attribute {_METADATA!r} of the file is not a JSON object; save the "
+            "model again",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+        )
+    return metadata

@@ -1,0 +1,300 @@
+"""The matrices with XGBoost's arguments: float32, and categories only when asked."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from hornbeam.data.dmatrix import DataSplitMode
+from hornbeam.data.dmatrix import DMatrix as _DMatrix
+from hornbeam.data.quantile_dmatrix import (
+    ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
+)
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
+from hornbeam.data.row_blocks import has_infinite
+from hornbeam.errors import DataError, ErrorCode
+from hornbeam.xgboost.categories import Categories
+from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
+from hornbeam.xgboost.data import DataIter
+from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.error_messages import with_xgboost_messages
+from hornbeam.xgboost.meta_info import MetaInfo
+
+if TYPE_CHECKING:
+    from hornbeam.binning.bin_table import Binned
+
+__all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
+
+
+class DMatrix(_DMatrix):
+    """Features with their labels, weights and margins.
+
+    The arguments are those of `hornbeam.DMatrix`; but for `enable_categorical`, which
+    has to be asked for, they have its defaults, too. What the getters return is
+    float32.
+    """
+
+    # There `approx` trains on batches with a cache, too.
+    _holds_beside_cache = True
+    _kind_of_info = MetaInfo
+
+    @deprecate_positional_args
+    @with_xgboost_messages
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        *,
+        weight: Any = None,
+        base_margin: Any = None,
+        missing: float | None = None,
+        silent: bool = False,
+        feature_names: Sequence[str] | None = None,
+        feature_types: Sequence[str] | Categories | None = None,
+        nthread: int | None = None,
+        group: Any = None,
+        qid: Any = None,
+        label_lower_bound: Any = None,
+        label_upper_bound: Any = None,
+        feature_weights: Any = None,
+        enable_categorical: bool = False,
+        data_split_mode: DataSplitMode = DataSplitMode.ROW,
+    ) -> None:
+        super().__init__(
+            framed(data),
+            uncategorised(label),
+            weight=weight,
+            base_margin=base_margin,
+            missing=missing,
+            silent=silent,
+            feature_names=feature_names,
+            feature_types=feature_types,
+            nthread=nthread,
+            group=group,
+            qid=qid,
+            label_lower_bound=label_lower_bound,
+            label_upper_bound=label_upper_bound,
+            feature_weights=feature_weights,
+            enable_categorical=enable_categorical or _says_itself(data, feature_types),
+            data_split_mode=data_split_mode,
+        )
+        self._remember(missing, silent)
+        if not self.table.is_stream and has_infinite(self.table):
+            raise DataError(
+                "Input data contains `inf` or a value too large, while `missing` is "
+                "not set to `inf`",
+                code=ErrorCode.FEATURE_NOT_FINITE,
+            )
+
+    def _remember(self, missing: float | None, silent: bool) -> None:
+        self.missing = np.nan if missing is None else missing
+        self.silent = silent
+
+    set_info = deprecate_positional_args(with_xgboost_messages(_DMatrix.set_info))
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns; None if they have none."""
+        return super().feature_names
+
+    @feature_names.setter
+    @with_xgboost_messages
+    def feature_names(self, names: Sequence[str] | None) -> None:
+        cast(Any, super(DMatrix, type(self))).feature_names.fset(self, names)
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """Types of the columns; None if they are not known."""
+        return super().feature_types
+
+    @feature_types.setter
+    @with_xgboost_messages
+    def feature_types(self, types: Sequence[str] | None) -> None:
+        cast(Any, super(DMatrix, type(self))).feature_types.fset(self, types)
+
+    @with_xgboost_messages
+    def set_float_info(self, field: str, data: Any) -> None:
+        """Set a field of numbers by its name."""
+        super().set_float_info(field, data)
+
+    @with_xgboost_messages
+    def set_uint_info(self, field: str, data: Any) -> None:
+        """Set the groups: their sizes as ``group``, or ``qid``, or ``group_ptr``."""
+        super().set_uint_info(field, data)
+
+    @with_xgboost_messages
+    def get_float_info(self, field: str) -> npt.NDArray[Any]:
+        """Return a field of numbers as it was set, in float32."""
+        return super().get_float_info(field).astype(np.float32)
+
+    def get_categories(self, export_to_arrow: bool = False) -> Categories:
+        """Return the names of the categories of each column.
+
+        Parameters
+        ----------
+        export_to_arrow
+            Whether their `to_arrow` may be asked for.
+        """
+        own = super().get_categories()
+        return Categories.exported(
+            own, self.feature_names, self.n_features, export_to_arrow
+        )
+
+    def get_data(self) -> Any:
+        """Return the features as a SciPy CSR matrix without the missing cells."""
+        return super().get_data().astype(np.float32)
+
+    @with_xgboost_messages
+    def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
+        """Return ``group_ptr``: the first row of each group, and the number of rows."""
+        return super().get_uint_info(field)
+
+    @with_xgboost_messages
+    def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (pointers, values): for each column a lower bound and its cuts."""
+        pointers, values = super().get_quantile_cut()
+        return pointers, values.astype(np.float32)
+
+    @with_xgboost_messages
+    def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
+        """Return a new matrix of some rows, in the order given.
+
+        Parameters
+        ----------
+        rindex
+            Numbers of the rows.
+        allow_groups
+            Whether to take rows of a matrix that has groups.
+        """
+        part = super().slice(rindex, allow_groups)
+        cast(DMatrix, part)._remember(self.missing, self.silent)
+        return part
+
+
+class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
+    """Features kept only as codes of their bins: less memory than a `DMatrix`.
+
+    The arguments are those of `hornbeam.QuantileDMatrix`.
+    """
+
+    @deprecate_positional_args
+    @with_xgboost_messages
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        *,
+        weight: Any = None,
+        base_margin: Any = None,
+        missing: float | None = None,
+        silent: bool = False,
+        feature_names: Sequence[str] | None = None,
+        feature_types: Sequence[str] | None = None,
+        nthread: int | None = None,
+        max_bin: int | None = None,
+        ref: _DMatrix | None = None,
+        group: Any = None,
+        qid: Any = None,
+        label_lower_bound: Any = None,
+        label_upper_bound: Any = None,
+        feature_weights: Any = None,
+        enable_categorical: bool = False,
+        max_quantile_batches: int | None = None,
+        data_split_mode: DataSplitMode = DataSplitMode.ROW,
+    ) -> None:
+        _QuantileDMatrix.__init__(
+            self,
+            framed(data),
+            uncategorised(label),
+            weight=weight,
+            base_margin=base_margin,
+            missing=missing,
+            silent=silent,
+            feature_names=feature_names,
+            feature_types=feature_types,
+            nthread=nthread,
+            max_bin=max_bin,
+            ref=ref,
+            group=group,
+            qid=qid,
+            label_lower_bound=label_lower_bound,
+            label_upper_bound=label_upper_bound,
+            feature_weights=feature_weights,
+            enable_categorical=enable_categorical or _says_itself(data, feature_types),
+            max_quantile_batches=max_quantile_batches,
+            data_split_mode=data_split_mode,
+        )
+        self._remember(missing, silent)
+
+    def _bin_like(
+        self, ref: _DMatrix, max_bin: int | None, unseen: str
+    ) -> tuple[int, Binned]:
+        if ref.n_features != self.n_features:
+            raise DataError(
+                "Invalid ref DMatrix, different number of features. The reference has "
+                f"{ref.n_features} columns, and this data {self.n_features}",
+                code=ErrorCode.FEATURE_COUNT_MISMATCH,
+            )
+        types = ref.feature_types or []
+        if "c" in types and "c" not in (self.table.types or ()):
+            self.table.retype(types)  # numbers are the codes of its categories
+        return super()._bin_like(ref, max_bin, unseen)
+
+
+class ExtMemQuantileDMatrix(  # type: ignore[misc]
+    DMatrix, _ExtMemQuantileDMatrix
+):
+    """Features kept only as codes of their bins, in blocks on disk.
+
+    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The folder for the
+    blocks is the `cache_prefix` of the `DataIter`; without one it is a temporary one,
+    which goes with the matrix.
+    """
+
+    @deprecate_positional_args
+    @with_xgboost_messages
+    def __init__(
+        self,
+        data: DataIter,
+        *,
+        missing: float | None = None,
+        nthread: int | None = None,
+        max_bin: int | None = None,
+        ref: _DMatrix | None = None,
+        enable_categorical: bool = False,
+        max_quantile_batches: int | None = None,
+        cache_host_ratio: float | None = None,
+    ) -> None:
+        _ExtMemQuantileDMatrix.__init__(
+            self,
+            data,
+            cache=None if data.cache_prefix else _temporary_folder(self),
+            missing=missing,
+            nthread=nthread,
+            max_bin=max_bin,
+            ref=ref,
+            enable_categorical=enable_categorical,
+            max_quantile_batches=max_quantile_batches,
+            cache_host_ratio=cache_host_ratio,
+        )
+        self._remember(missing, False)
+
+
+def _says_itself(data: Any, feature_types: Sequence[str] | Categories | None) -> bool:
+    """Return whether data is categorical where its caller calls it so, if anywhere."""
+    if not is_dataframe(data):
+        return True
+    return isinstance(feature_types, Sequence) and "c" in feature_types
+
+
+def _temporary_folder(owner: object) -> str:
+    """Return a new folder that is removed with its owner."""
+    folder = tempfile.mkdtemp()
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,73 @@
+"""Columns that hold the codes of several features, and what rows of them sum to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hornbeam
+from hornbeam.binning.dense import pack_features
+
+
+@settings(max_examples=60)
+@given(
+    codes=st.lists(
+        st.sampled_from([1, 2, 3, 5, 8, 40, 200, 256]), min_size=1, max_size=30
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_code_counts_where_its_features_do(codes, seed):
+    rng = np.random.default_rng(seed)
+    by_feature = np.array([rng.integers(n, size=50) for n in codes], np.uint8)
+    offsets = np.cumsum([0, *codes])
+    columns, joint = pack_features(by_feature, offsets)
+    if joint is None:
+        assert columns is by_feature
+        return
+    assert len(columns) < len(codes)
+    found = np.zeros(len(codes), int)
+    for column, (n_codes, width, cell, first) in zip(columns, joint.table, strict=True):
+        assert n_codes <= 256
+        assert column.max() < n_codes
+        for row, code in enumerate(column.tolist()):
+            begin = first + code * width
+            cells = (
+                joint.histogram_bins[begin : begin + width]
+                if width > 1
+                else [cell + code]
+            )
+            features = np.searchsorted(offsets, cells, side="right") - 1
+            own = by_feature[features, row] + offsets[features]
+            np.testing.assert_array_equal(own, cells)
+            found[features] += 1
+    assert (found == 50).all()
+    assert joint.packed_in.max() < len(columns)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"colsample_bynode": 0.4, "subsample": 0.7},
+        {"min_samples_leaf": 4},
+        {"grow_policy": "lossguide", "max_leaves": 25},
+    ],
+)
+def test_flags_grow_the_trees_of_their_own_columns(params, weighted, tmp_path):
+    """On disk each feature has a column of its own."""
+    rng = np.random.default_rng(0)
+    rows = (rng.random((3000, 21)) < 0.3).astype(float)
+    rows[rng.random(rows.shape) < 0.05] = np.nan
+    rows[:, 20] = np.round(rng.normal(size=3000), 2)
+    labels = np.nan_to_num(rows[:, 0] * rows[:, 3] + rows[:, 7]) + rows[:, 20]
+    weights = rng.random(3000) if weighted else None
+    data = hornbeam.DMatrix(rows, labels, weight=weights)
+    paged = hornbeam.DMatrix(rows, labels, weight=weights, cache=tmp_path / "codes")
+    digests = {hornbeam.train(params, each, 3).digest() for each in (data, paged)}
+    assert len(digests) == 1
+    joint = data.binned(256).as_bins()
+    assert joint.row_columns is not None
+    assert joint.by_row.size < rows.size / 2

@@ -1,0 +1,118 @@
+"""Columns kept in order: what readings find in them is what is in the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hornbeam.binning import exact_quantiles
+from hornbeam.binning.bin_table import bin_table
+from hornbeam.binning.cuts import Cuts, integer_weights
+from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
+from hornbeam.binning.table_passes import SortedColumnCache, run_passes
+from hornbeam.data.containers.dispatch import as_table
+from hornbeam.data.table import Table
+
+ROWS = 3000
+
+
+class Counted(Table):
+    """Rows in batches, some of float32, which count how often they were read."""
+
+    is_stream = True
+
+    def __init__(self, parts):
+        super().__init__(
+            sum(part.n_rows for part in parts),
+            parts[0].n_features,
+            None,
+            parts[0].types,
+            np.result_type(*(part.dtype for part in parts)),
+        )
+        self.parts = parts
+        self.read = []
+
+    def batches(self, features=None):
+        self.read.append(list(features))
+        for part in self.parts:
+            yield part.select(features)
+
+    def _columns(self, start, stop, scratch=None):
+        raise AssertionError("read in batches")
+
+    def _rows(self, start, stop, features):
+        raise AssertionError("read in batches")
+
+    def take(self, rows):
+        raise AssertionError("read in batches")
+
+
+def samples():
+    """Return numbers, few values with gaps, heavy values, and codes."""
+    rng = np.random.default_rng(0)
+    columns = [
+        rng.normal(size=ROWS).astype(np.float32),
+        np.where(rng.random(ROWS) < 0.2, np.nan, rng.integers(0, 9, ROWS)),
+        np.where(rng.random(ROWS) < 0.8, -0.0, rng.normal(size=ROWS)),
+        rng.integers(0, 5, ROWS),
+    ]
+    weights = rng.integers(0, 3, ROWS) / 3
+    return np.column_stack(columns), weights
+
+
+TYPES = ["float", "float", "float", "c"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kept", [0, 1, 3, 4])
+def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
+    # Small sketches, which leave the cuts open.
+    monkeypatch.setattr(exact_quantiles, "POINTS", 64)
+    monkeypatch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
+    data, weights = samples()
+    parts = [
+        as_table(data[:1000].astype(np.float32), types=TYPES),
+        as_table(data[1000:], types=TYPES),
+    ]
+    data[:1000] = data[:1000].astype(np.float32)
+    table = Counted(parts)
+    fixed = integer_weights(weights) if weighted else None
+    room = kept * ROWS * (16 if weighted else 8)
+    ordered = SortedColumnCache(table, fixed, room)
+    done = []
+
+    def read(places, readings):
+        done.append(ordered.read(places, readings, threads))
+        rest = slice(done[-1], None)
+        if places[rest]:
+            run_passes(table, places[rest], readings[rest], fixed, threads)
+        return readings
+
+    columns = cut_finders(table.schema, 16, ROWS, exact=True, room=4000)
+    found = Cuts.join(find_cuts(columns, read))
+    whole = as_table(data, types=TYPES)
+    exact = bin_table(whole, 16, weights if weighted else None).cuts
+    for part in ("values", "minimums", "pointers"):
+        assert getattr(found, part).tobytes() == getattr(exact, part).tobytes()
+    assert done[0] == kept
+    if kept == 4:
+        assert len(done) > 1
+        assert table.read == [[0, 1, 2, 3]]  # all the readings are of one
+
+
+def test_columns_that_are_not_read_again_leave_their_room_to_others():
+    data, _ = samples()
+    table = Counted([as_table(data)])
+    ordered = SortedColumnCache(table, None, 2 * ROWS * 8)
+
+    def read(*features):
+        columns = cut_finders(table.schema, 16, ROWS, exact=True, room=4000)
+        readings = [columns[feature].new_pass() for feature in features]
+        return ordered.read(features, readings, 1)
+
+    assert read(0, 1, 2) == 2
+    assert read(1, 2, 3) == 2
+    assert read(2) == 1
+    assert read(1, 2) == 2
+    assert table.read == [[0, 1], [2], [1]]
