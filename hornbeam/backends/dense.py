@@ -132,9 +132,10 @@ class DenseRows(Rows):
         state = self._state
         state.set_tree(self._output(output), sample, leaf_scales)
         self._partition.begin_tree(state.draw_sample())
-        return np.array(
-            [own.quantise(s) for own, s in zip(state.columns, scales, strict=True)]
-        )
+        magnitudes = np.empty((len(scales), 2), np.int64)
+        for number, column in enumerate(state.columns):
+            magnitudes[number] = column.quantise(scales[number])
+        return magnitudes
 
     def widen(self, columns: Sequence[int] = (0,)) -> None:
         for column in columns:
@@ -151,11 +152,14 @@ class DenseRows(Rows):
         histograms: NDArray[np.int64],
     ) -> None:
         self._partition.move(self._by_feature)
-        pairs = [(column.packed, column.wide) for column in self._state.columns]
-        if len(histograms) > len(pairs):
-            pairs.append(self._builder.one_each(self.n_rows))
-        for pair, own in zip(pairs, histograms, strict=True):
-            self._builder.build(self._partition, nodes, slots, own, self._by_row, *pair)
+        build, rows, by_row = self._builder.build, self._partition, self._by_row
+        columns = self._state.columns
+        for number, column in enumerate(columns):
+            own = histograms[number]
+            build(rows, nodes, slots, own, by_row, column.packed, column.wide)
+        if len(histograms) > len(columns):
+            packed, wide = self._builder.one_each(self.n_rows)
+            build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
 
     def apply_splits(
         self,

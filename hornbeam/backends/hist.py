@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import Backend, GradientSource, RowSample, SplitParams
-from hornbeam.backends.quantisation import QuantisationScales, quantise_tree
+from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
@@ -164,7 +164,7 @@ class HistogramBackend(Backend):
         if layout is not None:
             self._set_layout(layout)
         self._rules = params.rules
-        if not np.array_equal(features, self._chosen):
+        if features is not self._chosen and not np.array_equal(features, self._chosen):
             self._chosen = features
             # Each column has each row in one bin; the narrowest is summed fastest.
             columns = np.unique(self._features["column"][features])
@@ -189,9 +189,10 @@ class HistogramBackend(Backend):
         """Begin a tree of the rows, and choose the scales of its histograms."""
         sketch_factor = 1.0
         if self.multi_output_columns == 0:
-            least = ranges[:, 2].min()
-            ranges = ranges[output : output + 1].copy()
-            ranges[0, 2] = least
+            if self.n_outputs > 1:
+                least = ranges[:, 2].min()
+                ranges = ranges[output : output + 1].copy()
+                ranges[0, 2] = least
         else:
             # The ranges of columns that are not the outputs follow the outputs'.
             columns = len(ranges) - self.n_outputs or self.n_outputs
@@ -202,9 +203,11 @@ class HistogramBackend(Backend):
             sketch_factor = max(1.0, np.sqrt(self.n_outputs / columns))
 
         def quantise(
-            settled: RowSample | None, scales: QuantisationScales
+            settled: RowSample | None,
+            packed: NDArray[np.float64],
+            wide: NDArray[np.float64],
         ) -> NDArray[np.int64]:
-            return self._rows.begin_tree(output, self._chosen, settled, *scales)
+            return self._rows.begin_tree(output, self._chosen, settled, packed, wide)
 
         scales = quantise_tree(
             params,
@@ -223,6 +226,11 @@ class HistogramBackend(Backend):
         counts_rows = params.counts_rows and scales.row_unit == 0
         if counts_rows != self._counts_rows:
             self._init_histograms(counts_rows=counts_rows)
+        #: The kernel of the split search, and what it searches.
+        self._search: tuple[Any, NDArray[np.int64], NDArray[np.float64]]
+        self._search = find_multi_output_splits, self._histograms, self._scales
+        if self.multi_output_columns == 0:
+            self._search = find_splits, self._histograms[0], self._scales[0]
 
     def find_splits(
         self,
@@ -261,13 +269,13 @@ class HistogramBackend(Backend):
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
         words = self._set_words
         sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
-        is_multi_output = self.multi_output_columns > 0
         slots = self._family[1][nodes]
+        kernel, histograms, scales = self._search
         self._team.run(
-            find_multi_output_splits if is_multi_output else find_splits,
+            kernel,
             threads,
             NodeHistograms(
-                self._histograms if is_multi_output else self._histograms[0],
+                histograms,
                 slots,
                 *built,
                 self._features,
@@ -276,7 +284,7 @@ class HistogramBackend(Backend):
             CandidateFeatures(
                 self._chosen, _NO_MASK if allowed is None else allowed, block
             ),
-            self._scales if is_multi_output else self._scales[0],
+            scales,
             self._rules,
             limits,
             *self._split_scratch,
@@ -290,7 +298,7 @@ class HistogramBackend(Backend):
             best = splits["gain"].argmax(axis=1)  # the first of equals: lowest feature
             every = np.arange(nodes.size)
             splits, sets = splits[every, best], sets[every, best]
-        if is_multi_output and limits is not None:
+        if limits is not None and self.multi_output_columns > 0:
             weigh_children(
                 slots,
                 self._histograms,

@@ -17,11 +17,7 @@ from hornbeam.backends.interface import (
     RowSample,
     SplitParams,
 )
-from hornbeam.backends.quantisation import (
-    QuantisationScales,
-    choose_scales,
-    quantise_tree,
-)
+from hornbeam.backends.quantisation import choose_scales, quantise_tree
 from hornbeam.backends.row_state import GradientColumn, RowState
 from hornbeam.binning.layout import SparseColumns
 from hornbeam.kernels.linear import TASK_CELLS, descend, size_steps
@@ -106,10 +102,10 @@ class MarginRows(NoSplitGradients):
         state = self._state
 
         def quantise(
-            settled: RowSample | None, scales: QuantisationScales
+            settled: RowSample | None, packed: Floats, wide: Floats
         ) -> NDArray[np.int64]:
-            state.set_tree(output, settled, scales.wide)
-            return state.columns[0].quantise(scales.packed[0])[None]
+            state.set_tree(output, settled, wide)
+            return state.columns[0].quantise(packed[0])[None]
 
         ranges = self.gradient_ranges()
         own = ranges[output : output + 1].copy()

@@ -104,8 +104,8 @@ def packed_is_enough(
     least_hessians: Floats,
     magnitudes: NDArray[np.int64],
     n_rows: int,
-) -> NDArray[np.bool_]:
-    """Return for which columns histograms may be packed sums, (columns,).
+) -> list[bool]:
+    """Return for which columns histograms may be packed sums.
 
     `largest` are the largest |g| and |h|, `magnitudes` the sums of |g| and h in packed
     units, both (columns, 2). Hessians of a custom objective may be negative, for which
@@ -113,7 +113,8 @@ def packed_is_enough(
     """
     means = (magnitudes - _OUTLIERS * _PACKED_RANGE) / n_rows
     enough = (means >= _MIN_MEAN_UNITS) | (largest == 0.0)
-    return (least_hessians >= 0.0) & enough.all(axis=-1)
+    columns = zip(least_hessians.tolist(), enough.tolist(), strict=True)
+    return [least >= 0.0 and all(own) for least, own in columns]
 
 
 def quantise_tree(
@@ -123,7 +124,7 @@ def quantise_tree(
     n_columns: int,
     n_rows: int,
     count_size_classes: Callable[[float], NDArray[np.int64]],
-    quantise: Callable[[RowSample | None, QuantisationScales], NDArray[np.int64]],
+    quantise: Callable[[RowSample | None, Floats, Floats], NDArray[np.int64]],
     widen: Callable[[list[int]], None],
     sketch_factor: float = 1.0,
 ) -> TreeScales:
@@ -143,9 +144,9 @@ def quantise_tree(
     count_size_classes
         Returns the number of rows in each size class for a weight of hessians.
     quantise
-        Begins the tree with the final sample and these scales (packed ones of the
-        searched columns, wide ones of all); returns the sums of |g| and h in packed
-        units, (columns, 2).
+        Begins the tree with the final sample, the packed scales of the searched columns
+        and the wide scales of all; returns the sums of |g| and h in packed units,
+        (columns, 2).
     widen
         Switches these columns to wide sums.
     sketch_factor
@@ -158,15 +159,16 @@ def quantise_tree(
         largest = largest.copy()
         largest[-n_columns:, 0] *= sketch_factor
     packed, wide = choose_scales(largest, n_rows)
-    packed, largest = packed[-n_columns:], largest[-n_columns:]
-    magnitudes = quantise(sample, QuantisationScales(packed, wide))
-    least = gradient_ranges[-n_columns:, 2]
+    least = gradient_ranges[:, 2]
+    if n_columns < len(largest):
+        packed, largest = packed[-n_columns:], largest[-n_columns:]
+        least = least[-n_columns:]
+    magnitudes = quantise(sample, packed, wide)
     is_packed = packed_is_enough(largest, least, magnitudes, n_counted)
-    if is_packed.all():
-        histogram = packed
-    else:
-        widen(np.flatnonzero(~is_packed).tolist())
-        histogram = np.where(is_packed[:, None], packed, wide[-n_columns:])
+    histogram = packed
+    if not all(is_packed):
+        widen([column for column, own in enumerate(is_packed) if not own])
+        histogram = np.where(np.array(is_packed)[:, None], packed, wide[-n_columns:])
     row_unit = 0
     if is_packed[-1]:
         row_unit = _row_unit(largest[-1, 1] / packed[-1, 1], magnitudes[-1, 1], n_rows)

@@ -330,17 +330,17 @@ class RowState:
         bits = np.dtype(f"i{gradients.itemsize}").type
         largest = np.empty((-(-self.n_rows // TASK_ROWS), 2), bits)
         ranges = np.zeros((len(gradients), 3))
-        for own, g, h in zip(ranges, gradients, hessians, strict=True):
+        for column in range(len(gradients)):
             run_rows(
                 self._team,
                 find_extent,
                 self.n_rows,
-                g.view(bits),
-                h.view(bits),
+                gradients[column].view(bits),
+                hessians[column].view(bits),
                 bits(np.iinfo(bits).max),
                 largest,
             )
-            own[:2] = largest.max(axis=0, initial=0).view(gradients.dtype)
+            ranges[column, :2] = largest.max(axis=0, initial=0).view(gradients.dtype)
         return ranges
 
     # The rows and gradients of a tree
@@ -396,26 +396,27 @@ class RowState:
         if is_scaled:
             assert sample is not None
             pair = self._draw_by_size(pair, sample)
-        is_sketched = output is None and self._projection is not None
-        n_leaf = len(pair[0])
-        self.leaf_columns = self._columns_of(pair, wide_scales[:n_leaf])
-        if is_sketched:
-            if is_scaled:
-                sketch = self._project(pair)
-            else:
-                self._sketch = sketch = self._sketch or self._project(pair)
-            self.columns = self._columns_of(sketch, wide_scales[n_leaf:])
-        elif output is None and n_leaf > self.n_outputs:
+        self.columns = self.leaf_columns = self._columns_of(pair, wide_scales)
+        if output is not None:
+            return
+        n_leaf = len(self.leaf_columns)
+        if n_leaf > self.n_outputs:
             self.columns = self.leaf_columns[self.n_outputs :]
-        else:
-            self.columns = self.leaf_columns
+        elif self._projection is not None:
+            sketch = None if is_scaled else self._sketch
+            if sketch is None:
+                sketch = self._project(pair)
+            self.columns = self._columns_of(sketch, wide_scales[n_leaf:])
 
     def _columns_of(
         self, pair: Pair, wide_scales: NDArray[np.float64]
     ) -> list[GradientColumn]:
+        gradients, hessians = pair
         return [
-            GradientColumn(*own, self._team, self._scratch_of(number))
-            for number, own in enumerate(zip(*pair, wide_scales, strict=True))
+            GradientColumn(
+                own, hessians[k], wide_scales[k], self._team, self._scratch_of(k)
+            )
+            for k, own in enumerate(gradients)
         ]
 
     def draw_sample(self) -> NDArray[np.uint8] | None:
@@ -478,16 +479,11 @@ class RowState:
 
         `values` are (leaves,) for this output, or (leaves, outputs) for all.
         """
-        outputs = (
-            range(output, output + 1) if values.ndim == 1 else range(self.n_outputs)
+        if values.ndim == 2:
+            for number, own in enumerate(np.ascontiguousarray(values.T)):
+                self.add_leaf_values(number, own)
+            return
+        margins = self.margins[output]
+        run_rows(
+            self._team, add_leaf_values, self.n_rows, self.leaf_of, values, margins
         )
-        columns = values[None] if values.ndim == 1 else np.ascontiguousarray(values.T)
-        for number, own in zip(outputs, columns, strict=True):
-            run_rows(
-                self._team,
-                add_leaf_values,
-                self.n_rows,
-                self.leaf_of,
-                own,
-                self.margins[number],
-            )
