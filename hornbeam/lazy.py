@@ -5,9 +5,27 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from types import ModuleType
 from typing import Any
 
-__all__ = ["names_from"]
+__all__ = ["extension", "forward_modules", "names_from", "register_extension"]
+
+#: The modules of functions that packages below them call, by name.
+_EXTENSIONS: dict[str, str] = {}
+
+
+def register_extension(name: str, module: str) -> None:
+    """Register a function for packages below its own, which may not import it."""
+    _EXTENSIONS[name] = module
+
+
+def extension(name: str) -> Callable[..., Any]:
+    """Return a registered function; its module is loaded on first use."""
+    function: Callable[..., Any] = getattr(
+        importlib.import_module(_EXTENSIONS[name]), name
+    )
+    return function
 
 
 def names_from(
@@ -40,3 +58,26 @@ def names_from(
         return sorted({*vars(module), *module.__all__, *modules})
 
     return get, names
+
+
+def forward_modules(package: str, renamed: Mapping[str, str]) -> None:
+    """Keep the former names of a package's modules importable.
+
+    Pickles name the modules of classes. The module of today is imported when a name of
+    the former one is first used.
+
+    Parameters
+    ----------
+    package
+        The ``__name__`` of the package, which calls this when it is imported.
+    renamed
+        The present name of each former module, both without the package.
+    """
+    for former, present in renamed.items():
+        module = ModuleType(f"{package}.{former}", f"Renamed to {package}.{present}.")
+        module.__getattr__ = partial(_forward, f"{package}.{present}")  # type: ignore[method-assign]
+        sys.modules[module.__name__] = module
+
+
+def _forward(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)

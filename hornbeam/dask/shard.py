@@ -17,7 +17,7 @@ from hornbeam.backends.factory import create_rows
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
-from hornbeam.boosting.prediction import add_layout, start_margins
+from hornbeam.boosting.margins import add_layout, start_margins
 from hornbeam.dask.learning import LearningRows, Start, View
 from hornbeam.dask.opening import Opening, named
 from hornbeam.dask.partitions import Partition
@@ -167,7 +167,7 @@ class Shard(Adder, Rowset):
             learning.set_margins(start.n_trees, np.ascontiguousarray(margins.T))
         elif learning.n_trees < start.n_trees:
             assert start.layout is not None
-            learning.add_trees(start.layout.after(learning.n_trees))
+            learning.add_trees(start.layout.skip_trees(learning.n_trees))
             learning.n_trees = start.n_trees
 
     def run(self, term: int, calls: Sequence[Call]) -> PartialSums:

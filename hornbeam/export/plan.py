@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.export.links import link_of
-from hornbeam.forest.layout import contributions
+from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.model import Model
-from hornbeam.forest.tree import cut_off, join
+from hornbeam.forest.tree import concatenate_trees, deleted_nodes
 from hornbeam.objectives.base import Link, Objective
 
 __all__ = ["Exportable", "Nodes", "Plan", "model_of"]
@@ -23,8 +23,13 @@ __all__ = ["Exportable", "Nodes", "Plan", "model_of"]
 class HasModel(Protocol):
     """A booster."""
 
-    model: Model
-    objective: Objective
+    @property
+    def model(self) -> Model:
+        """The trees, or the linear model."""
+
+    @property
+    def objective(self) -> Objective:
+        """Turns margins into predictions."""
 
 
 class HasBooster(Protocol):
@@ -79,14 +84,14 @@ class Nodes:
     @classmethod
     def of(cls, model: Model) -> Nodes:
         """Return the nodes of a model that has trees."""
-        joined, starts = join(model.trees)
+        joined, starts = concatenate_trees(model.trees)
         roots, sizes = starts[:-1], np.diff(starts)
-        kept = ~cut_off(joined, roots)
+        kept = ~deleted_nodes(joined, roots)
         place = np.cumsum(kept) - 1
         is_leaf = joined.left < 0
         children = np.where(is_leaf, 0, joined.left + np.repeat(roots, sizes))
         weights = np.repeat(model.weights, sizes)[:, np.newaxis]
-        values = contributions(joined.value.reshape(kept.size, -1), weights, 0.0)
+        values = weighted_leaf_values(joined.value.reshape(kept.size, -1), weights, 0.0)
         kind = np.float64 if model.exact_features else np.float32
         threshold = nearest(joined.threshold, kind).astype(np.float64)
         return cls(

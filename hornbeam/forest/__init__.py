@@ -1,4 +1,4 @@
-"""What training leaves behind: trees, models and their files. Nothing here trains."""
+"""Trees, models and model files: the result of training, without any training code."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A model as text for people and programs: XGBoost's dumps, to the character.
+"""Dumps of a model as text, JSON and dot, byte for byte those of XGBoost.
 
-They cannot be read back. Where XGBoost says nothing, or nothing of use, Hornbeam goes
-its own way: leaves of many outputs have all their values, which XGBoost leaves out but
-for three, so that its JSON is none; and they have their statistics.
+Dumps cannot be loaded. They differ from XGBoost for vector leaves only: Hornbeam writes
+all values and the statistics of such a leaf, where XGBoost writes three values, which
+makes its JSON invalid.
 """
 
 from __future__ import annotations
@@ -19,25 +19,23 @@ import numpy as np
 from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.model import Linear, Model
+from hornbeam.forest.model import LinearModel, Model
 from hornbeam.forest.tree import Tree
 
 __all__ = [
     "FormattedTree",
     "GraphStyle",
-    "dump",
-    "graph_of",
-    "in_one_file",
-    "spelled",
+    "dump_model",
+    "join_dumps",
 ]
 
 _FORMATS = ("text", "json", "dot")
 
 
-def dump(
+def dump_model(
     model: Model, features: FeatureMap, with_stats: bool, dump_format: str
 ) -> list[str]:
-    """Return each tree as text, or the one text of a linear model.
+    """Return the dump of each tree, or a list with the one dump of a linear model.
 
     Parameters
     ----------
@@ -46,10 +44,15 @@ def dump(
     features
         Names and types of its features.
     with_stats
-        Whether to tell the gain of splits, and the cover of all nodes.
+        Whether to include the gain of splits and the cover of all nodes.
     dump_format
-        ``"text"``, ``"json"``, or ``"dot"``, after which ``:`` and a `GraphStyle` may
-        stand.
+        ``"text"``, ``"json"`` or ``"dot"``; dot may be followed by ``:`` and the JSON
+        of a `GraphStyle`.
+
+    Raises
+    ------
+    ParameterError
+        If the format or the style is unknown, or a linear model is dumped as dot.
     """
     kind, _, style = dump_format.partition(":")
     if kind not in _FORMATS or (style and kind != "dot"):
@@ -63,14 +66,14 @@ def dump(
         return [_linear(model.linear, kind)]
     trees = (FormattedTree(tree, features) for tree in model.trees)
     if kind == "dot":
-        look = GraphStyle.parse(style)
-        return [graph_of(tree, look, with_stats) for tree in trees]
+        dot_style = GraphStyle.parse(style)
+        return [_dot(tree, dot_style, with_stats) for tree in trees]
     write = _text if kind == "text" else _json
     return [write(tree, with_stats) for tree in trees]
 
 
-def in_one_file(dumps: Sequence[str], dump_format: str) -> Iterable[str]:
-    """Yield the pieces of one text of all dumps."""
+def join_dumps(dumps: Sequence[str], dump_format: str) -> Iterable[str]:
+    """Yield the parts of the text of a dump file with all trees."""
     if dump_format == "json":
         yield "[\n"
         yield ",\n".join(dumps)
@@ -80,7 +83,7 @@ def in_one_file(dumps: Sequence[str], dump_format: str) -> Iterable[str]:
         yield f"booster[{number}]:\n{text}"
 
 
-def _linear(linear: Linear, kind: str) -> str:
+def _linear(linear: LinearModel, kind: str) -> str:
     if kind == "dot":
         raise ParameterError(
             "a model of booster='gblinear' has no trees to draw as dot; "
@@ -102,40 +105,40 @@ def _text(tree: FormattedTree, with_stats: bool) -> str:
     lines = []
     for node, depth in tree.walk():
         if tree.is_leaf(node):
-            line = f"{node}:leaf={_of_leaf(tree, node)}"
+            line = f"{node}:leaf={_leaf_values(tree, node)}"
             stats = f",cover={tree.cover(node)}"
         else:
-            line = f"{node}:{_asked(tree, node)}"
+            line = f"{node}:{_condition(tree, node)}"
             stats = f",gain={tree.gain(node)},cover={tree.cover(node)}"
-        # XGBoost does not indent what it asks of an indicator.
+        # XGBoost does not indent splits on indicators.
         tabs = 0 if not tree.is_leaf(node) and tree.kind(node) == "i" else depth
         lines.append("\t" * tabs + line + stats * with_stats)
     return "\n".join([*lines, ""])
 
 
-def _asked(tree: FormattedTree, node: int) -> str:
+def _condition(tree: FormattedTree, node: int) -> str:
     name, kind = tree.escaped_name(node), tree.kind(node)
-    yes, no, missing = tree.ways(node)
+    yes, no, missing = tree.children(node)
     if kind == "i":
         return f"[{name}] yes={yes},no={no}"
-    asked = f":{{{','.join(tree.categories(node))}}}"
+    condition = f":{{{','.join(tree.categories(node))}}}"
     if kind != "c":
-        asked = f"<{tree.limit(node)}"
-    return f"[{name}{asked}] yes={yes},no={no},missing={missing}"
+        condition = f"<{tree.split_condition(node)}"
+    return f"[{name}{condition}] yes={yes},no={no},missing={missing}"
 
 
 def _json(tree: FormattedTree, with_stats: bool) -> str:
     parts = []
-    nodes = [*tree.walk(), (-1, 0)]  # the last stands for the end
+    nodes = [*tree.walk(), (-1, 0)]  # -1 marks the end
     for (node, depth), (after, depth_after) in pairwise(nodes):
         parts.append("\n" * (depth > 0) + _indent(depth))
         if not tree.is_leaf(node):
             stats = f', "gain": {tree.gain(node)}, "cover": {tree.cover(node)}'
-            members = _members(tree, node, depth)
+            members = _json_split(tree, node, depth)
             parts.append(f'{{ {members} {stats * with_stats}, "children": [')
             continue
         stats = f', "cover": {tree.cover(node)} '
-        leaf = f'"leaf": {_of_leaf(tree, node)} {stats * with_stats}'
+        leaf = f'"leaf": {_leaf_values(tree, node)} {stats * with_stats}'
         parts.append(f'{{ "nodeid": {node}, {leaf}}}')
         ends = reversed(range(depth_after, depth))
         parts += [f"\n{_indent(level)}]}}" for level in ends]
@@ -147,35 +150,38 @@ def _indent(depth: int) -> str:
     return "  " * (depth + 1)
 
 
-def _members(tree: FormattedTree, node: int, depth: int) -> str:
+def _json_split(tree: FormattedTree, node: int, depth: int) -> str:
     kind = tree.kind(node)
-    yes, no, missing = tree.ways(node)
+    yes, no, missing = tree.children(node)
     start = f'"nodeid": {node}, "depth": {depth}, "split": "{tree.escaped_name(node)}"'
     if kind == "i":
         return f'{start}, "yes": {yes}, "no": {no}'
-    limit = f"[{', '.join(tree.categories(node))}]" if kind == "c" else tree.limit(node)
-    ways = f'"yes": {yes}, "no": {no}, "missing": {missing}'
-    return f'{start}, "split_condition": {limit}, {ways}'
+    split_condition = (
+        f"[{', '.join(tree.categories(node))}]"
+        if kind == "c"
+        else tree.split_condition(node)
+    )
+    children = f'"yes": {yes}, "no": {no}, "missing": {missing}'
+    return f'{start}, "split_condition": {split_condition}, {children}'
 
 
-def _of_leaf(tree: FormattedTree, node: int) -> str:
+def _leaf_values(tree: FormattedTree, node: int) -> str:
     values = tree.values(node)
     return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
 
 
-def spelled(number: float) -> str:
-    """Return a float32 in as many digits as tell all of them apart."""
+def format_float(number: float) -> str:
+    """Return a float32 with 9 significant digits, which identify it."""
     return f"{number:.9g}"
 
 
 class FormattedTree:
-    """What a dump says of each node of a tree.
+    """The nodes of a tree, with numbers and names formatted as in XGBoost's dumps.
 
     Parameters
     ----------
     tree
-        A tree; thresholds that float32 does not hold are told as in a model file, by
-        the nearest float32.
+        A tree. Thresholds are rounded to float32, as in model files.
     features
         Names and types of the features.
     """
@@ -189,17 +195,17 @@ class FormattedTree:
         self._thresholds = nearest(tree.threshold, np.float32).tolist()
         self._categories = tree.categories
         self._starts = tree.category_starts
-        self._values = tree.value.reshape(tree.n_nodes, -1).tolist()
+        self._dot_values = tree.value.reshape(tree.n_nodes, -1).tolist()
         self._gains, self._covers = tree.gain.tolist(), tree.cover.tolist()
 
     def walk(self) -> Iterator[tuple[int, int]]:
-        """Yield each node and its depth: a split, all at its left, all at its right."""
-        waiting = [(0, 0)]
-        while waiting:
-            node, depth = waiting.pop()
+        """Yield each node and its depth in depth-first order, left before right."""
+        pending = [(0, 0)]
+        while pending:
+            node, depth = pending.pop()
             yield node, depth
             if not self.is_leaf(node):
-                waiting += [
+                pending += [
                     (self._right[node], depth + 1),
                     (self._left[node], depth + 1),
                 ]
@@ -208,35 +214,35 @@ class FormattedTree:
         return self._left[node] < 0
 
     def kind(self, node: int) -> str:
-        """Return the type of the feature that a node splits on."""
+        """Return the type of the feature that an internal node splits on."""
         return self._features.types[self._feature[node]]
 
     def name(self, node: int) -> str:
-        """Return the name of the feature that a node splits on."""
+        """Return the name of the feature that an internal node splits on."""
         return self._features.names[self._feature[node]]
 
     def escaped_name(self, node: int) -> str:
-        """Return the name as it stands between quotation marks, which are not there."""
+        """Return the name escaped for JSON, without the quotation marks."""
         return json.dumps(self.name(node), ensure_ascii=False)[1:-1]
 
     def categories(self, node: int) -> list[str]:
-        """Return the codes of the categories that go right."""
+        """Return the codes of the categories of a split, which go right."""
         start, stop = self._starts[node : node + 2]
         return [str(code) for code in self._categories[start:stop].tolist()]
 
     def threshold(self, node: int) -> str:
-        return spelled(self._thresholds[node])
+        return format_float(self._thresholds[node])
 
-    def limit(self, node: int) -> str:
-        """Return the threshold, of whole numbers the whole number that is no lower."""
+    def split_condition(self, node: int) -> str:
+        """Return the threshold; for integer features rounded up to an integer."""
         if self.kind(node) == "int":
             return str(math.ceil(self._thresholds[node]))
         return self.threshold(node)
 
-    def ways(self, node: int) -> tuple[int, int, int]:
-        """Return where rows go for which it is so, for which not, and missing ones.
+    def children(self, node: int) -> tuple[int, int, int]:
+        """Return the "yes", the "no" and the "missing" child.
 
-        An indicator asks whether there is a value other than what is missing.
+        The condition of an indicator is that the value is not missing.
         """
         left, right = self._left[node], self._right[node]
         missing, other = (left, right) if self._missing_left[node] else (right, left)
@@ -246,40 +252,40 @@ class FormattedTree:
             return other, missing, missing
         return left, right, missing
 
-    def branches(self, node: int) -> list[tuple[int, str, bool]]:
-        """Return the children, which rows go there, and whether missing ones do."""
+    def edges(self, node: int) -> list[tuple[int, str, bool]]:
+        """Return each child, its label, and whether missing values go there."""
         left, right = self._left[node], self._right[node]
         words = ("no", "yes") if self.kind(node) == "c" else ("yes", "no")
         missing_left = bool(self._missing_left[node])
         return [(left, words[0], missing_left), (right, words[1], not missing_left)]
 
     def values(self, node: int) -> list[str]:
-        """Return the values of a leaf."""
-        return [spelled(value) for value in self._values[node]]
+        """Return the values of a leaf, one per output of the tree."""
+        return [format_float(value) for value in self._dot_values[node]]
 
     def gain(self, node: int) -> str:
-        return spelled(self._gains[node])
+        return format_float(self._gains[node])
 
     def cover(self, node: int) -> str:
-        return spelled(self._covers[node])
+        return format_float(self._covers[node])
 
 
-#: Leaves of more values show the first two and the last.
-_MOST_VALUES = 3
+#: Leaves with more values show the first two and the last.
+_MAX_DOT_VALUES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class GraphStyle:
-    """Attributes of Graphviz for the parts of a drawn tree.
+    """Graphviz attributes of the parts of a tree.
 
     Parameters
     ----------
     condition_node_params, leaf_node_params
-        Of splits and of leaves.
+        Attributes of internal nodes and of leaves.
     edge
-        ``yes_color`` of the way that missing values go, ``no_color`` of the other.
+        ``yes_color`` of the edge that missing values follow, ``no_color`` of the other.
     graph_attrs
-        Of the whole, such as ``rankdir``.
+        Attributes of the graph, such as ``rankdir``.
     """
 
     condition_node_params: Mapping[str, str] = field(default_factory=dict)
@@ -289,7 +295,13 @@ class GraphStyle:
 
     @classmethod
     def parse(cls, text: str) -> GraphStyle:
-        """Return the style that JSON spells, in which ' may stand for "."""
+        """Return the style in a JSON text, which may have ' instead of ".
+
+        Raises
+        ------
+        ParameterError
+            If the text is not a JSON object of such attributes.
+        """
         try:
             known: Any = json.loads(text.replace("'", '"')) if text else {}
         except json.JSONDecodeError as error:
@@ -323,46 +335,52 @@ class GraphStyle:
         return cls(**known)
 
 
-def graph_of(tree: FormattedTree, style: GraphStyle, with_stats: bool) -> str:
-    """Return a tree as XGBoost writes it in dot."""
+def _dot(tree: FormattedTree, style: GraphStyle, with_stats: bool) -> str:
+    """Return the dump of a tree in the dot language of Graphviz."""
     attributes = "".join(
         f'    graph [ {name}="{value}" ]\n'
         for name, value in sorted(style.graph_attrs.items())
     )
-    nodes = "\n".join(_node(tree, node, style, with_stats) for node, _ in tree.walk())
+    nodes = "\n".join(
+        _dot_lines(tree, node, style, with_stats) for node, _ in tree.walk()
+    )
     return f"digraph {{\n    graph [ rankdir=TB ]\n{attributes}\n{nodes}}}"
 
 
-def _node(tree: FormattedTree, node: int, style: GraphStyle, with_stats: bool) -> str:
+def _dot_lines(
+    tree: FormattedTree, node: int, style: GraphStyle, with_stats: bool
+) -> str:
     if tree.is_leaf(node):
         cover = f"\ncover={tree.cover(node)}" * with_stats
-        return _box(node, f"leaf={_values(tree, node)}{cover}", style.leaf_node_params)
+        return _dot_node(
+            node, f"leaf={_dot_values(tree, node)}{cover}", style.leaf_node_params
+        )
     label, kind = tree.escaped_name(node), tree.kind(node)
     if kind == "c":
         label += f":{{{','.join(tree.categories(node))}}}"
     elif kind != "i":
         label += f"<{tree.threshold(node)}"
-    if with_stats or kind == "c":  # of categories XGBoost tells them always
+    if with_stats or kind == "c":  # as XGBoost does
         label += f"\ngain={tree.gain(node)}\ncover={tree.cover(node)}"
-    lines = [_box(node, label, style.condition_node_params)]
-    for child, answer, takes_missing in tree.branches(node):
-        said = f"{answer}, missing" if takes_missing else answer
+    lines = [_dot_node(node, label, style.condition_node_params)]
+    for child, answer, takes_missing in tree.edges(node):
+        label = f"{answer}, missing" if takes_missing else answer
         colour = (
             style.edge.get("yes_color", "#0000FF")
             if takes_missing
             else style.edge.get("no_color", "#FF0000")
         )
-        lines.append(f'    {node} -> {child} [label="{said}" color="{colour}"]\n')
+        lines.append(f'    {node} -> {child} [label="{label}" color="{colour}"]\n')
     return "".join(lines)
 
 
-def _box(node: int, label: str, attributes: Mapping[str, str]) -> str:
+def _dot_node(node: int, label: str, attributes: Mapping[str, str]) -> str:
     listed = "".join(f'{name}="{value}" ' for name, value in sorted(attributes.items()))
     return f'    {node} [ label="{label}" {listed}]\n'
 
 
-def _values(tree: FormattedTree, node: int) -> str:
+def _dot_values(tree: FormattedTree, node: int) -> str:
     values = tree.values(node)
-    if len(values) > _MOST_VALUES:
-        values = [*values[: _MOST_VALUES - 1], "...", values[-1]]
+    if len(values) > _MAX_DOT_VALUES:
+        values = [*values[: _MAX_DOT_VALUES - 1], "...", values[-1]]
     return values[0] if len(values) == 1 else f"[{', '.join(values)}]"

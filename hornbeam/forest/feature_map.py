@@ -1,4 +1,4 @@
-"""What dumps and tables call the features, and the types that they take them for."""
+"""Names and types of features for dumps and data frames (XGBoost's feature map)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FeatureMap:
     Parameters
     ----------
     names, types
-        One for each feature; the types are those of a `DMatrix`.
+        One per feature; the types are those of a `DMatrix`.
     source
-        Where they come from, for messages.
+        Where they come from, for error messages.
     """
 
     names: list[str]
@@ -35,11 +35,16 @@ class FeatureMap:
 
     @classmethod
     def of(cls, model: Model, fmap: str | os.PathLike[str] = "") -> FeatureMap:
-        """Return the map in the file `fmap`, or if that is "" the model's own.
+        """Return the map in the file `fmap`, or the model's own if `fmap` is "".
 
-        Features without names are called f0, f1 and so on; without types they are
-        quantities. A file is XGBoost's: on each line the number of a feature, from 0
-        on, its name, and its type.
+        Features without names are called f0, f1 and so on; features without types are
+        quantitative (q). The file has XGBoost's format: each line has the index of a
+        feature, from 0 on, its name and its type.
+
+        Raises
+        ------
+        ParameterError
+            If the file is not valid or does not match the model's features.
         """
         features = range(model.num_feature)
         if os.fspath(fmap) == "":
@@ -50,7 +55,7 @@ class FeatureMap:
             lines = Path(fmap).read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise ParameterError(
-                f"{source} is not UTF-8 at byte {error.start}; save it as UTF-8",
+                f"{source} is not UTF-8 at byte {error.start}; convert it to UTF-8",
                 code=ErrorCode.INVALID_FEATURE_MAP,
             ) from None
         known = cls([], [], source)
@@ -60,47 +65,53 @@ class FeatureMap:
         if len(known.names) != len(features):
             raise ParameterError(
                 f"{source} has {len(known.names)} features, and the model "
-                f"{len(features)}; give a line for each",
+                f"{len(features)}; write one line per feature",
                 code=ErrorCode.INVALID_FEATURE_MAP,
             )
-        twice = [name for name, count in Counter(known.names).items() if count > 1]
-        if twice:
+        repeated = [name for name, count in Counter(known.names).items() if count > 1]
+        if repeated:
             raise ParameterError(
-                f"{source} has names more than once: {listed(twice)}; make them differ",
+                f"{source} has repeated names: {listed(repeated)}; make them unique",
                 code=ErrorCode.INVALID_FEATURE_MAP,
             )
         return known
 
     def without_indicators(self) -> FeatureMap:
-        """Return the map in which they are quantities, with thresholds."""
+        """Return the map with type q in place of i, whose splits have thresholds."""
         return replace(self, types=["q" if t == "i" else t for t in self.types])
 
     def _add(self, number: int, words: list[str]) -> None:
-        """Take the words of a line of a file."""
+        """Append the feature of one line of a file."""
         place = f"{self.source}, line {number}"
         if len(words) != 3:
             raise ParameterError(
-                f"{place}: {' '.join(words)!r} is not the number of a feature, a name "
+                f"{place}: {' '.join(words)!r} is not a feature index, a name "
                 "without spaces, and a type",
                 code=ErrorCode.INVALID_FEATURE_MAP,
             )
         feature, name, kind = words
         if feature != str(len(self.names)):
             raise ParameterError(
-                f"{place}: the feature {feature!r} stands where {len(self.names)} "
-                "should; number the lines 0, 1, 2, ...",
+                f"{place}: the feature index is {feature!r}, but {len(self.names)} "
+                "is expected; number the lines 0, 1, 2, ...",
                 code=ErrorCode.INVALID_FEATURE_MAP,
             )
         if kind not in FEATURE_TYPES:
             raise ParameterError(
-                f"{place}: {kind!r} is not a type; give one of {listed(FEATURE_TYPES)}",
+                f"{place}: {kind!r} is not a type; use one of {listed(FEATURE_TYPES)}",
                 code=ErrorCode.INVALID_FEATURE_MAP,
             )
         self.names.append(name)
         self.types.append(kind)
 
     def check(self, tree: Tree) -> None:
-        """Raise an error if the tree splits by category what is none, or a category."""
+        """Check that the tree's splits match the types of the features.
+
+        Raises
+        ------
+        ParameterError
+            If a numerical feature has a categorical split, or the reverse.
+        """
         is_category = [self.types[feature] == "c" for feature in tree.feature.tolist()]
         by_category = tree.split_type == 1
         wrong = (tree.left >= 0) & (np.array(is_category) != by_category)
@@ -108,13 +119,13 @@ class FeatureMap:
             node = int(np.argmax(wrong))
             feature = int(tree.feature[node])
             type_is, split_is, instead = (
-                ("a number", "by category", "'c'")
+                ("numerical", "by category", "'c'")
                 if by_category[node]
-                else ("a category", "by thresholds", "'q'")
+                else ("categorical", "by threshold", "'q'")
             )
             raise ParameterError(
                 f"{self.source} has the type {self.types[feature]!r}, {type_is}, for "
                 f"{self.names[feature]!r}, which trees split {split_is}; "
-                f"give it the type {instead}",
+                f"use the type {instead}",
                 code=ErrorCode.INVALID_FEATURE_MAP,
             )

@@ -15,33 +15,38 @@ from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 
 __all__ = [
-    "IMPORTANCES",
+    "IMPORTANCE_TYPES",
     "feature_importance",
-    "frame_of",
-    "split_sums",
-    "split_values",
+    "split_totals",
+    "split_value_histogram",
+    "trees_to_dataframe",
 ]
 
 _COLUMNS = "Tree Node ID Feature Split Yes No Missing Gain Cover Category".split()
 
 
-def frame_of(model: Model, features: FeatureMap) -> Any:
-    """Return a pandas frame with a row for each node, as XGBoost makes it.
+def trees_to_dataframe(model: Model, features: FeatureMap) -> Any:
+    """Return a pandas data frame with one row per node, with XGBoost's columns.
 
-    Numbers are those of the dump. The gain of a leaf is its value. Indicators, which
-    XGBoost cannot put into a frame, are told as quantities.
+    Numbers are those of the dump. The column Gain has the value of a leaf. Indicators,
+    which XGBoost does not support here, are treated as quantitative features.
+
+    Raises
+    ------
+    ParameterError
+        For a linear model, and for vector leaves.
     """
     pandas = require("pandas", "frames", "trees_to_dataframe")
     if model.linear is not None:
         raise ParameterError(
-            "a model of booster='gblinear' has no trees to put into a frame; "
-            "get_score() tells its weights",
+            "a model of booster='gblinear' has no trees for a data frame; "
+            "get_score() returns its weights",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if model.leaf_size > 1:
         raise ParameterError(
-            f"leaves of {model.leaf_size} values do not fit into a frame with a "
-            "number for each; get_dump(dump_format='json') tells them all",
+            f"leaves of {model.leaf_size} values do not fit into a data frame with one "
+            "number per leaf; get_dump(dump_format='json') returns all values",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     features = features.without_indicators()
@@ -57,28 +62,30 @@ def frame_of(model: Model, features: FeatureMap) -> Any:
 
 
 def _rows(number: int, tree: FormattedTree) -> list[tuple[Any, ...]]:
-    """Return the rows of a tree but for its number, in the order of its nodes."""
+    """Return the rows of a tree without the column Tree, ordered by node."""
     rows: list[tuple[Any, ...]] = []
     for node in sorted(node for node, _ in tree.walk()):
-        place, cover = f"{number}-{node}", float(tree.cover(node))
+        node_id, cover = f"{number}-{node}", float(tree.cover(node))
         if tree.is_leaf(node):
-            nothing = [np.nan] * 4
+            missing = [np.nan] * 4
             value = float(tree.values(node)[0])
-            rows.append((node, place, "Leaf", *nothing, value, cover, np.nan))
+            rows.append((node, node_id, "Leaf", *missing, value, cover, np.nan))
             continue
         by_category = tree.kind(node) == "c"
-        split = np.nan if by_category else float(tree.limit(node))
-        codes = tree.categories(node) if by_category else None
-        ways = [f"{number}-{child}" for child in tree.ways(node)]
+        split = np.nan if by_category else float(tree.split_condition(node))
+        categories = tree.categories(node) if by_category else None
+        children = [f"{number}-{child}" for child in tree.children(node)]
         gain = float(tree.gain(node))
-        rows.append((node, place, tree.name(node), split, *ways, gain, cover, codes))
+        rows.append(
+            (node, node_id, tree.name(node), split, *children, gain, cover, categories)
+        )
     return rows
 
 
-def split_values(
+def split_value_histogram(
     model: Model, features: FeatureMap, feature: str, bins: int | None
 ) -> NDArray[np.float64]:
-    """Return a histogram of the thresholds of a feature.
+    """Return a histogram of the thresholds of a feature, (bins, 2).
 
     Parameters
     ----------
@@ -87,14 +94,18 @@ def split_values(
     features
         Names and types of its features.
     feature
-        A name among them.
+        The name of a feature.
     bins
-        How many at most; None: one for each of the different thresholds.
+        Maximum number of bins; None: the number of distinct thresholds.
 
     Returns
     -------
-    (bins, 2): where a bin ends, and how many thresholds are in it. Empty ones are left
-    out.
+    The right edge and the count of each bin. Empty bins are omitted.
+
+    Raises
+    ------
+    ParameterError
+        If the model has no such feature, or the feature is categorical.
     """
     if feature not in features.names:
         raise ParameterError(
@@ -103,59 +114,65 @@ def split_values(
         )
     if features.types[features.names.index(feature)] == "c":
         raise ParameterError(
-            f"{feature!r} is split by category, which has no thresholds; "
-            "trees_to_dataframe() tells its categories",
+            f"{feature!r} is categorical, and its splits have no thresholds; "
+            "trees_to_dataframe() returns their categories",
             code=ErrorCode.CATEGORICAL_SPLIT_VALUES,
         )
     features = features.without_indicators()
     values = [
-        float(spelled.limit(node))
+        float(formatted.split_condition(node))
         for tree in model.trees
-        for spelled in [FormattedTree(tree, features)]
-        for node, _ in spelled.walk()
-        if not spelled.is_leaf(node) and spelled.name(node) == feature
+        for formatted in [FormattedTree(tree, features)]
+        for node, _ in formatted.walk()
+        if not formatted.is_leaf(node) and formatted.name(node) == feature
     ]
-    different = len(set(values))
-    bins = different if bins is None else min(different, bins)
+    n_distinct = len(set(values))
+    bins = n_distinct if bins is None else min(n_distinct, bins)
     counts, edges = np.histogram(values, bins=max(bins, 1))
     table = np.column_stack([edges[1:], counts])
     return table[table[:, 1] > 0]
 
 
-IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+IMPORTANCE_TYPES = ("weight", "gain", "cover", "total_gain", "total_cover")
 
 
 def feature_importance(model: Model, kind: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the importance of each feature that a tree splits on, by its name.
+    """Return the importance of each feature that the trees split on, by name.
 
     Parameters
     ----------
     model
         A trained model.
     kind
-        ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the splits
-        of a feature, ``"total_gain"`` and ``"total_cover"`` sums. Of a linear model
-        ``"weight"`` are the weights of all features, a list where there are several
-        outputs.
+        ``"weight"``: number of splits; ``"gain"``, ``"cover"``: means over the splits
+        of a feature; ``"total_gain"``, ``"total_cover"``: sums. For a linear model
+        ``"weight"`` returns the weights of all features, a list of them if the model
+        has several outputs.
     names
-        Of the features.
+        The names of all features.
+
+    Raises
+    ------
+    ParameterError
+        If `kind` is unknown, or not ``"weight"`` for a linear model.
     """
-    if kind not in IMPORTANCES:
+    if kind not in IMPORTANCE_TYPES:
         raise ParameterError(
-            f"importance_type must be one of {', '.join(IMPORTANCES)}, not {kind!r}",
+            f"importance_type must be one of {', '.join(IMPORTANCE_TYPES)}, "
+            f"not {kind!r}",
             code=ErrorCode.UNKNOWN_IMPORTANCE_TYPE,
         )
     if model.linear is not None:
         if kind != "weight":
             raise ParameterError(
-                "the importances of a model of booster='gblinear' are its weights, "
-                f"importance_type='weight', not {kind!r}",
+                "booster='gblinear' supports importance_type='weight' only, its "
+                f"weights, not {kind!r}",
                 code=ErrorCode.IMPORTANCE_UNSUPPORTED_BY_GBLINEAR,
             )
         weights = model.linear.weights[:-1].astype(np.float64)
         listed = weights[:, 0] if weights.shape[1] == 1 else weights
         return dict(zip(names, listed.tolist(), strict=True))
-    totals, counts = split_sums(model, "cover" if "cover" in kind else "gain")
+    totals, counts = split_totals(model, "cover" if "cover" in kind else "gain")
     used = np.flatnonzero(counts)
     values = totals
     if kind == "weight":
@@ -165,12 +182,21 @@ def feature_importance(model: Model, kind: str, names: Sequence[str]) -> dict[st
     return {names[i]: float(values[i]) for i in used.tolist()}
 
 
-def split_sums(
+def split_totals(
     model: Model, of_node: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ``"gain"`` or ``"cover"`` of the splits of each feature in all.
+    """Return the sum over splits and the number of splits of each feature.
 
-    And how many splits there are; both are (features,).
+    Parameters
+    ----------
+    model
+        A model of trees.
+    of_node
+        ``"gain"`` or ``"cover"``.
+
+    Returns
+    -------
+    Two float64 arrays, (features,).
     """
     totals, counts = np.zeros(model.num_feature), np.zeros(model.num_feature)
     for tree in model.trees:

@@ -1,4 +1,8 @@
-"""Values of a document that nobody has checked yet, each asked for by its kind."""
+"""Typed access to the values of an untrusted JSON document.
+
+Each function returns the value as a type, or raises a `ModelFileError` that names the
+position `where` in the document.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,23 @@ from numpy.typing import NDArray
 from hornbeam.errors import ErrorCode, ModelFileError
 
 __all__ = [
-    "array_of",
-    "count_in",
-    "count_of",
-    "integers_of",
-    "object_of",
-    "text_of",
-    "texts_by_name",
-    "texts_of",
+    "as_array",
+    "as_count",
+    "as_integers",
+    "as_object",
+    "as_string",
+    "as_string_map",
+    "as_strings",
+    "count_param",
 ]
 
 _MAX_COUNT = 2**31 - 1
 
 
-def object_of(
+def as_object(
     value: Any, where: str, required: Collection[str], optional: Collection[str] = ()
 ) -> dict[str, Any]:
+    """Return an object that has all required keys and no other than the optional."""
     if not isinstance(value, dict):
         raise ModelFileError(
             f"{where} is not an object", code=ErrorCode.MODEL_FILE_WRONG_TYPE
@@ -46,35 +51,39 @@ def object_of(
     return value
 
 
-def text_of(value: Any, where: str) -> str:
+def as_string(value: Any, where: str) -> str:
+    """Return a string."""
     if not isinstance(value, str):
         raise ModelFileError(
-            f"{where} is not text", code=ErrorCode.MODEL_FILE_WRONG_TYPE
+            f"{where} is not a string", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
     return value
 
 
-def texts_of(value: Any, where: str) -> list[str]:
+def as_strings(value: Any, where: str) -> list[str]:
+    """Return an array of strings."""
     if not isinstance(value, list):
         raise ModelFileError(
-            f"{where} is not an array of texts", code=ErrorCode.MODEL_FILE_WRONG_TYPE
+            f"{where} is not an array of strings", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
-    return [text_of(text, f"{where}[{number}]") for number, text in enumerate(value)]
+    return [as_string(text, f"{where}[{number}]") for number, text in enumerate(value)]
 
 
-def texts_by_name(value: Any, where: str) -> dict[str, str]:
+def as_string_map(value: Any, where: str) -> dict[str, str]:
+    """Return an object whose values are strings."""
     if not isinstance(value, dict):
         raise ModelFileError(
             f"{where} is not an object", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
     return {
-        text_of(name, where): text_of(text, f"{where}[{name!r:.60}]")
+        as_string(name, where): as_string(text, f"{where}[{name!r:.60}]")
         for name, text in value.items()
     }
 
 
-def integers_of(value: Any, where: str) -> list[int]:
-    numbers = array_of(value, np.int32)
+def as_integers(value: Any, where: str) -> list[int]:
+    """Return an array of int32 as a list."""
+    numbers = as_array(value, np.int32)
     if numbers is None:
         raise ModelFileError(
             f"{where} is not an array of integers", code=ErrorCode.MODEL_FILE_WRONG_TYPE
@@ -83,24 +92,24 @@ def integers_of(value: Any, where: str) -> list[int]:
     return integers
 
 
-def count_in(value: Any, where: str) -> int:
-    """Return an integer that is written as one."""
+def as_count(value: Any, where: str) -> int:
+    """Return a number from 0 to 2^31 - 1 that the document stores as an integer."""
     if type(value) is not int or not 0 <= value <= _MAX_COUNT:
         raise ModelFileError(
-            f"{where} is {value!r:.40}, not a whole number",
+            f"{where} is {value!r:.40}, not a non-negative integer",
             code=ErrorCode.MODEL_FILE_WRONG_TYPE,
         )
     return value
 
 
-def count_of(
+def count_param(
     param: dict[str, Any], key: str, where: str, low: int = 0, high: int = _MAX_COUNT
 ) -> int:
-    """Return an integer that is written as text, as XGBoost writes parameters."""
-    text = text_of(param[key], f"{where}.{key}")
+    """Return an integer that is stored as a string, as XGBoost stores parameters."""
+    text = as_string(param[key], f"{where}.{key}")
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise ModelFileError(
-            f"{where}.{key} is {text!r:.40}, not a whole number",
+            f"{where}.{key} is {text!r:.40}, not a non-negative integer",
             code=ErrorCode.MODEL_FILE_WRONG_TYPE,
         )
     if not low <= int(text) <= high:
@@ -111,8 +120,8 @@ def count_of(
     return int(text)
 
 
-def array_of(value: Any, dtype: type[np.number]) -> NDArray[Any] | None:
-    """Return the numbers of an array that hold in `dtype`, or None if some do not."""
+def as_array(value: Any, dtype: type[np.number]) -> NDArray[Any] | None:
+    """Return an array of numbers as `dtype`; None if `dtype` cannot represent one."""
     kinds = "f" if np.dtype(dtype).kind == "f" else "iu"
     if isinstance(value, list):
         # XGBoost before 1.6 wrote booleans for default_left.

@@ -1,8 +1,8 @@
-"""JSON in the spelling that XGBoost's strictly typed reader takes.
+"""JSON in the subset that XGBoost's strictly typed parser accepts.
 
-That reader tells 1 from 1.0, and knows few escapes: it takes ``\\u`` literally and
-refuses ``\\b``, ``\\f`` and ``\\/``. So text is written as it is, in UTF-8, and only
-what JSON requires is escaped.
+That parser distinguishes 1 from 1.0 and supports few escapes: it does not interpret
+``\\u`` and rejects ``\\b``, ``\\f`` and ``\\/``. Strings are therefore written as
+UTF-8, and only the characters that JSON requires are escaped.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ _ESCAPES |= {
 
 
 def dumps(document: Mapping[str, Any]) -> bytes:
-    """Return the bytes of `document`, with sorted keys and no spaces.
+    """Return the JSON bytes of `document`, with sorted keys and no spaces.
 
-    Its values may be mappings, lists, strings, booleans, integers, NumPy's floats and
-    arrays of numbers; each number is spelled with the fewest digits that tell it from
-    others of its type.
+    Values may be mappings, lists, strings, booleans, integers, NumPy floats and arrays
+    of numbers. Each number has the fewest digits that identify it in its type.
     """
     parts: list[str] = []
     _write(document, parts)
@@ -69,7 +68,13 @@ def _text(text: str) -> str:
 
 
 def loads(data: bytes) -> Any:
-    """Return the document that `data` spells; arrays become lists."""
+    """Return the document in the JSON bytes `data`; arrays become lists.
+
+    Raises
+    ------
+    ModelFileError
+        If `data` is not valid JSON, repeats a key, or contains NaN or Infinity.
+    """
     try:
         return json.loads(
             data.decode(), object_pairs_hook=_members, parse_constant=_refuse_constant
@@ -103,7 +108,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         for key, _ in pairs:
             if key in seen:
                 raise ModelFileError(
-                    f"the key {key!r:.60} comes twice",
+                    f"the key {key!r:.60} is repeated",
                     code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
                 )
             seen.add(key)
@@ -112,6 +117,6 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ModelFileError(
-        f"{name} is not a number that a model may hold",
+        f"{name} is not a valid number in a model",
         code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
     )

@@ -1,4 +1,8 @@
-"""Trees laid out for prediction: all nodes end to end in the order of use."""
+"""Memory layouts of trees for the prediction kernels.
+
+`Layout` compares features with thresholds. `BinnedLayout`, for many rows, compares bin
+indices of the features, which the kernel computes once per row.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from hornbeam.data.floats import nearest
-from hornbeam.forest.tree import Tree, join
+from hornbeam.forest.tree import Tree, concatenate_trees
 from hornbeam.kernels.coded import CODE_BITS, MOST_CUTS, TOP_LEVELS
 from hornbeam.kernels.layout import CODED_DTYPE, RUN_DTYPE
 from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS
@@ -19,45 +23,46 @@ from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS
 __all__ = [
     "BinnedLayout",
     "Layout",
-    "contributions",
+    "weighted_leaf_values",
 ]
 
-#: Rows of fewer features are read whole.
-_WIDE = 64
+#: Rows with fewer features are copied without a selection of features.
+_MIN_SELECTED_FEATURES = 64
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The arrays that the prediction kernels walk.
+    """The nodes of all trees as the arrays that the prediction kernels traverse.
 
     Parameters
     ----------
     roots
-        (trees, 4) int32: place of the root, depth, output, splits by category.
+        (trees, 4) int32: index of the root, depth, output, number of categorical
+        splits.
     nodes
-        (nodes,) uint64: feature, whether the missing go right, and the place of the
-        left child, which the right one follows (see `hornbeam.kernels.predict`). A
-        leaf is its own left child.
+        (nodes,) uint64: feature, whether missing values go right, and the index of the
+        left child; the right child is the next node (see `hornbeam.kernels.predict`).
+        A leaf is its own left child.
     thresholds
-        (nodes,) of the type of the features; NaN at leaves.
-    spans, rights
-        The categories that go right, as bits in the (words,) uint64 `rights`; and for
-        each node, (nodes, 2) int64, the first word and the number of bits, -1 and 0 at
-        splits by threshold. No rows at all where every split is one.
+        (nodes,) in the type of the features; NaN at leaves.
+    category_spans, category_bits
+        (nodes, 2) int64 and (words,) uint64: the bit set of the categories that go
+        right, as the first word and the number of bits; -1 and 0 at numerical splits.
+        Both are empty if no split is categorical.
     values
-        (nodes,) float32, or (nodes, outputs) where trees are of all outputs.
+        (nodes,) float32, or (nodes, outputs) for multi-output trees.
     numbers
-        (nodes,) int32: each node's number in its tree.
+        (nodes,) int32: the index of each node in its tree.
     features
-        The columns that the trees look at, ascending, by whose places in this array
-        the nodes name them; None for all columns.
+        The features that the trees split on, ascending; the features in `nodes` are
+        indices into this array. None: indices of all features.
     """
 
     roots: NDArray[np.int32]
     nodes: NDArray[np.uint64]
     thresholds: NDArray[Any]
-    spans: NDArray[np.int64]
-    rights: NDArray[np.uint64]
+    category_spans: NDArray[np.int64]
+    category_bits: NDArray[np.uint64]
     values: NDArray[np.float32]
     numbers: NDArray[np.int32]
     features: NDArray[np.intp] | None
@@ -72,70 +77,81 @@ class Layout:
         weights: NDArray[np.float32] | None = None,
         step: float = 0.0,
     ) -> Layout:
-        """Return the layout of `trees` for rows of `n_features` of type `dtype`.
+        """Return the layout of trees.
 
-        The values are the `contributions` of trees of these weights; None: all 1.
+        Parameters
+        ----------
+        trees, outputs
+            Trees, and the output that each adds to.
+        dtype, n_features
+            Type and number of the features of rows to predict.
+        weights
+            (trees,): factors on the leaf values; None: all 1.
+        step
+            See `weighted_leaf_values`.
         """
-        joined, starts = join(trees)
+        joined, starts = concatenate_trees(trees)
         sizes = np.diff(starts)
-        places = np.arange(starts[-1])
+        indices = np.arange(starts[-1])
         offsets = np.repeat(starts[:-1], sizes)
         is_leaf = joined.left < 0
-        left = np.where(is_leaf, places, joined.left + offsets).astype(np.uint64)
+        left = np.where(is_leaf, indices, joined.left + offsets).astype(np.uint64)
         missing_right = (~is_leaf & (joined.default_left == 0)).astype(np.uint64)
-        features, named = _choose_features(joined.feature, is_leaf, n_features)
-        nodes = (((left << 1) | missing_right) << FEATURE_BITS) | named
+        features, numbered = _select_features(joined.feature, is_leaf, n_features)
+        nodes = (((left << 1) | missing_right) << FEATURE_BITS) | numbered
         depths = [tree.depth() for tree in trees]
         by_category = [np.count_nonzero(tree.split_type) for tree in trees]
         roots = np.stack([starts[:-1], depths, outputs, by_category], axis=1)
-        spans, rights = _list_rights(joined)
+        category_spans, category_bits = _category_bits(joined)
         values = joined.value
         if weights is not None:
-            of_nodes = np.repeat(weights, sizes).reshape(-1, *[1] * (values.ndim - 1))
-            values = contributions(values, of_nodes, step)
+            node_weights = np.repeat(weights, sizes).reshape(
+                -1, *[1] * (values.ndim - 1)
+            )
+            values = weighted_leaf_values(values, node_weights, step)
         return cls(
             roots.astype(np.int32),
             nodes,
             nearest(np.where(is_leaf, np.nan, joined.threshold), dtype),
-            spans,
-            rights,
+            category_spans,
+            category_bits,
             values,
-            (places - offsets).astype(np.int32),
+            (indices - offsets).astype(np.int32),
             features,
         )
 
     @cached_property
     def steps(self) -> int:
-        """Steps of a row down all trees."""
+        """Number of nodes that a row visits in all trees, at most."""
         return int(self.roots[:, 1].sum())
 
     @cached_property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What kernels take of it, in their order."""
+        """The arrays that the prediction kernels take, in their order."""
         return (
             self.roots,
             self.nodes,
             self.thresholds,
-            self.spans,
-            self.rights,
+            self.category_spans,
+            self.category_bits,
             self.values,
         )
 
     @cached_property
     def by_output(self) -> NDArray[np.float32]:
-        """The values of nodes, (outputs, nodes): one row for trees of one output."""
+        """(outputs, nodes) leaf values by output; (1, nodes) for scalar leaves."""
         return np.ascontiguousarray(np.atleast_2d(self.values.T))
 
-    def cells(self, n_rows: int, n_features: int) -> int:
-        """Return the work of so many rows, in cells of a histogram."""
+    def cost(self, n_rows: int, n_features: int) -> int:
+        """Return the cost of a prediction in the unit of `lease`: histogram bins."""
         return n_rows * (4 * self.steps + n_features)
 
     @cached_property
-    def coded(self) -> BinnedLayout | None:
-        """The same trees for many rows; None if they do not go by codes.
+    def binned(self) -> BinnedLayout | None:
+        """The layout by bins for many rows; None if the trees do not support it.
 
-        Those are trees of one output without categories, and not as deep and uneven as
-        to have most rows wait at leaves.
+        It supports trees with scalar leaves, without categorical splits, up to a depth
+        beyond which most rows would wait at leaves.
         """
         by_category = self.roots[:, 3].any()
         is_deep = self.roots[:, 1].max(initial=0) > MOST_LEVELS
@@ -143,85 +159,85 @@ class Layout:
             return None
         return BinnedLayout.of(self.roots, self.nodes, self.thresholds)
 
-    def after(self, n_trees: int) -> Layout:
-        """Return the layout without its first trees."""
+    def skip_trees(self, n_trees: int) -> Layout:
+        """Return the layout without its first `n_trees` trees."""
         return replace(self, roots=self.roots[n_trees:])
 
 
-def contributions(
+def weighted_leaf_values(
     values: NDArray[np.float32],
     weights: NDArray[np.float32] | np.float32,
     step: float,
 ) -> NDArray[np.float32]:
-    """Return what leaf values add to margins: in whole steps, unless `step` is 0."""
+    """Return `values` * `weights`, rounded to multiples of `step` unless it is 0."""
     weighted = values * weights
     if step == 0.0:
         return weighted
     return (np.rint(weighted.astype(np.float64) / step) * step).astype(np.float32)
 
 
-def _choose_features(
+def _select_features(
     feature: NDArray[np.int32], is_leaf: NDArray[np.bool_], n_features: int
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.uint64]]:
-    """Return the columns worth reading, or None, and the nodes' places among them."""
-    if n_features >= _WIDE:
+    """Return the features used, None for all, and each node's index into them."""
+    if n_features >= _MIN_SELECTED_FEATURES:
         used = np.unique(feature[~is_leaf]).astype(np.intp)
         if 0 < used.size <= n_features // 2:
-            places = np.searchsorted(used, np.where(is_leaf, used[0], feature))
-            return used, places.astype(np.uint64)
+            indices = np.searchsorted(used, np.where(is_leaf, used[0], feature))
+            return used, indices.astype(np.uint64)
     return None, feature.astype(np.uint64)
 
 
-def _list_rights(nodes: Tree) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return the spans and the bits of all categories that go right."""
+def _category_bits(nodes: Tree) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the spans and the bit sets of the categories that go right."""
     if not nodes.split_type.any():
         return np.empty((0, 2), np.int64), np.empty(0, np.uint64)
     node = np.repeat(np.arange(nodes.n_nodes), nodes.category_counts)
     bits = np.zeros(nodes.n_nodes, np.int64)
-    # Categories ascend, so that the last one of a node is the highest.
+    # Categories ascend, so the last one of a node is the highest.
     some = nodes.category_counts > 0
     bits[some] = nodes.categories[nodes.category_starts[1:][some] - 1] + 1
     words = -(-bits // 64)
     first = np.cumsum(words) - words
-    rights = np.zeros(int(words.sum()), np.uint64)
+    category_bits = np.zeros(int(words.sum()), np.uint64)
     category = nodes.categories.astype(np.uint64)
     bit = np.uint64(1) << (category & np.uint64(63))
-    np.bitwise_or.at(rights, first[node] + (nodes.categories >> 6), bit)
+    np.bitwise_or.at(category_bits, first[node] + (nodes.categories >> 6), bit)
     first[nodes.split_type == 0] = -1
-    return np.stack([first, bits], axis=1), rights
+    return np.stack([first, bits], axis=1), category_bits
 
 
-#: The lower half of a node of a layout: its feature, and where the missing go.
-_QUESTION = np.uint64((1 << 32) - 1)
+#: The lower half of a node of a layout: its feature, and where missing values go.
+_SPLIT_BITS = np.uint64((1 << 32) - 1)
 _LEFT = np.uint64(32)
-#: The code of a leaf, which none reaches.
-_NEVER = MOST_CUTS + 1
+#: The split bin of a leaf, which no bin index exceeds.
+_LEAF_BIN = MOST_CUTS + 1
 
 
 @dataclass(frozen=True, slots=True)
 class BinnedLayout:
-    """The arrays that `hornbeam.kernels.coded.add_coded_trees` walks beside a layout's.
+    """The arrays that `hornbeam.kernels.coded.add_coded_trees` takes with `Layout`.
 
-    Trees that follow one another make a run, as long as they ask of each feature for
-    `MOST_CUTS` thresholds at most; each run has codes of its own.
+    Consecutive trees form a run as long as they have at most `MOST_CUTS` distinct
+    thresholds per feature. Each run has its own bins.
 
     Parameters
     ----------
     runs
         (runs,) RUN_DTYPE.
     columns
-        (columns,) CODED_DTYPE: the codes that each run compares. A feature has two
-        columns where some splits send the missing left and some right.
+        (columns,) CODED_DTYPE: the binned columns of each run. A feature has two
+        columns if some of its splits send missing values left and some right.
     cuts
-        The thresholds of all columns, each time after one that is not used, and before
-        as many NaN as make a power of two.
+        The thresholds of all columns. Each column's are preceded by one unused entry
+        and padded with NaN to a power of two.
     tops
         (trees, 2 ** TOP_LEVELS - 1) uint32: the splits of the first levels, each a
-        column and a code. Below a leaf there is the same leaf.
+        column and a bin. Below a leaf the leaf is repeated.
     entries
-        (trees, 2 ** TOP_LEVELS) uint32: the places in the layout where they lead.
+        (trees, 2 ** TOP_LEVELS) uint32: the nodes of the layout that they lead to.
     nodes
-        (nodes,) uint64: the left child and the split of each place of the layout.
+        (nodes,) uint64: the left child and the split of each node of the layout.
     """
 
     runs: NDArray[np.void]
@@ -238,67 +254,70 @@ class BinnedLayout:
         nodes: NDArray[np.uint64],
         thresholds: NDArray[Any],
     ) -> BinnedLayout | None:
-        """Return it for the trees of a layout, all of whose splits are by threshold.
+        """Return the binned layout for the arrays of a `Layout` of numerical splits.
 
-        None if one tree asks for more thresholds of a feature than there are codes.
+        None if one tree has more thresholds of a feature than `MOST_CUTS`.
         """
         left = (nodes >> _LEFT).astype(np.intp)
         inner = np.flatnonzero(left != np.arange(nodes.size))
-        splits = np.full(nodes.size, _NEVER, np.uint32)
+        splits = np.full(nodes.size, _LEAF_BIN, np.uint32)
         bounds = np.append(np.searchsorted(inner, roots[:, 0]), inner.size)
         pending, runs, columns, cuts = [(0, len(roots))], [], [], []
         n_columns = n_cuts = 0
         while pending:
             begin, end = pending.pop()
-            asking = inner[bounds[begin] : bounds[end]]
-            codes = _Codes.of(nodes[asking] & _QUESTION, thresholds[asking])
-            if codes.counts.max(initial=0) > MOST_CUTS:
+            split_nodes = inner[bounds[begin] : bounds[end]]
+            features = nodes[split_nodes] & _SPLIT_BITS
+            bins = _RunBins.of(features, thresholds[split_nodes])
+            if bins.counts.max(initial=0) > MOST_CUTS:
                 if end == begin + 1:
                     return None
                 middle = (begin + end) // 2
                 pending += [(middle, end), (begin, middle)]
                 continue
-            splits[asking] = codes.splits
-            columns.append(codes.columns(n_cuts))
-            cuts.append(codes.padded_cuts())
-            runs.append((begin, end, n_columns, n_columns + codes.counts.size))
+            splits[split_nodes] = bins.splits
+            columns.append(bins.columns(n_cuts))
+            cuts.append(bins.padded_cuts())
+            runs.append((begin, end, n_columns, n_columns + bins.counts.size))
             n_columns, n_cuts = runs[-1][3], n_cuts + cuts[-1].size
         return cls(
             np.array(runs, RUN_DTYPE),
             np.concatenate(columns),
             np.concatenate(cuts),
-            *_top(roots, left, splits),
+            *_top_levels(roots, left, splits),
             (nodes >> _LEFT << _LEFT) | splits,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Codes:
-    """What splits ask: of which column, a number from 0, and for which of its cuts.
+class _RunBins:
+    """The binned columns of a run of trees, and the bin of each of its splits.
 
     Parameters
     ----------
     column, rank
-        (splits,): the column of each, and the number of its threshold among the cuts.
-    questions
-        (columns,): the feature of each, and in the bit above the side of the missing.
+        (splits,): the column of each split, from 0 on, and the index of its threshold
+        among the cuts of the column.
+    features
+        (columns,): the feature of each column, with the direction of missing values in
+        the bit above.
     cuts
-        The thresholds of each column, ascending, column after column.
+        The thresholds of each column, ascending, column by column.
     counts
-        (columns,): how many.
+        (columns,): the number of cuts of each column.
     """
 
     column: NDArray[np.int64]
     rank: NDArray[np.int64]
-    questions: NDArray[np.uint64]
+    features: NDArray[np.uint64]
     cuts: NDArray[Any]
     counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, question: NDArray[np.uint64], threshold: NDArray[Any]) -> _Codes:
-        order = np.lexsort((threshold, question))
-        question, threshold = question[order], threshold[order]
-        is_column = np.diff(question, prepend=~question[:1]) != 0
+    def of(cls, feature: NDArray[np.uint64], threshold: NDArray[Any]) -> _RunBins:
+        order = np.lexsort((threshold, feature))
+        feature, threshold = feature[order], threshold[order]
+        is_column = np.diff(feature, prepend=~feature[:1]) != 0
         is_cut = is_column | (np.diff(threshold, prepend=threshold[:1]) != 0)
         first = np.flatnonzero(is_column[is_cut])
         column, rank = np.empty((2, order.size), np.int64)
@@ -308,28 +327,28 @@ class _Codes:
         return cls(
             column,
             rank - first[column],
-            question[is_column],
+            feature[is_column],
             cuts,
             np.diff(first, append=cuts.size),
         )
 
     @property
     def splits(self) -> NDArray[np.uint32]:
-        """The splits as kernels read them: a code goes right that is above the cut."""
+        """The splits in the kernels' encoding: a bin above the split's goes right."""
         return ((self.column << CODE_BITS) | (self.rank + 1)).astype(np.uint32)
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """Steps of a search among the cuts of each column."""
+        """The number of steps of a binary search in the cuts of each column."""
         return np.ceil(np.log2(self.counts + 1.0)).astype(np.int64)
 
     def columns(self, first_cut: int) -> NDArray[np.void]:
-        """Return the columns, whose cuts begin at this place."""
+        """Return the columns as CODED_DTYPE, with their cuts from `first_cut` on."""
         columns = np.empty(self.counts.size, CODED_DTYPE)
-        columns["feature"] = self.questions & FEATURE
+        columns["feature"] = self.features & FEATURE
         columns["steps"] = self.steps
         columns["first_cut"] = first_cut + self._starts()
-        columns["missing_code"] = np.where(self.questions > FEATURE, MOST_CUTS, 0)
+        columns["missing_code"] = np.where(self.features > FEATURE, MOST_CUTS, 0)
         return columns
 
     def _starts(self) -> NDArray[np.int64]:
@@ -337,20 +356,20 @@ class _Codes:
         return np.cumsum(sizes) - sizes
 
     def padded_cuts(self) -> NDArray[Any]:
-        """Return for each column a cut that is not used, its cuts, and NaN."""
+        """Return an unused entry, the cuts and NaN up to a power of two, by column."""
         padded = np.full(int((1 << self.steps).sum()), np.nan, self.cuts.dtype)
         before = np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
-        places = np.repeat(self._starts() + 1, self.counts) - before
-        padded[places + np.arange(self.cuts.size)] = self.cuts
+        offsets = np.repeat(self._starts() + 1, self.counts) - before
+        padded[offsets + np.arange(self.cuts.size)] = self.cuts
         return padded
 
 
-def _top(
+def _top_levels(
     roots: NDArray[np.int32], left: NDArray[np.intp], splits: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the splits of the first levels of each tree, and where they lead."""
+    """Return the splits of the first levels of each tree, and the nodes below them."""
     n_trees, width = len(roots), 1 << TOP_LEVELS
-    tops = np.full((n_trees, width - 1), _NEVER, np.uint32)
+    tops = np.full((n_trees, width - 1), _LEAF_BIN, np.uint32)
     entries = np.zeros((n_trees, width), np.uint32)
     levels = np.minimum(roots[:, 1], TOP_LEVELS)
     places = roots[:, :1].astype(np.intp)

@@ -1,8 +1,9 @@
-"""A trained model: trees, and what turns their sums into predictions."""
+"""A trained model: trees or linear weights, and the parameters of prediction."""
 
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,47 +15,48 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 
 __all__ = [
-    "Linear",
+    "LinearModel",
     "Model",
     "merge_models",
 ]
 
-# Which round was best is not known of a part of the rounds.
-_ATTRIBUTES_OF_ALL_ROUNDS = ("best_iteration", "best_score")
+# Attributes that are wrong for a subset of the rounds.
+_ROUND_ATTRIBUTES = ("best_iteration", "best_score")
 
 
-def _half() -> NDArray[np.float64]:
+def _default_base_score() -> NDArray[np.float64]:
     return np.array([0.5])
 
 
-def _plain_loss() -> dict[str, dict[str, str]]:
+def _default_config() -> dict[str, dict[str, str]]:
     return {"reg_loss_param": {"scale_pos_weight": "1"}}
 
 
 @dataclass(slots=True, eq=False)
 class Model:
-    """Trees in the order in which they were grown, and how to read their sums.
+    """Trees in boosting order, and the parameters that turn margins into predictions.
 
-    A tree never changes once it is part of a model, so models share trees.
+    Trees in a model are immutable, so models can share them.
 
     Parameters
     ----------
     trees
-        All trees, round after round.
+        All trees, round by round.
     tree_output
-        The output to which each tree adds (XGBoost's `tree_info`); 0 of a tree of all.
+        The output that each tree adds to (XGBoost's `tree_info`); 0 for multi-output
+        trees.
     round_starts
-        The first tree of each round, then the number of trees.
+        The first tree of each round, followed by the number of trees (XGBoost's
+        `iteration_indptr`).
     tree_weights
-        (trees,): the factor on the leaf values of each tree, which DART learns beside
-        the trees. It is replaced as a whole, never changed. None: the trees count as
-        they are.
+        (trees,): the factor on the leaf values of each tree (DART's `weight_drop`). The
+        array is replaced, never modified. None: all factors are 1.
     linear
-        The linear model, which then stands in the place of trees.
+        The linear model of ``booster='gblinear'``; None for trees.
     num_parallel_tree
-        Trees for each output in a round.
+        Number of trees per output and round.
     base_score
-        One number for each output: a prediction, or for ``multi:*`` a margin.
+        (outputs,): a prediction, or for ``multi:*`` a margin.
     boost_from_average
         Whether `base_score` was estimated from the labels.
     objective
@@ -62,40 +64,40 @@ class Model:
     objective_config
         The objective's parameters as XGBoost groups and writes them.
     objective_state
-        What the rounds so far leave for the next, by its names in XGBoost's files.
-        It is replaced as a whole.
+        State of the objective after the last round, by its names in XGBoost's files.
+        The mapping is replaced, never modified.
     num_class, num_target
-        0 and 1 unless there are several classes or several targets.
+        The number of classes, 0 without classes, and the number of targets.
     num_feature
-        Number of columns that the trees were trained on.
+        Number of features of the training data.
     feature_names, feature_types
-        One for each feature, or none.
+        One per feature, or an empty list.
     categories
-        The names of the categories of each feature, where they have names.
+        The names of the categories of each feature, if they have names.
     attributes
-        What callers have attached, such as ``best_iteration``.
+        Attributes set by callers, such as ``best_iteration``.
     exact_features
-        Whether features are compared with thresholds as they are. If not, they are
-        rounded to float32 first: so were, or might have been, the features that the
-        trees were grown on. XGBoost's files need that.
+        Whether features are compared with thresholds in their own precision. If not,
+        they are rounded to float32 first, because the training data were, or may have
+        been. Models from XGBoost's files need that.
     double_scores
-        Whether leaf values are summed in float64: float32 could not tell the labels
-        of training apart.
+        Whether leaf values are summed in float64, because float32 cannot distinguish
+        the training labels.
     unseen_missing
-        Whether a category that `categories` does not name counts as missing. If not,
-        it is an error.
+        Whether a category that is not in `categories` is treated as missing. If not, it
+        raises an error.
     """
 
     trees: list[Tree] = field(default_factory=list)
     tree_output: list[int] = field(default_factory=list)
     round_starts: list[int] = field(default_factory=lambda: [0])
     tree_weights: NDArray[np.float32] | None = None
-    linear: Linear | None = None
+    linear: LinearModel | None = None
     num_parallel_tree: int = 1
-    base_score: NDArray[np.float64] = field(default_factory=_half)
+    base_score: NDArray[np.float64] = field(default_factory=_default_base_score)
     boost_from_average: bool = True
     objective: str = "reg:squarederror"
-    objective_config: dict[str, dict[str, str]] = field(default_factory=_plain_loss)
+    objective_config: dict[str, dict[str, str]] = field(default_factory=_default_config)
     objective_state: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     num_class: int = 0
     num_target: int = 1
@@ -120,18 +122,56 @@ class Model:
 
     @property
     def weights(self) -> NDArray[np.float32]:
-        """The factor on the leaf values of each tree, 1 where there is no other."""
+        """(trees,): the factor on the leaf values of each tree, 1 without DART."""
         if self.tree_weights is None:
             return np.ones(len(self.trees), np.float32)
         return self.tree_weights
 
     @property
     def leaf_size(self) -> int:
-        """Values of a leaf: 1, or one for each output; 0 before the first tree."""
+        """Number of values of a leaf: 1, or one per output; 0 before the first tree."""
         return self.trees[0].leaf_size if self.trees else 0
 
+    def tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
+        """Return the trees (begin, end) of rounds (begin, end); (0, 0) means all.
+
+        A linear model has no trees, and no range of its rounds but all.
+
+        Raises
+        ------
+        ParameterError
+            If the model does not have these rounds.
+        """
+        n_rounds = self.n_rounds
+        try:
+            begin, end = map(operator.index, rounds)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "iteration_range must be two whole numbers (begin, end), "
+                f"not {rounds!r}",
+                code=ErrorCode.INVALID_ITERATION_RANGE,
+            ) from None
+        end = end or n_rounds
+        if self.linear is not None and (begin, end) != (0, n_rounds):
+            raise ParameterError(
+                "each round of booster='gblinear' changes all weights, so "
+                f"iteration_range={tuple(rounds)} cannot select some of its "
+                f"{n_rounds} rounds; leave it out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
+        if not 0 <= begin <= end <= n_rounds or (begin == end and n_rounds > 0):
+            raise ParameterError(
+                f"iteration_range={tuple(rounds)} is not a part of the model's "
+                f"{n_rounds} rounds; give (begin, end) with "
+                f"0 <= begin < end <= {n_rounds}, or (0, 0) for all",
+                code=ErrorCode.ITERATION_RANGE_OUT_OF_BOUNDS,
+            )
+        if self.linear is not None:
+            return 0, 0
+        return self.round_starts[begin], self.round_starts[end]
+
     def copy(self) -> Model:
-        """Return a model that can be changed without a change of this one."""
+        """Return an independent copy, which shares the trees."""
         return replace(
             self,
             trees=list(self.trees),
@@ -144,23 +184,23 @@ class Model:
             attributes=dict(self.attributes),
         )
 
-    def beginning(self) -> Model:
-        """Return the model of before the first round."""
+    def without_rounds(self) -> Model:
+        """Return a copy without any rounds."""
         part = self.copy()
         part.trees, part.tree_output, part.round_starts = [], [], [0]
         if part.tree_weights is not None:
             part.tree_weights = part.tree_weights[:0]
-        for name in _ATTRIBUTES_OF_ALL_ROUNDS:
+        for name in _ROUND_ATTRIBUTES:
             part.attributes.pop(name, None)
         return part
 
-    def add_round(
+    def append_round(
         self,
         trees: Sequence[Tree],
         outputs: Sequence[int],
         weights: NDArray[np.float32],
     ) -> None:
-        """Add a round of trees, which add to these outputs and have these weights."""
+        """Append a round of trees, with the output and the weight of each."""
         if self.tree_weights is not None:
             self.tree_weights = np.concatenate([self.tree_weights, weights])
         self.trees += trees
@@ -168,50 +208,58 @@ class Model:
         self.round_starts.append(len(self.trees))
 
     def slice(self, begin: int, end: int, step: int = 1) -> Model:
-        """Return a model of every `step`-th round from `begin` up to before `end`.
+        """Return a model of every `step`-th round of ``[begin, end)``.
 
-        The attributes that speak of all rounds, such as ``best_iteration``, are left
-        out.
+        Attributes that refer to all rounds, such as ``best_iteration``, are removed.
+
+        Raises
+        ------
+        ParameterError
+            For a linear model.
+        IndexError
+            If the range is empty or not within the rounds of the model.
+        ValueError
+            If `step` is below 1.
         """
         if self.linear is not None:
             raise ParameterError(
-                "a model of booster='gblinear' changes as a whole and has no rounds to "
-                "take from it; copy() takes all of it",
+                "a model of booster='gblinear' has no separate rounds and cannot be "
+                "sliced; copy() returns the whole model",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if not 0 <= begin < end <= self.n_rounds:
             raise IndexError(
-                f"rounds {begin} up to {end} are not a part of this model, which has "
-                f"{self.n_rounds} rounds; give 0 <= begin < end <= {self.n_rounds}"
+                f"the range of rounds [{begin}, {end}) is not valid for this model of "
+                f"{self.n_rounds} rounds; pass 0 <= begin < end <= {self.n_rounds}"
             )
         if step < 1:
-            raise ValueError(f"the step is {step}; give 1 or more")
-        part = self.beginning()
-        part.add_rounds_of(self, range(begin, end, step))
+            raise ValueError(f"the step is {step}; pass 1 or more")
+        part = self.without_rounds()
+        part.append_rounds(self, range(begin, end, step))
         return part
 
-    def add_rounds_of(self, other: Model, rounds: Iterable[int]) -> None:
-        """Add some rounds of a model of as many outputs."""
+    def append_rounds(self, other: Model, rounds: Iterable[int]) -> None:
+        """Append the given rounds of another model with the same outputs."""
         for number in rounds:
             trees = slice(*other.round_starts[number : number + 2])
-            self.add_round(
+            self.append_round(
                 other.trees[trees], other.tree_output[trees], other.weights[trees]
             )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Linear:
-    """One weight for each feature and output. It never changes: rounds make new ones.
+class LinearModel:
+    """The weights of a linear model, one per feature and output. Immutable.
 
     Attributes
     ----------
     weights
-        (features + 1, outputs) float32; the last are the biases, on top of the base
-        score.
+        (features + 1, outputs) float32; the last row has the biases, which are added
+        to the base score.
     rounds
-        How many rounds have been learned.
+        Number of rounds trained.
     last_change
-        The largest change of a weight in the last of them.
+        The largest change of a weight in the last round.
     """
 
     weights: NDArray[np.float32]
@@ -219,13 +267,13 @@ class Linear:
     last_change: float = np.inf
 
     @classmethod
-    def zero(cls, features: int, outputs: int) -> Linear:
-        """Return the model of no rounds."""
+    def zero(cls, features: int, outputs: int) -> LinearModel:
+        """Return the model before the first round."""
         return cls(np.zeros((features + 1, outputs), np.float32))
 
 
-# What must be the same, and how to make it so.
-_SHARED = {
+# Fields that must be equal in merged models, and the advice if they are not.
+_EQUAL_FIELDS = {
     "objective": "train them with the same objective",
     "objective_config": "train them with the same parameters of the objective",
     "num_class": "train them with the same classes",
@@ -241,46 +289,52 @@ _SHARED = {
 
 
 def merge_models(models: Sequence[Model]) -> Model:
-    """Return a model of the rounds of all models, which have one base score.
+    """Return a model with the rounds of all models, one model after the other.
 
-    Trees of a model whose trees have no weights get the weight 1 beside others.
+    If some of the models have tree weights (DART), the trees of the others get 1.
+
+    Raises
+    ------
+    ParameterError
+        If the models differ in objective, features, outputs or base score, or are
+        linear.
     """
     first = models[0]
-    merged = first.beginning()
+    merged = first.without_rounds()
     if any(model.tree_weights is not None for model in models):
         merged.tree_weights = merged.weights
     for model in models:
-        _check_alike(first, model)
+        _check_mergeable(first, model)
         merged.double_scores |= model.double_scores
-        merged.add_rounds_of(model, range(model.n_rounds))
+        merged.append_rounds(model, range(model.n_rounds))
     return merged
 
 
-def _check_alike(first: Model, other: Model) -> None:
+def _check_mergeable(first: Model, other: Model) -> None:
     if first.linear is not None or other.linear is not None:
         raise ParameterError(
-            "linear models cannot be put together: they have no rounds of their own; "
-            "train one on with xgb_model",
+            "linear models cannot be merged: they have no separate rounds; "
+            "continue the training of one with xgb_model",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-    for name, advice in _SHARED.items():
+    for name, advice in _EQUAL_FIELDS.items():
         ours, theirs = getattr(first, name), getattr(other, name)
         if ours != theirs:
             raise ParameterError(
                 f"the models differ in {name} ({ours!r:.60} and {theirs!r:.60}) and "
-                f"cannot be put together; {advice}",
+                f"cannot be merged; {advice}",
                 code=ErrorCode.MODELS_NOT_MERGEABLE,
             )
     if len({tree.value.ndim for tree in (*first.trees, *other.trees)}) > 1:
         raise ParameterError(
-            "one model has trees of all outputs and the other has not, and they cannot "
-            "be put together; train them with the same multi_strategy",
+            "one model has multi-output trees and the other has not, so they cannot be "
+            "merged; train them with the same multi_strategy",
             code=ErrorCode.MODELS_NOT_MERGEABLE,
         )
     if not np.array_equal(first.base_score, other.base_score):
         raise ParameterError(
             f"the models have the base scores {first.base_score.tolist()} and "
-            f"{other.base_score.tolist()}, and one model has one; train them with the "
-            "same base_score",
+            f"{other.base_score.tolist()}, and a merged model has only one; train them "
+            "with the same base_score",
             code=ErrorCode.MODELS_NOT_MERGEABLE,
         )

@@ -1,4 +1,11 @@
-"""Model files: XGBoost's JSON and UBJSON, with a checksum of our own."""
+"""Model files: XGBoost's JSON and UBJSON, with a checksum and Hornbeam's extension.
+
+The extension is what XGBoost's files have no fields for, such as float64 thresholds. In
+files it is one string among the parameters of the forest (`gbtree_model_param`), where
+XGBoost ignores unknown parameters. Other readers, such as treelite, do so there only
+and reject unknown keys elsewhere. A linear model has no such parameters: its extension
+is an object next to ``learner``.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +30,7 @@ from hornbeam.forest.writer import write_document
 
 __all__ = [
     "decode",
-    "decode_standard",
+    "decode_as_xgboost",
     "digest",
     "encode",
     "encode_for_xgboost",
@@ -31,55 +38,70 @@ __all__ = [
     "save",
 ]
 
-_SPELLINGS = {"json": json_text.dumps, "ubj": ubjson.dumps}
+_ENCODERS = {"json": json_text.dumps, "ubj": ubjson.dumps}
 
 
 def encode(model: Model, format: str) -> bytes:
-    """Return `model` as a file of the format "json" or "ubj", checksum included."""
-    if format not in _SPELLINGS:
+    """Return the bytes of a model file with the checksum.
+
+    Parameters
+    ----------
+    model
+        A model.
+    format
+        ``"json"`` or ``"ubj"``.
+
+    Raises
+    ------
+    ParameterError
+        If the format is unknown.
+    ModelFileError
+        If the model is not valid.
+    """
+    if format not in _ENCODERS:
         raise ParameterError(
-            f"the format {format!r} is unknown; give 'json' or 'ubj'",
+            f"the format {format!r} is unknown; pass 'json' or 'ubj'",
             code=ErrorCode.UNKNOWN_MODEL_FORMAT,
             format=format,
         )
     document = write_document(model)
     document["hornbeam"]["digest"] = _digest(document)
-    return _SPELLINGS[format](put_away(document))
+    return _ENCODERS[format](_embed_extension(document))
 
 
 def encode_for_xgboost(model: Model, format: str) -> bytes:
-    """Return `model` as XGBoost itself writes it, in "json" or "ubj".
+    """Return the bytes of a model file without the extension, as XGBoost writes it.
 
-    What Hornbeam adds is left out, for readers that do not pass over it: the checksum,
-    thresholds beyond float32, and whether predictions are float64.
+    Readers that reject unknown parameters need it. The file has no checksum, no float64
+    thresholds, and no note that predictions are summed in float64.
     """
-    return _SPELLINGS[format](dropped(write_document(model)))
+    return _ENCODERS[format](_remove_extension(_embed_extension(write_document(model))))
 
 
 def decode(data: bytes | bytearray | memoryview) -> Model:
-    """Return the model in the bytes of a model file, whichever format it has.
+    """Return the model in the bytes of a model file of either format.
 
     Raises
     ------
     ModelFileError
-        If the bytes are anything but a whole, unchanged and possible model.
+        If the file is incomplete, was changed, or does not contain a valid model.
     """
     data = bytes(data)
     try:
-        document = brought_out(_loads(data))
+        document = _extract_extension(_loads(data))
         model = read_document(document)
         if "hornbeam" in document:
-            said, found = document["hornbeam"]["digest"], digest(model)
-            if said != found:
+            stored, found = document["hornbeam"]["digest"], digest(model)
+            if stored != found:
                 raise ModelFileError(
-                    f"the checksum is {found}, and {said!r:.80} is stored",
+                    f"the checksum is {found}, and {stored!r:.80} is stored",
                     code=ErrorCode.MODEL_FILE_CHECKSUM_MISMATCH,
                 )
     except UnsupportedModelError:
         raise
     except ModelFileError as error:
         raise ModelFileError(
-            f"this is not a sound model file: {error}. It was damaged or edited; "
+            f"this is not a valid model file: {error}. It was damaged or edited; "
             "restore it from a copy, or save the model again",
             code=error.code,
             **error.details,
@@ -87,13 +109,17 @@ def decode(data: bytes | bytearray | memoryview) -> Model:
     return model
 
 
-def decode_standard(data: bytes | bytearray | memoryview) -> Model:
-    """Return the model that XGBoost would find in the bytes of a model file.
+def decode_as_xgboost(data: bytes | bytearray | memoryview) -> Model:
+    """Return the model that XGBoost would load from the bytes of a model file.
 
-    What Hornbeam adds is passed over, the checksum with it: the file may have been
-    edited. What is left must be whole and possible, or it is a `ModelFileError`.
+    The extension is ignored, the checksum included, so the file may have been edited.
+
+    Raises
+    ------
+    ModelFileError
+        If the rest of the file is not a valid model.
     """
-    return read_document(passed_over(_loads(bytes(data))))
+    return read_document(_remove_extension(_loads(bytes(data))))
 
 
 def digest(model: Model) -> str:
@@ -102,7 +128,7 @@ def digest(model: Model) -> str:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    # The version says only which XGBoost's files these are like.
+    # Excludes the XGBoost version, which identifies the format only.
     model = {key: document[key] for key in ("hornbeam", "learner")}
     return hashlib.sha256(ubjson.dumps(model)).hexdigest()
 
@@ -113,30 +139,40 @@ def _loads(data: bytes) -> Any:
         raise ModelFileError("it is empty", code=ErrorCode.MODEL_FILE_NOT_PARSABLE)
     if not start.startswith(b"{"):
         raise ModelFileError(
-            "it begins like neither JSON nor UBJSON",
+            "it starts like neither JSON nor UBJSON",
             code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
         )
     return json_text.loads(data) if start[1:] in b'" \t\r\n' else ubjson.loads(data)
 
 
 def save(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write `model` to the file `path`, as its suffix .json or .ubj says.
+    """Write `model` to the file `path`, in the format of its suffix .json or .ubj.
 
-    The file is replaced as a whole: whatever happens on the way, `path` holds either
-    what it held before or the whole new model.
+    The file is replaced atomically: after an error, `path` still has its old content.
+
+    Raises
+    ------
+    ParameterError
+        If the suffix is another one.
     """
     format = Path(path).suffix.lower().removeprefix(".")
-    if format not in _SPELLINGS:
+    if format not in _ENCODERS:
         raise ParameterError(
-            f"{os.fspath(path)}: the suffix names no format of model files; "
-            "give the file the suffix .json or .ubj",
+            f"{os.fspath(path)}: the suffix is not that of a model file format; "
+            "use the suffix .json or .ubj",
             code=ErrorCode.UNKNOWN_FILE_FORMAT,
         )
     replace_file(path, [encode(model, format)])
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """Return the model in the file `path`, whichever format it has."""
+    """Return the model in the file `path` of either format.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a valid model file; see `decode`.
+    """
     data = Path(path).read_bytes()
     try:
         return decode(data)
@@ -146,80 +182,82 @@ def load(path: str | os.PathLike[str]) -> Model:
         ) from None
 
 
-_BLOCK, _THRESHOLDS = "hornbeam", "hornbeam_thresholds"
+# --- Hornbeam's extension of XGBoost's format -----------------------------------------
+
+_KEY, _THRESHOLDS_KEY = "hornbeam", "hornbeam_thresholds"
 
 
-def put_away(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the `document` with what is ours in its place; it is changed."""
-    forest = _forest_of(document)
+def _embed_extension(document: dict[str, Any]) -> dict[str, Any]:
+    """Move the extension to its place in files; changes and returns `document`."""
+    forest = _gbtree_model(document)
     if forest is None:
         return document
     exact = {
-        str(number): base64.b64encode(tree.pop(_THRESHOLDS).tobytes()).decode()
+        str(number): base64.b64encode(tree.pop(_THRESHOLDS_KEY).tobytes()).decode()
         for number, tree in enumerate(forest["trees"])
-        if _THRESHOLDS in tree
+        if _THRESHOLDS_KEY in tree
     }
-    own = {**document.pop(_BLOCK), **({"thresholds": exact} if exact else {})}
-    forest["gbtree_model_param"][_BLOCK] = json.dumps(own, sort_keys=True)
+    extension = {**document.pop(_KEY), **({"thresholds": exact} if exact else {})}
+    forest["gbtree_model_param"][_KEY] = json.dumps(extension, sort_keys=True)
     return document
 
 
-def dropped(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the `document` without what is ours; it is changed."""
-    return passed_over(put_away(document))
+def _remove_extension(document: Any) -> Any:
+    """Remove the extension from the document of a file; changes and returns it.
 
-
-def passed_over(document: Any) -> Any:
-    """Return a document that was read without what is ours; it is changed.
-
-    What is not as it should be is left for others to find.
+    Leaves a malformed document to the checks of `read_document`.
     """
     with contextlib.suppress(AttributeError, KeyError, TypeError):
-        document.pop(_BLOCK, None)
-        forest = _forest_of(document)
+        document.pop(_KEY, None)
+        forest = _gbtree_model(document)
         if forest is not None:
-            forest["gbtree_model_param"].pop(_BLOCK, None)
+            forest["gbtree_model_param"].pop(_KEY, None)
     return document
 
 
-def brought_out(document: Any) -> Any:
-    """Return a document that was read, with what is ours where `read_document` looks.
+def _extract_extension(document: Any) -> Any:
+    """Move the extension to where `read_document` expects it; changes and returns it.
 
-    It is changed. What is not as it should be elsewhere is left for others to find.
+    Leaves a document that is malformed elsewhere to the checks of `read_document`.
+
+    Raises
+    ------
+    ModelFileError
+        If the extension itself is malformed or present twice.
     """
     try:
-        forest = _forest_of(document)
-        text = forest and forest["gbtree_model_param"].pop(_BLOCK, None)
+        forest = _gbtree_model(document)
+        text = forest and forest["gbtree_model_param"].pop(_KEY, None)
         trees = forest and forest["trees"]
     except (AttributeError, KeyError, TypeError):
         return document
     if text is None:
         return document
-    if _BLOCK in document:
+    if _KEY in document:
         raise ModelFileError(
-            "the block 'hornbeam' is there twice",
+            "the key 'hornbeam' is present twice",
             code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
         )
     try:
-        own = json.loads(text)
-        exact = own.pop("thresholds", {})
+        extension = json.loads(text)
+        exact = extension.pop("thresholds", {})
         for number, packed in exact.items():
             values = np.frombuffer(base64.b64decode(packed, validate=True), "<f8")
-            trees[int(number)][_THRESHOLDS] = values.astype(np.float64)
+            trees[int(number)][_THRESHOLDS_KEY] = values.astype(np.float64)
     except (
         *(AttributeError, IndexError, RecursionError, TypeError),
         *(binascii.Error, ValueError),
     ) as error:
         raise ModelFileError(
-            f"the block 'hornbeam' cannot be read: {error}",
+            f"the value of the key 'hornbeam' is not valid: {error}",
             code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
         ) from None
-    document[_BLOCK] = own
+    document[_KEY] = extension
     return document
 
 
-def _forest_of(document: Any) -> Any:
-    """Return the part of a document that holds trees; None of a linear model."""
+def _gbtree_model(document: Any) -> Any:
+    """Return the part of a document with the trees; None for a linear model."""
     booster = document["learner"]["gradient_booster"]
     booster = booster.get("gbtree", booster)
     return booster["model"] if "trees" in booster["model"] else None

@@ -1,4 +1,4 @@
-"""The model that a document holds. Nothing in the document is trusted."""
+"""Reads a model from the JSON document of a model file, which is not trusted."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.cat_container import read_categories
 from hornbeam.forest.json_fields import (
-    array_of,
-    count_of,
-    integers_of,
-    object_of,
-    text_of,
-    texts_by_name,
-    texts_of,
+    as_array,
+    as_integers,
+    as_object,
+    as_string,
+    as_string_map,
+    as_strings,
+    count_param,
 )
-from hornbeam.forest.model import Linear, Model
-from hornbeam.forest.tree import Tree, climb, cut_off, split
+from hornbeam.forest.model import LinearModel, Model
+from hornbeam.forest.tree import Tree, deleted_nodes, roots_and_depths, split_trees
 from hornbeam.forest.validation import (
     MAX_FEATURES,
     MAX_OUTPUTS,
@@ -30,8 +30,8 @@ from hornbeam.forest.validation import (
     category_limits,
     check_features,
     check_model,
-    normal_form,
-    number_in_text,
+    normalize_nodes,
+    parse_float,
 )
 from hornbeam.forest.writer import FORMAT, ROOT_PARENT
 from hornbeam.objectives.base import find
@@ -79,10 +79,16 @@ _NO_CATEGORIES = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.in
 
 
 def read_document(document: Any) -> Model:
-    """Return the model that a document holds, after every part of it is checked."""
-    top = object_of(document, "the file", ["learner"], ["hornbeam", "version"])
-    integers_of(top.get("version", []), "version")
-    learner = object_of(
+    """Return the model in a document, after validation of every part.
+
+    Raises
+    ------
+    ModelFileError
+        If a part of the document is not valid.
+    """
+    top = as_object(document, "the file", ["learner"], ["hornbeam", "version"])
+    as_integers(top.get("version", []), "version")
+    learner = as_object(
         top["learner"],
         "learner",
         ["attributes", "gradient_booster", "learner_model_param", "objective"],
@@ -90,16 +96,16 @@ def read_document(document: Any) -> Model:
     )
     model = Model(exact_features=False)
     if "hornbeam" in top:
-        _read_own_block(model, top["hornbeam"])
+        _read_extension(model, top["hornbeam"])
     _read_shape(model, learner["learner_model_param"], exact="hornbeam" in top)
     _read_objective(model, learner["objective"])
-    model.attributes = texts_by_name(learner["attributes"], "learner.attributes")
+    model.attributes = as_string_map(learner["attributes"], "learner.attributes")
     for key in ("feature_names", "feature_types"):
-        setattr(model, key, texts_of(learner.get(key, []), f"learner.{key}"))
+        setattr(model, key, as_strings(learner.get(key, []), f"learner.{key}"))
     _read_booster(model, learner["gradient_booster"])
     if model.linear is not None and "last_change" in top.get("hornbeam", {}):
-        text = text_of(top["hornbeam"]["last_change"], "hornbeam.last_change")
-        change = number_in_text(text)
+        text = as_string(top["hornbeam"]["last_change"], "hornbeam.last_change")
+        change = parse_float(text)
         if not change >= 0.0:
             raise ModelFileError(
                 f"hornbeam.last_change is {text!r}, not a number",
@@ -110,9 +116,9 @@ def read_document(document: Any) -> Model:
     return model
 
 
-def _read_own_block(model: Model, value: Any) -> None:
+def _read_extension(model: Model, value: Any) -> None:
     flags = ["double_scores", "exact_features"]
-    block = object_of(
+    block = as_object(
         value,
         "hornbeam",
         ["digest", "format", *flags],
@@ -126,8 +132,8 @@ def _read_own_block(model: Model, value: Any) -> None:
         )
     if written > FORMAT:
         raise UnsupportedModelError(
-            f"hornbeam.format is {written}: a later Hornbeam wrote this file; "
-            "upgrade Hornbeam to read it",
+            f"hornbeam.format is {written}: a later version of Hornbeam wrote this "
+            "file; upgrade Hornbeam to read it",
             code=ErrorCode.MODEL_FILE_UNSUPPORTED,
         )
     for flag in [*flags, *block.keys() & {"unseen_missing"}]:
@@ -141,28 +147,28 @@ def _read_own_block(model: Model, value: Any) -> None:
 
 def _read_shape(model: Model, value: Any, exact: bool) -> None:
     where = "learner.learner_model_param"
-    param = object_of(
+    param = as_object(
         value,
         where,
         ["base_score", "num_class", "num_feature"],
         ["boost_from_average", "num_target"],
     )
-    model.num_feature = count_of(param, "num_feature", where, high=MAX_FEATURES)
-    model.num_class = count_of(param, "num_class", where, high=MAX_OUTPUTS)
+    model.num_feature = count_param(param, "num_feature", where, high=MAX_FEATURES)
+    model.num_class = count_param(param, "num_class", where, high=MAX_OUTPUTS)
     if "num_target" in param:
-        model.num_target = count_of(param, "num_target", where, 1, MAX_OUTPUTS)
+        model.num_target = count_param(param, "num_target", where, 1, MAX_OUTPUTS)
     if "boost_from_average" in param:
         model.boost_from_average = (
-            count_of(param, "boost_from_average", where, high=1) > 0
+            count_param(param, "boost_from_average", where, high=1) > 0
         )
-    text = text_of(param["base_score"], f"{where}.base_score")
+    text = as_string(param["base_score"], f"{where}.base_score")
     inside = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    scores = np.array([number_in_text(number) for number in inside.split(",")])
+    scores = np.array([parse_float(number) for number in inside.split(",")])
     if not exact:
-        # XGBoost keeps float32, and writes no more digits than float32 needs.
+        # XGBoost stores float32 and writes as many digits as float32 needs.
         with np.errstate(over="ignore"):
             scores = scores.astype(np.float32).astype(np.float64)
-    # Before 3.1, XGBoost wrote one number for all outputs.
+    # XGBoost before 3.1 wrote one number for all outputs.
     model.base_score = np.repeat(scores, model.n_outputs if scores.size == 1 else 1)
 
 
@@ -172,23 +178,23 @@ def _read_objective(model: Model, value: Any) -> None:
         raise ModelFileError(
             f"{where} is not an object", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
-    model.objective = text_of(value.get("name"), f"{where}.name")
+    model.objective = as_string(value.get("name"), f"{where}.name")
     known = find(model.objective)
     if known is None:
-        return  # check_model says more
+        return  # check_model raises the error
     group, names, states = known.config_group
     if not names:
-        object_of(value, where, ["name"])
+        as_object(value, where, ["name"])
         model.objective_config = {}
         return
-    objective = object_of(value, where, ["name"], [group, *states])
+    objective = as_object(value, where, ["name"], [group, *states])
     defaults = {"num_class": str(model.num_class), **_DEFAULTS}
     config = {name: defaults[name] for name in names if name in defaults}
-    config |= texts_by_name(objective.get(group, {}), f"{where}.{group}")
+    config |= as_string_map(objective.get(group, {}), f"{where}.{group}")
     model.objective_config = {group: config}
     state = {name: objective[name] for name in states if name in objective}
     for name, values in state.items():
-        array = array_of(values, np.float32)
+        array = as_array(values, np.float32)
         if array is None:
             raise ModelFileError(
                 f"{where}.{name} is not an array of numbers",
@@ -201,30 +207,30 @@ def _read_objective(model: Model, value: Any) -> None:
 def _read_booster(model: Model, value: Any) -> None:
     where = "learner.gradient_booster"
     if isinstance(value, dict) and value.get("name") == "gblinear":
-        model.linear = _read_linear(object_of(value, where, ["model", "name"]), model)
+        model.linear = _read_linear(as_object(value, where, ["model", "name"]), model)
         return
     weights = None
     if isinstance(value, dict) and value.get("name") == "dart":
-        dart = object_of(value, where, ["gbtree", "name", "weight_drop"])
+        dart = as_object(value, where, ["gbtree", "name", "weight_drop"])
         value, weights = dart["gbtree"], dart["weight_drop"]
         where += ".gbtree"
-    booster = object_of(value, where, ["model", "name"])
-    if text_of(booster["name"], f"{where}.name") != "gbtree":
+    booster = as_object(value, where, ["model", "name"])
+    if as_string(booster["name"], f"{where}.name") != "gbtree":
         raise ModelFileError(
             f"the booster {booster['name']!r} is unknown",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     where += ".model"
-    forest = object_of(
+    forest = as_object(
         booster["model"],
         where,
         ["gbtree_model_param", "tree_info", "trees"],
         ["cats", "iteration_indptr", "weight_drop"],
     )
-    # XGBoost from 3.3 on writes them here.
+    # XGBoost 3.3 and later write them here.
     weights = forest.get("weight_drop", weights)
     if weights is not None:
-        model.tree_weights = array_of(weights, np.float32)
+        model.tree_weights = as_array(weights, np.float32)
         if model.tree_weights is None:
             raise ModelFileError(
                 "weight_drop is not an array of floating-point numbers",
@@ -235,57 +241,59 @@ def _read_booster(model: Model, value: Any) -> None:
     )
     check_features(model)
     param_where = f"{where}.gbtree_model_param"
-    param = object_of(
+    param = as_object(
         forest["gbtree_model_param"],
         param_where,
         ["num_trees"],
         ["num_parallel_tree", "size_leaf_vector"],
     )
     if "num_parallel_tree" in param:
-        model.num_parallel_tree = count_of(param, "num_parallel_tree", param_where, 1)
+        model.num_parallel_tree = count_param(
+            param, "num_parallel_tree", param_where, 1
+        )
     trees = forest["trees"]
-    n_trees = count_of(param, "num_trees", param_where)
+    n_trees = count_param(param, "num_trees", param_where)
     if not isinstance(trees, list) or len(trees) != n_trees:
         raise ModelFileError(
             f"{where}.trees is not an array of {n_trees} trees",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     model.trees = _read_trees(trees, model.num_feature, category_limits(model))
-    model.tree_output = integers_of(forest["tree_info"], f"{where}.tree_info")
+    model.tree_output = as_integers(forest["tree_info"], f"{where}.tree_info")
     if "iteration_indptr" in forest:
-        starts = integers_of(forest["iteration_indptr"], f"{where}.iteration_indptr")
+        starts = as_integers(forest["iteration_indptr"], f"{where}.iteration_indptr")
         model.round_starts = starts
         return
-    of_all = model.leaf_size > 1
-    size = model.num_parallel_tree * (1 if of_all else model.n_outputs)
+    multi_output = model.leaf_size > 1
+    size = model.num_parallel_tree * (1 if multi_output else model.n_outputs)
     if n_trees % size:
         raise ModelFileError(
-            f"{where}: {n_trees} trees are not rounds of {size}",
+            f"{where} has {n_trees} trees, not a multiple of the {size} of a round",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     model.round_starts = list(range(0, n_trees + 1, size))
 
 
-def _read_linear(booster: dict[str, Any], model: Model) -> Linear:
+def _read_linear(booster: dict[str, Any], model: Model) -> LinearModel:
     where = "learner.gradient_booster.model"
-    block = object_of(booster["model"], where, ["weights"], ["boosted_rounds"])
-    weights = array_of(block["weights"], np.float32)
+    block = as_object(booster["model"], where, ["weights"], ["boosted_rounds"])
+    weights = as_array(block["weights"], np.float32)
     shape = model.num_feature + 1, model.n_outputs
     if weights is None or weights.size != shape[0] * shape[1]:
         raise ModelFileError(
             f"{where}.weights is not an array of {shape[0] * shape[1]} numbers",
             code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
         )
-    # XGBoost before 1.7 did not count them.
+    # XGBoost before 1.7 did not write the number of rounds.
     rounds = block.get("boosted_rounds", 1)
     if type(rounds) is not int or rounds < 0:
         raise ModelFileError(
             f"{where}.boosted_rounds is {rounds!r}, not a number",
             code=ErrorCode.MODEL_FILE_WRONG_TYPE,
         )
-    # XGBoost adds that of the first output to all.
+    # XGBoost adds the base score of the first output to all outputs.
     model.base_score = np.repeat(model.base_score[:1], model.n_outputs)
-    return Linear(weights.reshape(shape), rounds)
+    return LinearModel(weights.reshape(shape), rounds)
 
 
 def _read_trees(
@@ -299,12 +307,12 @@ def _read_trees(
     leaf_sizes = {leaf_size for _, _, leaf_size in params}
     if len(leaf_sizes) > 1:
         raise ModelFileError(
-            f"the leaves of the trees have {sorted(leaf_sizes)} values, not all as "
-            "many",
+            f"the leaves of the trees have different numbers of values: "
+            f"{sorted(leaf_sizes)}",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     leaf_size = max(leaf_sizes, default=1)
-    is_whole, weight = _read_weights(values, sizes, leaf_size)
+    is_usable, weight = _read_weights(values, sizes, leaf_size)
     columns = {
         key: _column(values, key, sizes, dtype)
         for key, dtype in _TREE_COLUMNS.items()
@@ -324,7 +332,7 @@ def _read_trees(
         value = _read_leaf_vectors(values, columns, sizes, leaf_size)
     parent = columns["parents"]
     parent[starts[:-1][parent[starts[:-1]] == ROOT_PARENT]] = -1
-    nodes = normal_form(
+    nodes = normalize_nodes(
         Tree(
             left=columns["left_children"],
             right=columns["right_children"],
@@ -344,11 +352,11 @@ def _read_trees(
         num_feature,
         limits,
     )
-    said = [deleted for _, deleted, _ in params]
-    _check_cut_off(cut_off(nodes, starts[:-1]), starts, said)
+    stored = [deleted for _, deleted, _ in params]
+    _check_deleted(deleted_nodes(nodes, starts[:-1]), starts, stored)
     trees = [
-        tree if known else replace(tree, weight=_means_below(tree))
-        for tree, known in zip(split(nodes, starts), is_whole, strict=True)
+        tree if known else replace(tree, weight=_mean_leaf_values(tree))
+        for tree, known in zip(split_trees(nodes, starts), is_usable, strict=True)
     ]
     for number, (tree, value) in enumerate(zip(trees, values, strict=True)):
         if "hornbeam_thresholds" in value:
@@ -360,30 +368,31 @@ def _read_trees(
 def _read_weights(
     values: list[Any], sizes: list[int], leaf_size: int
 ) -> tuple[list[bool], NDArray[np.float32]]:
-    """Return of which trees the weights of nodes are known, and these or zeros.
+    """Return which trees have usable node weights, and the weights of all nodes.
 
-    Nodes of XGBoost's trees have a weight for each column that splits were searched by,
-    and leaves have more values where these columns were reduced.
+    XGBoost stores one weight for each gradient column of the split search. With reduced
+    gradients these are fewer than the values of a leaf; the weights of such a tree are
+    not usable, and zeros here.
     """
     counts = [size * leaf_size for size in sizes]
-    given = [value["base_weights"] for value in values]
-    is_whole = [
-        not isinstance(own, list | np.ndarray)
-        or len(own) not in range(size, count, size)
-        for own, size, count in zip(given, sizes, counts, strict=True)
+    stored = [value["base_weights"] for value in values]
+    is_usable = [
+        not isinstance(weights, list | np.ndarray)
+        or len(weights) not in range(size, count, size)
+        for weights, size, count in zip(stored, sizes, counts, strict=True)
     ]
-    known = [
-        value if whole else {"base_weights": [0.0] * count}
-        for value, whole, count in zip(values, is_whole, counts, strict=True)
+    usable = [
+        value if is_known else {"base_weights": [0.0] * count}
+        for value, is_known, count in zip(values, is_usable, counts, strict=True)
     ]
-    weight = _column(known, "base_weights", counts, np.float32)
-    return is_whole, weight.reshape(-1, leaf_size) if leaf_size > 1 else weight
+    weight = _column(usable, "base_weights", counts, np.float32)
+    return is_usable, weight.reshape(-1, leaf_size) if leaf_size > 1 else weight
 
 
-def _means_below(tree: Tree) -> NDArray[np.float32]:
-    """Return for each node the mean value of its leaves, by the rows they cover."""
+def _mean_leaf_values(tree: Tree) -> NDArray[np.float32]:
+    """Return the mean value of the leaves below each node, weighted by cover."""
     cover, means = tree.cover.astype(np.float64), tree.value.astype(np.float64)
-    _, depth = climb(tree.parent)
+    _, depth = roots_and_depths(tree.parent)
     for node in np.argsort(-depth, kind="stable").tolist():
         pair = [tree.left[node], tree.left[node] + 1]
         if pair[0] >= 0:
@@ -398,9 +407,10 @@ def _read_leaf_vectors(
     sizes: list[int],
     leaf_size: int,
 ) -> NDArray[np.float32]:
-    """Return the values of all nodes, (nodes, values of a leaf), zeros where none are.
+    """Return the values of all nodes, (nodes, values of a leaf); 0 at internal nodes.
 
-    The right child of a leaf is the row of its values; it becomes -1 in `columns`.
+    XGBoost stores the row of a leaf's values as its right child; this sets it to -1 in
+    `columns`.
     """
     is_leaf = columns["left_children"] == -1
     starts = np.cumsum([0, *sizes])
@@ -411,7 +421,7 @@ def _read_leaf_vectors(
     most = np.repeat(counts, counts)
     if ((row < 0) | (row >= most)).any():
         raise ModelFileError(
-            "right_children of a leaf is not a row of leaf_weights",
+            "right_children of a leaf is not the index of a row of leaf_weights",
             code=ErrorCode.MODEL_FILE_INVALID_TREE,
         )
     found = np.zeros((is_leaf.size, leaf_size), np.float32)
@@ -421,45 +431,47 @@ def _read_leaf_vectors(
 
 
 def _read_tree_param(value: Any, where: str) -> tuple[int, int, int]:
-    """Return how many nodes a tree has, were cut off of it, and values a leaf has."""
-    tree = object_of(
+    """Return the number of nodes, of deleted nodes, and of values of a leaf."""
+    tree = as_object(
         value,
         where,
         [*_TREE_COLUMNS, "tree_param"],
         [*_CATEGORY_COLUMNS, "hornbeam_thresholds", "id", "leaf_weights"],
     )
     param_where = f"{where}.tree_param"
-    param = object_of(
+    param = as_object(
         tree["tree_param"],
         param_where,
         ["num_nodes"],
         ["num_deleted", "num_feature", "size_leaf_vector"],
     )
     param = {"num_deleted": "0", "size_leaf_vector": "1"} | param
-    # XGBoost before 2.0 wrote 0 for leaves of one number.
-    leaf_size = max(1, count_of(param, "size_leaf_vector", param_where, 0, MAX_OUTPUTS))
+    # XGBoost before 2.0 wrote 0 for scalar leaves.
+    leaf_size = max(
+        1, count_param(param, "size_leaf_vector", param_where, 0, MAX_OUTPUTS)
+    )
     if ("leaf_weights" in tree) != (leaf_size > 1):
         raise ModelFileError(
             f"{where} has leaves of {leaf_size} values and "
             f"{'no' if leaf_size > 1 else 'the'} key 'leaf_weights'",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
-    size = count_of(param, "num_nodes", param_where, 1)
+    size = count_param(param, "num_nodes", param_where, 1)
     if "id" in tree and type(tree["id"]) is not int:
         raise ModelFileError(
             f"{where}.id is not an integer", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
-    return size, count_of(param, "num_deleted", param_where), leaf_size
+    return size, count_param(param, "num_deleted", param_where), leaf_size
 
 
 def _read_categories(
     tree: dict[str, Any], where: str, size: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]]:
-    """Return which nodes are split by category, and the categories that go right."""
+    """Return split types, counts of categories per node, and the categories."""
     found = {}
     for key, dtype in _CATEGORY_COLUMNS.items():
         default = np.zeros(size if key == "split_type" else 0, dtype)
-        column = array_of(tree.get(key, default), dtype)
+        column = as_array(tree.get(key, default), dtype)
         if column is None:
             raise ModelFileError(
                 f"{where}.{key} is not an array of integers",
@@ -470,7 +482,7 @@ def _read_categories(
     sizes, categories = found["categories_sizes"], found["categories"]
     if kinds.size != size or (kinds > 1).any():
         raise ModelFileError(
-            f"{where}.split_type is not {size} times 0 or 1",
+            f"{where}.split_type is not an array of {size} numbers 0 or 1",
             code=ErrorCode.MODEL_FILE_INVALID_TREE,
         )
     if not np.array_equal(nodes, np.flatnonzero(kinds)):
@@ -485,12 +497,12 @@ def _read_categories(
         or sizes.sum() != categories.size
     ):
         raise ModelFileError(
-            f"{where}.categories_sizes does not part the {categories.size} categories",
+            f"{where}.categories_sizes does not add up to {categories.size} categories",
             code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     if not np.array_equal(found["categories_segments"], np.cumsum(sizes) - sizes):
         raise ModelFileError(
-            f"{where}.categories_segments does not say where the categories begin",
+            f"{where}.categories_segments does not have the offsets of the categories",
             code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     counts = np.zeros(size, np.int64)
@@ -501,10 +513,10 @@ def _read_categories(
 def _column(
     trees: list[Any], key: str, sizes: list[int], dtype: _Number
 ) -> NDArray[Any]:
-    """Return the numbers that all trees have under `key`, end to end."""
+    """Return the arrays that the trees have under `key`, concatenated."""
     parts: list[NDArray[Any]] = [np.empty(0, dtype)]
     for number, (tree, size) in enumerate(zip(trees, sizes, strict=True)):
-        part = array_of(tree[key], dtype)
+        part = as_array(tree[key], dtype)
         if part is None or part.size != size:
             what = "floating-point numbers" if dtype is np.float32 else "integers"
             raise ModelFileError(
@@ -515,25 +527,25 @@ def _column(
     return np.concatenate(parts)
 
 
-def _check_cut_off(
-    mask: NDArray[np.bool_], starts: NDArray[np.int64], said: list[int]
+def _check_deleted(
+    mask: NDArray[np.bool_], starts: NDArray[np.int64], stored: list[int]
 ) -> None:
     for number, (start, stop) in enumerate(pairwise(starts.tolist())):
         found = np.count_nonzero(mask[start:stop])
-        if found != said[number]:
+        if found != stored[number]:
             raise ModelFileError(
-                f"trees[{number}]: no way from the root leads to {found} nodes, "
-                f"and tree_param.num_deleted says {said[number]}",
+                f"trees[{number}]: {found} nodes are not reachable from the root, but "
+                f"tree_param.num_deleted is {stored[number]}",
                 code=ErrorCode.MODEL_FILE_INVALID_TREE,
             )
 
 
 def _refine_thresholds(tree: Tree, value: Any, where: str) -> None:
     ordered = (tree.left >= 0) & (tree.split_type == 0)
-    thresholds = array_of(value, np.float64)
+    thresholds = as_array(value, np.float64)
     if thresholds is None or thresholds.size != np.count_nonzero(ordered):
         raise ModelFileError(
-            f"{where} is not one number for each threshold",
+            f"{where} is not an array of one number per threshold",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     rounded = nearest(thresholds, np.float32)

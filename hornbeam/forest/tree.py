@@ -1,4 +1,4 @@
-"""One decision tree as arrays, with an entry for each node."""
+"""A decision tree as arrays with one entry per node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Tree", "climb", "cut_off", "join", "split"]
+__all__ = [
+    "Tree",
+    "concatenate_trees",
+    "deleted_nodes",
+    "roots_and_depths",
+    "split_trees",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -17,34 +23,37 @@ class Tree:
     """The nodes of one tree. Node 0 is the root.
 
     A row goes left where ``x[feature] < threshold``, and where the feature is missing
-    and ``default_left`` is 1. At a split by category it goes right where the feature,
-    its fraction dropped, is one of the node's categories. The right child always
-    follows the left one, as XGBoost takes it for granted. A node that pruning has cut
-    off keeps its number: it is a node other than the root without parent and children.
+    and ``default_left`` is 1. At a categorical split it goes right where the feature,
+    truncated to an integer, is one of the node's categories. The right child is always
+    the node after the left child, which XGBoost assumes too. A node that pruning
+    deleted keeps its number: it is a node other than the root without a parent and
+    without children.
 
     Parameters
     ----------
     left, right
-        Children; -1 at leaves.
+        Children, int32; -1 at leaves.
     parent
-        Parent; -1 at the root.
+        Parent, int32; -1 at the root.
     feature, threshold, default_left
-        The split; 0, NaN and 0 at leaves. Splits by category have the threshold NaN.
+        The split; 0, NaN and 0 at leaves. The threshold of categorical splits is NaN.
     split_type
-        1 at splits by category, else 0.
+        1 at categorical splits, else 0.
     category_counts
-        (nodes,) int64: how many categories go right; 0 at other nodes.
+        (nodes,) int64: the number of categories that go right; 0 at other nodes.
     categories
         Those categories, ascending, node after node; int32.
     value
-        What a leaf adds to the score, learning rate included; 0 at internal nodes.
-        (nodes,), or (nodes, outputs) of a tree of all outputs, and so is `weight`.
+        The leaf value, which is added to the margin, learning rate included; 0 at
+        internal nodes. (nodes,), or (nodes, outputs) of multi-output trees, like
+        `weight`.
     gain
-        Loss that the split saves; 0 at leaves.
+        Loss reduction of the split; 0 at leaves.
     cover
-        Sum of the hessians of the rows that came here, over all outputs of the tree.
+        Sum of the hessians of the rows in the node, over all outputs of the tree.
     weight
-        The node's own best value, before the learning rate (XGBoost's `base_weights`).
+        The optimal value of the node, before the learning rate (`base_weights` of
+        XGBoost).
     """
 
     left: NDArray[np.int32]
@@ -67,13 +76,13 @@ class Tree:
 
     @property
     def leaf_size(self) -> int:
-        """Values of a leaf: 1, or one for each output."""
+        """Number of values of a leaf: 1, or one per output."""
         return 1 if self.value.ndim == 1 else self.value.shape[1]
 
     @property
     def leaf_mask(self) -> NDArray[np.bool_]:
-        """True at leaves; False at internal nodes and at nodes that were cut off."""
-        return (self.left < 0) & ~cut_off(self, np.zeros(1, np.int64))
+        """True at leaves; False at internal nodes and at deleted nodes."""
+        return (self.left < 0) & ~deleted_nodes(self, np.zeros(1, np.int64))
 
     @property
     def n_leaves(self) -> int:
@@ -81,13 +90,13 @@ class Tree:
 
     @property
     def category_starts(self) -> NDArray[np.int64]:
-        """Where each node's categories begin, and the number of all: (nodes + 1,)."""
+        """(nodes + 1,): the offsets of the nodes' categories in `categories`."""
         return np.concatenate([[0], np.cumsum(self.category_counts)])
 
     def depth(self) -> int:
-        """Return the number of splits on the longest way to a leaf."""
-        _, steps = climb(self.parent)
-        return int(steps.max())
+        """Return the number of splits on the longest path from the root to a leaf."""
+        _, depths = roots_and_depths(self.parent)
+        return int(depths.max())
 
 
 _DTYPES = {
@@ -107,10 +116,10 @@ _DTYPES = {
 }
 
 
-def join(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
-    """Return the nodes of all trees end to end, and where each tree begins and ends.
+def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
+    """Return the nodes of all trees as one `Tree`, and the offsets, (trees + 1,).
 
-    Children and parents still count from the root of their own tree.
+    Children and parents stay relative to the root of their tree.
     """
     starts = np.zeros(len(trees) + 1, np.int64)
     np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
@@ -125,36 +134,37 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
     return Tree(**columns), starts
 
 
-def split(nodes: Tree, starts: NDArray[np.int64]) -> list[Tree]:
-    """Return the trees that were joined; they share the memory of `nodes`."""
+def split_trees(nodes: Tree, starts: NDArray[np.int64]) -> list[Tree]:
+    """Return the concatenated trees, as views of `nodes`."""
     columns = {field.name: getattr(nodes, field.name) for field in fields(Tree)}
     categories = columns.pop("categories")
-    places = nodes.category_starts[starts].tolist()
+    category_starts = nodes.category_starts[starts].tolist()
     return [
         Tree(
             categories=categories[first:last],
             **{name: column[start:stop] for name, column in columns.items()},
         )
         for (start, stop), (first, last) in zip(
-            pairwise(starts.tolist()), pairwise(places), strict=True
+            pairwise(starts.tolist()), pairwise(category_starts), strict=True
         )
     ]
 
 
-def cut_off(nodes: Tree, roots: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which nodes no way from a root leads to."""
+def deleted_nodes(nodes: Tree, roots: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of the nodes that pruning deleted, (nodes,) bool."""
     mask = nodes.parent < 0
     mask[roots] = False
     return mask
 
 
-def climb(
+def roots_and_depths(
     parent: NDArray[np.signedinteger],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the topmost ancestor of each node and the steps that lead to it.
+    """Return the root and the depth of each node from their parents (-1 at roots).
 
-    The steps double in every round, so a chain of n nodes takes log2(n) rounds, and
-    so does a cycle, whose nodes find only one another.
+    Pointer jumping doubles the step in each round, so a chain of n nodes takes log2(n)
+    rounds. A cycle of parents takes as many; its nodes have no root, and the first
+    result is then another node of the cycle.
     """
     top = np.where(parent < 0, np.arange(parent.size), parent)
     steps = (parent >= 0).astype(np.int64)

@@ -1,15 +1,15 @@
-"""Universal Binary JSON, draft 12, in the shapes that XGBoost reads and writes.
+"""Universal Binary JSON, draft 12, in the subset that XGBoost reads and writes.
 
-Everything is big-endian. Keys and strings carry an int64 length, arrays of numbers
-one type for all of them, and other arrays their length:
+All numbers are big-endian. Keys and strings have an int64 length, arrays of numbers
+have one type and a count, and other arrays have a count:
 
     {  L<length><key> <value> ...  }
     S  L<length><bytes>
     [  $<type> #L<count>  <numbers>
     [  #L<count>  <value> ...
 
-The reader also takes lengths of the smaller integer types, and arrays that end with
-a bracket instead of saying their length.
+The reader also accepts lengths of smaller integer types, and arrays without a count
+that end with a bracket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hornbeam.errors import ErrorCode, ModelFileError
 
 __all__ = ["dumps", "loads"]
 
-# A model nests 7 deep.
+# A model file has 7 levels.
 _MAX_DEPTH = 32
 
 _INTEGERS = {
@@ -51,10 +51,10 @@ _MARKERS = {dtype: marker for marker, dtype in _DTYPES.items()}
 
 
 def dumps(document: Mapping[str, Any]) -> bytes:
-    """Return the bytes of `document`, with sorted keys.
+    """Return the UBJSON bytes of `document`, with sorted keys.
 
-    Its values may be mappings, lists, strings, booleans, integers, NumPy's floats and
-    arrays of numbers. One document has one spelling.
+    Values may be mappings, lists, strings, booleans, integers, NumPy floats and arrays
+    of numbers. Equal documents have equal bytes.
     """
     parts: list[bytes] = []
     _write(document, parts)
@@ -108,9 +108,14 @@ def _integer(value: int) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """Return the document that `data` spells; arrays of numbers become NumPy's.
+    """Return the document in the UBJSON bytes `data`; typed arrays become NumPy arrays.
 
-    Memory grows with the bytes that are there, never with the sizes that they claim.
+    Allocated memory is bounded by the size of `data`, not by the counts stored in it.
+
+    Raises
+    ------
+    ModelFileError
+        If `data` is not valid UBJSON, repeats a key, or is followed by other bytes.
     """
     reader = _Reader(data)
     document = reader.value(reader.take(1), depth=0)
@@ -139,7 +144,7 @@ class _Reader:
         end = self.at + size
         if end > len(self.data):
             raise self.error(
-                f"{size} bytes should follow, and only {len(self.data) - self.at} do"
+                f"{size} bytes are expected, but only {len(self.data) - self.at} follow"
             )
         taken = self.data[self.at : end]
         self.at = end
@@ -149,7 +154,7 @@ class _Reader:
         marker = self.take(1)
         layout = _INTEGERS.get(marker)
         if layout is None:
-            raise self.error(f"a length cannot have the type {marker!r}")
+            raise self.error(f"a length has the invalid type {marker!r}")
         (count,) = layout.unpack(self.take(layout.size))
         if count < 0:
             raise self.error(f"the length {count} is negative")
@@ -160,7 +165,7 @@ class _Reader:
         try:
             return encoded.decode()
         except UnicodeDecodeError:
-            raise self.error("the text before it is not UTF-8") from None
+            raise self.error("the string before it is not UTF-8") from None
 
     def value(self, marker: bytes, depth: int) -> Any:
         if marker == b"S":
@@ -174,7 +179,7 @@ class _Reader:
             return layout.unpack(self.take(layout.size))[0]
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
-        raise self.error(f"no value begins with {marker!r}")
+        raise self.error(f"{marker!r} is not a valid type marker")
 
     def object(self, depth: int) -> dict[str, Any]:
         self.descend(depth)
@@ -182,7 +187,7 @@ class _Reader:
         while self.data[self.at : self.at + 1] != b"}":
             key = self.text()
             if key in members:
-                raise self.error(f"the key {key!r:.60} comes twice")
+                raise self.error(f"the key {key!r:.60} is repeated")
             members[key] = self.value(self.take(1), depth)
         self.at += 1
         return members
@@ -195,7 +200,9 @@ class _Reader:
         if marker == b"#":
             count = self.length()
             if count > len(self.data) - self.at:
-                raise self.error(f"{count} values cannot follow, the file is too short")
+                raise self.error(
+                    f"{count} values are expected, but the file is too short"
+                )
             return [self.value(self.take(1), depth) for _ in range(count)]
         values = []
         while marker != b"]":
@@ -207,12 +214,12 @@ class _Reader:
         marker = self.take(1)
         dtype = _DTYPES.get(marker)
         if dtype is None:
-            raise self.error(f"an array of numbers cannot have the type {marker!r}")
+            raise self.error(f"an array of numbers has the invalid type {marker!r}")
         if self.take(1) != b"#":
-            raise self.error("an array of numbers needs its length")
+            raise self.error("an array of numbers has no count")
         stored = self.take(self.length() * dtype.itemsize)
         return np.frombuffer(stored, dtype.newbyteorder(">")).astype(dtype)
 
     def descend(self, depth: int) -> None:
         if depth > _MAX_DEPTH:
-            raise self.error(f"values are nested more than {_MAX_DEPTH} deep")
+            raise self.error(f"values are nested in more than {_MAX_DEPTH} levels")

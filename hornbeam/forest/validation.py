@@ -1,4 +1,4 @@
-"""What must hold of a model before a kernel may read it or a file may hold it."""
+"""Validates a model before kernels use it or a file stores it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import MAX_LEVELS
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.model import Model
-from hornbeam.forest.tree import Tree, climb
+from hornbeam.forest.tree import Tree, roots_and_depths
 from hornbeam.objectives.base import find, names
 from hornbeam.params import Parameters
 
@@ -25,15 +25,15 @@ __all__ = [
     "category_limits",
     "check_features",
     "check_model",
-    "normal_form",
-    "number_in_text",
+    "normalize_nodes",
+    "parse_float",
 ]
 
-# Far above what growth reaches, and still little to walk for one row.
+# Deeper than any grown tree, and still fast to traverse for one row.
 MAX_DEPTH = 65_535
-# Arrays with an entry for each output are made before any tree is seen.
+# Arrays of this size are allocated before any tree is read.
 MAX_OUTPUTS = 1 << 20
-# Features are numbered in int32, and 2**31 - 1 marks a node that was cut off.
+# Features are int32, and 2**31 - 1 marks a deleted node.
 MAX_FEATURES = (1 << 31) - 2
 
 _OBJECTIVES_OF_XGBOOST = (
@@ -50,11 +50,11 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 class UnsupportedModelError(ModelFileError):
-    """A sound model holds something that Hornbeam does not have yet."""
+    """A valid model uses something that Hornbeam does not support."""
 
 
-def number_in_text(text: str) -> float:
-    """Return the finite number that `text` spells, or NaN if it does not spell one."""
+def parse_float(text: str) -> float:
+    """Return the finite number in `text`, or NaN if it is not one."""
     if len(text) > 400 or _NUMBER.fullmatch(text) is None:
         return math.nan
     number = float(text)
@@ -62,7 +62,13 @@ def number_in_text(text: str) -> float:
 
 
 def check_model(model: Model) -> None:
-    """Raise an error unless everything about `model` but its nodes is in order."""
+    """Check all of `model` but the nodes of its trees.
+
+    Raises
+    ------
+    ModelFileError
+        If something is not valid.
+    """
     n_outputs = model.n_outputs
     _require(0 <= model.num_feature <= MAX_FEATURES, "num_feature", model.num_feature)
     _require(model.num_class >= 0, "num_class", model.num_class)
@@ -71,7 +77,7 @@ def check_model(model: Model) -> None:
     if model.num_class > 1 and model.num_target > 1:
         raise ModelFileError(
             f"there are {model.num_class} classes and {model.num_target} targets; "
-            "a model has several of one of them at most",
+            "only one of the two may be above 1",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     scores = model.base_score
@@ -86,13 +92,19 @@ def check_model(model: Model) -> None:
     for text in (*model.attributes, *model.attributes.values()):
         if not _is_unicode(text):
             raise ModelFileError(
-                f"the text {text!r:.60} is not Unicode",
+                f"the string {text!r:.60} is not valid Unicode",
                 code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
             )
 
 
 def check_features(model: Model) -> None:
-    """Raise an error unless names, types and categories of features are in order."""
+    """Check the names, types and categories of the features of `model`.
+
+    Raises
+    ------
+    ModelFileError
+        If something is not valid.
+    """
     for what, labels in (
         ("feature_names", model.feature_names),
         ("feature_types", model.feature_types),
@@ -104,7 +116,7 @@ def check_features(model: Model) -> None:
             )
     if len(set(model.feature_names)) < len(model.feature_names):
         raise ModelFileError(
-            "feature_names gives two features the same name",
+            "feature_names has the same name for two features",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     names = model.categories.names
@@ -112,7 +124,7 @@ def check_features(model: Model) -> None:
     for text in (*model.feature_names, *chain.from_iterable(texts)):
         if not _is_unicode(text):
             raise ModelFileError(
-                f"the text {text!r:.60} is not Unicode",
+                f"the string {text!r:.60} is not valid Unicode",
                 code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
             )
     for kind in set(model.feature_types) - _FEATURE_TYPES:
@@ -122,7 +134,7 @@ def check_features(model: Model) -> None:
         )
     if names and len(names) != model.num_feature:
         raise ModelFileError(
-            f"{len(names)} features have categories, of {model.num_feature}",
+            f"there are categories for {len(names)} features, not {model.num_feature}",
             code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     if model.feature_types:
@@ -136,10 +148,11 @@ def check_features(model: Model) -> None:
 
 
 def category_limits(model: Model) -> NDArray[np.int64] | None:
-    """Return how many categories each feature of a checked model may have.
+    """Return the maximum number of categories of each feature, (features,).
 
-    -1 is for features that are numbers, None for a model that does not say which are
-    categorical. Categories without names are codes below `MAX_LEVELS`.
+    It is -1 for numerical features. The result is None if the model does not state
+    which features are categorical. The codes of categories without names are below
+    `MAX_LEVELS`.
     """
     names, types = model.categories.names, model.feature_types
     if not names and not types:
@@ -175,8 +188,8 @@ def _check_objective(model: Model) -> None:
     if objective is None:
         if model.objective.startswith(_OBJECTIVES_OF_XGBOOST):
             raise UnsupportedModelError(
-                f"the objective {model.objective!r} is not in Hornbeam yet; "
-                f"it has {', '.join(names())}",
+                f"the objective {model.objective!r} is not supported; "
+                f"Hornbeam has {', '.join(names())}",
                 code=ErrorCode.MODEL_FILE_UNSUPPORTED,
             )
         raise ModelFileError(
@@ -190,7 +203,7 @@ def _check_objective(model: Model) -> None:
         needed = {own: dict.fromkeys(parameters, "...") for own in expected}
         raise ModelFileError(
             f"the parameters of {model.objective} are {dict(config)}, "
-            f"where {needed} is expected",
+            f"but {needed} is expected",
             code=ErrorCode.MODEL_FILE_INVALID_OBJECTIVE,
         )
     for name in parameters:
@@ -204,7 +217,7 @@ def _check_objective(model: Model) -> None:
                 )
             continue
         numbers = config[group][name].removeprefix("[").removesuffix("]").split(",")
-        if any(math.isnan(number_in_text(number)) for number in numbers):
+        if any(math.isnan(parse_float(number)) for number in numbers):
             raise ModelFileError(
                 f"{name} is {config[group][name]!r}, not a finite number",
                 code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
@@ -226,8 +239,8 @@ def _check_state(model: Model, names: Sequence[str]) -> None:
     sound = all(np.isfinite(array).all() for array in state.values())
     if state and (set(state) != set(names) or len(sizes) > 1 or not sound):
         raise ModelFileError(
-            f"{' and '.join(state)} of {model.objective} are not finite numbers, as "
-            f"many of each of {', '.join(names) or 'none'}",
+            f"{' and '.join(state)} of {model.objective} are not arrays of finite "
+            f"numbers of equal length for each of {', '.join(names) or 'none'}",
             code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
         )
 
@@ -267,36 +280,50 @@ def _check_rounds(model: Model) -> None:
         )
     if weights is not None and not np.isfinite(weights).all():
         raise ModelFileError(
-            "weight_drop holds a number that is not finite",
+            "weight_drop has a number that is not finite",
             code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
         )
     for number, tree in enumerate(model.trees):
         size = tree.leaf_size
         if size != model.leaf_size or size not in (1, model.n_outputs):
             raise ModelFileError(
-                f"trees[{number}] has {size} values a leaf, the first tree "
-                f"{model.leaf_size}, and the model {model.n_outputs} outputs",
+                f"trees[{number}] has {size} values per leaf, the first tree "
+                f"{model.leaf_size}, and the model has {model.n_outputs} outputs",
                 code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
     starts = model.round_starts
     rising = all(a < b for a, b in pairwise(starts))
     if not starts or starts[0] != 0 or starts[-1] != n_trees or not rising:
         raise ModelFileError(
-            f"iteration_indptr does not rise from 0 to the {n_trees} trees",
+            f"iteration_indptr does not ascend from 0 to the {n_trees} trees",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
 
 
-def normal_form(
+def normalize_nodes(
     nodes: Tree,
     starts: NDArray[np.int64],
     num_feature: int,
     limits: NDArray[np.int64] | None,
 ) -> Tree:
-    """Return the checked nodes of joined trees, with what does not count set to zero.
+    """Return the validated nodes of concatenated trees, with unused entries reset.
 
-    `limits` are those of `category_limits`. What does not count are splits of leaves,
-    values of internal nodes and all of the nodes that no way from their root leads to.
+    Unused are the splits of leaves, the values of internal nodes and all entries of
+    deleted nodes.
+
+    Parameters
+    ----------
+    nodes, starts
+        See `concatenate_trees`.
+    num_feature
+        Number of features of the model.
+    limits
+        See `category_limits`.
+
+    Raises
+    ------
+    ModelFileError
+        If a node is not valid.
     """
     sizes = np.diff(starts)
     tree = np.repeat(np.arange(sizes.size), sizes)
@@ -317,28 +344,28 @@ def normal_form(
     refuse(leaf & (nodes.right != -1), "it has only a right child, {}", nodes.right)
     refuse(
         ~leaf & ((left < 1) | (left + 1 >= sizes[tree])),
-        "its left child is {}, which leaves no room for two children in the tree",
+        "its left child is {}, so its children are not both nodes of the tree",
         left,
     )
     refuse(
         ~leaf & (nodes.right != left + 1),
-        "its right child is {}, not the one after its left child",
+        "its right child is {}, not the node after its left child",
         nodes.right,
     )
     above = np.flatnonzero(~leaf)
     below = (root + left)[above]
-    times = np.bincount(np.concatenate([below, below + 1]), minlength=left.size)
-    refuse(times > 1, "it is the child of {} nodes", times)
+    counts = np.bincount(np.concatenate([below, below + 1]), minlength=left.size)
+    refuse(counts > 1, "it is the child of {} nodes", counts)
 
     parent = np.full(left.size, -1)
     parent[below] = parent[below + 1] = above
-    top, depth = climb(parent)
+    top, depth = roots_and_depths(parent)
     reached = top == root
     parent = np.where(parent < 0, -1, parent - root)
     refuse(reached & (depth > MAX_DEPTH), f"it is deeper than {MAX_DEPTH}: {{}}", depth)
     refuse(
         reached & (nodes.parent != parent),
-        "its parent is given as {}, and is another node",
+        "its parent is stored as {}, but is another node",
         nodes.parent,
     )
 
@@ -358,24 +385,24 @@ def normal_form(
         "its split_type is {}, not 0 or 1",
         nodes.split_type,
     )
-    listed = internal & (nodes.split_type == 1)
-    ordered = internal & ~listed
+    categorical = internal & (nodes.split_type == 1)
+    numerical = internal & ~categorical
     if limits is not None:
-        own = np.where(internal, nodes.feature, 0)
-        is_number = limits[own] < 0
+        feature = np.where(internal, nodes.feature, 0)
+        is_number = limits[feature] < 0
         refuse(
-            listed & is_number,
-            "it splits the feature {}, which is no category, by category",
+            categorical & is_number,
+            "it splits feature {}, which is not categorical, by category",
             nodes.feature,
         )
         refuse(
-            ordered & ~is_number,
-            "it splits the categories of feature {} by a threshold",
+            numerical & ~is_number,
+            "it splits feature {}, which is categorical, by a threshold",
             nodes.feature,
         )
-    categories, counts = _check_categories(nodes, listed, limits, refuse)
+    categories, counts = _check_categories(nodes, categorical, limits, refuse)
     for where, what, values in (
-        (ordered, "threshold", nodes.threshold),
+        (numerical, "threshold", nodes.threshold),
         (leaf, "value", nodes.value),
         (internal, "gain", nodes.gain),
         (reached, "cover", nodes.cover),
@@ -386,7 +413,7 @@ def normal_form(
         refuse(where & ~every, f"its {what} is {{}}", values)
 
     def only(where: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[Any]:
-        """Return what nodes have, be it a number or several, and zeros elsewhere."""
+        """Return the values, scalar or vector, with zeros where `where` is False."""
         if values.ndim > 1:
             where = where[:, None]
         return np.where(where, values, np.float32(0))
@@ -396,9 +423,9 @@ def normal_form(
         right=np.where(internal, nodes.right, np.int32(-1)),
         parent=np.where(reached, nodes.parent, np.int32(-1)),
         feature=np.where(internal, nodes.feature, np.int32(0)),
-        threshold=np.where(ordered, nodes.threshold, np.nan),
+        threshold=np.where(numerical, nodes.threshold, np.nan),
         default_left=np.where(internal, nodes.default_left, np.uint8(0)),
-        split_type=listed.astype(np.uint8),
+        split_type=categorical.astype(np.uint8),
         category_counts=counts,
         categories=categories,
         value=only(leaf, nodes.value),
@@ -410,27 +437,27 @@ def normal_form(
 
 def _check_categories(
     nodes: Tree,
-    listed: NDArray[np.bool_],
+    categorical: NDArray[np.bool_],
     limits: NDArray[np.int64] | None,
     refuse: Callable[[NDArray[np.bool_], str, NDArray[np.generic]], None],
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the categories of the nodes that are split by them, and their counts."""
+    """Return the categories of categorical splits, and the count of each node."""
     node = np.repeat(np.arange(nodes.left.size), nodes.category_counts)
     limit = np.full(node.size, MAX_LEVELS)
     if limits is not None:
-        limit[listed[node]] = limits[nodes.feature[node[listed[node]]]]
+        limit[categorical[node]] = limits[nodes.feature[node[categorical[node]]]]
     beyond = (nodes.categories < 0) | (nodes.categories >= limit)
     falling = np.zeros(node.size, bool)
     falling[1:] = (node[1:] == node[:-1]) & (
         nodes.categories[1:] <= nodes.categories[:-1]
     )
     for wrong, what in (
-        (beyond, "one of its {} categories is not one of the feature's"),
+        (beyond, "one of its {} categories is not a category of the feature"),
         (falling, "its {} categories do not ascend"),
     ):
         at = np.zeros(nodes.left.size, bool)
         at[node[wrong]] = True
-        refuse(listed & at, what, nodes.category_counts)
-    kept = listed[node]
-    counts = np.where(listed, nodes.category_counts, 0)
-    return nodes.categories[kept], counts
+        refuse(categorical & at, what, nodes.category_counts)
+    is_kept = categorical[node]
+    counts = np.where(categorical, nodes.category_counts, 0)
+    return nodes.categories[is_kept], counts

@@ -1,8 +1,8 @@
-"""A model as the document that XGBoost's model files spell.
+"""Writes a model as the JSON document of XGBoost's model files (3.2).
 
-The document is XGBoost's own (3.2), with two additions that XGBoost does not read:
-a block ``hornbeam`` beside ``learner``, and the key ``hornbeam_thresholds`` in trees
-whose thresholds float32 cannot hold. In files both are put away (`own_part`).
+The document has an extension that XGBoost does not read: the object ``hornbeam`` next
+to ``learner``, and the key ``hornbeam_thresholds`` in trees with thresholds that
+float32 cannot represent. `model_file` moves it to another place in files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from hornbeam.data.floats import nearest
 from hornbeam.forest.cat_container import write_categories
 from hornbeam.forest.model import Model
-from hornbeam.forest.tree import cut_off, join
-from hornbeam.forest.validation import category_limits, check_model, normal_form
+from hornbeam.forest.tree import concatenate_trees, deleted_nodes
+from hornbeam.forest.validation import category_limits, check_model, normalize_nodes
 
 __all__ = [
     "FORMAT",
@@ -27,18 +27,24 @@ __all__ = [
 
 FORMAT = 1
 _XGBOOST_VERSION = [3, 2, 0]
-# XGBoost writes these where a root has no parent and a cut off node no feature. The
-# root of a tree of all outputs has the parent -1 there.
+# XGBoost writes these as the parent of a root and the feature of a deleted node. The
+# root of a multi-output tree has the parent -1.
 ROOT_PARENT = 2**31 - 1
-_CUT_OFF_FEATURE = 2**31 - 1
+_DELETED_FEATURE = 2**31 - 1
 
-# In place of the threshold of a split by category, and of the value of a leaf that has
-# several; the least float above zero.
+# The threshold of a categorical split and the value of a vector leaf: the smallest
+# positive float32.
 _NO_THRESHOLD = np.finfo(np.float32).smallest_subnormal
 
 
 def write_document(model: Model) -> dict[str, Any]:
-    """Return the checked `model` as a document."""
+    """Return `model` as a document.
+
+    Raises
+    ------
+    ModelFileError
+        If the model is not valid.
+    """
     check_model(model)
     features = model.num_feature
     return {
@@ -99,41 +105,41 @@ def _write_booster(model: Model) -> dict[str, Any]:
     }
     if model.tree_weights is None:
         return booster
-    # XGBoost does not read them as an array of one type.
+    # XGBoost cannot read them as a typed array.
     return {"gbtree": booster, "name": "dart", "weight_drop": list(model.tree_weights)}
 
 
 def _write_trees(model: Model) -> list[dict[str, Any]]:
-    nodes, starts = join(model.trees)
-    nodes = normal_form(nodes, starts, model.num_feature, category_limits(model))
+    nodes, starts = concatenate_trees(model.trees)
+    nodes = normalize_nodes(nodes, starts, model.num_feature, category_limits(model))
     internal = nodes.left >= 0
-    by_category = nodes.split_type == 1
-    ordered = internal & ~by_category
+    categorical = nodes.split_type == 1
+    numerical = internal & ~categorical
     rounded = nearest(nodes.threshold, np.float32)
-    pruned = cut_off(nodes, starts[:-1])
-    # XGBoost looks up the parent of every node but the root, cut off or not.
-    parent = np.where(pruned, np.int32(0), nodes.parent)
+    deleted = deleted_nodes(nodes, starts[:-1])
+    # XGBoost reads the parent of every node but the root, even of deleted ones.
+    parent = np.where(deleted, np.int32(0), nodes.parent)
     size = nodes.leaf_size
     is_vector = size > 1
     parent[starts[:-1]] = -1 if is_vector else ROOT_PARENT
     columns = {
         "base_weights": nodes.weight,
-        "default_left": np.where(pruned, np.uint8(1), nodes.default_left),
+        "default_left": np.where(deleted, np.uint8(1), nodes.default_left),
         "left_children": nodes.left,
         "loss_changes": nodes.gain,
         "parents": parent,
         "right_children": nodes.right,
         "split_conditions": np.select(
-            [ordered, by_category],
+            [numerical, categorical],
             [rounded, _NO_THRESHOLD],
             _NO_THRESHOLD if is_vector else nodes.value,
         ).astype(np.float32),
-        "split_indices": np.where(pruned, np.int32(_CUT_OFF_FEATURE), nodes.feature),
+        "split_indices": np.where(deleted, np.int32(_DELETED_FEATURE), nodes.feature),
         "split_type": nodes.split_type,
         "sum_hessian": nodes.cover,
     }
-    inexact = ordered & (nodes.threshold != rounded)
-    places = nodes.category_starts
+    inexact = numerical & (nodes.threshold != rounded)
+    category_starts = nodes.category_starts
     documents = []
     for number, (start, stop) in enumerate(pairwise(starts.tolist())):
         document: dict[str, Any] = {
@@ -144,23 +150,23 @@ def _write_trees(model: Model) -> list[dict[str, Any]]:
             rows = np.cumsum(leaf, dtype=np.int32) - 1
             document["leaf_weights"] = nodes.value[start:stop][leaf].ravel()
             document["right_children"] = np.where(leaf, rows, nodes.right[start:stop])
-        listed = np.flatnonzero(by_category[start:stop])
-        begin = places[start]
+        split_nodes = np.flatnonzero(categorical[start:stop])
+        begin = category_starts[start]
         document |= {
-            "categories": nodes.categories[begin : places[stop]],
-            "categories_nodes": listed.astype(np.int32),
-            "categories_segments": places[start + listed] - begin,
-            "categories_sizes": nodes.category_counts[start + listed],
+            "categories": nodes.categories[begin : category_starts[stop]],
+            "categories_nodes": split_nodes.astype(np.int32),
+            "categories_segments": category_starts[start + split_nodes] - begin,
+            "categories_sizes": nodes.category_counts[start + split_nodes],
         }
         document["id"] = number
         document["tree_param"] = {
-            "num_deleted": str(np.count_nonzero(pruned[start:stop])),
+            "num_deleted": str(np.count_nonzero(deleted[start:stop])),
             "num_feature": str(model.num_feature),
             "num_nodes": str(stop - start),
             "size_leaf_vector": str(size),
         }
         if inexact[start:stop].any():
             thresholds = nodes.threshold[start:stop]
-            document["hornbeam_thresholds"] = thresholds[ordered[start:stop]]
+            document["hornbeam_thresholds"] = thresholds[numerical[start:stop]]
         documents.append(document)
     return documents

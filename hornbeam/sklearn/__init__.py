@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: the learner behind `fit` and `predict`."""
+"""Estimators with the interface of scikit-learn."""
 
 from __future__ import annotations
 

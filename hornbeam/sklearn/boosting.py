@@ -1,4 +1,4 @@
-"""What the estimators that boost share: their parameters, `fit` and `predict`."""
+"""Base class of the gradient boosting estimators: parameters, `fit` and `predict`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.forest.model import Linear
+from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.base import IterationRange, ModelEstimator, seed_of
 from hornbeam.sklearn.custom_functions import (
@@ -27,16 +27,17 @@ from hornbeam.training import train
 
 __all__ = ["BoostingEstimator"]
 
-# The estimators' own parameters; all others are the learner's.
-_OWN = {"n_estimators", "missing", "importance_type", "early_stopping_rounds"}
-_OWN |= {"callbacks", "objective", "eval_metric", "random_state"}
-_OWN |= {"enable_categorical", "feature_types", "feature_weights"}
+# Parameters of the estimators only; all others are passed to the booster.
+_ESTIMATOR_ONLY = frozenset(
+    "n_estimators missing importance_type early_stopping_rounds callbacks objective "
+    "eval_metric random_state enable_categorical feature_types feature_weights".split()
+)
 
 
 class BoostingEstimator(ModelEstimator):
-    """What the estimators that boost share.
+    """Base class of the gradient boosting estimators.
 
-    Parameters left at None take the learner's default.
+    Parameters that are None have the booster's default.
     """
 
     def __init__(
@@ -214,18 +215,19 @@ class BoostingEstimator(ModelEstimator):
         y
             Targets.
         sample_weight
-            How much each row counts.
+            The weight of each row.
         base_margin
-            Where boosting starts from, for each row.
+            The initial margin of each row.
         eval_set
             Pairs of features and targets to evaluate on, called ``validation_0`` and
-            so on. Early stopping watches the last.
+            so on. Early stopping uses the last.
         verbose
-            Whether to print the scores of each round, or of every so many rounds.
+            Whether to print the scores of each round, or the number of rounds between
+            printed lines.
         xgb_model
-            A model to go on from: an estimator, a booster or a file.
+            A model to continue training from: an estimator, a booster or a file.
         sample_weight_eval_set, base_margin_eval_set
-            The weights and margins of `eval_set`, one for each pair.
+            The weights and initial margins of `eval_set`, one array for each pair.
         """
         return self._fit(
             X,
@@ -250,10 +252,14 @@ class BoostingEstimator(ModelEstimator):
         verbose: bool | int | None,
         xgb_model: Booster | str | os.PathLike[str] | BoostingEstimator | None,
     ) -> Self:
-        """Fit the model to rows, and what goes with them by the names of a matrix.
+        """Fit the model.
 
-        `eval_fields` has the same for the pairs of `eval_set`, with the name of the
-        argument that each comes from.
+        Parameters
+        ----------
+        fields
+            Weights, base margins and so on, by the names of arguments of `DMatrix`.
+        eval_fields
+            The same for `eval_set`, each with the name of its argument of `fit`.
         """
         X, y = self._validate_training_data(X, y)
         fields = {"feature_weights": self.feature_weights, **fields}
@@ -276,7 +282,7 @@ class BoostingEstimator(ModelEstimator):
         return self
 
     def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
-        """Return the model, and the scores of its rounds."""
+        """Return the trained booster and its evaluation results."""
         history: EvalsLog = {}
         return train(*args, evals_result=history, **options), history
 
@@ -296,15 +302,15 @@ class BoostingEstimator(ModelEstimator):
             raise DataError(
                 "eval_set must be a list of pairs (X, y)", code=ErrorCode.INVALID_EVALS
             )
-        beside = {
-            field: _one_a_pair(values, len(pairs), name)
+        checked = {
+            field: _one_per_pair(values, len(pairs), name)
             for field, (name, values) in fields.items()
         }
         evals: list[tuple[Any, str]] = []
         for number, (X, y) in enumerate(pairs):
             X = self._validate_features(X, reset=False)
             y = self._validate_targets(X, y)
-            of_pair = {field: values[number] for field, values in beside.items()}
+            of_pair = {field: values[number] for field, values in checked.items()}
             matrix = self._create_dmatrix(X, label=self._encode_targets(y), **of_pair)
             evals.append((matrix, f"validation_{number}"))
         return evals
@@ -313,7 +319,7 @@ class BoostingEstimator(ModelEstimator):
         params = {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name not in _OWN
+            if name not in _ESTIMATOR_ONLY
         }
         params["seed"] = seed_of(self.random_state)
         if not callable(self.eval_metric):
@@ -321,7 +327,7 @@ class BoostingEstimator(ModelEstimator):
         return params | self._objective_params()
 
     def _objective_params(self) -> dict[str, Any]:
-        """Return the parameters that name the loss."""
+        """Return the parameters of the objective; empty if it is custom."""
         return {} if is_custom(self.objective) else {"objective": self.objective}
 
     # Prediction
@@ -342,21 +348,21 @@ class BoostingEstimator(ModelEstimator):
         X
             Features, with the columns of training.
         output_margin
-            Whether to leave out the transformation of the objective.
+            Whether to return margins, without the objective's transformation.
         validate_features
             Whether to compare the columns with those of training.
         base_margin
-            Where to start from, instead of the model's base score.
+            The initial margins, instead of the model's base score.
         iteration_range
-            The rounds to use, from the first up to but not including the second.
+            Rounds (begin, end) to use; the end is not included.
         """
         kind = "margin" if output_margin else "value"
         return self._predict(X, kind, validate_features, base_margin, iteration_range)
 
-    # What training found
+    # Results of training
 
     def evals_result(self) -> EvalsLog:
-        """Return the scores on `eval_set`, by data set and metric, one a round."""
+        """Return the scores on `eval_set` by data set and metric, one per round."""
         self.get_booster()
         if not self._history:
             raise DataError(
@@ -367,35 +373,35 @@ class BoostingEstimator(ModelEstimator):
 
     @property
     def best_iteration(self) -> int:
-        """The round with the best score, if training stopped early."""
-        return int(self._best("best_iteration"))
+        """The round with the best score, from 0, if early stopping was used."""
+        return int(self._early_stopping_attribute("best_iteration"))
 
     @property
     def best_score(self) -> float:
-        """The best score, if training stopped early."""
-        return float(self._best("best_score"))
+        """The best score, if early stopping was used."""
+        return float(self._early_stopping_attribute("best_score"))
 
-    def _best(self, attribute: str) -> str:
+    def _early_stopping_attribute(self, attribute: str) -> str:
         value = self.get_booster().attr(attribute)
         if value is None:
             raise AttributeError(
-                f"{attribute} is there after early stopping only; set "
+                f"{attribute} is defined only with early stopping; set "
                 "early_stopping_rounds and pass eval_set to fit"
             )
         return value
 
     @property
     def oob_improvement_(self) -> npt.NDArray[np.float64]:
-        """By how much each round lowered the loss of the rows that it left out.
+        """The improvement in loss on the out-of-bag rows of each round, (rounds,).
 
-        It is there where `callbacks` has an `OutOfBag`, of its last training.
+        It is defined if `callbacks` contains an `OutOfBag`, for its last training.
         """
         self.get_booster()
         for callback in self.callbacks or ():
             if isinstance(callback, OutOfBag):
                 return np.array(callback.improvement)
         raise AttributeError(
-            "oob_improvement_ is what OutOfBag() has noted; pass one in callbacks, and "
+            "oob_improvement_ is recorded by OutOfBag(); pass one in callbacks, and "
             "set subsample below 1"
         )
 
@@ -407,23 +413,23 @@ class BoostingEstimator(ModelEstimator):
 
     @property
     def intercept_(self) -> npt.NDArray[np.float32]:
-        """What a linear model predicts where all features are 0, as margins."""
+        """The intercept of a linear model, in margins: (outputs,)."""
         weights = self._linear("intercept_").weights
         booster = self.get_booster()
         base = booster.objective.to_margin(booster.model.base_score)
         return (weights[-1] + base).astype(np.float32)
 
-    def _linear(self, attribute: str) -> Linear:
+    def _linear(self, attribute: str) -> LinearModel:
         linear = self.get_booster().model.linear
         if linear is None:
             raise AttributeError(
-                f"{attribute} is there with booster='gblinear' only; trees have "
+                f"{attribute} is defined only with booster='gblinear'; trees have "
                 "feature_importances_"
             )
         return linear
 
     def get_num_boosting_rounds(self) -> int:
-        """Return how many rounds `fit` asks for."""
+        """Return the number of boosting rounds of `fit`."""
         return self.n_estimators
 
     def _restore(self, booster: Booster, metadata: dict[str, Any]) -> None:
@@ -437,7 +443,7 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2
 
 
-def _one_a_pair(values: Sequence[Any] | None, pairs: int, name: str) -> list[Any]:
+def _one_per_pair(values: Sequence[Any] | None, pairs: int, name: str) -> list[Any]:
     if values is None:
         return [None] * pairs
     if len(values) != pairs:

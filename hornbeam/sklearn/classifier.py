@@ -1,4 +1,4 @@
-"""The estimator for classification."""
+"""The gradient boosting estimator for classification."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["HornbeamClassifier"]
 
 
 class HornbeamClassifier(ModelClassifier, BoostingEstimator):
-    """Gradient boosted trees for classification, with labels of any kind.
+    """Gradient boosted trees for classification, with labels of any type.
 
-    Two classes are learned by binary:logistic and more by multi:softprob, unless
-    `objective` says otherwise. The parameters are those of `HornbeamRegressor`.
+    The default `objective` is binary:logistic for two classes and multi:softprob for
+    more. The parameters are those of `HornbeamRegressor`.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
             return {"objective": name, "num_class": max(2, self.n_classes_)}
         if objective is None or not objective.has_probabilities:
             raise ParameterError(
-                f"objective {name!r} does not tell classes apart; use binary:logistic "
-                "or multi:softprob, or leave it out",
+                f"objective {name!r} is not for classification; use binary:logistic or "
+                "multi:softprob, or leave it out",
                 code=ErrorCode.OBJECTIVE_ESTIMATOR_MISMATCH,
             )
         if self.n_classes_ > 2:
             raise ParameterError(
-                f"objective {name!r} tells two classes apart, and y has "
-                f"{self.n_classes_}; use multi:softprob, or leave it out",
+                f"objective {name!r} is for two classes, and y has {self.n_classes_}; "
+                "use multi:softprob, or leave it out",
                 code=ErrorCode.OBJECTIVE_ESTIMATOR_MISMATCH,
             )
         return {"objective": name}
@@ -65,21 +65,21 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
         X
             Features, with the columns of training.
         output_margin
-            Whether to return the margins instead: one a row, or one a row and class.
+            Whether to return the margins instead, (rows,) or (rows, classes).
         validate_features
             Whether to compare the columns with those of training.
         base_margin
-            Where to start from, instead of the model's base score.
+            The initial margins, instead of the model's base score.
         iteration_range
-            The rounds to use, from the first up to but not including the second.
+            Rounds (begin, end) to use; the end is not included.
         """
         margins = self._predict(
             X, "margin", validate_features, base_margin, iteration_range
         )
         if output_margin:
             return margins
-        codes = margins.argmax(axis=1) if margins.ndim == 2 else margins > 0
-        return self.classes_.take(codes, mode="clip")
+        indices = margins.argmax(axis=1) if margins.ndim == 2 else margins > 0
+        return self.classes_.take(indices, mode="clip")
 
     def predict_proba(
         self,
@@ -110,7 +110,7 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
                     team, values.reshape(len(values), -1)
                 )
         if model.num_class == 0:
-            ones = values.reshape(len(values))
-            values = np.empty((len(ones), 2), ones.dtype)
-            values[:, 0], values[:, 1] = 1 - ones, ones
+            positive = values.reshape(len(values))
+            values = np.empty((len(positive), 2), positive.dtype)
+            values[:, 0], values[:, 1] = 1 - positive, positive
         return values if self.n_classes_ > 1 else np.ones((len(values), 1), np.float32)

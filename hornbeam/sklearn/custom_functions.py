@@ -1,4 +1,4 @@
-"""Objectives and metrics that are functions of one's own, as the learner takes them."""
+"""Custom objectives and metrics of estimators, adapted to `hornbeam.train`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = [
 ]
 
 
-#: Takes labels and predictions, and sample_weight by name where there are weights.
+#: Functions of labels and predictions, with sample_weight= if there are weights.
 ObjectiveFunction: TypeAlias = Callable[..., tuple[Any, Any]]
 MetricFunction: TypeAlias = Callable[..., float]
 
 
 def is_custom(objective: Any) -> bool:
-    """Whether an objective is the caller's own, and not a name."""
+    """Return whether an objective is custom: a function or formulas, not a name."""
     return callable(objective) or isinstance(objective, ScalarLoss)
 
 
 def objective_of(objective: Any) -> Callable[..., Any] | ScalarLoss | None:
-    """Return formulas, or a function of labels and predictions, for the learner."""
+    """Return a custom objective as an argument of `train`; None if it is a name."""
     if isinstance(objective, ScalarLoss):
         return objective
     if not callable(objective):
@@ -44,7 +44,7 @@ def objective_of(objective: Any) -> Callable[..., Any] | ScalarLoss | None:
 
 
 def metric_of(metric: Any) -> Callable[..., tuple[str, float]] | None:
-    """Return a function of labels and predictions as a metric of the learner."""
+    """Return a custom metric as an argument of `train`; None if it is a name."""
     if not callable(metric):
         return None
 
@@ -58,5 +58,5 @@ def metric_of(metric: Any) -> Callable[..., tuple[str, float]] | None:
 
 
 def weights_of(rows: MetaInfoAccessors) -> dict[str, npt.NDArray[Any]]:
-    """Return the weights of rows, if they have any, as an argument."""
+    """Return the keyword argument of the row weights; empty without weights."""
     return {} if rows.weights is None else {"sample_weight": rows.get_weight()}

@@ -21,7 +21,7 @@ __all__ = ["HornbeamRanker", "split_off_qid"]
 
 
 class HornbeamRanker(BoostingEstimator):
-    """Gradient boosted trees that put the rows of each group in order.
+    """Gradient boosted trees for ranking the rows of each query group.
 
     The parameters are those of `HornbeamRegressor`, and:
 
@@ -32,11 +32,11 @@ class HornbeamRanker(BoostingEstimator):
         function of labels and predictions that returns the gradient and the hessian,
         and takes the sizes of the groups as ``group=``.
     eval_metric
-        Metrics for `eval_set`, or a function of the labels and predictions of a group,
-        whose mean over the groups is reported.
+        The metrics on `eval_set`: names, or a function of the labels and predictions
+        of a group, which is averaged over groups.
     lambdarank_pair_method, lambdarank_num_pair_per_sample, lambdarank_normalization, \
 lambdarank_score_normalization, lambdarank_unbiased, lambdarank_bias_norm, ndcg_exp_gain
-        Which pairs of rows are compared and how they count.
+        How pairs of rows are sampled and weighted; see the parameters of the booster.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ lambdarank_score_normalization, lambdarank_unbiased, lambdarank_bias_norm, ndcg_
         Parameters
         ----------
         X
-            Features. A frame may have the groups as its column ``qid``, which is no
-            feature, neither here nor at prediction.
+            Features. A frame may contain the query ids in a column ``qid``, which is
+            not used as a feature, neither here nor in prediction.
         qid
-            The group of each row: whole numbers that never fall.
+            The query id of each row, integers in non-decreasing order.
         group
-            The sizes of the groups instead.
+            The sizes of the groups, instead of `qid`.
         sample_weight
-            How much each group counts.
+            The weight of each group.
         eval_qid, eval_group
             The same for `eval_set`, one for each pair.
         y, base_margin, eval_set, verbose, xgb_model, sample_weight_eval_set, \
@@ -135,27 +135,27 @@ base_margin_eval_set
         verbose: bool | int | None,
         xgb_model: Booster | str | os.PathLike[str] | BoostingEstimator | None,
     ) -> Self:
-        """Fit the model to rows whose groups are given as (group, qid)."""
+        """Fit the model; `groups` and `eval_groups` are pairs (group, qid)."""
         group, qid = groups
         if group is None and qid is None:
             X, qid = split_off_qid(X)
             if qid is None:
                 raise DataError(
-                    "ranking needs the group of each row; pass qid, one for each row "
-                    "of X, or group",
+                    "ranking needs the query group of each row; pass qid, one for each "
+                    "row of X, or group",
                     code=ErrorCode.GROUPS_MISSING,
                 )
         eval_group, eval_qid = eval_groups
         if eval_set and eval_group is None and eval_qid is None:
-            parted = [(*split_off_qid(X), y) for X, y in eval_set]
-            if any(own is None for _, own, _ in parted):
+            split = [(*split_off_qid(X), y) for X, y in eval_set]
+            if any(qids is None for _, qids, _ in split):
                 raise DataError(
-                    "eval_set needs the group of each row, too; pass eval_qid, one for "
-                    "each pair",
+                    "eval_set needs the query group of each row, too; pass eval_qid, "
+                    "one for each pair",
                     code=ErrorCode.GROUPS_MISSING,
                 )
-            eval_set = [(X, y) for X, _, y in parted]
-            eval_qid = [own for _, own, _ in parted]
+            eval_set = [(X, y) for X, _, y in split]
+            eval_qid = [qids for _, qids, _ in split]
         return self._fit(
             X,
             y,
@@ -200,7 +200,7 @@ base_margin_eval_set
         return score
 
     def score(self, X: Any, y: Any, *, group: Any = None, qid: Any = None) -> float:
-        """Return the last metric of training, such as ndcg, of these groups.
+        """Return the last metric of training, such as ndcg, on these groups.
 
         The arguments are those of `fit`.
         """
@@ -208,7 +208,8 @@ base_margin_eval_set
             X, qid = split_off_qid(X)
             if qid is None:
                 raise DataError(
-                    "the score of a ranking needs the group of each row; pass qid",
+                    "the score of a ranking needs the query group of each row; pass "
+                    "qid",
                     code=ErrorCode.GROUPS_MISSING,
                 )
         predictions = self._gathered(self.predict(X))
@@ -218,12 +219,12 @@ base_margin_eval_set
         return self.get_booster().metrics[-1].of(predictions.astype(float), info)
 
     def _gathered(self, values: Any) -> Any:
-        """Return values where they can be measured."""
+        """Return values as local arrays."""
         return values
 
 
 def split_off_qid(X: Any) -> tuple[Any, Any]:
-    """Return a frame without its column ``qid``, and that column, if it has one."""
+    """Return a frame without its column ``qid``, and this column; None without one."""
     names = list(getattr(X, "columns", ()))
     others = [name for name in names if not (isinstance(name, str) and name == "qid")]
     if len(others) == len(names):

@@ -1,4 +1,4 @@
-"""The estimator for regression."""
+"""The gradient boosting estimator for regression."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = ["HornbeamRegressor"]
 class HornbeamRegressor(RegressorMixin, BoostingEstimator):
     """Gradient boosted trees for regression.
 
-    The parameters are XGBoost's; one left at None has the learner's default, see
+    The parameters are XGBoost's; None means the default value in
     `hornbeam.params.parameter_table`.
 
     Parameters
     ----------
     n_estimators
-        Rounds of boosting.
+        The number of boosting rounds.
     objective
-        The loss: a name, formulas (a `ScalarLoss`), or a function of labels and
+        The objective: a name, formulas (a `ScalarLoss`), or a function of labels and
         predictions that returns the gradient and the hessian.
     missing
-        The number that stands for missing, besides NaN.
+        The value that represents missing values, in addition to NaN.
     eval_metric
-        Metrics for `eval_set`, or a function of labels and predictions, where less is
-        better.
+        The metrics on `eval_set`: names, or a function of labels and predictions, of
+        which smaller values are better.
     early_stopping_rounds
         Stop when the last metric on the last pair of `eval_set` has not improved for
-        so many rounds; prediction then uses the rounds up to the best.
+        this number of rounds; predictions then use the rounds up to the best.
     importance_type
-        What `feature_importances_` shows: gain (the default), weight, cover,
+        The kind of `feature_importances_`: gain (the default), weight, cover,
         total_gain or total_cover.
     """
 
@@ -46,21 +46,21 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
         *,
         iteration_range: IterationRange | None = None,
     ) -> npt.NDArray[Any]:
-        """Return intervals that hold the targets with this probability, (rows, 2).
+        """Return prediction intervals, (rows, 2).
 
         Parameters
         ----------
         X
             Features, with the columns of training.
         level
-            The probability, above 0 and below 1.
+            The probability that an interval contains the target, between 0 and 1.
         iteration_range
-            The rounds to use, from the first up to but not including the second.
+            Rounds (begin, end) to use; the end is not included.
 
         Raises
         ------
         ParameterError
-            If `level` is no such probability, or `objective` is not one of
+            If `level` is not between 0 and 1, or `objective` is not one of
             ``dist:normal``, ``dist:lognormal`` and ``dist:negbinomial``.
         """
         return self.get_booster().predict_interval(

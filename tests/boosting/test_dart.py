@@ -8,9 +8,9 @@ from samples import few_values, squared_gradients
 
 import hornbeam
 from hornbeam import Booster, DMatrix
-from hornbeam.boosting.dart import Dropout, Scale
+from hornbeam.boosting.dart import Dropout, MarginScale
 from hornbeam.forest import Model
-from hornbeam.forest.layout import contributions
+from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.params import Parameters
 
 ROWS, LABELS = few_values(400, 5, missing=0.1)
@@ -140,10 +140,10 @@ def test_sums_of_contributions_are_exact(size):
     base = rng.normal(size=(50, 1)) * size * 1000
     values = (rng.normal(size=(400, 50)) * size).astype(np.float32)
     trees = [type("Leaves", (), {"value": own}) for own in values]
-    scale = Scale.of(base, trees)
+    scale = MarginScale.of(base, trees)
     weights = rng.random(400).astype(np.float32)
     parts = [
-        contributions(own, weight, scale.step).astype(np.float64)
+        weighted_leaf_values(own, weight, scale.step).astype(np.float64)
         for own, weight in zip(values, weights, strict=True)
     ]
     margins = scale.rounded(base[:, 0])

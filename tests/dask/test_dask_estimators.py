@@ -212,7 +212,7 @@ def test_a_ranker_sees_whole_groups(client):
         **SMALL,
     ).fit(x, y)
     assert ranker.get_booster().digest() == one.get_booster().digest()
-    with pytest.raises(DataError, match="ranking needs the group of each row"):
+    with pytest.raises(DataError, match="ranking needs the query group of each row"):
         ranker.fit(X, Y)
     with pytest.raises(DataError, match="eval_set needs the group"):
         ranker.fit(X, Y, qid=Q, eval_set=[(X, Y)])

@@ -97,9 +97,9 @@ def test_a_classifier_of_one_class():
 
 def test_rounds_that_are_not_there():
     booster = exported("float32").booster
-    with pytest.raises(IndexError, match="rounds 5 up to 99 are not a part"):
+    with pytest.raises(IndexError, match=r"range of rounds \[5, 99\) is not valid"):
         to_c(booster, iteration_range=(5, 99))
-    with pytest.raises(ParameterError, match="changes as a whole"):
+    with pytest.raises(ParameterError, match=r"changes all weights|no separate rounds"):
         to_c(exported("linear").booster, iteration_range=(0, 2))
 
 

@@ -107,10 +107,19 @@ EDITS = {
     # what is of another type
     "learner is a list": (put("document", "learner", []), "learner is not an object"),
     "version is text": (put("document", "version", "3.2"), "version is not an array"),
-    "attributes are numbers": (put("learner", "attributes", {"a": 1}), "is not text"),
-    "names are numbers": (put("learner", "feature_names", [1, 2, 3]), "is not text"),
-    "names are text": (put("learner", "feature_names", "abc"), "array of texts"),
-    "half a character": (put("learner", "attributes", {"a": "\ud800"}), "not Unicode"),
+    "attributes are numbers": (
+        put("learner", "attributes", {"a": 1}),
+        "is not a string",
+    ),
+    "names are numbers": (
+        put("learner", "feature_names", [1, 2, 3]),
+        "is not a string",
+    ),
+    "names are text": (put("learner", "feature_names", "abc"), "array of strings"),
+    "half a character": (
+        put("learner", "attributes", {"a": "\ud800"}),
+        "not valid Unicode",
+    ),
     "trees is an object": (put("forest", "trees", {}), "not an array of 2 trees"),
     "the objective is text": (put("learner", "objective", "x"), "is not an object"),
     "parameters are text": (put("objective", "reg_loss_param", "x"), "not an object"),
@@ -120,7 +129,7 @@ EDITS = {
         r"trees\[0\] is not an object",
     ),
     "ids are text": (put("tree", "id", "1"), r"trees\[1\].id is not an integer"),
-    "a number for text": (put("shape", "num_class", 0), "num_class is not text"),
+    "a number for text": (put("shape", "num_class", 0), "num_class is not a string"),
     "an integer weight": (
         put("base_weights", 3, 1),
         "not an array of 9 floating-point",
@@ -151,26 +160,38 @@ EDITS = {
         "array of 2147483647 float",
     ),
     "no nodes": (put("tree_param", "num_nodes", "0"), "num_nodes is 0, not from 1"),
-    "nodes below zero": (put("tree_param", "num_nodes", "-1"), "not a whole number"),
-    "nodes in words": (put("tree_param", "num_nodes", "nine"), "not a whole number"),
-    "long count": (put("tree_param", "num_nodes", "9" * 5000), "not a whole number"),
-    "deleted nodes": (put("tree_param", "num_deleted", "2"), "num_deleted says 2"),
+    "nodes below zero": (
+        put("tree_param", "num_nodes", "-1"),
+        "not a non-negative integer",
+    ),
+    "nodes in words": (
+        put("tree_param", "num_nodes", "nine"),
+        "not a non-negative integer",
+    ),
+    "long count": (
+        put("tree_param", "num_nodes", "9" * 5000),
+        "not a non-negative integer",
+    ),
+    "deleted nodes": (put("tree_param", "num_deleted", "2"), "num_deleted is 2"),
     "more trees": (put("forest_param", "num_trees", "3"), "not an array of 3 trees"),
     "no parallel trees": (put("forest_param", "num_parallel_tree", "0"), "not from 1"),
     "short tree_info": (put("forest", "tree_info", [0]), "1 entries for 2 trees"),
     "output 1": (put("forest", "tree_info", [0, 1]), r"tree_info\[1\] is 1"),
     "output -1": (put("forest", "tree_info", [0, -1]), r"tree_info\[1\] is -1"),
-    "rounds too short": (put("forest", "iteration_indptr", [0, 1]), "does not rise"),
-    "rounds too long": (put("forest", "iteration_indptr", [0, 1, 3]), "does not rise"),
-    "rounds fall": (put("forest", "iteration_indptr", [0, 3, 2]), "does not rise"),
+    "rounds too short": (put("forest", "iteration_indptr", [0, 1]), "does not ascend"),
+    "rounds too long": (
+        put("forest", "iteration_indptr", [0, 1, 3]),
+        "does not ascend",
+    ),
+    "rounds fall": (put("forest", "iteration_indptr", [0, 3, 2]), "does not ascend"),
     "no whole rounds": (
         lambda *places: (
             drop("forest", "iteration_indptr")(*places),
             put("forest_param", "num_parallel_tree", "3")(*places),
         ),
-        "2 trees are not rounds of 3",
+        "2 trees, not a multiple of the 3",
     ),
-    "no rounds": (put("forest", "iteration_indptr", []), "does not rise"),
+    "no rounds": (put("forest", "iteration_indptr", []), "does not ascend"),
     "too few names": (
         put("learner", "feature_names", ["a"]),
         "1 entries for 3 features",
@@ -195,7 +216,7 @@ EDITS = {
     "infinite base score": (put("shape", "base_score", "[1e39]"), "1 finite numbers"),
     "half a bracket": (put("shape", "base_score", "[0.5"), "1 finite numbers"),
     "undecided": (put("shape", "boost_from_average", "2"), "not from 0 to 1"),
-    "no objective": (put("learner", "objective", {}), "no key 'name'|is not text"),
+    "no objective": (put("learner", "objective", {}), "no key 'name'|is not a string"),
     "unknown objective": (put("objective", "name", "sausage"), "'sausage' is unknown"),
     "other parameters": (put("objective", "reg_loss_param", {"a": "1"}), "is expected"),
     "odd parameter": (
@@ -224,7 +245,7 @@ EDITS = {
     "whole weights": (put("forest", "weight_drop", [1]), "weight_drop is not an array"),
     "infinite weight of a tree": (
         put("forest", "weight_drop", [1.0, 1e39]),
-        "weight_drop holds a number that is not finite",
+        "weight_drop has a number that is not finite",
     ),
     "pairs by an unknown method": (
         put("learner", "objective", ranking({"lambdarank_pair_method": "all"})),
@@ -240,20 +261,23 @@ EDITS = {
     ),
     "bias of one kind": (
         put("learner", "objective", ranking({}, **{"ti+": [1.0]})),
-        "not finite numbers, as many of each of ti., tj-",
+        "not arrays of finite numbers .* each of ti., tj-",
     ),
     "bias of other positions": (
         put("learner", "objective", ranking({}, **{"ti+": [1.0], "tj-": [1.0, 2.0]})),
-        "as many of each",
+        "of equal length for each",
     ),
     "bias beyond float32": (
         put("learner", "objective", ranking({}, **{"ti+": [1e39], "tj-": [1.0]})),
-        "not finite numbers",
+        "not arrays of finite numbers",
     ),
     "unknown booster": (put("booster", "name", "gbforest"), "'gbforest' is unknown"),
     "a split by category": (put("split_type", INNER, 1), "does not list the nodes"),
-    "split_type 2": (put("split_type", INNER, 2), "is not 9 times 0 or 1"),
-    "categories of no node": (put("tree", "categories", [1]), "not part the 1"),
+    "split_type 2": (
+        put("split_type", INNER, 2),
+        "is not an array of 9 numbers 0 or 1",
+    ),
+    "categories of no node": (put("tree", "categories", [1]), "not add up to 1"),
     # the shape of trees
     "left child beyond": (link(n0=9), "node 0: its left child is 9"),
     "left child at the end": (link(n0=8), "node 0: its left child is 8"),
@@ -263,13 +287,13 @@ EDITS = {
     ),
     "left child -2": (put("left_children", INNER, -2), "its left child is -2"),
     "the root as child": (link(n0=0), "its left child is 0"),
-    "apart children": (put("right_children", INNER, 5), "not the one after"),
+    "apart children": (put("right_children", INNER, 5), "not the node after"),
     "one child": (put("left_children", INNER, -1), "only a right child"),
     "a shared child": (link(n0=7), "is the child of 2 nodes"),
-    "cycle": (cycle, "no way from the root leads to 2 nodes"),
-    "lost nodes": (link(n0=-1), "no way from the root leads to 8 nodes"),
-    "another parent": (put("parents", 1, 5), "node 1: its parent is given as 5"),
-    "a parent of the root": (put("parents", 0, 1), "node 0: its parent is given as 1"),
+    "cycle": (cycle, "2 nodes are not reachable from the root"),
+    "lost nodes": (link(n0=-1), "8 nodes are not reachable from the root"),
+    "another parent": (put("parents", 1, 5), "node 1: its parent is stored as 5"),
+    "a parent of the root": (put("parents", 0, 1), "node 0: its parent is stored as 1"),
     "feature 3": (put("split_indices", INNER, 3), "splits on feature 3 of 3"),
     "feature -1": (put("split_indices", INNER, -1), "splits on feature -1"),
     "no features": (put("shape", "num_feature", "0"), "3 entries for 0 features"),
@@ -340,11 +364,11 @@ VECTOR_EDITS = {
     ),
     "a row beyond": (
         of_leaves("right_children", lambda rows: [*rows[:-1], 5]),
-        "not a row of leaf_weights",
+        "not the index of a row of leaf_weights",
     ),
     "a row below zero": (
         of_leaves("right_children", lambda rows: [*rows[:-1], -1]),
-        "not a row of leaf_weights",
+        "not the index of a row of leaf_weights",
     ),
     "weights of one output": (
         of_leaves("base_weights", lambda weights: weights[:8]),
@@ -357,7 +381,7 @@ VECTOR_EDITS = {
     ),
     "values of three outputs": (
         of_leaves("tree_param", lambda param: {**param, "size_leaf_vector": "3"}),
-        r"have \[2, 3\] values",
+        r"different numbers of values: \[2, 3\]",
     ),
     "huge leaves": (
         of_leaves(
@@ -365,8 +389,11 @@ VECTOR_EDITS = {
         ),
         "not from 0 to 1048576",
     ),
-    "a tree of one output": (one_scalar_tree, r"have \[1, 2\] values"),
-    "another number of outputs": (other_outputs, "2 values a leaf, .* 3 outputs"),
+    "a tree of one output": (
+        one_scalar_tree,
+        r"different numbers of values: \[1, 2\]",
+    ),
+    "another number of outputs": (other_outputs, "2 values per leaf, .* 3 outputs"),
 }
 
 
@@ -411,8 +438,8 @@ def test_an_edited_array_is_refused(key, values, message):
 @pytest.mark.parametrize(
     ("thresholds", "message"),
     [
-        ([0.1], "one number for each threshold"),
-        ([1, 2, 3, 4], "one number for each threshold"),
+        ([0.1], "one number per threshold"),
+        ([1, 2, 3, 4], "one number per threshold"),
         ([0.1] * 4, "does not agree with split_conditions"),
     ],
 )
@@ -427,7 +454,7 @@ def test_exact_thresholds_must_fit_the_rounded_ones(thresholds, message):
     [
         ("digest", "0" * 64, "the checksum is"),
         ("digest", 1, "the checksum is"),
-        ("format", 2, "a later Hornbeam wrote this file; upgrade"),
+        ("format", 2, "a later version of Hornbeam wrote this file; upgrade"),
         ("format", 0, "hornbeam.format is 0"),
         ("format", True, "hornbeam.format is True"),
         ("exact_features", "yes", "not true or false"),
@@ -451,15 +478,18 @@ def test_our_own_block_is_checked(key, value, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "the block 'hornbeam' cannot be read"),
-        (1, "the block 'hornbeam' cannot be read"),
-        ("[]", "the block 'hornbeam' cannot be read"),
-        ("[" * 100_000, "the block 'hornbeam' cannot be read"),
-        ('{"thresholds": 1}', "the block 'hornbeam' cannot be read"),
-        ('{"thresholds": {"0": "!"}}', "the block 'hornbeam' cannot be read"),
-        ('{"thresholds": {"9": ""}}', "the block 'hornbeam' cannot be read"),
-        ('{"thresholds": {"x": ""}}', "the block 'hornbeam' cannot be read"),
-        ('{"thresholds": {"0": "AAAA"}}', "the block 'hornbeam' cannot be read"),
+        ("{", "the value of the key 'hornbeam' is not valid"),
+        (1, "the value of the key 'hornbeam' is not valid"),
+        ("[]", "the value of the key 'hornbeam' is not valid"),
+        ("[" * 100_000, "the value of the key 'hornbeam' is not valid"),
+        ('{"thresholds": 1}', "the value of the key 'hornbeam' is not valid"),
+        ('{"thresholds": {"0": "!"}}', "the value of the key 'hornbeam' is not valid"),
+        ('{"thresholds": {"9": ""}}', "the value of the key 'hornbeam' is not valid"),
+        ('{"thresholds": {"x": ""}}', "the value of the key 'hornbeam' is not valid"),
+        (
+            '{"thresholds": {"0": "AAAA"}}',
+            "the value of the key 'hornbeam' is not valid",
+        ),
         ('{"thresholds": {"0": ""}}', "hornbeam has no key 'digest'"),
     ],
 )
@@ -472,7 +502,7 @@ def test_the_text_of_our_own_block_is_checked(text, message):
 def test_our_own_block_is_there_once():
     document = json.loads(encode(hand_made(), "json"))
     document["hornbeam"] = {}
-    with pytest.raises(ModelFileError, match="is there twice"):
+    with pytest.raises(ModelFileError, match="is present twice"):
         decode(json.dumps(document).encode())
 
 
@@ -510,17 +540,17 @@ def test_a_deep_tree_is_read_and_a_bottomless_one_refused():
     ("spoil", "message"),
     [
         (lambda model: model.tree_output.pop(), "1 entries for 2 trees"),
-        (lambda model: model.round_starts.append(2), "does not rise"),
+        (lambda model: model.round_starts.append(2), "does not ascend"),
         (lambda model: setattr(model, "num_feature", 0), "splits on feature"),
         (lambda model: setattr(model, "num_feature", -1), "num_feature is -1"),
         (lambda model: setattr(model, "objective", "own"), "'own' is unknown"),
         (lambda model: setattr(model, "objective_config", {}), "is expected"),
         (lambda model: setattr(model, "base_score", np.array([np.nan])), "finite"),
-        (lambda model: model.attributes.update(a="\udc80"), "not Unicode"),
+        (lambda model: model.attributes.update(a="\udc80"), "not valid Unicode"),
         (lambda model: model.trees[1].value.fill(np.nan), "its value is nan"),
         (
             lambda model: model.trees[1].left.fill(1),
-            "the child of|only|leaves no room|not the one",
+            "the child of|only|not both nodes|not the node",
         ),
     ],
 )

@@ -264,13 +264,13 @@ def test_the_spellings_of_older_versions_are_read():
 
 
 @pytest.mark.parametrize("format", ["json", "ubj"])
-def test_what_hornbeam_does_not_have_yet_is_named(format):
+def test_unsupported_objectives_are_named(format):
     raw = bytes(trained("reg:squarederror")[0].save_raw(format))
     # As long as the one that there is, of which UBJSON keeps the length.
     later = raw.replace(b"reg:squarederror", b"reg:quarticerror")
     with pytest.raises(ModelFileError, match="'reg:quarticerror' is not") as caught:
         decode(later)
-    assert "yet" in str(caught.value)
+    assert "not supported" in str(caught.value)
     assert "damaged" not in str(caught.value)
 
 

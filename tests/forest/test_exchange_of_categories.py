@@ -318,23 +318,23 @@ EDITS = {
         "no key 'offsets'",
     ),
     "another key": (put("names", "colour", 1), "unknown key 'colour'"),
-    "large bytes": (put("names", "values", [200] * 80), "array of signed bytes"),
-    "short names": (put("names", "values", [97] * 80), "does not rise from 0"),
-    "falling offsets": (put("names", "offsets", [0, 9, 5, 640]), "does not rise"),
-    "no bytes": (put("names", "values", []), "does not rise from 0 to the 0 bytes"),
+    "large bytes": (put("names", "values", [200] * 80), "array of int8"),
+    "short names": (put("names", "values", [97] * 80), "does not ascend from 0"),
+    "falling offsets": (put("names", "offsets", [0, 9, 5, 640]), "does not ascend"),
+    "no bytes": (put("names", "values", []), "does not ascend from 0 to the 0 bytes"),
     "fewer names": (
         put("names", "offsets", [0, 640]),
-        "does not rise",
+        "does not ascend",
     ),
     "more names": (put("names", "offsets", [0, 1, *OFFSETS[1:]]), "segments does not"),
     "another type": (numeric(6, [1]), "type is 6"),
     "the type is text": (numeric("8", [1.0]), "type is '8'"),
     "a type of its own": (numeric(8, [1]), "is not an array of float64"),
     "large numbers": (numeric(9, [1000]), "is not an array of int8"),
-    "no number": (numeric(8, [1.0, 1e999]), "Infinity is not a number"),
+    "no number": (numeric(8, [1.0, 1e999]), "Infinity is not a valid number"),
     "segments": (put("cats", "feature_segments", [0, 1, 2, 3]), "feature_segments"),
-    "no order": (put("cats", "sorted_idx", []), "is no order"),
-    "a doubtful order": (put("cats", "sorted_idx", [0] * 80), "is no order"),
+    "no order": (put("cats", "sorted_idx", []), "is not a permutation"),
+    "a doubtful order": (put("cats", "sorted_idx", [0] * 80), "is not a permutation"),
     "types without categories": (
         put("learner", "feature_types", ["q", "q", "q"]),
         "has categories and the type 'q'",
@@ -347,22 +347,22 @@ EDITS = {
             categories_segments=[],
             categories_sizes=[],
         ),
-        "the categories of feature 0 by a threshold",
+        "feature 0, which is categorical, by a threshold",
     ),
     "numbers by category": (
         put("learner", "feature_types", ["c", "c", "q"]),
-        "categories of feature 1 by a threshold",
+        "feature 1, which is categorical, by a threshold",
     ),
     "a leaf's nodes": (
         change("categories_nodes", lambda n: n[1:]),
         "not list the nodes",
     ),
-    "beyond the names": (put("categories", -1, 80), "not one of the feature's"),
-    "below zero": (put("categories", 0, -1), "not one of the feature's"),
+    "beyond the names": (put("categories", -1, 80), "not a category of the feature"),
+    "below zero": (put("categories", 0, -1), "not a category of the feature"),
     "not ascending": (put("categories", 1, 0), "do not ascend"),
     "fractions": (put("categories", 0, 0.5), "categories is not an array of integers"),
-    "sizes": (put("categories_sizes", 0, 10**9), "does not part"),
-    "sizes below zero": (put("categories_sizes", 0, -1), "does not part"),
+    "sizes": (put("categories_sizes", 0, 10**9), "does not add up"),
+    "sizes below zero": (put("categories_sizes", 0, -1), "does not add up"),
     "segments of nodes": (put("categories_segments", 0, 1), "categories_segments"),
     "no split_type": (
         lambda forest, tree, learner: tree.pop("split_type"),
@@ -391,7 +391,7 @@ def test_codes_without_names_end_where_bins_do():
     tree.categories[tree.category_counts.cumsum()[tree.category_counts > 0][0] - 1] = (
         65_535
     )
-    with pytest.raises(ModelFileError, match="not one of the feature's"):
+    with pytest.raises(ModelFileError, match="not a category of the feature"):
         encode(model, "json")
 
 

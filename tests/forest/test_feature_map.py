@@ -39,14 +39,14 @@ def test_names_and_types_are_the_files(booster, tmp_path):
     [
         ("", "has 0 features, and the model 3"),
         ("0 a q\n1 b q\n", "has 2 features, and the model 3"),
-        ("0 a q\n2 b q\n", "line 2: the feature '2' stands where 1 should"),
-        ("a 0 q\n", "line 1: the feature 'a' stands where 0 should"),
-        ("0 a q\n1 b b q\n", "line 2: '1 b b q' is not the number"),
-        ("0 a\n", "line 1: '0 a' is not the number"),
-        ("0 a z\n", "line 1: 'z' is not a type; give one of 'float'"),
-        ("0 a q\n1 a q\n2 b q\n", "more than once: 'a'"),
+        ("0 a q\n2 b q\n", "line 2: the feature index is '2', but 1 is expected"),
+        ("a 0 q\n", "line 1: the feature index is 'a', but 0 is expected"),
+        ("0 a q\n1 b b q\n", "line 2: '1 b b q' is not a feature index"),
+        ("0 a\n", "line 1: '0 a' is not a feature index"),
+        ("0 a z\n", "line 1: 'z' is not a type; use one of 'float'"),
+        ("0 a q\n1 a q\n2 b q\n", "repeated names: 'a'"),
         (b"0 a\xff q\n", "not UTF-8 at byte 3"),
-        ("0 a c\n1 b c\n2 c c\n", "has the type 'c', a category, .* by thresholds"),
+        ("0 a c\n1 b c\n2 c c\n", "has the type 'c', categorical, .* by threshold"),
     ],
 )
 def test_maps_that_do_not_fit(booster, tmp_path, text, match):
@@ -71,7 +71,9 @@ def test_categories_are_no_numbers(tmp_path):
     )
     booster = hornbeam.Booster(model_file=encode(model, "json"))
     fmap = written(tmp_path, "0 a int\n1 b q\n2 c q\n")
-    with pytest.raises(ParameterError, match=r"'int', a number, for 'a'.* by category"):
+    with pytest.raises(
+        ParameterError, match=r"'int', numerical, for 'a'.* by category"
+    ):
         booster.trees_to_dataframe(fmap)
     booster.feature_types = None
     with pytest.raises(ParameterError, match="feature_types has the type 'q'"):

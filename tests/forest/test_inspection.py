@@ -39,7 +39,7 @@ def test_models_without_trees():
     rows = np.arange(12.0).reshape(6, 2)
     data = hornbeam.DMatrix(rows, rows[:, 0])
     linear = hornbeam.train({"booster": "gblinear"}, data, 2)
-    with pytest.raises(ParameterError, match=r"get_score\(\) tells its weights"):
+    with pytest.raises(ParameterError, match=r"get_score\(\) returns its weights"):
         linear.trees_to_dataframe()
     for call in ("trees_to_dataframe", "get_split_value_histogram"):
         with pytest.raises(NotTrainedError, match="train it"):

@@ -38,7 +38,7 @@ def test_a_slice_is_xgboosts_slice():
 
 @pytest.mark.parametrize("bounds", [(0, 5), (-1, 2), (2, 2), (3, 1)])
 def test_a_slice_of_rounds_that_are_not_there(bounds):
-    with pytest.raises(IndexError, match="has 4 rounds"):
+    with pytest.raises(IndexError, match="of 4 rounds"):
         hand_made(n_trees=4).slice(*bounds)
 
 

@@ -100,7 +100,7 @@ def test_damaged_files_are_refused(format, data):
     try:
         assert digest(decode(damaged)) == digest(tiny())
     except ModelFileError as error:
-        ways_out = ("restore it from a copy", "upgrade", "not in Hornbeam yet")
+        ways_out = ("restore it from a copy", "upgrade", "is not supported")
         assert any(way in str(error) for way in ways_out)
 
 
@@ -150,7 +150,7 @@ def test_xgboosts_files_are_loaded(tmp_path):
 def test_errors_name_the_file(tmp_path):
     path = tmp_path / "model.ubj"
     path.write_bytes(TINY["ubj"][:-1])
-    with pytest.raises(ModelFileError, match=r"model\.ubj: this is not a sound"):
+    with pytest.raises(ModelFileError, match=r"model\.ubj: this is not a valid"):
         load(path)
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.ubj")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from forest_models import grown_tree
 
-from hornbeam.forest.tree import Tree, climb, join, split
+from hornbeam.forest.tree import Tree, concatenate_trees, roots_and_depths, split_trees
 
 
 def depth_by_walking(tree, node=0):
@@ -34,7 +34,7 @@ def test_nodes_that_were_cut_off_are_no_leaves():
 
 
 def test_a_chain_is_climbed_in_few_steps():
-    top, steps = climb(np.arange(-1, 99_999))
+    top, steps = roots_and_depths(np.arange(-1, 99_999))
     assert not top.any()
     np.testing.assert_array_equal(steps, np.arange(100_000))
 
@@ -42,9 +42,9 @@ def test_a_chain_is_climbed_in_few_steps():
 def test_joined_trees_are_split_again():
     rng = np.random.default_rng(1)
     trees = [grown_tree(rng, n_splits=size) for size in (3, 0, 5)]
-    nodes, starts = join(trees)
+    nodes, starts = concatenate_trees(trees)
     assert starts.tolist() == [0, 7, 8, 19]
-    for tree, again in zip(trees, split(nodes, starts), strict=True):
+    for tree, again in zip(trees, split_trees(nodes, starts), strict=True):
         for field in fields(Tree):
             np.testing.assert_array_equal(
                 getattr(again, field.name), getattr(tree, field.name)
@@ -52,13 +52,13 @@ def test_joined_trees_are_split_again():
 
 
 def test_no_trees_are_joined_to_no_nodes():
-    nodes, starts = join([])
+    nodes, starts = concatenate_trees([])
     assert nodes.n_nodes == 0
-    assert split(nodes, starts) == []
+    assert split_trees(nodes, starts) == []
 
 
 def test_numbers_are_not_rounded_in_silence():
     tree = grown_tree(np.random.default_rng(0))
     tree.value = tree.value.astype(np.float64)
     with pytest.raises(TypeError):
-        join([tree])
+        concatenate_trees([tree])

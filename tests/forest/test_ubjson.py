@@ -74,24 +74,24 @@ def test_other_writers_shapes_are_read():
 
 HUGE = length(2**62)
 BROKEN = {
-    "nothing": (b"", "1 bytes should follow, and only 0 do"),
-    "no end": (b"{", "1 bytes should follow"),
+    "nothing": (b"", "1 bytes are expected, but only 0 follow"),
+    "no end": (b"{", "1 bytes are expected"),
     "more after the end": (b"{}}", "1 bytes follow it"),
-    "a key without length": (b"{S", "a length cannot have the type b'S'"),
+    "a key without length": (b"{S", "a length has the invalid type b'S'"),
     "a negative length": (b"{" + length(-1), "the length -1 is negative"),
-    "a huge key": (b"{" + HUGE + b"a", "bytes should follow"),
-    "a huge text": (b"S" + HUGE + b"a", "bytes should follow"),
-    "a huge array of numbers": (b"[$D#" + HUGE + bytes(8), "bytes should follow"),
+    "a huge key": (b"{" + HUGE + b"a", "bytes are expected"),
+    "a huge text": (b"S" + HUGE + b"a", "bytes are expected"),
+    "a huge array of numbers": (b"[$D#" + HUGE + bytes(8), "bytes are expected"),
     "a huge array": (b"[#" + HUGE + b"ZZ", "the file is too short"),
-    "an array of nothing": (b"[$Z#" + HUGE, "cannot have the type b'Z'"),
-    "an array of texts of one type": (b"[$S#" + length(1), "cannot have the type"),
-    "numbers without length": (b"[$di", "needs its length"),
-    "an array without end": (b"[i\x01", "1 bytes should follow"),
-    "an unknown value": (b"?", r"no value begins with b'\?'"),
+    "an array of nothing": (b"[$Z#" + HUGE, "has the invalid type b'Z'"),
+    "an array of strings of one type": (b"[$S#" + length(1), "has the invalid type"),
+    "numbers without length": (b"[$di", "has no count"),
+    "an array without end": (b"[i\x01", "1 bytes are expected"),
+    "an unknown value": (b"?", r"b'\?' is not a valid type marker"),
     "text that is not UTF-8": (b"S" + length(1) + b"\xff", "not UTF-8"),
-    "a key twice": (b"{" + (key(b"a") + b"Z") * 2 + b"}", "the key 'a' comes twice"),
-    "deep arrays": (b"[" * 100_000, "more than 32 deep"),
-    "deep objects": ((b"{" + key(b"a")) * 100_000, "more than 32 deep"),
+    "a key twice": (b"{" + (key(b"a") + b"Z") * 2 + b"}", "the key 'a' is repeated"),
+    "deep arrays": (b"[" * 100_000, "more than 32 levels"),
+    "deep objects": ((b"{" + key(b"a")) * 100_000, "more than 32 levels"),
 }
 
 

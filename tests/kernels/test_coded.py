@@ -19,7 +19,7 @@ ROWS = 2 * CODED_ROWS + 100 if COMPILED else 12
 def margins_of(trees, outputs, rows, margins, members=1):
     """Return margins with the trees added."""
     layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
-    coded, margins = layout.coded, margins.copy()
+    coded, margins = layout.binned, margins.copy()
     columns = 2 * FEATURES
     call(
         add_coded_trees, rows, layout.roots, coded.runs, coded.columns, coded.cuts,
@@ -76,7 +76,7 @@ def test_a_run_of_trees_ends_where_a_byte_has_no_more_codes():
     for tree in trees:
         tree.feature[tree.left >= 0] = 2
         tree.threshold[tree.left >= 0] = rng.normal(size=9)
-    coded = Layout.of(trees, [0] * len(trees), np.float32, FEATURES).coded
+    coded = Layout.of(trees, [0] * len(trees), np.float32, FEATURES).binned
     assert coded.runs.size > 1
     assert coded.runs["begin"].tolist() == [0, *coded.runs["end"][:-1].tolist()]
     # Missing values go to either side in all runs.
@@ -108,7 +108,7 @@ def test_as_many_thresholds_as_a_byte_tells_apart():
     rows[5, 0] = np.nan
     assert_like_naive([tree], [0], rows)
     tree.threshold[inner[-1]] = MOST_CUTS
-    assert Layout.of([tree], [0], np.float32, FEATURES).coded is None
+    assert Layout.of([tree], [0], np.float32, FEATURES).binned is None
 
 
 def test_trees_that_do_not_go_by_codes():
@@ -117,4 +117,4 @@ def test_trees_that_do_not_go_by_codes():
     by_category = random_tree(rng, 9, categorical=range(FEATURES))
     for tree in (deep, by_category):
         trees = [random_tree(rng, 3), tree]
-        assert Layout.of(trees, [0, 0], np.float32, FEATURES).coded is None
+        assert Layout.of(trees, [0, 0], np.float32, FEATURES).binned is None

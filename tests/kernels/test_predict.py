@@ -89,8 +89,9 @@ def margins_of(trees, outputs, rows, margins, members=1):
     margins = margins.copy()
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        add_trees, rows, layout.roots, layout.nodes, layout.thresholds, layout.spans,
-        layout.rights, layout.values, places, margins, members=members,
+        add_trees, rows, layout.roots, layout.nodes, layout.thresholds,
+        layout.category_spans, layout.category_bits, layout.values, places, margins,
+        members=members,
     )  # fmt: skip
     return margins
 
@@ -110,8 +111,9 @@ def leaves_of(trees, rows, members=1):
     leaves = np.full((len(rows), len(trees)), -1, np.float32)
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        find_leaves, rows, layout.roots, layout.nodes, layout.thresholds, layout.spans,
-        layout.rights, layout.numbers, places, leaves, members=members,
+        find_leaves, rows, layout.roots, layout.nodes, layout.thresholds,
+        layout.category_spans, layout.category_bits, layout.numbers, places, leaves,
+        members=members,
     )  # fmt: skip
     return leaves
 

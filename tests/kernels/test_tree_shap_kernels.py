@@ -11,9 +11,9 @@ import pytest
 from test_predict import CODES, FEATURES, TYPES, forest, in_type, random_rows
 from test_predict import random_tree as bare_tree
 
-from hornbeam.boosting.tree_shap import contributions_of
+from hornbeam.boosting.tree_shap import tree_shap_values
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.tree import cut_off
+from hornbeam.forest.tree import deleted_nodes
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import lease
@@ -52,7 +52,7 @@ class Table:
 def found_by(trees, outputs, rows, start, **kind):
     layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
     with lease(1) as team:
-        return contributions_of(
+        return tree_shap_values(
             team,
             Table(rows),
             layout,
@@ -162,7 +162,7 @@ def test_nodes_that_were_cut_off_are_no_part_of_a_way():
     tree.parent[children] = -1
     tree.threshold[inner], tree.feature[inner] = np.nan, 0
     tree.default_left[inner], tree.value[inner] = 0, 0.5
-    assert cut_off(tree, np.zeros(1, np.int64)).sum() == 2
+    assert deleted_nodes(tree, np.zeros(1, np.int64)).sum() == 2
     for kind in KINDS:
         assert_as_defined([tree], [0], random_rows(rng, 20, np.float32), kind)
 

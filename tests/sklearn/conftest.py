@@ -1,4 +1,4 @@
-"""Data for the estimators."""
+"""Data sets of the tests of estimators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def diabetes():
 
 @pytest.fixture(scope="session")
 def iris():
-    """Three classes with names."""
+    """Three classes with string labels."""
     X, y = load_iris(return_X_y=True)
     return X, np.array(["setosa", "versicolor", "virginica"])[y]
 
@@ -29,7 +29,7 @@ def two(iris):
 
 @pytest.fixture(scope="session")
 def lists():
-    """Return rows, grades and groups, with names."""
+    """Return a frame, relevance grades and query ids."""
     rng = np.random.default_rng(5)
     X = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"))
     y = np.clip(np.round(X["a"] + X["b"] + rng.normal(size=400)), 0, 3)

@@ -1,4 +1,4 @@
-"""The estimators: scikit-learn's own checks, and what they add to the learner."""
+"""The gradient boosting estimators: scikit-learn's checks, and equality with train."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ESTIMATORS = [HornbeamRegressor, HornbeamClassifier]
 
 
 @parametrize_with_checks([kind(n_estimators=9) for kind in ESTIMATORS])
-def test_the_checks_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
 
 
-def test_a_fit_is_the_learner_on_the_same_data(diabetes):
+def test_fit_equals_train_on_the_same_data(diabetes):
     X, y = diabetes
     params = {"max_depth": 3, "learning_rate": 0.2, "subsample": 0.7}
     estimator = HornbeamRegressor(n_estimators=7, random_state=3, **params).fit(X, y)
@@ -55,7 +55,7 @@ def test_early_stopping_predicts_with_the_best_round(diabetes):
     assert (model.predict(X) != model.predict(X, iteration_range=(0, 0))).any()
 
 
-def test_scores_are_printed_where_asked(two, capsys):
+def test_verbose_prints_scores(two, capsys):
     model = HornbeamClassifier(n_estimators=2)
     model.fit(*two, eval_set=[two])
     assert capsys.readouterr().out.startswith("[0]\tvalidation_0-logloss:")
@@ -63,7 +63,7 @@ def test_scores_are_printed_where_asked(two, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_weights_and_margins_reach_the_learner(diabetes):
+def test_weights_and_margins_are_passed_to_train(diabetes):
     X, y = diabetes
     weight = np.linspace(0.5, 2, len(y))
     margin = np.full(len(y), 100.0)
@@ -94,14 +94,14 @@ def test_weights_and_margins_reach_the_learner(diabetes):
     )
 
 
-def test_training_goes_on_from_an_estimator(diabetes):
+def test_training_continues_from_an_estimator(diabetes):
     first = HornbeamRegressor(n_estimators=4).fit(*diabetes)
     more = HornbeamRegressor(n_estimators=3).fit(*diabetes, xgb_model=first)
     whole = HornbeamRegressor(n_estimators=7).fit(*diabetes)
     assert more.get_booster().digest() == whole.get_booster().digest()
 
 
-def test_a_search_over_parameters(diabetes):
+def test_grid_search(diabetes):
     X, y = diabetes
     search = GridSearchCV(
         HornbeamRegressor(n_estimators=5), {"max_depth": [1, 2], "eta": [0.1]}, cv=2
@@ -127,7 +127,7 @@ def test_a_search_over_parameters(diabetes):
         ({"n_estimators": -1}, "-1"),
     ],
 )
-def test_mistakes_in_parameters(estimator, params, message, two):
+def test_invalid_parameters(estimator, params, message, two):
     X, y = two
     with pytest.raises(HornbeamError) as caught:
         estimator(**params).fit(X, (y == y[0]).astype(int))
@@ -143,12 +143,12 @@ def test_mistakes_in_parameters(estimator, params, message, two):
         ({"base_margin": [1.0]}, "base_margin"),
     ],
 )
-def test_mistakes_in_data(arguments, message, diabetes):
+def test_invalid_data(arguments, message, diabetes):
     with pytest.raises(DataError, match=message):
         HornbeamRegressor(n_estimators=1).fit(*diabetes, **arguments)
 
 
-def test_what_was_not_evaluated_says_so(diabetes):
+def test_evals_result_without_eval_set_is_an_error(diabetes):
     model = HornbeamRegressor(n_estimators=1).fit(*diabetes)
     with pytest.raises(DataError, match="pass eval_set"):
         model.evals_result()
@@ -156,8 +156,8 @@ def test_what_was_not_evaluated_says_so(diabetes):
         _ = model.best_iteration
 
 
-# What an estimator counts itself, or has no data for.
-NOT_ITS_OWN = {
+# Parameters that an estimator sets itself, or that do not apply.
+NOT_PARAMETERS = {
     "num_class",
     "num_target",
     "disable_default_eval_metric",
@@ -166,11 +166,11 @@ NOT_ITS_OWN = {
 }
 
 
-def test_the_estimators_take_what_the_learner_takes():
+def test_estimators_have_all_parameters_of_the_booster():
     taken = set(HornbeamRanker._get_param_names())
     rows = parameter_table()
     missing = {row.name for row in rows if not {row.name, *row.aliases} & taken}
-    assert missing == NOT_ITS_OWN
+    assert missing == NOT_PARAMETERS
     of_pairs = {name for name in taken if name.startswith(("lambdarank", "ndcg"))}
     for kind in ESTIMATORS:
         assert set(kind._get_param_names()) == taken - of_pairs
@@ -189,7 +189,7 @@ def test_the_estimators_take_what_the_learner_takes():
     ],
     ids=str,
 )
-def test_parameters_of_every_kind_reach_the_learner(params, diabetes):
+def test_parameters_are_passed_to_the_booster(params, diabetes):
     X, y = diabetes
     model = clone(HornbeamRegressor(n_estimators=3, **params)).fit(X, y)
     plain = hornbeam.train(params, hornbeam.DMatrix(X, y), 3, verbose_eval=False)

@@ -1,4 +1,4 @@
-"""What single trees and forests share: tables, files, and what they are told."""
+"""Behaviour common to single trees and forests: data, files and parameters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ every = pytest.mark.parametrize(
 
 
 def data_for(learner, n_classes=3):
-    """Return named columns, one of them of categories, and targets with names."""
+    """Return a frame with a categorical column, and targets or class names."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(150, 3)).astype(np.float32), columns=list("abc"))
     carrier = rng.integers(5, size=150)
@@ -52,7 +52,7 @@ def data_for(learner, n_classes=3):
     return X, y
 
 
-def test_trees_of_forests_are_shown_with_the_names_of_classes():
+def test_plots_of_forest_trees_show_class_names():
     for n_classes in (2, 3):
         X, y = data_for(FORESTS[1], n_classes)
         forest = clone(FORESTS[1]).set_params(max_depth=2).fit(X, y)
@@ -69,11 +69,11 @@ def outcome(model, X):
     return model.predict_proba(X) if is_classifier(model) else model.predict(X)
 
 
-# --- Tables ---------------------------------------------------------------------------
+# --- Data -----------------------------------------------------------------------------
 
 
 @every
-def test_frames_of_any_kind_are_the_same(learner):
+def test_data_frames_of_any_library_give_the_same_model(learner):
     X, y = data_for(learner)
     model = clone(learner).fit(X, y)
     assert list(model.feature_names_in_) == ["a", "b", "c", "carrier"]
@@ -86,7 +86,7 @@ def test_frames_of_any_kind_are_the_same(learner):
 
 
 @every
-def test_sparse_cells_that_are_not_there_are_missing(learner):
+def test_entries_not_stored_in_sparse_matrices_are_missing(learner):
     X, y = data_for(learner)
     dense = np.round(numbers_of(X))
     dense[np.isnan(dense)] = 0
@@ -97,7 +97,7 @@ def test_sparse_cells_that_are_not_there_are_missing(learner):
 
 
 @every
-def test_categories_that_training_has_not_seen_are_told(learner):
+def test_unseen_categories_are_an_error(learner):
     X, y = data_for(learner)
     model = clone(learner).fit(X, y)
     other = X.assign(carrier=pd.Categorical(["ZZ"] * len(X)))
@@ -106,7 +106,7 @@ def test_categories_that_training_has_not_seen_are_told(learner):
 
 
 @every
-def test_other_columns_are_refused(learner):
+def test_columns_other_than_those_of_training_are_rejected(learner):
     X, y = data_for(learner)
     model = clone(learner).fit(X, y)
     with pytest.raises(ValueError, match="feature names should match"):
@@ -117,13 +117,13 @@ def test_other_columns_are_refused(learner):
 
 
 @every
-def test_what_is_not_fitted_says_so(learner):
+def test_an_unfitted_estimator_raises_not_fitted_error(learner):
     with pytest.raises(NotFittedError, match="call fit first"):
         clone(learner).predict([[1.0]])
 
 
 @every
-def test_outputs_of_pipelines_are_frames(learner):
+def test_data_frames_of_pipelines_are_accepted(learner):
     X, y = data_for(learner)
     steps = make_pipeline(StandardScaler(), clone(learner)).set_output(
         transform="pandas"
@@ -136,7 +136,7 @@ def test_outputs_of_pipelines_are_frames(learner):
 
 
 @every
-def test_copies_predict_the_same(learner, tmp_path):
+def test_clones_pickles_and_copies_predict_the_same(learner, tmp_path):
     X, y = data_for(learner)
     model = clone(learner).fit(X, y)
     joblib.dump(model, tmp_path / "model.joblib")
@@ -152,7 +152,7 @@ def test_copies_predict_the_same(learner, tmp_path):
 @pytest.mark.parametrize("name", ["model.json", "model.ubj"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @every
-def test_files_bring_back_models(learner, n_classes, name, tmp_path):
+def test_model_files_are_loaded(learner, n_classes, name, tmp_path):
     X, y = data_for(learner, n_classes)
     model = clone(learner).fit(X, y)
     model.save_model(tmp_path / name)
@@ -171,7 +171,7 @@ def test_files_bring_back_models(learner, n_classes, name, tmp_path):
 @pytest.mark.parametrize("name", ["model.json", "model.ubj"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @every
-def test_xgboost_reads_the_files(learner, n_classes, name, tmp_path):
+def test_xgboost_loads_the_model_files(learner, n_classes, name, tmp_path):
     X, y = data_for(learner, n_classes)
     model = clone(learner).fit(X, y)
     model.get_booster().save_model(tmp_path / name)
@@ -186,7 +186,7 @@ def test_xgboost_reads_the_files(learner, n_classes, name, tmp_path):
 # --- Parameters -----------------------------------------------------------------------
 
 
-def test_features_to_draw():
+def test_max_features():
     X = np.random.default_rng(0).normal(size=(40, 10))
     y = np.arange(40) % 2
     for wanted, number, of_classes in (
@@ -204,7 +204,7 @@ def test_features_to_draw():
 
 
 @every
-def test_weights_of_rows_are_copies_of_rows(learner):
+def test_an_integer_weight_equals_copies_of_the_row(learner):
     if isinstance(learner, tuple(type(forest) for forest in FORESTS)):
         pytest.skip("bags draw rows, whatever they weigh")
     X, y = data_for(learner)
@@ -233,7 +233,7 @@ def test_constant_targets_and_constant_features(learner):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_targets_far_from_zero_keep_their_digits(dtype):
+def test_targets_far_from_zero_keep_their_precision(dtype):
     X = np.arange(50.0)[:, None].astype(dtype)
     y = 1e9 + np.arange(50.0)
     for learner in (TREES[0], RandomForestRegressor(3, bootstrap=False)):
@@ -241,7 +241,7 @@ def test_targets_far_from_zero_keep_their_digits(dtype):
         np.testing.assert_allclose(model.predict(X) - 1e9, np.arange(50.0), atol=1e-3)
 
 
-def test_large_targets_are_learned():
+def test_large_targets():
     X = np.arange(20.0)[:, None]
     for scale in (1e-30, 1e30):
         model = DecisionTreeRegressor().fit(X, scale * np.arange(20.0))
@@ -250,7 +250,7 @@ def test_large_targets_are_learned():
 
 
 @pytest.mark.parametrize("splitter", ["best", "random"])
-def test_splits_of_neighbours_keep_them_apart(splitter):
+def test_thresholds_separate_adjacent_floats(splitter):
     # Two float64 numbers that are one float32.
     X = np.array([[1.0], [np.nextafter(1.0, 2.0)]])
     model = DecisionTreeRegressor(splitter=splitter).fit(X, [0.0, 1.0])
@@ -260,7 +260,7 @@ def test_splits_of_neighbours_keep_them_apart(splitter):
     assert list(model.predict(X)) == [0, 1]
 
 
-def test_trees_tell_missing_from_known():
+def test_missing_values_are_split_from_others():
     X = np.array([[np.nan], [-3.0], [np.nan], [-1.0]])
     model = DecisionTreeRegressor().fit(X, [1.0, 0.0, 1.0, 0.0])
     assert model.get_n_leaves() == 2
@@ -273,17 +273,17 @@ def test_trees_tell_missing_from_known():
     assert "  yes, missing: 1 " in tree_text(model)
 
 
-# --- Mistakes -------------------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------------
 
 ROWS = np.random.default_rng(0).normal(size=(30, 3))
 NUMBERS, LABELS = ROWS[:, 0], np.arange(30) % 3
-WHOLE = "must be an integer of"
+INTEGER = "must be an integer of"
 FOREST = [RandomForestRegressor, RandomForestClassifier]
 TREE = [DecisionTreeRegressor, DecisionTreeClassifier]
 ALL = [*TREE, *FOREST]
 
-# parameters: (estimators, words that the message must hold)
-MISTAKES = [
+# (parameters, estimators, patterns of the message)
+INVALID = [
     ({"ccp_alpha": -1.0}, ALL, "ccp_alpha must be a number of 0 or more|-1.0"),
     ({"ccp_alpha": "x"}, ALL, "ccp_alpha must be a number of 0 or more|'x'"),
     ({"ccp_alpha": np.nan}, ALL, "ccp_alpha must be a number of 0 or more|nan"),
@@ -318,25 +318,21 @@ MISTAKES = [
     ),
     ({"splitter": "worst"}, ALL, "splitter must be 'best' or 'random'|'worst'"),
     ({"voting": "loud"}, FOREST[1:], "voting must be 'soft' or 'hard'|'loud'"),
-    ({"n_estimators": 0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 0"),
-    ({"n_estimators": 2.0}, FOREST, f"n_estimators {WHOLE} 1 or more|not 2.0"),
-    (
-        {"min_samples_leaf": 0},
-        ALL,
-        f"min_samples_leaf {WHOLE} 1 or more|fraction|not 0",
-    ),
-    ({"min_samples_leaf": 1.5}, ALL, f"min_samples_leaf {WHOLE} 1|up to 1, not 1.5"),
-    ({"min_samples_split": 1}, ALL, f"min_samples_split {WHOLE} 2 or more|not 1"),
-    ({"max_depth": 0}, ALL, f"max_depth {WHOLE} 1 or more|not 0"),
-    ({"max_leaf_nodes": 1}, ALL, f"max_leaf_nodes {WHOLE} 2 or more|not 1"),
+    ({"n_estimators": 0}, FOREST, f"n_estimators {INTEGER} 1 or more|not 0"),
+    ({"n_estimators": 2.0}, FOREST, f"n_estimators {INTEGER} 1 or more|not 2.0"),
+    ({"min_samples_leaf": 0}, ALL, f"min_samples_leaf {INTEGER} 1 or more|not 0"),
+    ({"min_samples_leaf": 1.5}, ALL, f"min_samples_leaf {INTEGER} 1|up to 1, not 1.5"),
+    ({"min_samples_split": 1}, ALL, f"min_samples_split {INTEGER} 2 or more|not 1"),
+    ({"max_depth": 0}, ALL, f"max_depth {INTEGER} 1 or more|not 0"),
+    ({"max_leaf_nodes": 1}, ALL, f"max_leaf_nodes {INTEGER} 2 or more|not 1"),
     (
         {"min_weight_fraction_leaf": 0.6},
         ALL,
         "min_weight_fraction_leaf must be a number from 0 to 0.5, not 0.6",
     ),
     ({"min_impurity_decrease": -1}, ALL, "min_impurity_decrease|of 0 or more, not -1"),
-    ({"random_state": -1}, ALL, f"random_state {WHOLE} 0 or more|not -1"),
-    ({"random_state": "x"}, ALL, f"random_state {WHOLE} 0 or more|not 'x'"),
+    ({"random_state": -1}, ALL, f"random_state {INTEGER} 0 or more|not -1"),
+    ({"random_state": "x"}, ALL, f"random_state {INTEGER} 0 or more|not 'x'"),
     ({"cv": 1, "ccp_alpha": "cv"}, TREE, "cv must be from 2 to 30|rows, not 1"),
     ({"cv": 31, "ccp_alpha": "cv"}, TREE, "cv must be from 2 to 30|rows, not 31"),
     ({"class_weight": {9: 1.0}}, [TREE[1], FOREST[1]], "class_weight|9"),
@@ -356,10 +352,10 @@ MISTAKES = [
 
 @pytest.mark.parametrize(
     ("kind", "params", "needed"),
-    [(kind, params, words) for params, kinds, words in MISTAKES for kind in kinds],
+    [(kind, params, words) for params, kinds, words in INVALID for kind in kinds],
     ids=str,
 )
-def test_mistakes_in_parameters(kind, params, needed):
+def test_invalid_parameters(kind, params, needed):
     y = LABELS if is_classifier(kind()) else NUMBERS
     with pytest.raises(HornbeamError) as caught:
         kind(**params).fit(ROWS, y)
@@ -389,7 +385,7 @@ def changed(values, row, value):
         ({"X": ROWS[0]}, ValueError, "Expected 2D array"),
     ],
 )
-def test_mistakes_in_data(learner, arguments, error, message):
+def test_invalid_data(learner, arguments, error, message):
     with pytest.raises(error, match=message):
         clone(learner).fit(**{"X": ROWS, "y": LABELS, **arguments})
 

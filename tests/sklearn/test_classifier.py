@@ -1,4 +1,4 @@
-"""The estimator for classification: its losses and its probabilities."""
+"""HornbeamClassifier: objectives and probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hornbeam.errors import ParameterError
 
 
 @pytest.mark.parametrize("data", ["iris", "two"])
-def test_probabilities_are_those_of_xgboost(data, request):
+def test_probabilities_equal_those_of_xgboost(data, request):
     X, y = request.getfixturevalue(data)
     codes = np.unique(y, return_inverse=True)[1]
     params = {"n_estimators": 5, "max_depth": 3, "n_jobs": 1}
@@ -23,7 +23,7 @@ def test_probabilities_are_those_of_xgboost(data, request):
 
 
 @pytest.mark.parametrize("objective", ["multi:softmax", "multi:softprob"])
-def test_softmax_has_probabilities_too(iris, objective):
+def test_predict_proba_of_multi_softmax(iris, objective):
     X, y = iris
     plain = HornbeamClassifier(n_estimators=3).fit(X, y)
     named = HornbeamClassifier(n_estimators=3, objective=objective).fit(X, y)
@@ -31,7 +31,7 @@ def test_softmax_has_probabilities_too(iris, objective):
     np.testing.assert_array_equal(named.predict(X), plain.predict(X))
 
 
-def test_raw_logits_have_probabilities_too(two):
+def test_predict_proba_of_logitraw(two):
     X, y = two
     model = HornbeamClassifier(n_estimators=9, objective="binary:logitraw").fit(X, y)
     probabilities = model.predict_proba(X)
@@ -40,7 +40,7 @@ def test_raw_logits_have_probabilities_too(two):
     assert list(model.predict(X)) == list(model.classes_[probabilities.argmax(axis=1)])
 
 
-def test_focal_loss_tells_two_classes_apart(two):
+def test_focal_loss(two):
     X, y = two
     plain = HornbeamClassifier(n_estimators=9).fit(X, y).predict_proba(X)
     for gamma, rel in ((0, 1e-4), (2, 1.0)):
@@ -52,7 +52,7 @@ def test_focal_loss_tells_two_classes_apart(two):
         assert list(model.predict(X)) == list(model.classes_[shares.argmax(axis=1)])
 
 
-def test_one_class_is_certain(two):
+def test_one_class_has_probability_one(two):
     X, _ = two
     model = HornbeamClassifier(n_estimators=2).fit(X, ["only"] * len(X))
     assert set(model.predict(X)) == {"only"}
@@ -62,10 +62,10 @@ def test_one_class_is_certain(two):
 @pytest.mark.parametrize(
     ("objective", "message"),
     [
-        ("reg:squarederror", "does not tell classes apart"),
-        ("binary:logistic", "tells two classes apart, and y has 3"),
+        ("reg:squarederror", "is not for classification"),
+        ("binary:logistic", "is for two classes, and y has 3"),
     ],
 )
-def test_objectives_that_do_not_fit_the_classes(objective, message, iris):
+def test_objectives_that_do_not_match_the_classes(objective, message, iris):
     with pytest.raises(ParameterError, match=message):
         HornbeamClassifier(objective=objective).fit(*iris)

@@ -1,4 +1,4 @@
-"""Objectives and metrics of one's own."""
+"""Custom objectives and metrics of estimators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hornbeam import HornbeamRanker, HornbeamRegressor
 
 
-def test_a_metric_and_an_objective_of_ones_own(diabetes):
+def test_custom_objective_and_metric(diabetes):
     X, y = diabetes
 
     def squared(labels, predictions, sample_weight=None):
@@ -28,7 +28,7 @@ def test_a_metric_and_an_objective_of_ones_own(diabetes):
     assert score == pytest.approx(np.abs(y - model.predict(X)).max(), rel=1e-6)
 
 
-def test_functions_of_ones_own_see_groups(lists):
+def test_custom_functions_of_a_ranker_get_groups(lists):
     X, y, qid = lists
 
     def first_is_best(labels, predictions):

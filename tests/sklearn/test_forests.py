@@ -1,4 +1,4 @@
-"""Forests: bags, what is out of them, and trees that no number of threads changes."""
+"""Random forests: sampling, out-of-bag results, and independence of threads."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ DRAWN = "a bag draws rows, whatever they weigh; scikit-learn's own forests do, t
         "check_sample_weight_equivalence_on_sparse_data": DRAWN,
     },
 )
-def test_the_checks_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
 
 
 def mixed(n_classes=0, rows=300, seed=0):
-    """Return numbers, categories and missing cells, targets and weights."""
+    """Return a frame with numbers, categories and missing values; targets; weights."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 4))
     kind = rng.integers(12, size=rows)
@@ -58,7 +58,7 @@ MANY = {
 
 @pytest.mark.parametrize("case", MANY)
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_forests_are_the_same_on_any_threads(n_classes, case):
+def test_forests_do_not_depend_on_the_number_of_threads(n_classes, case):
     X, y, weights = mixed(n_classes)
     kind = RandomForestClassifier if n_classes else RandomForestRegressor
     models = [
@@ -76,7 +76,7 @@ def test_forests_are_the_same_on_any_threads(n_classes, case):
 
 
 @pytest.mark.parametrize("kind", [DecisionTreeRegressor, DecisionTreeClassifier])
-def test_trees_cut_back_are_the_same_on_any_threads(kind):
+def test_pruned_forests_do_not_depend_on_the_number_of_threads(kind):
     X, y, weights = mixed(3 if kind is DecisionTreeClassifier else 0)
     models = [
         kind(ccp_alpha="cv", n_jobs=n_jobs, random_state=1).fit(X, y, weights)
@@ -86,11 +86,11 @@ def test_trees_cut_back_are_the_same_on_any_threads(kind):
     assert len({model.ccp_path_.cv_errors.tobytes() for model in models}) == 1
 
 
-# --- How good they are ----------------------------------------------------------------
+# --- Accuracy -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", ["breast cancer", "digits", "iris"])
-def test_classes_are_found_as_well_as_by_scikit_learn(data, iris):
+def test_accuracy_is_that_of_scikit_learn(data, iris):
     loads = {"breast cancer": load_breast_cancer, "digits": load_digits}
     X, y = loads[data](return_X_y=True) if data in loads else iris
     params = {"n_estimators": 40, "random_state": 0}
@@ -99,7 +99,7 @@ def test_classes_are_found_as_well_as_by_scikit_learn(data, iris):
     assert own.mean() > cross_val_score(theirs, X, y, cv=4).mean() - 0.015
 
 
-def test_numbers_are_found_as_well_as_by_scikit_learn(diabetes):
+def test_regression_error_is_that_of_scikit_learn(diabetes):
     params = {"n_estimators": 60, "random_state": 0, "max_features": 1 / 3}
     own = cross_val_score(RandomForestRegressor(**params), *diabetes, cv=4)
     theirs = sklearn.ensemble.RandomForestRegressor(**params)
@@ -114,17 +114,17 @@ def test_bagging_beats_a_tree_and_is_the_mean_of_its_trees(diabetes):
     tree = DecisionTreeRegressor().fit(X[half], y[half])
     assert forest.score(X[1::2], y[1::2]) > tree.score(X[1::2], y[1::2]) + 0.3
     assert len(forest.get_booster().model.trees) == 30
-    # All rows, all features: every tree is the one tree.
+    # With all rows and all features all trees are equal.
     same = RandomForestRegressor(3, bootstrap=False, max_features=None)
     same.fit(X[half], y[half])
     np.testing.assert_allclose(same.predict(X), tree.predict(X), rtol=1e-6)
 
 
-# --- Out of the bag -------------------------------------------------------------------
+# --- Out-of-bag -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_rows_out_of_bags_are_predicted_by_the_other_trees(n_classes):
+def test_out_of_bag_predictions_use_the_trees_not_trained_on_a_row(n_classes):
     X, y, weights = mixed(n_classes, rows=150)
     kind = RandomForestClassifier if n_classes else RandomForestRegressor
     n_trees, seed, n_draws = 25, 11, 100
@@ -133,7 +133,7 @@ def test_rows_out_of_bags_are_predicted_by_the_other_trees(n_classes):
     )
     forest.fit(X, y, weights)
     sampler = BootstrapSampler(np.arange(150, dtype=np.int32), 150, n_draws, seed)
-    # Each leaf of each tree as a sum over its rows, drawn so often.
+    # The expected leaf values: weighted means with the bootstrap counts.
     targets = np.eye(n_classes)[y] if n_classes else y[:, None]
     leaves = forest.apply(X).astype(int)
     sums = np.zeros(targets.shape)
@@ -164,11 +164,10 @@ def test_rows_out_of_bags_are_predicted_by_the_other_trees(n_classes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_in_every_bag_have_no_prediction(kind):
+def test_rows_in_every_bootstrap_sample_have_no_out_of_bag_prediction(kind):
     X, y, _ = mixed(2, rows=60)
     with pytest.warns(
-        UserWarning,
-        match=r"\d+ of 60 rows were in the bootstrap sample of every.*more trees",
+        UserWarning, match=r"\d+ of 60 rows were in the bootstrap sample.*more trees"
     ):
         forest = kind(2, oob_score=True, random_state=0).fit(X, y)
     names = ("oob_prediction_", "oob_decision_function_")
@@ -182,7 +181,7 @@ def test_rows_in_every_bag_have_no_prediction(kind):
         kind(40, oob_score=True, random_state=0).fit(X, y)
 
 
-def test_out_of_bag_scores_foretell_those_of_other_rows(diabetes):
+def test_out_of_bag_score_estimates_the_test_score(diabetes):
     X, y = diabetes
     forest = RandomForestRegressor(100, oob_score=True, random_state=0)
     forest.fit(X[::2], y[::2])
@@ -192,7 +191,7 @@ def test_out_of_bag_scores_foretell_those_of_other_rows(diabetes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_permutations_find_the_one_useful_feature(kind):
+def test_permutation_importances_find_the_relevant_feature(kind):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 4))
     y = (X[:, 2] > 0) * 1
@@ -206,10 +205,10 @@ def test_permutations_find_the_one_useful_feature(kind):
     assert forest.feature_importances_.argmax() == 2
 
 
-# --- Settings -------------------------------------------------------------------------
+# --- Parameters -----------------------------------------------------------------------
 
 
-def test_votes_are_shares_of_trees(iris):
+def test_hard_voting_predicts_fractions_of_trees(iris):
     X, y = iris
     params = {"n_estimators": 8, "random_state": 0, "min_samples_leaf": 20}
     hard = RandomForestClassifier(voting="hard", **params).fit(X, y)
@@ -220,7 +219,7 @@ def test_votes_are_shares_of_trees(iris):
     assert (hard.apply(X) == soft.apply(X)).all()
 
 
-def test_bags_draw_as_many_rows_as_asked(diabetes):
+def test_max_samples(diabetes):
     X, y = diabetes
     for max_samples, n_draws in ((50, 50), (0.5, 221), (1.0, 442), (None, 442)):
         forest = RandomForestRegressor(2, max_samples=max_samples).fit(X, y)
@@ -228,7 +227,7 @@ def test_bags_draw_as_many_rows_as_asked(diabetes):
         assert covers == [n_draws, n_draws]
 
 
-def test_random_cuts_lie_between_the_values_of_a_node():
+def test_random_thresholds_are_uniform_over_the_range_of_a_node():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(200, 1)) ** 4
     y = rng.normal(size=200)
@@ -236,16 +235,16 @@ def test_random_cuts_lie_between_the_values_of_a_node():
     forest = RandomForestRegressor(400, random_state=0, **params).fit(X, y)
     cuts = np.array([tree.threshold[0] for tree in forest.get_booster().model.trees])
     assert X.min() < cuts.min() and cuts.max() <= X.max()
-    # They are even over the range, not over the rows.
+    # They are uniform over the range of values, not over the rows.
     low, high = X.min(), X.max()
     counts = np.histogram(cuts, 8, (low, high))[0]
-    assert ((counts - 50) ** 2 / 50).sum() < 24.3  # 0.1 % by chance
+    assert ((counts - 50) ** 2 / 50).sum() < 24.3  # the 0.1 % critical value
     best = RandomForestRegressor(2, bootstrap=False, max_depth=1).fit(X, y)
     assert best.get_booster().model.trees[0].threshold[0] not in cuts
 
 
 @pytest.mark.parametrize("wanted", [1, 2, "sqrt", 0.5, "log2"])
-def test_features_are_drawn_evenly(wanted):
+def test_max_features_are_drawn_uniformly(wanted):
     rng = np.random.default_rng(0)
     X = rng.permuted(np.tile(np.arange(60.0), (6, 1)), axis=1).T
     y = rng.normal(size=60)
@@ -256,7 +255,7 @@ def test_features_are_drawn_evenly(wanted):
     assert forest.max_features_ == n_drawn
     trees = forest.get_booster().model.trees
     counts = np.bincount([tree.feature[0] for tree in trees], minlength=6)
-    # The root takes the best of the features drawn: the k-th best with this chance.
+    # The root splits on the best feature drawn: the k-th best with this probability.
     gains = [
         DecisionTreeRegressor(max_depth=1).fit(X[:, [f]], y).score(X[:, [f]], y)
         for f in range(6)
@@ -268,4 +267,4 @@ def test_features_are_drawn_evenly(wanted):
     likely = expected > 0
     assert counts[order][~likely].sum() == 0
     excess = (counts[order] - expected)[likely] ** 2 / expected[likely]
-    assert excess.sum() < 20.5  # 0.1 % by chance
+    assert excess.sum() < 20.5  # the 0.1 % critical value

@@ -1,4 +1,4 @@
-"""The estimator for ranking."""
+"""HornbeamRanker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rank(lists, **params):
     return HornbeamRanker(**{"n_estimators": 5, **params}).fit(X, y, qid=qid)
 
 
-def test_a_ranker_is_the_learner_on_groups(lists):
+def test_a_ranker_equals_train_with_groups(lists):
     X, y, qid = lists
     params = {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": 2}
     model = rank(lists, random_state=3, objective="rank:pairwise", **params)
@@ -34,7 +34,7 @@ def test_a_ranker_is_the_learner_on_groups(lists):
     assert default.params.objective == "rank:ndcg"
 
 
-def test_the_ways_to_give_groups_to_a_ranker(lists):
+def test_groups_are_given_as_qid_group_or_column(lists):
     X, y, qid = lists
     sizes = np.unique(qid, return_counts=True)[1]
     with_qid = X.assign(qid=qid)
@@ -47,7 +47,7 @@ def test_the_ways_to_give_groups_to_a_ranker(lists):
         np.testing.assert_array_equal(model.predict(frame), model.predict(X))
 
 
-def test_columns_with_numbers_for_names_stay_beside_the_groups(lists):
+def test_columns_with_integer_names_stay_features(lists):
     X, y, qid = lists
     frame = X.set_axis(range(3), axis=1)
     model = HornbeamRanker(n_estimators=5).fit(frame.assign(qid=qid), y)
@@ -57,7 +57,7 @@ def test_columns_with_numbers_for_names_stay_beside_the_groups(lists):
     )
 
 
-def test_the_scores_of_a_ranker(lists):
+def test_score_of_a_ranker(lists):
     X, y, qid = lists
     model = HornbeamRanker(
         n_estimators=30, early_stopping_rounds=3, eval_metric=["ndcg@3", "ndcg@5-"]
@@ -95,13 +95,13 @@ def test_rankers_are_cloned_pickled_and_saved(lists, tmp_path):
         HornbeamRegressor().load_model(tmp_path / "model.json")
 
 
-def test_what_is_missing_for_a_ranking(lists):
+def test_missing_groups_are_an_error(lists):
     X, y, qid = lists
-    with pytest.raises(DataError, match="ranking needs the group of each row"):
+    with pytest.raises(DataError, match="ranking needs the query group of each row"):
         HornbeamRanker().fit(X, y)
-    with pytest.raises(DataError, match="eval_set needs the group of each row"):
+    with pytest.raises(DataError, match="eval_set needs the query group of each row"):
         HornbeamRanker().fit(X, y, qid=qid, eval_set=[(X, y)])
-    with pytest.raises(DataError, match="the score of a ranking needs the group"):
+    with pytest.raises(DataError, match="the score of a ranking needs the query group"):
         rank(lists).score(X, y)
     with pytest.raises(DataError, match="qid is not sorted"):
         HornbeamRanker().fit(X, y, qid=qid[::-1])

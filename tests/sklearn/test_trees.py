@@ -1,4 +1,4 @@
-"""Single trees: scikit-learn's trees and pruning paths, and what they add to these."""
+"""Single trees: equality with scikit-learn's trees and pruning paths, and additions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KINDS = {
 
 
 @parametrize_with_checks([kind() for kind in KINDS])
-def test_the_checks_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
 
 
 def continuous(kind, dtype=np.float64, rows=400, seed=0):
-    """Return rows of which no two are equal, and numbers or three classes."""
+    """Return distinct rows, and numeric targets or three classes."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 4)).astype(dtype)
     y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + rng.normal(scale=0.3, size=rows)
@@ -33,12 +33,12 @@ def continuous(kind, dtype=np.float64, rows=400, seed=0):
 
 
 def uneven(y):
-    """Return weights by which no two splits of a large node gain the same."""
+    """Return weights that leave no ties between the splits of a large node."""
     return np.random.default_rng(7).uniform(0.5, 2.0, size=len(y))
 
 
 def both(kind, X, y, sample_weight=None, **params):
-    """Return our tree and scikit-learn's."""
+    """Return the fitted trees of Hornbeam and scikit-learn."""
     own = kind(**params).fit(X, y, sample_weight)
     theirs = KINDS[kind](random_state=0, **params).fit(X, y, sample_weight)
     return own, theirs
@@ -50,7 +50,7 @@ def outcome(model, X):
 
 
 def assert_same_tree(own, theirs, X):
-    """Assert the same splits, whatever the order of nodes, and the same predictions."""
+    """Assert equal predictions, and equal splits in any order of nodes."""
     tree, other = own.get_booster().model.trees[0], theirs.tree_
     assert own.get_n_leaves() == theirs.get_n_leaves()
     assert own.get_depth() == theirs.get_depth()
@@ -68,7 +68,7 @@ def assert_same_tree(own, theirs, X):
         np.testing.assert_allclose(outcome(own, rows), outcome(theirs, rows), 1e-5)
 
 
-# With so many rows in a leaf no two features part a node alike.
+# With this many rows in a leaf, no two features split a node alike.
 LARGE = {"min_samples_leaf": 15}
 RULES = {
     "large leaves": LARGE,
@@ -85,7 +85,7 @@ RULES = {
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_trees_are_those_of_scikit_learn(kind, rules, dtype):
+def test_trees_equal_those_of_scikit_learn(kind, rules, dtype):
     X, y = continuous(kind, dtype)
     own, theirs = both(kind, X, y, uneven(y), **RULES[rules])
     assert_same_tree(own, theirs, X)
@@ -100,7 +100,7 @@ def test_entropy_is_in_bits(criterion):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_without_weight_are_no_rows(kind):
+def test_rows_of_weight_zero_do_not_count(kind):
     X, y = continuous(kind)
     weights = uneven(y) * np.random.default_rng(1).integers(2, size=len(y))
     full = weights > 0
@@ -110,7 +110,7 @@ def test_rows_without_weight_are_no_rows(kind):
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 5.0, 2: 0.5}])
-def test_weights_of_classes_are_those_of_scikit_learn(class_weight):
+def test_class_weight_equals_that_of_scikit_learn(class_weight):
     X, y = continuous(DecisionTreeClassifier)
     y[y == 2] = (X[y == 2, 3] > 0) + 1
     params = {"class_weight": class_weight, **LARGE}
@@ -118,10 +118,10 @@ def test_weights_of_classes_are_those_of_scikit_learn(class_weight):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_missing_values_are_those_of_scikit_learn(kind):
+def test_missing_values_equal_those_of_scikit_learn(kind):
     X, y = continuous(kind)
     X[np.random.default_rng(2).random(X.shape) < 0.1] = np.nan
-    # Where no row of a node misses a feature, we send the missing with most rows.
+    # Without missing values in a node, Hornbeam sends them to the larger child.
     own, theirs = both(kind, X, y, uneven(y), **LARGE)
     assert own.get_n_leaves() == theirs.get_n_leaves()
     np.testing.assert_allclose(outcome(own, X), outcome(theirs, X), 1e-5)
@@ -129,7 +129,7 @@ def test_missing_values_are_those_of_scikit_learn(kind):
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "error", "squared_error"])
 @pytest.mark.parametrize("splitter", ["best", "random"])
-def test_a_whole_tree_has_no_error_in_training(criterion, splitter, diabetes):
+def test_an_unlimited_tree_has_no_training_error(criterion, splitter, diabetes):
     X, y = diabetes
     kind = DecisionTreeRegressor
     if criterion != "squared_error":
@@ -149,7 +149,7 @@ DATA = {
 
 
 def assert_same_path(own, theirs):
-    """Assert the same path, each alpha counted once: ties come in any order."""
+    """Assert equal paths, with each alpha once: the order of ties is arbitrary."""
 
     def once(path):
         alphas = np.round(path.ccp_alphas, 9)
@@ -162,7 +162,7 @@ def assert_same_path(own, theirs):
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
 @pytest.mark.parametrize("data", DATA)
-def test_paths_of_real_classes_are_those_of_scikit_learn(data, criterion):
+def test_pruning_paths_of_classifiers_equal_those_of_scikit_learn(data, criterion):
     X, y = DATA[data](return_X_y=True)
     params = {"criterion": criterion, "min_samples_leaf": 10}
     own = DecisionTreeClassifier(**params)
@@ -173,7 +173,7 @@ def test_paths_of_real_classes_are_those_of_scikit_learn(data, criterion):
     )
 
 
-def test_paths_of_numbers_are_those_of_scikit_learn(diabetes):
+def test_pruning_paths_of_regressors_equal_those_of_scikit_learn(diabetes):
     weights = np.random.default_rng(0).uniform(0.5, 2, size=len(diabetes[1]))
     for params, sample_weight in (({}, None), ({"min_samples_leaf": 4}, weights)):
         own = DecisionTreeRegressor(**params)
@@ -185,7 +185,7 @@ def test_paths_of_numbers_are_those_of_scikit_learn(diabetes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_alpha_gives_the_tree_of_its_place_in_the_path(kind):
+def test_each_alpha_gives_its_subtree_of_the_pruning_path(kind):
     X, y = continuous(kind)
     path = kind(min_samples_leaf=12).cost_complexity_pruning_path(X, y)
     assert path.ccp_alphas[0] == 0
@@ -199,7 +199,7 @@ def test_each_alpha_gives_the_tree_of_its_place_in_the_path(kind):
 
 
 def steps(kind, seed=0):
-    """Return what four leaves would say, and noise."""
+    """Return a step function of four leaves, with noise."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(600, 4))
     level = 2 * (X[:, 0] > 0) + (X[:, 1] > 0.5)
@@ -209,7 +209,7 @@ def steps(kind, seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cross_validation_finds_the_cost_of_leaves(kind):
+def test_cross_validation_finds_ccp_alpha(kind):
     X, y = steps(kind)
     whole, cut = kind().fit(X, y), kind(ccp_alpha="cv", random_state=1).fit(X, y)
     assert 4 <= cut.get_n_leaves() < whole.get_n_leaves() / 5
@@ -222,7 +222,7 @@ def test_cross_validation_finds_the_cost_of_leaves(kind):
     assert path.cv_errors_std.shape == path.cv_errors.shape == path.ccp_alphas.shape
 
 
-def test_errors_of_cross_validation_are_those_of_trees_cut_back():
+def test_cv_errors_equal_those_of_pruned_trees():
     X, y = continuous(DecisionTreeRegressor, rows=120)
     numbers = np.arange(120)
     folds = [(numbers[numbers % 3 != k], numbers[numbers % 3 == k]) for k in range(3)]
@@ -240,16 +240,16 @@ def test_errors_of_cross_validation_are_those_of_trees_cut_back():
         assert model.ccp_path_.cv_errors[place] == pytest.approx(losses.mean(), 1e-5)
 
 
-# --- Around the trees -----------------------------------------------------------------
+# --- Tools ----------------------------------------------------------------------------
 
 
-def test_a_search_over_the_cost_of_leaves(diabetes):
+def test_grid_search_over_ccp_alpha(diabetes):
     grid = {"ccp_alpha": [0.0, 100.0, 1e9]}
     search = GridSearchCV(DecisionTreeRegressor(), grid, cv=3).fit(*diabetes)
     assert search.best_params_ == {"ccp_alpha": 100.0}
 
 
-def test_trees_are_shown_with_the_names_of_classes(iris):
+def test_plots_of_trees_show_class_names(iris):
     X, y = iris
     frame = pd.DataFrame(X, columns=["sl", "sw", "pl", "pw"])
     model = DecisionTreeClassifier(max_depth=2).fit(frame, y)
@@ -265,7 +265,7 @@ def test_trees_are_shown_with_the_names_of_classes(iris):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_importances_are_those_of_scikit_learn(kind):
+def test_importances_equal_those_of_scikit_learn(kind):
     X, y = continuous(kind)
     own, theirs = both(kind, X, y, uneven(y), **LARGE)
     np.testing.assert_allclose(

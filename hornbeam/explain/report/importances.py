@@ -10,7 +10,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.explain.report.groups import feature_name
 from hornbeam.explain.report.rows import Floats, Rows, generator
 from hornbeam.explain.report.task import Task, measured
-from hornbeam.forest.inspection import split_sums
+from hornbeam.forest.inspection import split_totals
 
 __all__ = ["Importance", "Importances", "importances_of"]
 
@@ -104,7 +104,7 @@ def _gains(booster: Booster) -> tuple[Floats, Floats]:
 
     For a linear model: the absolute weights, and no splits.
     """
-    gains, splits = split_sums(booster.model, "gain")
+    gains, splits = split_totals(booster.model, "gain")
     if booster.model.linear is not None:
         weights = booster.model.linear.weights[:-1].astype(np.float64)
         gains = np.abs(weights).sum(axis=1)

@@ -14,7 +14,7 @@ import hornbeam
 from hornbeam.errors import ParameterError
 from hornbeam.explain import plot_importance
 from hornbeam.explain.style import ACCENT
-from hornbeam.forest.inspection import IMPORTANCES
+from hornbeam.forest.inspection import IMPORTANCE_TYPES
 
 SCORES = {"ash": 3.0, "beech": 12.5, "elm": 7.0}
 
@@ -31,7 +31,7 @@ def values(ax):
     return [text.get_text() for text in ax.texts]
 
 
-@pytest.mark.parametrize("kind", IMPORTANCES)
+@pytest.mark.parametrize("kind", IMPORTANCE_TYPES)
 def test_a_bar_for_each_feature_the_best_at_the_top(prices, kind):
     ax = plot_importance(prices, importance_type=kind)
     scores = prices.get_score(importance_type=kind)

@@ -1,4 +1,4 @@
-"""What scikit-learn, joblib and cloudpickle do with the estimators."""
+"""The estimators in tools of scikit-learn, joblib and cloudpickle."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def regressor(**params):
 
 @pytest.fixture(scope="module")
 def cancer():
-    """Two classes, with names of columns."""
+    """Two classes, with column names."""
     return load_breast_cancer(return_X_y=True, as_frame=True)
 
 
 # --- Pipelines ------------------------------------------------------------------------
 
 
-def test_a_pipeline_scales_and_learns(cancer):
+def test_a_pipeline_with_a_scaler(cancer):
     X, y = cancer
     pipeline = make_pipeline(StandardScaler(), classifier()).fit(X, y)
     alone = classifier().fit(StandardScaler().fit_transform(X), y)
@@ -79,7 +79,7 @@ def test_a_pipeline_scales_and_learns(cancer):
     assert pipeline.score(X, y) > 0.95
 
 
-def test_names_of_columns_come_through_set_output(cancer):
+def test_set_output_passes_column_names_on(cancer):
     X, y = cancer
     columns = ColumnTransformer(
         [("scaled", StandardScaler(), ["mean radius", "mean area"])],
@@ -93,7 +93,7 @@ def test_names_of_columns_come_through_set_output(cancer):
         assert pipeline[-1].get_booster().feature_names == list(names)
 
 
-def test_a_column_transformer_may_give_a_sparse_matrix(cancer):
+def test_a_column_transformer_with_sparse_output(cancer):
     X, y = cancer
     X = X.assign(size=np.where(X["mean radius"] > 14, "large", "small"))
     columns = ColumnTransformer(
@@ -113,7 +113,7 @@ def test_early_stopping_inside_of_a_pipeline(cancer):
     assert pipeline[-1].best_iteration < 49
 
 
-def test_targets_are_transformed_and_back(diabetes):
+def test_transformed_target_regressor(diabetes):
     X, y = diabetes
     model = TransformedTargetRegressor(
         regressor(), func=np.log1p, inverse_func=np.expm1
@@ -155,7 +155,7 @@ def test_weights_are_routed_through_a_cross_validation(cancer, routing):
     assert not np.array_equal(weighted, plain)
 
 
-def test_groups_of_a_ranking_are_routed(lists, routing):
+def test_groups_are_routed_to_a_ranker(lists, routing):
     X, y, qid = lists
     model = HornbeamRanker(n_estimators=5).set_fit_request(qid=True)
     model.set_score_request(qid=True)
@@ -171,7 +171,7 @@ def test_groups_of_a_ranking_are_routed(lists, routing):
 # --- Searches -------------------------------------------------------------------------
 
 
-def test_a_grid_in_a_pipeline(cancer):
+def test_grid_search_in_a_pipeline(cancer):
     X, y = cancer
     grid = {"hornbeamclassifier__max_depth": [1, 3]}
     search = GridSearchCV(
@@ -208,7 +208,7 @@ def test_random_and_halving_searches(diabetes):
     assert n_rounds == search.best_estimator_.n_estimators in (5, 15)
 
 
-def test_curves_of_a_search(cancer):
+def test_validation_and_learning_curves(cancer):
     X, y = cancer
     display = LearningCurveDisplay.from_estimator(
         classifier(), X, y, cv=FOLDS, train_sizes=[0.3, 1.0]
@@ -220,7 +220,7 @@ def test_curves_of_a_search(cancer):
     assert display.train_scores[1].mean() > display.train_scores[0].mean()
 
 
-def test_a_clone_is_as_new(diabetes):
+def test_a_clone_is_not_fitted(diabetes):
     X, y = diabetes
     model = regressor(
         callbacks=[hornbeam.EarlyStopping(rounds=3)], eval_metric="mae", random_state=7
@@ -236,7 +236,7 @@ def test_a_clone_is_as_new(diabetes):
     assert copy.get_booster().digest() == model.get_booster().digest()
 
 
-def test_folds_of_other_frames(iris):
+def test_cross_validation_of_data_frames(iris):
     X, y = iris
     frame = pl.DataFrame(dict(zip("abcd", X.T, strict=True)))
     scores = cross_val_score(classifier(), frame, y, cv=FOLDS)
@@ -251,7 +251,7 @@ def test_folds_of_other_frames(iris):
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
 
 
-# --- Estimators of estimators ---------------------------------------------------------
+# --- Meta-estimators ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
@@ -262,7 +262,7 @@ def test_calibration(method, iris):
     assert model.score(X, y) > 0.9
 
 
-def test_calibration_of_what_is_fitted(cancer):
+def test_calibration_of_a_fitted_classifier(cancer):
     X, y = cancer
     fitted = FrozenEstimator(classifier().fit(X[::2], y[::2]))
     model = CalibratedClassifierCV(fitted).fit(X[1::2], y[1::2])
@@ -271,14 +271,14 @@ def test_calibration_of_what_is_fitted(cancer):
     assert len(display.prob_true) == len(display.prob_pred)
 
 
-def test_thresholds_of_two_classes(cancer):
+def test_tuned_thresholds(cancer):
     X, y = cancer
     tuned = TunedThresholdClassifierCV(classifier(), cv=FOLDS).fit(X, y)
     assert 0 < tuned.best_threshold_ < 1
     assert FixedThresholdClassifier(classifier(), threshold=0.3).fit(X, y).score(X, y)
 
 
-def test_stacks_and_votes(iris, diabetes):
+def test_stacking_and_voting(iris, diabetes):
     parts = [("slow", classifier(learning_rate=0.1)), ("fast", classifier())]
     for model in (
         StackingClassifier(parts, cv=FOLDS),
@@ -291,7 +291,7 @@ def test_stacks_and_votes(iris, diabetes):
         assert model.fit(*diabetes).score(*diabetes) > 0.3
 
 
-def test_several_targets(iris, diabetes):
+def test_multi_output_wrappers(iris, diabetes):
     X, y = diabetes
     for kind in (MultiOutputRegressor, RegressorChain):
         predictions = kind(regressor()).fit(X, np.stack([y, -y], 1)).predict(X)
@@ -303,7 +303,7 @@ def test_several_targets(iris, diabetes):
         assert (predictions == targets).mean() > 0.95
 
 
-def test_features_are_chosen_by_their_importance(cancer):
+def test_feature_selection_by_importance(cancer):
     X, y = cancer
     chosen = RFE(classifier(), n_features_to_select=5, step=10).fit(X, y)
     assert chosen.n_features_ == 5
@@ -311,7 +311,7 @@ def test_features_are_chosen_by_their_importance(cancer):
     assert some.transform(X).shape[1] <= 4
 
 
-def test_importance_by_permutation(diabetes):
+def test_permutation_importance(diabetes):
     X, y = diabetes
     model = regressor(n_estimators=20).fit(X, y)
     found = permutation_importance(model, X, y, n_repeats=2, random_state=0)
@@ -332,10 +332,10 @@ def test_partial_dependence(diabetes, iris):
     matplotlib.pyplot.close("all")
 
 
-# --- Other processes ------------------------------------------------------------------
+# --- Processes ------------------------------------------------------------------------
 
 
-def test_files_of_joblib(cancer, tmp_path):
+def test_joblib_dump(cancer, tmp_path):
     X, y = cancer
     model = make_pipeline(StandardScaler(), classifier()).fit(X, y)
     for name, compress in (("plain", 0), ("small", 3)):
@@ -345,7 +345,7 @@ def test_files_of_joblib(cancer, tmp_path):
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
-def test_cloudpickle_takes_functions_along(diabetes):
+def test_cloudpickle_of_custom_functions(diabetes):
     X, y = diabetes
     model = regressor(
         objective=lambda labels, margins: (margins - labels, np.ones_like(labels)),
@@ -356,7 +356,7 @@ def test_cloudpickle_takes_functions_along(diabetes):
     assert clone(again).fit(X, y).get_booster().digest() == model.get_booster().digest()
 
 
-def test_workers_of_loky_fit_and_predict(cancer):
+def test_fit_and_predict_in_loky_workers(cancer):
     X, y = cancer
     model = classifier().fit(X, y)
     search = GridSearchCV(classifier(), {"max_depth": [2, 3]}, cv=2, n_jobs=2).fit(X, y)
@@ -369,7 +369,7 @@ def test_workers_of_loky_fit_and_predict(cancer):
 
 
 @pytest.mark.parametrize("backend", ["threading", "multiprocessing"])
-def test_workers_of_other_kinds(backend, diabetes):
+def test_fit_in_other_joblib_backends(backend, diabetes):
     X, y = diabetes
     model = regressor().fit(X, y)
     tasks = (joblib.delayed(digest_of)(regressor(), X, y) for _ in range(4))
