@@ -160,9 +160,10 @@ class ExactBackend(MarginRows, Backend):
         self._team.run(
             find_exact_splits,
             self._team.members_for(_CELLS_PER_ENTRY * n_entries),
-            NodeEntries(self._entries, segments, self._pairs, self._totals[nodes]),
+            NodeEntries(
+                self._entries, segments, self._pairs, self._totals[nodes], self._ways
+            ),
             CandidateFeatures(self._chosen, _NO_MASK if allowed is None else allowed),
-            self._ways,
             self._scales,
             self._rules,
             limits,

@@ -20,7 +20,13 @@ from hornbeam.backends.interface import (
 from hornbeam.backends.quantisation import choose_scales, quantise_tree
 from hornbeam.backends.row_state import GradientColumn, RowState
 from hornbeam.binning.layout import SparseColumns
-from hornbeam.kernels.linear import TASK_CELLS, descend, size_steps
+from hornbeam.kernels.linear import (
+    TASK_CELLS,
+    LinearColumns,
+    LinearRules,
+    descend,
+    size_steps,
+)
 from hornbeam.kernels.team import Team, give_back_team
 
 __all__ = ["LeafRows", "LinearRows", "MarginRows"]
@@ -181,8 +187,8 @@ class LinearRows(MarginRows):
         self._parts = np.empty((-(-longest // TASK_CELLS), 2))
         self._threads = team.members_for(_CELLS_PER_VALUE * columns.rows.size)
 
-    def begin(self, output: int, rules: Floats) -> None:
-        """Begin with one output; `rules` are learning rate, lambda and alpha."""
+    def begin(self, output: int, rules: LinearRules) -> None:
+        """Begin with the gradients of one output."""
         self._gradients = self._state.gradients[output].astype(np.float64)
         self._hessians = self._state.hessians[output].astype(np.float64)
         self._rules = rules
@@ -193,9 +199,7 @@ class LinearRows(MarginRows):
         self._team.run(
             size_steps,
             self._threads,
-            columns.starts,
-            columns.rows,
-            columns.values,
+            LinearColumns(columns.starts, columns.rows, columns.values),
             self._rules,
             self._gradients,
             self._hessians,
@@ -211,9 +215,7 @@ class LinearRows(MarginRows):
             descend,
             min(self._threads, len(self._parts)),
             order,
-            columns.starts,
-            columns.rows,
-            columns.values,
+            LinearColumns(columns.starts, columns.rows, columns.values),
             self._rules,
             self._hessians,
             self._parts,

@@ -18,7 +18,12 @@ from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.multi_output import mix_outputs
 from hornbeam.kernels.partition import add_leaf_values, sum_leaves
-from hornbeam.kernels.sampling import draw_by_size, draw_rows, weigh_rows
+from hornbeam.kernels.sampling import (
+    GradientSampling,
+    draw_by_size,
+    draw_rows,
+    weigh_rows,
+)
 from hornbeam.kernels.team import Team
 
 __all__ = [
@@ -431,7 +436,7 @@ class RowState:
         taken = np.empty(self.n_rows, np.uint8)
         for number, run in self._runs():
             rows = run.stop - run.start
-            drawn = sample.limit, *sample.key, taken[run]
+            drawn = sample.limit, sample.key, taken[run]
             run_rows(self._team, draw_rows, rows, number, *drawn)
         return taken
 
@@ -448,10 +453,12 @@ class RowState:
                 number,
                 gradients[:, run],
                 hessians[:, run],
-                sample.hessian_weight,
-                sample.threshold,
-                sample.rest,
-                *sample.key,
+                GradientSampling(
+                    float(sample.hessian_weight),
+                    float(sample.threshold),
+                    float(sample.rest),
+                ),
+                sample.key,
                 taken[run],
                 scaled[0, :, run],
                 scaled[1, :, run],
