@@ -22,6 +22,10 @@ from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.interventional_shap import (
     BITS_OF_WORD,
     ROWS_OF_WORD,
+    BackgroundLists,
+    LeafTables,
+    ListScratch,
+    PathScratch,
     explain_by_lists,
     explain_by_tables,
     list_background,
@@ -175,12 +179,7 @@ class InterventionalShap:
     ) -> None:
         self._team, self._shares, self._paths = team, shares, paths
         self._rows, self._others = _whole(data, layout), _whole(background, layout)
-        self._nodes = (
-            layout.nodes,
-            layout.thresholds,
-            layout.category_spans,
-            layout.category_bits,
-        )
+        self._packed = layout.packed
         self._values = layout.by_output
         self._levels = int(layout.roots[:, 1].max(initial=0)) + 1
         self._weights = _weights(self._levels)
@@ -265,26 +264,22 @@ class InterventionalShap:
         first, last = trees["begin"][0], trees["end"][-1]
         starts = starts - starts[first]
         n_edges = int(last - first)
-        tables = np.empty(int(starts[last]))
+        tables = LeafTables(starts, np.empty(int(starts[last])))
+        paths = self._paths._replace(trees=trees)
         patterns = np.where(edges["is_leaf"], 1 << edges["features"], 0)
         of_tree = np.append(0, np.cumsum(patterns))
         most = int((of_tree[trees["end"]] - of_tree[trees["begin"]]).max())
-        width = self._rows.shape[1]
-
         cells = _COST_OF_EDGE * n_edges
-        members = team.members_for(cells * len(self._others) + tables.size)
+        members = team.members_for(cells * len(self._others) + tables.values.size)
         team.run(
             weigh_background,
             members,
             self._others,
             self._shares,
-            *self._nodes,
-            trees,
-            edges,
-            starts,
+            self._packed,
+            paths,
             self._weights,
-            np.empty((members, width, _ROWS), self._others.dtype),
-            np.empty((members, self._levels, 1, _ROWS), np.uint32),
+            self._scratch(members, 1, _ROWS),
             np.empty((members, most)),
             tables,
         )
@@ -293,15 +288,11 @@ class InterventionalShap:
             explain_by_tables,
             members,
             self._rows,
-            *self._nodes,
+            self._packed,
             self._values,
-            trees,
-            edges,
-            starts,
+            paths,
             tables,
-            np.empty((members, width, _ROWS), self._rows.dtype),
-            np.empty((members, self._levels, 1, _ROWS), np.uint32),
-            np.empty((members, self._levels), np.int64),
+            self._scratch(members, 1, _ROWS),
             self._by_tables,
         )
 
@@ -318,44 +309,48 @@ class InterventionalShap:
         `firsts` counts the leaves, and the features of leaves, before each tree, and
         `sizes` those of all trees.
         """
-        team, edges, others = self._team, self._paths.edges, self._others[these]
-        width, levels = self._rows.shape[1], self._levels
+        team, others = self._team, self._others[these]
+        paths = self._paths._replace(trees=trees)
         lacks = np.empty((sizes[0], words, len(others)), np.uint32)
         takers = np.empty((sizes[1], -(-len(others) // ROWS_OF_WORD)), np.uint64)
+        lists = BackgroundLists(self._shares[these], lacks, takers)
         cells = _COST_OF_EDGE * int(trees["end"][-1] - trees["begin"][0])
         members = team.members_for((cells + sizes[1]) * len(others))
         team.run(
             list_background,
             members,
             others,
-            *self._nodes,
-            trees,
-            edges,
+            self._packed,
+            paths,
             firsts,
-            np.empty((members, width, _ROWS), others.dtype),
-            np.empty((members, levels, words, _ROWS), np.uint32),
-            lacks,
-            takers,
+            self._scratch(members, words, _ROWS),
+            lists,
         )
         members = team.members_for((cells + takers.size) * len(self._rows))
         team.run(
             explain_by_lists,
             members,
             self._rows,
-            self._shares[these],
-            *self._nodes,
+            self._packed,
             self._values,
-            trees,
-            edges,
-            lacks,
-            takers,
+            paths,
+            lists,
             self._weights,
-            np.empty((members, width, _ROWS_WITH_LISTS), self._rows.dtype),
-            np.empty((members, levels, words, _ROWS_WITH_LISTS), np.uint32),
-            np.empty((members, levels), np.int64),
-            np.empty((members, takers.shape[1]), np.uint64),
-            np.empty((members, levels)),
+            ListScratch(
+                self._scratch(members, words, _ROWS_WITH_LISTS),
+                np.empty((members, takers.shape[1]), np.uint64),
+                np.empty((members, self._levels)),
+            ),
             self._by_lists,
+        )
+
+    def _scratch(self, members: int, words: int, rows: int) -> PathScratch:
+        """Return scratch arrays for so many words of bits and rows at once."""
+        levels, width = self._levels, self._rows.shape[1]
+        return PathScratch(
+            np.empty((members, width, rows), self._rows.dtype),
+            np.empty((members, levels, words, rows), np.uint32),
+            np.empty((members, levels), np.int64),
         )
 
 

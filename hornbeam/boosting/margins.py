@@ -11,7 +11,7 @@ from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import BinnedLayout, Layout
-from hornbeam.kernels.coded import CODED_ROWS, add_coded_trees
+from hornbeam.kernels.coded import CODED_ROWS, CodedScratch, add_coded_trees
 from hornbeam.kernels.linear import add_products
 from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
@@ -156,7 +156,9 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             kernel,
             threads,
             block,
-            *layout.arrays,
+            layout.roots,
+            layout.packed,
+            layout.values,
             np.empty((threads, _rows_together(layout)), np.int32),
             margins[start : start + len(block)],
         )
@@ -187,17 +189,14 @@ def _add_by_bins(
             threads,
             block,
             layout.roots,
-            binned.runs,
-            binned.columns,
-            binned.cuts,
-            binned.tops,
-            binned.entries,
-            binned.nodes,
+            binned,
             layout.values,
-            np.empty((threads, CODED_ROWS), block.dtype),
-            np.empty((threads, CODED_ROWS), np.uint32),
-            np.empty((threads, 2, CODED_ROWS), np.uint8),
-            np.empty((threads, columns.max(initial=0), CODED_ROWS), np.uint8),
+            CodedScratch(
+                np.empty((threads, CODED_ROWS), block.dtype),
+                np.empty((threads, CODED_ROWS), np.uint32),
+                np.empty((threads, 2, CODED_ROWS), np.uint8),
+                np.empty((threads, columns.max(initial=0), CODED_ROWS), np.uint8),
+            ),
             margins[start : start + len(block)],
         )
 
@@ -211,10 +210,7 @@ def leaf_indices(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
             threads,
             block,
             layout.roots,
-            layout.nodes,
-            layout.thresholds,
-            layout.category_spans,
-            layout.category_bits,
+            layout.packed,
             layout.numbers,
             np.empty((threads, _rows_together(layout)), np.int32),
             leaves[start : start + len(block)],

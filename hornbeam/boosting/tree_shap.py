@@ -12,7 +12,13 @@ from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.predict import PREDICT_ROWS
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree_shap import ROWS_OF_WAY, explain_rows, trace_rows
+from hornbeam.kernels.tree_shap import (
+    ROWS_OF_PATH,
+    ShapScratch,
+    ShapValues,
+    explain_rows,
+    trace_rows,
+)
 
 __all__ = ["linear_shap_values", "tree_shap_values"]
 
@@ -97,10 +103,7 @@ def _saabas(
         members,
         block,
         layout.roots,
-        layout.nodes,
-        layout.thresholds,
-        layout.category_spans,
-        layout.category_bits,
+        layout.packed,
         paths.means,
         names,
         np.empty((members, block.shape[1], PREDICT_ROWS)),
@@ -120,7 +123,7 @@ def _shap(
     """Write the SHAP values of features, or of pairs of features, to `found`."""
     n_features = block.shape[1]
     n_pairs = n_features**2 if found.ndim == 4 else 0
-    rows = min(ROWS_OF_WAY, max(_FEWEST_ROWS, _PAIR_BYTES // (8 * max(1, n_pairs))))
+    rows = min(ROWS_OF_PATH, max(_FEWEST_ROWS, _PAIR_BYTES // (8 * max(1, n_pairs))))
     most_edges = int((paths.trees["end"] - paths.trees["begin"]).max(initial=0))
     levels = int(paths.edges["level"].max(initial=0)) + 1
     points = int(paths.trees["points"].max(initial=1))
@@ -130,24 +133,20 @@ def _shap(
         explain_rows,
         members,
         block,
-        layout.nodes,
-        layout.thresholds,
-        layout.category_spans,
-        layout.category_bits,
+        layout.packed,
         layout.by_output,
-        paths.trees,
-        paths.edges,
+        paths,
         _quadrature(points),
-        names,
-        np.empty((members, n_features, rows), block.dtype),
-        np.empty((members, n_features, rows)),
-        np.empty((members, n_pairs, rows)),
-        np.empty((members, most_edges, points, 6)),
-        np.empty((members, levels), np.int64),
-        np.empty((members, levels, rows), np.int64),
-        np.empty((members, 3, levels, points, rows)),
-        single,
-        double,
+        ShapScratch(
+            np.empty((members, n_features, rows), block.dtype),
+            np.empty((members, n_features, rows)),
+            np.empty((members, n_pairs, rows)),
+            np.empty((members, most_edges, points, 6)),
+            np.empty((members, levels), np.int64),
+            np.empty((members, levels, rows), np.int64),
+            np.empty((members, 3, levels, points, rows)),
+        ),
+        ShapValues(names, single, double),
     )
 
 

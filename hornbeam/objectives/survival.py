@@ -32,12 +32,13 @@ class _Timeline:
     ----------
     made_of
         Labels and weights.
-    arrays
+    times, scratch
         What the kernel takes of them, and where it works.
     """
 
     made_of: tuple[Floats, Floats | None]
-    arrays: tuple[NDArray[Any], ...]
+    times: survival.EventTimes
+    scratch: survival.CoxScratch
 
 
 @register
@@ -87,7 +88,8 @@ class ProportionalHazards(LogLink):
             survival.proportional_hazards,
             team.members_for(_CELLS_PER_ROW * rows),
             scores[0],
-            *line.arrays,
+            line.times,
+            line.scratch,
             gradients[0],
             hessians[0],
         )
@@ -119,9 +121,13 @@ class ProportionalHazards(LogLink):
         moment_of = np.empty(labels.size, np.uint32)
         moment_of[order] = np.repeat(np.arange(n_moments), np.diff(begins))
         # New memory every round would take longer than the work in it.
-        scratch = np.empty((3, labels.size)), np.empty((n_moments, 2))
-        arrays = (own, events, moment_of, order.astype(np.uint32), begins, seen)
-        self._timeline = _Timeline((labels, weights), arrays + scratch)
+        scratch = survival.CoxScratch(
+            np.empty((3, labels.size)), np.empty((n_moments, 2))
+        )
+        times = survival.EventTimes(
+            own, events, moment_of, order.astype(np.uint32), begins, seen
+        )
+        self._timeline = _Timeline((labels, weights), times, scratch)
         return self._timeline
 
 
