@@ -286,7 +286,7 @@ def test_bad_input_is_said_and_leaves_nothing(tmp_path, number):
 
 
 def test_a_folder_that_cannot_be_written_to():
-    with pytest.raises(DataError, match="cannot be made"):
+    with pytest.raises(DataError, match="cannot be created"):
         ExtMemQuantileDMatrix(X, cache="/proc/hornbeam")
 
 
@@ -334,5 +334,5 @@ def test_trees_of_all_outputs_hold_no_samples(tmp_path):
     data = DMatrix(rows, rows[:, :2], cache=tmp_path)
     paged = train(params, data, 2)
     assert paged.digest() == train(params, DMatrix(rows, rows[:, :2]), 2).digest()
-    with pytest.raises(ParameterError, match="extmem_single_page holds the samples"):
+    with pytest.raises(ParameterError, match="extmem_single_page caches the samples"):
         train({**params, "extmem_single_page": True}, data, 1)
