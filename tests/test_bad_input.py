@@ -205,32 +205,32 @@ CASES = {
     "local candidates of histograms": (
         lambda: train({"sketch_scope": "local"}),
         ParameterError,
-        "sketch_scope='local' is a way of tree_method='approx'|by 'hist'|leave",
+        "sketch_scope='local' requires tree_method='approx'|by 'hist'|leave",
     ),
     "a direction for histograms": (
         lambda: train({"default_direction": "left"}),
         ParameterError,
-        "default_direction='left' is for tree_method='exact'|by 'hist'|or leave",
+        "default_direction='left' requires tree_method='exact'|by 'hist'|or leave",
     ),
     "a step of ranks for histograms": (
         lambda: train({"sketch_eps": 0.1}),
         ParameterError,
-        "sketch_eps=0.1 is for tree_method='approx'|by 'hist'|leave sketch_eps out",
+        "sketch_eps=0.1 requires tree_method='approx'|by 'hist'|leave sketch_eps out",
     ),
     "a step of ranks for every cut": (
         lambda: train({"sketch_eps": 0.1, "tree_method": "exact"}),
         ParameterError,
-        "sketch_eps=0.1 is for tree_method='approx'|by 'exact'|leave sketch_eps out",
+        "sketch_eps=0.1 requires tree_method='approx'|by 'exact'|leave sketch_eps out",
     ),
     "a step of ranks and other bins": (
         lambda: train({"sketch_eps": 0.1, "max_bin": 64, "tree_method": "approx"}),
         ParameterError,
-        "sketch_eps=0.1 is max_bin=10|max_bin is 64|keep one of them",
+        "sketch_eps=0.1 corresponds to max_bin=10|max_bin is 64|keep one of them",
     ),
     "bins for every cut": (
         lambda: train({"max_bin": 64, "tree_method": "exact"}),
         ParameterError,
-        "max_bin=64 has no part in tree_method='exact'|leave it out",
+        "max_bin=64 has no effect on tree_method='exact'|leave it out",
     ),
     "histograms of no bins": (
         lambda: train(
@@ -241,7 +241,7 @@ CASES = {
             }
         ),
         ParameterError,
-        "max_cached_hist_node=9 has no part in tree_method='approx'|leave it out",
+        "max_cached_hist_node=9 has no effect on tree_method='approx'|leave it out",
     ),
     # Leaves that are searched for
     "penalty on leaves that are searched for": (
@@ -274,7 +274,7 @@ CASES = {
     "an updater of another method": (
         lambda: train({"tree_method": "hist", "updater": "grow_colmaker"}),
         ParameterError,
-        "'grow_colmaker' is tree_method='exact'|is 'hist'|leave updater out",
+        "'grow_colmaker' implies tree_method='exact'|is 'hist'|leave updater out",
     ),
     "exact trees of no rows": (
         lambda: train({"tree_method": "exact"}, np.empty((0, 2)), []),
@@ -784,7 +784,7 @@ CASES = {
     "no direction": (
         lambda: train({"monotone_constraints": (2, 0)}),
         ParameterError,
-        "monotone_constraints takes 1, -1 and 0 (rising, falling, either), not 2",
+        "monotone_constraints must be 1, -1 or 0 (increasing, decreasing, none), not 2",
     ),
     "directions that are no list": (
         lambda: train({"monotone_constraints": 1}),
@@ -802,7 +802,7 @@ CASES = {
             labels=ranked(LABELS, 3),
         ),
         ParameterError,
-        "sketch_outputs=2 searches splits by mixes|leave one of the two out",
+        "sketch_outputs=2 searches splits by projections|leave one of the two out",
     ),
     "rows drawn in two ways": (
         lambda: train({"sampling_method": "goss", "subsample": 0.5}),
@@ -812,7 +812,7 @@ CASES = {
     "more than all rows": (
         lambda: train({"sampling_method": "goss", "top_rate": 0.7, "other_rate": 0.5}),
         ParameterError,
-        "top_rate=0.7 and other_rate=0.5|more than 1|lower one",
+        "top_rate=0.7 and other_rate=0.5|their sum is above 1|lower one",
     ),
     "interactions of unknown names": (
         lambda: hornbeam.train({"interaction_constraints": [["a", "x"]]}, DATA, 1),
@@ -1204,7 +1204,7 @@ CASES = {
     "a sketch of trees of one output": (
         lambda: train({"sketch_outputs": 2}),
         ParameterError,
-        "sketch_outputs=2 is for trees of all outputs|multi_strategy|leave",
+        "sketch_outputs=2 is for multi-output trees|multi_strategy|leave",
     ),
     "a sketch below zero": (
         lambda: train({**VECTOR, "sketch_outputs": -1}),
