@@ -17,7 +17,7 @@ from hornbeam.errors import (
     NotTrainedError,
     ParameterError,
 )
-from hornbeam.lazy import names_from
+from hornbeam.lazy import names_from, register_extension
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster, merge
@@ -124,3 +124,5 @@ _HOMES = {
 }
 
 __getattr__, __dir__ = names_from(__name__, _HOMES)
+
+register_extension("report", "hornbeam.explain.report")

@@ -9,7 +9,23 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-__all__ = ["forward_modules", "names_from"]
+__all__ = ["extension", "forward_modules", "names_from", "register_extension"]
+
+#: The modules of functions that packages below them call, by name.
+_EXTENSIONS: dict[str, str] = {}
+
+
+def register_extension(name: str, module: str) -> None:
+    """Register a function for packages below its own, which may not import it."""
+    _EXTENSIONS[name] = module
+
+
+def extension(name: str) -> Callable[..., Any]:
+    """Return a registered function; its module is loaded on first use."""
+    function: Callable[..., Any] = getattr(
+        importlib.import_module(_EXTENSIONS[name]), name
+    )
+    return function
 
 
 def names_from(

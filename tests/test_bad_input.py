@@ -177,7 +177,7 @@ CASES = {
             1,
         ),
         ParameterError,
-        "'exact' grows trees of one output each|tree_method='hist'|multi_strategy",
+        "'exact' grows one tree for each output|tree_method='hist'|multi_strategy",
     ),
     "exact cuts of categories": (
         lambda: train(
@@ -185,7 +185,7 @@ CASES = {
             pd.DataFrame({"a": LABELS, "b": pd.Categorical(["x", "y"] * 30)}),
         ),
         DataError,
-        "column 'b' is categorical|'exact' cuts between numbers|tree_method='hist'",
+        "column 'b' is categorical|'exact' splits between numbers|tree_method='hist'",
     ),
     "local candidates of categories": (
         lambda: train(
@@ -193,7 +193,7 @@ CASES = {
             pd.DataFrame({"a": LABELS, "b": pd.Categorical(["x", "y"] * 30)}),
         ),
         DataError,
-        "column 'b' is categorical|sketch_scope='local' cuts between numbers|'hist'",
+        "column 'b' is categorical|sketch_scope='local' splits between numbers|'hist'",
     ),
     "exact cuts of bins": (
         lambda: hornbeam.train(
@@ -247,29 +247,29 @@ CASES = {
     "penalty on leaves that are searched for": (
         lambda: train({"leaf_solver": "line_search", "reg_lambda": 1.0}),
         ParameterError,
-        "leaf_solver='line_search' gives|without regard for reg_lambda=1.0|leave",
+        "leaf_solver='line_search' gives|ignores reg_lambda=1.0|leave",
     ),
     "order of leaves that are searched for": (
         lambda: train({"leaf_solver": "line_search", "monotone_constraints": [1]}),
         ParameterError,
-        "without regard for monotone_constraints=[1]|leave one of the two out",
+        "ignores monotone_constraints=[1]|leave one of the two out",
     ),
     "line search without a loss of rows": (
         lambda: train({"leaf_solver": "line_search", "objective": "rank:ndcg"}),
         ParameterError,
-        "rank:ndcg is not a loss of single rows and margins|leave leaf_solver out",
+        "rank:ndcg is not a loss of single rows|leave leaf_solver out",
     ),
     "line search along gradients of one's own": (
         lambda: train(
             {"leaf_solver": "line_search"}, obj=lambda m, d: (m - LABELS, np.ones(4))
         ),
         ParameterError,
-        "needs the loss itself|gradients of your own|as formulas|leave leaf_solver out",
+        "needs the loss itself|its gradients|as formulas|leave leaf_solver out",
     ),
     "line search of a linear model": (
         lambda: train({"leaf_solver": "line_search", "booster": "gblinear"}),
         ParameterError,
-        "leaf_solver='line_search' is of no use with booster='gblinear'|leave it out",
+        "leaf_solver='line_search' has no effect with booster='gblinear'|leave it out",
     ),
     "an updater of another method": (
         lambda: train({"tree_method": "hist", "updater": "grow_colmaker"}),
@@ -302,7 +302,7 @@ CASES = {
             xgb_model=MODEL,
         ),
         ParameterError,
-        "from the data alone|without regard for monotone_constraints|leave",
+        "from the data alone|ignore monotone_constraints|leave",
     ),
     "updater without update": (
         lambda: train({"updater": "prune"}),
@@ -312,7 +312,7 @@ CASES = {
     "refresh_leaf without update": (
         lambda: train({"refresh_leaf": False}),
         ParameterError,
-        "refresh_leaf=False is of no use|leave it out",
+        "refresh_leaf=False has no effect|leave it out",
     ),
     "growing in an update": (
         lambda: train({"process_type": "update", "updater": "grow_quantile_histmaker"}),
@@ -381,13 +381,13 @@ CASES = {
     "a direction in a linear model": (
         lambda: train({"booster": "gblinear", "monotone_constraints": (1,)}),
         ParameterError,
-        "monotone_constraints=(1,) is of no use with booster='gblinear'|leave it out",
+        "monotone_constraints=(1,) has no effect with booster='gblinear'|leave it out",
     ),
     # Trees that are dropped
     "dropout without dart": (
         lambda: train({"rate_drop": 0.3}),
         ParameterError,
-        "rate_drop=0.3 is of no use with booster='gbtree'|set booster='dart'",
+        "rate_drop=0.3 has no effect with booster='gbtree'|set booster='dart'",
     ),
     "dart continued as gbtree": (
         lambda: Booster(
@@ -401,7 +401,7 @@ CASES = {
             DATA, training=True, iteration_range=(0, 2)
         ),
         ParameterError,
-        "training=True leaves out trees of all rounds|leave one of the two out",
+        "training=True drops trees of all rounds|leave one of the two out",
     ),
     # Labels and weights
     "label nan": (
@@ -1168,17 +1168,17 @@ CASES = {
     "contributions and leaves": (
         lambda: MODEL.predict(DATA, pred_contribs=True, pred_leaf=True),
         ParameterError,
-        "pred_leaf, pred_contribs and pred_interactions|one at a time",
+        "pred_leaf, pred_contribs and pred_interactions|one of them at a time",
     ),
     "contributions and interactions": (
         lambda: MODEL.predict(DATA, pred_contribs=True, pred_interactions=True),
         ParameterError,
-        "one at a time",
+        "one of them at a time",
     ),
     "approximate contributions of nothing": (
         lambda: MODEL.predict(DATA, approx_contribs=True),
         ParameterError,
-        "approx_contribs=True|pred_contribs=True, or pred_interactions=True",
+        "approx_contribs=True|pred_contribs=True or pred_interactions=True",
     ),
     "a background that is no matrix": (
         lambda: MODEL.shap_values(DATA, ROWS),
@@ -1229,7 +1229,7 @@ CASES = {
     "a part of a linear model": (
         lambda: linear().predict(DATA, iteration_range=(0, 1)),
         ParameterError,
-        "changes as a whole|iteration_range=(0, 1)|leave it out",
+        "changes all weights|iteration_range=(0, 1)|leave it out",
     ),
     "a slice of a linear model": (
         lambda: linear()[:1],

@@ -7,6 +7,7 @@ in. A grower knows trees. Between them pass node numbers, splits and sums, never
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ __all__ = [
     "GradientRows",
     "GradientSource",
     "NoSplitGradients",
+    "NodeSumRows",
     "RowSample",
     "SplitParams",
     "WeightRows",
@@ -179,6 +181,24 @@ class WeightRows(GradientRows, Protocol):
 
     def descend(self, order: NDArray[np.int64], weights: NDArray[np.float32]) -> None:
         """Move the weights of these features, one after the other."""
+
+    def close(self) -> None:
+        """Release threads."""
+
+
+class NodeSumRows(GradientRows, Protocol):
+    """Rows whose gradients are summed over the nodes of trees that exist already."""
+
+    def sums(
+        self, outputs: Sequence[int], nodes: NDArray[np.uint32], n_nodes: int
+    ) -> NDArray[np.float64]:
+        """Return the sums of gradients and hessians, (outputs, nodes, 2).
+
+        `nodes`, (rows,), is the node of each row.
+        """
+
+    def close(self) -> None:
+        """Release threads."""
 
 
 class Backend(NoSplitGradients, ABC):

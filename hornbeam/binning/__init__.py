@@ -1,1 +1,1 @@
-"""Cuts and codes: each value is replaced by the number of its bin."""
+"""Cuts of features, and the bins that values fall into."""

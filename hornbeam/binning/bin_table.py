@@ -1,4 +1,4 @@
-"""Maps the values of a table to bins."""
+"""Maps the values of a table to bins, with its own cuts or given ones."""
 
 from __future__ import annotations
 
@@ -39,123 +39,16 @@ __all__ = [
     "copy_category_codes",
 ]
 
-Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+#: A binned table: the bins of all values, in memory or in external memory, or of the
+#: stored entries of a sparse table.
+Binned = DenseMatrix | SparseMatrix | ExternalMatrix
 
-#: Columns taken from a table at once: a few, so that little of it is held twice, but
-#: enough to use most of each cache line of a row-major array.
-_COLUMNS_AT_ONCE = 4
-
-
-class BinMapper:
-    """Writes the codes of batches of a table.
-
-    Parameters
-    ----------
-    table
-        What the batches are of.
-    columns
-        The cuts of its columns.
-    max_bin
-        The most bins of a column.
-    own_cuts
-        Whether the cuts are those of these rows, not of another table.
-
-    Attributes
-    ----------
-    has_missing
-        (features,) bool: whether a missing cell is known of.
-    is_float32
-        Whether every value so far is exactly a float32.
-    is_categorical
-        (features,) bool.
-    """
-
-    def __init__(
-        self,
-        table: Table,
-        columns: Sequence[ColumnCuts],
-        max_bin: int,
-        *,
-        own_cuts: bool,
-    ) -> None:
-        self._columns = columns
-        # Some batches of a column may be float32 where others, and so the cuts, are
-        # float64. The cuts of another table are rounded to the type of the rows.
-        self._are_wide = [
-            own_cuts and not are_float32(column.upper[:-1]) for column in columns
-        ]
-        self._sizes = np.array([column.upper.size for column in columns])
-        self._is_small = max_bin <= 256
-        self.is_categorical = categorical(table)
-        self.has_missing = np.array([column.has_missing for column in columns])
-        self._are_float32 = np.ones(len(columns), bool)
-
-    @property
-    def is_float32(self) -> bool:
-        return bool(self._are_float32.all())
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the codes, as far as is known: a missing cell may need more."""
-        narrow = self._is_small and (self._sizes + self.has_missing <= 256).all()
-        return np.dtype(np.uint8 if narrow else np.uint16)
-
-    def code(self, batch: Table, out: Codes, n_threads: int) -> bool:
-        """Write the codes (features, rows) of a batch; return False if they do not fit.
-
-        Then `dtype` has become a larger one, and the batch is to be written again.
-        """
-
-        def work(start: int) -> None:
-            stop = min(start + _COLUMNS_AT_ONCE, batch.n_features)
-            for f, values in enumerate(batch.columns(start, stop), start):
-                self._code_column(f, values, out[f], batch.locator(0, f))
-
-        tasks = range(0, batch.n_features, _COLUMNS_AT_ONCE)
-        in_threads(work, tasks, n_threads)
-        return self.dtype.itemsize <= out.itemsize
-
-    def _code_column(
-        self, f: int, values: npt.NDArray[Any], out: Codes, locate: Locate
-    ) -> None:
-        self.has_missing[f] |= bool(np.isnan(values).any())
-        self._are_float32[f] &= are_float32(values)
-        if out.itemsize == 1 and self._sizes[f] + self.has_missing[f] > 256:
-            return  # the first missing cell of a column of 256 bins
-        if self.is_categorical[f]:
-            copy_category_codes(values, self._columns[f], out, locate)
-        elif self._are_wide[f]:
-            self._columns[f].code(values.astype(np.float64, copy=False), out)
-        else:
-            self._columns[f].code(values, out)
-
-
-def categorical(table: Table) -> npt.NDArray[np.bool_]:
-    """Return which columns hold categories, (features,) bool."""
-    if table.types is None:
-        return np.zeros(table.n_features, np.bool_)
-    return np.array([kind == "c" for kind in table.types])
-
-
-def copy_category_codes(
-    values: npt.NDArray[Any], column: ColumnCuts, out: Codes, locate: Locate
-) -> None:
-    """Write the codes of categories, which are the values themselves."""
-    levels = column.upper.size
-    beyond = values >= levels
-    if beyond.any():
-        row = int(beyond.argmax())
-        raise DataError(
-            f"{locate((row,))} holds the category code {int(values[row])}, but the "
-            f"data that made the bins had no code above {levels - 1}; give its "
-            "categories names (a frame of strings or of a category type), or replace "
-            "codes that training did not see by NaN",
-            code=ErrorCode.UNSEEN_CATEGORY_CODE,
-        )
-    np.copyto(out, np.where(np.isnan(values), levels, values), casting="unsafe")
-
-
+Bins = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 Bytes = npt.NDArray[np.uint8]
+
+#: Columns read from a table at once: few, to keep copies small, but enough to use most
+#: of each cache line of a row-major array.
+_COLUMNS_AT_ONCE = 4
 
 
 def bin_table(
@@ -167,27 +60,28 @@ def bin_table(
     *,
     dense: bool = False,
 ) -> Binned:
-    """Return `table` in bins cut at its own (weighted) quantiles.
+    """Return the bins of `table`, cut at its own (weighted) quantiles.
 
-    A table in batches is read several times: for exact cuts mostly twice, for
-    approximate ones once; and once more for the codes.
+    A table in batches is read in several passes: mostly two for exact cuts, one for
+    approximate cuts, and one more for the bins.
 
     Parameters
     ----------
     table
         The features.
     max_bin
-        The most bins of a feature, 2 or more.
+        Maximum number of bins of a feature, 2 or more.
     weights
         (rows,) float64, or None.
     n_threads
-        Threads that share the columns, 0 or less for all processors; they do not
-        change the result.
+        Number of threads, which share the columns; 0 or less: all processors. It does
+        not change the result.
     sketch
-        "exact", or "approximate" for cuts from a sketch, which a table in batches is
-        read once for (see `sketch`). Batches do not change either's result.
+        "exact", or "approximate" for cuts from a sketch, which take one pass over a
+        table in batches (see `binning.sketch`). The result does not depend on how the
+        rows are split into batches.
     dense
-        Whether the cells that a sparse table misses have codes, too.
+        Whether a sparse table gets bins for its missing values, too.
     """
     if sketch not in ("exact", "approximate"):
         raise ParameterError(
@@ -210,10 +104,10 @@ def bin_table(
 
     indicators: dict[tuple[float, bool], ColumnCuts] = {}
 
-    def cut_filled(
+    def cut_entries(
         feature: int, values: npt.NDArray[Any], rows: npt.NDArray[np.uint32]
     ) -> ColumnCuts:
-        if not exact:  # a sketch depends on which rows are empty
+        if not exact:  # a sketch depends on which rows are missing
             column = np.full(table.n_rows, np.nan, values.dtype)
             column[rows] = values
             return sketch_column(column, max_bin, fixed)
@@ -222,25 +116,25 @@ def bin_table(
             return cut_column(values, max_bin, fixed[rows], absent=absent)
         if len(rows) == 0 or (values != values[0]).any():
             return cut_column(values, max_bin, None, absent=absent)
-        # Of thousands of indicators, each has the cuts of the first.
+        # Find the cuts of all indicators (columns of one value) once.
         kind = float(values[0]), absent > 0
         if kind not in indicators:
             indicators[kind] = cut_column(values[:1], max_bin, None, absent=absent)
         return indicators[kind]
 
     if stays_sparse(table) and not dense:
-        return bin_stored_entries(table, cut_filled, max_bin)
-    return _bin(table, cut, max_bin, n_threads)
+        return bin_stored_entries(table, cut_entries, max_bin)
+    return _bin_columns(table, cut, max_bin, n_threads)
 
 
 def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
-    """Return `table` in the bins of another one, as a validation set needs it."""
+    """Return the bins of `table` with given cuts, such as those of training data."""
+    max_bin = int(cuts.n_bins.max())
     if table.is_stream:
         columns = [
             ColumnCuts(cuts.of(feature), float(cuts.minimums[feature]), False)
             for feature in range(table.n_features)
         ]
-        max_bin = int(cuts.n_bins.max())
         return bin_batches(table, columns, max_bin, n_threads, own_cuts=False)
 
     def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
@@ -248,38 +142,25 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
         minimum = float(cuts.minimums[feature])
         return ColumnCuts(cuts.of(feature), minimum, has_missing)
 
-    max_bin = int(cuts.n_bins.max())
     if stays_sparse(table):
         return bin_stored_entries(table, known, max_bin)
-    return _bin(table, known, max_bin, n_threads)
+    return _bin_columns(table, known, max_bin, n_threads)
 
 
-def category_cuts(
-    table: Table, feature: int, values: npt.NDArray[Any], has_missing: bool
-) -> ColumnCuts:
-    """Return a bin for each category: those with a name, else up to the last code."""
-    names = table.categories.of(feature)
-    if names is not None:
-        levels = len(names)
-    else:
-        levels = 0 if values.size == 0 else int(np.fmax.reduce(values, initial=-1)) + 1
-    return ColumnCuts.of_categories(levels, has_missing)
-
-
-def _bin(
+def _bin_columns(
     table: Table,
     cut: Callable[[int, npt.NDArray[Any], Bytes], ColumnCuts],
     max_bin: int,
     n_threads: int,
 ) -> DenseMatrix:
-    """Cut and code the columns, a few at a time, each read once."""
+    """Find the cuts of each column and map it to bins, reading it once."""
     is_categorical = categorical(table)
-    small = max_bin <= 256
+    is_small = max_bin <= 256
     shape = (table.n_features, table.n_rows)
-    codes: Any = np.empty(shape, np.uint8 if small else np.uint16)
+    bins: Any = np.empty(shape, np.uint8 if is_small else np.uint16)
     columns: list[ColumnCuts | None] = [None] * table.n_features
-    all_float32 = np.empty(table.n_features, bool)
-    # A column of 256 bins and missing cells does not fit in a byte.
+    is_float32 = np.empty(table.n_features, bool)
+    # A column of 256 bins and missing values does not fit in uint8.
     large: dict[int, npt.NDArray[np.uint16]] = {}
 
     n_threads = thread_count(n_threads, -(-table.n_features // _COLUMNS_AT_ONCE))
@@ -296,28 +177,28 @@ def _bin(
             for f, values in enumerate(table.columns(start, stop, block), start):
                 column = cut(f, values, scratch)
                 columns[f] = column
-                all_float32[f] = are_float32(values)
-                out = codes[f]
-                if small and column.upper.size + column.has_missing > 256:
+                is_float32[f] = are_float32(values)
+                out = bins[f]
+                if is_small and column.upper.size + column.has_missing > 256:
                     out = large[f] = np.empty(table.n_rows, np.uint16)
                 if is_categorical[f]:
                     copy_category_codes(values, column, out, table.locator(0, f))
                 else:
-                    column.code(values, out)
+                    column.map_to_bins(values, out)
         finally:
             workspaces.put(workspace)
 
     in_threads(work, range(0, table.n_features, _COLUMNS_AT_ONCE), n_threads)
     if large:
-        codes = codes.astype(np.uint16)
-        for f, column_codes in large.items():
-            codes[f] = column_codes
+        bins = bins.astype(np.uint16)
+        for f, column_bins in large.items():
+            bins[f] = column_bins
     done = [column for column in columns if column is not None]
     return DenseMatrix(
         Cuts.join(done),
-        codes,
+        bins,
         np.array([column.has_missing for column in done]),
-        bool(all_float32.all()),
+        bool(is_float32.all()),
         is_categorical,
     )
 
@@ -330,7 +211,7 @@ def bin_batches(
     *,
     own_cuts: bool,
 ) -> DenseMatrix:
-    """Return the codes of a table, written batch by batch in one reading.
+    """Return the bins of a table in memory, written batch by batch in one pass.
 
     Parameters
     ----------
@@ -339,43 +220,161 @@ def bin_batches(
     columns
         The cuts of each column.
     max_bin
-        The most bins of a column, but for categories.
+        Maximum number of bins of a numeric column.
     n_threads
-        Threads that share the columns, 0 or less for all processors.
+        Number of threads, which share the columns; 0 or less: all processors.
     own_cuts
-        Whether the cuts are those of these rows, alone or with others. The cuts of
-        another table are rounded to the type of the rows.
+        Whether the cuts were found from these rows, possibly with others. The cuts of
+        another table are rounded to the dtype of the rows.
     """
-    coder = BinMapper(table, columns, max_bin, own_cuts=own_cuts)
-    codes: Any = np.empty((table.n_features, table.n_rows), coder.dtype)
+    mapper = BinMapper(table, columns, max_bin, own_cuts=own_cuts)
+    bins: Any = np.empty((table.n_features, table.n_rows), mapper.dtype)
     for begin, batch in checked_batches(table):
         rows = slice(begin, begin + batch.n_rows)
-        if not coder.code(batch, codes[:, rows], n_threads):
-            codes = codes.astype(coder.dtype)
-            coder.code(batch, codes[:, rows], n_threads)
+        if not mapper.map_batch(batch, bins[:, rows], n_threads):
+            bins = bins.astype(mapper.dtype)
+            mapper.map_batch(batch, bins[:, rows], n_threads)
     return DenseMatrix(
         Cuts.join(columns),
-        codes,
-        coder.has_missing,
-        coder.is_float32,
-        coder.is_categorical,
+        bins,
+        mapper.has_missing,
+        mapper.is_float32,
+        mapper.is_categorical,
     )
 
 
-#: What a table becomes: codes of all its cells, in memory or on disk, or of those that
-#: are filled.
-Binned = DenseMatrix | SparseMatrix | ExternalMatrix
+class BinMapper:
+    """Maps batches of a table to bins.
+
+    Parameters
+    ----------
+    table
+        The table of the batches.
+    columns
+        The cuts of each column.
+    max_bin
+        Maximum number of bins of a numeric column.
+    own_cuts
+        As for `bin_batches`.
+
+    Attributes
+    ----------
+    has_missing
+        (features,) bool: whether a missing value was found so far.
+    is_float32
+        Whether every value so far is exactly a float32.
+    is_categorical
+        (features,) bool.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        columns: Sequence[ColumnCuts],
+        max_bin: int,
+        *,
+        own_cuts: bool,
+    ) -> None:
+        self._columns = columns
+        # A column can be float32 in some batches and float64 in others. Its own cuts
+        # are then float64 and must not be rounded.
+        self._needs_float64 = [
+            own_cuts and not are_float32(column.upper[:-1]) for column in columns
+        ]
+        self._n_bins = np.array([column.upper.size for column in columns])
+        self._is_small = max_bin <= 256
+        self.is_categorical = categorical(table)
+        self.has_missing = np.array([column.has_missing for column in columns])
+        self._is_float32 = np.ones(len(columns), bool)
+
+    @property
+    def is_float32(self) -> bool:
+        return bool(self._is_float32.all())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the bins so far: a missing value may need a larger one."""
+        fits = self._is_small and (self._n_bins + self.has_missing <= 256).all()
+        return np.dtype(np.uint8 if fits else np.uint16)
+
+    def map_batch(self, batch: Table, out: Bins, n_threads: int) -> bool:
+        """Write the bins (features, rows) of a batch; return whether they fit in `out`.
+
+        If they do not, `dtype` is now a larger one; call again with an `out` of it.
+        """
+
+        def work(start: int) -> None:
+            stop = min(start + _COLUMNS_AT_ONCE, batch.n_features)
+            for f, values in enumerate(batch.columns(start, stop), start):
+                self._map_column(f, values, out[f], batch.locator(0, f))
+
+        tasks = range(0, batch.n_features, _COLUMNS_AT_ONCE)
+        in_threads(work, tasks, n_threads)
+        return self.dtype.itemsize <= out.itemsize
+
+    def _map_column(
+        self, f: int, values: npt.NDArray[Any], out: Bins, locate: Locate
+    ) -> None:
+        self.has_missing[f] |= bool(np.isnan(values).any())
+        self._is_float32[f] &= are_float32(values)
+        if out.itemsize == 1 and self._n_bins[f] + self.has_missing[f] > 256:
+            return  # the first missing value of a column with 256 bins
+        if self.is_categorical[f]:
+            copy_category_codes(values, self._columns[f], out, locate)
+        elif self._needs_float64[f]:
+            self._columns[f].map_to_bins(values.astype(np.float64, copy=False), out)
+        else:
+            self._columns[f].map_to_bins(values, out)
+
+
+def categorical(table: Table) -> npt.NDArray[np.bool_]:
+    """Return which columns are categorical, (features,) bool."""
+    if table.types is None:
+        return np.zeros(table.n_features, np.bool_)
+    return np.array([kind == "c" for kind in table.types])
+
+
+def category_cuts(
+    table: Table, feature: int, values: npt.NDArray[Any], has_missing: bool
+) -> ColumnCuts:
+    """Return cuts with one bin per category name, or per code up to the largest."""
+    names = table.categories.of(feature)
+    if names is not None:
+        n_categories = len(names)
+    elif values.size == 0:
+        n_categories = 0
+    else:
+        n_categories = int(np.fmax.reduce(values, initial=-1)) + 1
+    return ColumnCuts.of_categories(n_categories, has_missing)
+
+
+def copy_category_codes(
+    values: npt.NDArray[Any], column: ColumnCuts, out: Bins, locate: Locate
+) -> None:
+    """Write the bins of a categorical column, which are the codes of its categories."""
+    n_categories = column.upper.size
+    is_new = values >= n_categories
+    if is_new.any():
+        row = int(is_new.argmax())
+        raise DataError(
+            f"{locate((row,))} holds the category code {int(values[row])}, but the "
+            f"bins were made from codes up to {n_categories - 1}; name the categories "
+            "(pass a data frame with strings or a category dtype), or replace codes "
+            "that training did not see with NaN",
+            code=ErrorCode.UNSEEN_CATEGORY_CODE,
+        )
+    np.copyto(out, np.where(np.isnan(values), n_categories, values), casting="unsafe")
 
 
 class BinnedTable(Table):
-    """The rows of a binned matrix, each cell as the value that stands for its bin.
+    """A binned matrix as a table: each value is the lower end of its bin.
 
     Parameters
     ----------
     binned
-        The codes, which are held by reference.
+        The bins, held by reference.
     schema
-        The names, types and categories of the columns.
+        Names, types and categories of the columns.
     """
 
     def __init__(self, binned: Binned, schema: Schema) -> None:

@@ -1,8 +1,7 @@
-"""Where to cut a column into bins: exact weighted quantiles.
+"""Cuts between bins: exact weighted quantiles of a column.
 
-The cuts are a function of the multiset of (value, weight), not of the order of rows.
-Where a column has no more distinct values than bins, each value has a bin of its own,
-as in XGBoost.
+The cuts depend on the multiset of (value, weight) only, not on the order of rows.
+A column with at most max_bin distinct values has one bin per value, as in XGBoost.
 """
 
 from __future__ import annotations
@@ -43,7 +42,18 @@ _FINEST_GRID = 64
 
 @dataclass(frozen=True, slots=True)
 class ColumnCuts:
-    """The upper ends of one column's bins, the last above all its values."""
+    """Cuts of one column.
+
+    Attributes
+    ----------
+    upper
+        (bins,) float64: the exclusive upper end of each bin. The last one is above all
+        values.
+    minimum
+        A value below all values.
+    has_missing
+        Whether any value is missing.
+    """
 
     upper: Float64s
     minimum: float
@@ -51,11 +61,11 @@ class ColumnCuts:
 
     @classmethod
     def of_categories(cls, levels: int, has_missing: bool) -> ColumnCuts:
-        """Return the cuts 1, 2, ... that give each category the bin of its code."""
+        """Return the cuts 1, 2, ..., with which the bin of a category is its code."""
         return cls(np.arange(1.0, max(levels, 1) + 1), 0.0, has_missing)
 
-    def code(self, values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-        """Write the bin of each value; of a missing one, how many bins there are."""
+    def map_to_bins(self, values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        """Write the bin of each value; the bin of a missing value is the last + 1."""
         inner = self.upper[:-1]
         depth = int(inner.size).bit_length()
         cuts = np.full(1 << depth, np.inf, values.dtype)
@@ -66,16 +76,16 @@ class ColumnCuts:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The cuts of all columns, one after the other.
+    """Cuts of all columns, concatenated.
 
     Attributes
     ----------
     pointers
-        (features + 1,) int64: where each feature's cuts begin in `values`.
+        (features + 1,) int64: where the cuts of each feature begin in `values`.
     values
-        (cuts,) float64: the exclusive upper ends of the bins.
+        (cuts,) float64: the exclusive upper end of each bin.
     minimums
-        (features,) float64: a value below all of each feature's.
+        (features,) float64: a value below all values of each feature.
     """
 
     pointers: Int64s
@@ -84,7 +94,7 @@ class Cuts:
 
     @classmethod
     def join(cls, columns: list[ColumnCuts]) -> Cuts:
-        """Return the cuts of `columns` as one."""
+        """Return the concatenated cuts of `columns`."""
         sizes = [column.upper.size for column in columns]
         return cls(
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -98,13 +108,13 @@ class Cuts:
 
     @property
     def dtype(self) -> npt.DTypeLike:
-        """The type of cuts and minimums: float32 where that loses nothing."""
+        """The dtype of cuts and minimums: float32 if that is exact, else float64."""
         values = np.concatenate([self.values, self.minimums])
         return np.float32 if are_float32(values) else np.float64
 
     @property
     def n_bins(self) -> Int64s:
-        """How many bins each feature has, (features,) int64."""
+        """Number of bins of each feature, (features,) int64."""
         return np.diff(self.pointers)
 
     def of(self, feature: int) -> Float64s:
@@ -112,13 +122,16 @@ class Cuts:
         return self.values[self.pointers[feature] : self.pointers[feature + 1]]
 
     def thresholds(self, splits: npt.NDArray[Any]) -> Float64s:
-        """Return what values that go left are below, for (splits,) `SPLIT_DTYPE`."""
+        """Return the threshold of each split: smaller values go left.
+
+        `splits` has shape (splits,) and dtype `SPLIT_DTYPE`.
+        """
         feature, last_bin = splits["feature"], splits["bin"]
         ends = self.values[self.pointers[feature] + np.maximum(last_bin, 0)]
         return np.where(last_bin < 0, self.minimums[feature], ends)
 
     def lower_ends(self, feature: int) -> Float64s:
-        """Return the lower end of each bin of a feature, and NaN for missing."""
+        """Return the lower end of each bin of a feature, then NaN for missing."""
         return np.concatenate(
             [[self.minimums[feature]], self.of(feature)[:-1], [np.nan]]
         )
@@ -135,19 +148,19 @@ def are_float32(values: npt.NDArray[Any]) -> bool:
 def integer_weights(
     weights: Float64s | None, largest: float | None = None, n_rows: int | None = None
 ) -> Int64s | None:
-    """Return weights in a fixed point whose sums are exact in any order.
+    """Return weights as fixed-point integers, whose sums are exact in any order.
 
     Parameters
     ----------
     weights
         (rows,), or None.
     largest, n_rows
-        The largest weight, and how many there are, of all parts of the rows where
-        these are one part.
+        The largest weight and the number of weights over all parts of the rows, if
+        `weights` are those of one part.
     """
     if weights is None:
         return None
-    # From the largest weight, as a sum of floats depends on their order.
+    # The scale depends on the largest weight: a sum of floats depends on their order.
     exponent = int(np.frexp(weights.max() if largest is None else largest)[1])
     bits = SUM_BITS - (weights.size if n_rows is None else n_rows).bit_length()
     return np.rint(np.ldexp(weights, bits - exponent)).astype(np.int64)
@@ -167,18 +180,18 @@ def cut_column(
     values
         (rows,) float32 or float64, NaN where missing.
     max_bin
-        The most bins. A column with missing values and more distinct ones than that
-        gets one less, so that the missing have a code too.
+        Maximum number of bins. One less for a column with missing values and more
+        distinct values than that, because missing values take a bin.
     weights
-        (rows,) from `integer_weights`, or None for equal ones.
+        (rows,) from `integer_weights`, or None for equal weights.
     scratch
-        Bytes for twice the values, or None.
+        Memory of twice the size of `values`, as bytes, or None.
     absent
-        Further rows that miss the column and are not in `values`.
+        Number of further rows, not in `values`, where the column is missing.
     """
-    ordered, carried, has_missing = sort_column(values, weights, scratch)
-    cells = Summary(ordered, None if carried is None else np.cumsum(carried))
-    return cut_summary(cells, max_bin, has_missing or absent > 0)
+    ordered, sorted_weights, has_missing = sort_column(values, weights, scratch)
+    ranks = None if sorted_weights is None else np.cumsum(sorted_weights)
+    return cut_summary(Summary(ordered, ranks), max_bin, has_missing or absent > 0)
 
 
 def sort_column(
@@ -186,34 +199,36 @@ def sort_column(
     weights: Int64s | None,
     scratch: npt.NDArray[np.uint8] | None = None,
 ) -> tuple[npt.NDArray[Any], Int64s | None, bool]:
-    """Return what counts of a column, ascending, its weights, and if any is missing.
+    """Return the sorted values, their weights, and whether any value is missing.
 
-    A row without weight is as good as none, but may be the one that is missing.
+    Values that are missing or of weight 0 are left out. A missing value of weight 0
+    counts as missing.
     """
-    ordered, carried = sort_floats(values, weights, scratch)
-    known = int(np.searchsorted(ordered, np.nan))
-    has_missing = known < ordered.size
-    ordered = ordered[:known]
-    if carried is None:
+    ordered, sorted_weights = sort_floats(values, weights, scratch)
+    n_present = int(np.searchsorted(ordered, np.nan))
+    has_missing = n_present < ordered.size
+    ordered = ordered[:n_present]
+    if sorted_weights is None:
         return ordered, None, has_missing
-    carried = carried[:known]
-    return ordered[carried > 0], carried[carried > 0], has_missing
+    sorted_weights = sorted_weights[:n_present]
+    is_weighted = sorted_weights > 0
+    return ordered[is_weighted], sorted_weights[is_weighted], has_missing
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A column in ascending order, as far as its values have been told apart.
+    """A column as ascending values, or ranges of values, with cumulative weights.
 
     Attributes
     ----------
     low
-        (cells,) float32 or float64: the least value of each cell. Summary of one value
-        may follow each other.
+        (entries,) float32 or float64: the smallest value of each entry. Entries of one
+        value may repeat it.
     ranks
-        (cells,) int64: the weight of all cells up to each, itself included. None: a
-        cell weighs one.
+        (entries,) int64: the cumulative weight up to and including each entry. None:
+        each entry weighs 1.
     high
-        (cells,): the greatest value of each. None: every cell is one value.
+        (entries,): the largest value of each entry. None: every entry is one value.
     """
 
     low: npt.NDArray[Any]
@@ -221,52 +236,53 @@ class Summary:
     high: npt.NDArray[Any] | None = None
 
 
-class UnresolvedEntries(Exception):  # noqa: N818 (a question, not an error)
-    """Where the cuts lie depends on what is inside of these cells.
+class UnresolvedEntries(Exception):  # noqa: N818 (not an error, but control flow)
+    """Raised if cuts lie inside entries of several values, which must be split.
 
     Parameters
     ----------
-    cells
-        Their numbers, ascending.
+    entries
+        Their indices, ascending.
     """
 
-    def __init__(self, cells: npt.NDArray[np.intp]) -> None:
-        super().__init__(cells)
-        self.cells = cells
+    def __init__(self, entries: npt.NDArray[np.intp]) -> None:
+        super().__init__(entries)
+        self.entries = entries
 
 
-def cut_summary(cells: Summary, max_bin: int, has_missing: bool) -> ColumnCuts:
-    """Return the cuts of one column, or raise `UnresolvedEntries` if cells hide them.
+def cut_summary(summary: Summary, max_bin: int, has_missing: bool) -> ColumnCuts:
+    """Return the cuts of one column.
 
-    This is what says where cuts lie, whatever way the cells were found: cells that
-    are told apart no more than needed give the cuts of single values.
+    A summary whose entries are split far enough gives the same cuts as one with an
+    entry for each value. Raises `UnresolvedEntries` if entries must be split further.
     """
-    low = cells.low
+    low = summary.low
     if low.size == 0:
-        nothing = low.dtype.type(_MARGIN)
-        return ColumnCuts(np.array([_above(nothing)]), _below(nothing), has_missing)
-    high = low if cells.high is None else cells.high
-    mixed = None if cells.high is None else cells.low != cells.high
+        margin = low.dtype.type(_MARGIN)
+        return ColumnCuts(np.array([_above(margin)]), _below(margin), has_missing)
+    high = low if summary.high is None else summary.high
+    mixed = None if summary.high is None else summary.low != summary.high
     changes = low[1:] != low[:-1]
     distinct = 1 + np.count_nonzero(changes)
     if mixed is not None:
-        distinct += np.count_nonzero(mixed)  # there are two values or more in each
+        distinct += np.count_nonzero(mixed)  # each holds two values or more
     if distinct <= max_bin:
         if mixed is not None and mixed.any():
             raise UnresolvedEntries(np.flatnonzero(mixed))
         inner = low[1:][changes]
     else:
         bins = max_bin - 1 if has_missing else max_bin
-        inner = _Grids(low, cells.ranks, mixed).finest(bins)
-    # A negative zero equals zero but has other bits.
+        inner = _RankGrids(low, summary.ranks, mixed).finest(bins)
+    # Adding 0.0 turns -0.0 into 0.0.
     upper = np.append(inner.astype(np.float64), _above(high[-1])) + 0.0
     return ColumnCuts(upper, _below(low[0]), has_missing)
 
 
-class _Grids:
-    """Grids of equal ranks over the cells of a column; a cut lies where a point does.
+class _RankGrids:
+    """Grids of equally spaced ranks over the entries of a summary.
 
-    Points in a cell of several values may be as many cuts, or one, or none.
+    A cut is placed at each grid point. Points in one entry of several values can give
+    as many cuts, or one, or none.
     """
 
     def __init__(
@@ -281,11 +297,11 @@ class _Grids:
         self._total = low.size if ranks is None else int(ranks[-1])
 
     def finest(self, bins: int) -> npt.NDArray[Any]:
-        """Return the inner cuts of the finest grid that fits in `bins`.
+        """Return the inner cuts of the finest grid that gives at most `bins` bins.
 
-        Where no value is heavier than a bin this is the grid of `bins` quantiles.
-        Heavy values swallow points of the grid; then a finer one uses the bins they
-        leave.
+        If no value weighs more than a bin, this is the grid of `bins` quantiles.
+        Several grid points on one heavy value give a single cut; a finer grid then uses
+        the remaining bins.
         """
         best = self._points(bins)
         if self._has_less(best, bins - 1, bins):
@@ -303,13 +319,13 @@ class _Grids:
         return self._low[at[new]]
 
     def _points(self, grid: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """Return the cell of each point, and which points are surely new cuts."""
+        """Return the entry of each grid point, and which points surely add a cut."""
         points = grid_ranks(self._total, grid, np.arange(1, grid))
         if self._ranks is None:
             at = np.minimum(points, self._low.size - 1)
         else:
             at = np.searchsorted(self._ranks, points, side="right")
-            at = np.minimum(at, self._low.size - 1)  # where nothing has a weight
+            at = np.minimum(at, self._low.size - 1)  # if all weights are 0
         cuts = self._low[at]
         new = np.empty(cuts.size, bool)
         new[:1] = cuts[:1] != self._low[0]
@@ -322,10 +338,10 @@ class _Grids:
         limit: int,
         finest: int,
     ) -> bool:
-        """Return whether these points are less than `limit` cuts.
+        """Return whether the points give less than `limit` cuts.
 
-        If that cannot be told, all cells that may have two points of a grid up to the
-        `finest` are in the way.
+        If that is unknown, raises `UnresolvedEntries` with all entries in which two
+        points of a grid up to `finest` can lie.
         """
         at, new = points
         least = int(np.count_nonzero(new))
@@ -341,12 +357,12 @@ class _Grids:
 
 
 def grid_ranks(total: int, steps: int, numbers: Int64s) -> Int64s:
-    """Return ``numbers * total // steps``, which may not fit in an int64 halfway."""
+    """Return ``numbers * total // steps`` without overflow of int64."""
     return numbers * (total // steps) + numbers * (total % steps) // steps
 
 
 def _above(highest: np.floating[Any]) -> float:
-    """Return XGBoost's end of the last bin, a float32 wherever there is one above."""
+    """Return XGBoost's upper end of the last bin, a float32 if one is above."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = np.float32(highest)
         end = np.float32(np.float64(value) + (np.abs(np.float64(value)) + _MARGIN))
@@ -356,7 +372,7 @@ def _above(highest: np.floating[Any]) -> float:
 
 
 def _below(lowest: np.floating[Any]) -> float:
-    """Return XGBoost's value below all of a column's."""
+    """Return XGBoost's lower bound of a column's values."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = np.float32(lowest)
         end = (value - np.abs(value)) - _MARGIN

@@ -1,16 +1,18 @@
-"""What decides the cuts of columns that are never held whole.
+"""Finds the cuts of columns that do not fit in memory, in a few passes over the rows.
 
-Exact cuts take a few readings. Each is a look at ranges of values: it finds how many
-rows are in each range, what they weigh, and the least and the greatest value there. A
-range whose ends are equal is one value. The ranges become the `Summary` that say where
-the cuts lie, or which cells hide a cut; the next look parts those. As soon as they
-hold few rows, a look keeps their values themselves, and is the last.
+Exact cuts take a few passes. Each `RangePass` counts, for ranges of values, the rows,
+their weights, and the smallest and largest value. A range whose smallest and largest
+value are equal holds one distinct value. The ranges become the `Summary` that
+`cut_summary` finds the cuts from. If a cut lies inside some ranges, the next pass
+splits these. When they hold few enough rows, it keeps their values instead and is the
+last one.
 
-The first reading makes a sketch, which tells where ranges of about equal weight lie.
-It also tells nearly where the cuts will be: the second reading counts all ranges and
-keeps the values around the cuts, so that it mostly is the last.
+The first pass builds a sketch, from which follow ranges of about equal weight and the
+approximate places of the cuts. The second pass counts these ranges and keeps the
+values around the cuts, so that it mostly is the last one.
 
-The rows may be anywhere, in any number of parts: `find_cuts` asks for readings.
+The rows can be anywhere, in any number of parts: `find_cuts` takes the function that
+runs the passes.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 
 __all__ = [
-    "ROOM",
+    "MAX_BYTES",
     "CategoryCutFinder",
     "CutFinder",
     "ExactCutFinder",
@@ -56,39 +58,40 @@ __all__ = [
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
-#: A sketch holds at least this many values a bin: for cuts, and to guide a look.
-_POINTS_OF_A_BIN = 16
-_GUIDES_OF_A_BIN = 32
-#: Bytes of a kept value with its weight.
-_HELD_BYTES = 16
+#: Least values per bin of a sketch: of one that gives the cuts, and of one that gives
+#: the ranges of the next pass.
+_CUT_POINTS_PER_BIN = 16
+_RANGE_POINTS_PER_BIN = 32
+#: Bytes of a value and its weight.
+_VALUE_BYTES = 16
 
-#: Bytes of chunks, and of values kept, that are held at once; other columns wait for
-#: readings of their own.
-ROOM = 96 << 20
-#: Bytes of a column's sketches and ranges.
+#: Default memory for chunks and kept values. Columns that do not fit are read in
+#: further passes.
+MAX_BYTES = 96 << 20
+#: Bytes of the sketches and ranges of a column.
 _COLUMN_BYTES = 1 << 20
 
 R = TypeVar("R", bound=ColumnPass)
 
 
 class CutFinder(ABC, Generic[R]):
-    """A column on the way to its cuts.
+    """Finds the cuts of one column from passes over its rows.
 
     Attributes
     ----------
     cuts
-        None as long as another reading is needed.
+        The cuts; None if another pass is needed.
     """
 
     cuts: ColumnCuts | None = None
 
     @abstractmethod
     def new_pass(self) -> R:
-        """Return what the next reading begins with, in each part of the rows."""
+        """Return the next pass, which has seen no rows."""
 
     @abstractmethod
-    def end_pass(self, reading: R) -> None:
-        """Take what was found in all rows: find the cuts, or what to look at next."""
+    def end_pass(self, column_pass: R) -> None:
+        """Find the cuts from a pass over all rows, or prepare the next pass."""
 
 
 def cut_finders(
@@ -97,98 +100,101 @@ def cut_finders(
     n_rows: int,
     *,
     exact: bool,
-    room: int,
+    max_bytes: int,
     features: Sequence[int] | None = None,
 ) -> list[CutFinder[Any]]:
-    """Return what decides the cuts of each column.
+    """Return a cut finder for each column.
 
     Parameters
     ----------
     schema
         The columns.
     max_bin
-        The most bins of a column.
+        Maximum number of bins of a column.
     n_rows
-        Rows of all parts together.
+        Number of rows of all parts.
     exact
-        Whether the cuts are those of all values, or those of a sketch.
-    room
-        Bytes of values that all columns together may keep.
+        Whether to find exact quantiles; otherwise those of a sketch.
+    max_bytes
+        Memory for the values that all columns keep.
     features
-        Which columns, None for all.
+        The columns; None: all.
     """
     chosen = range(schema.n_features) if features is None else features
 
-    def column_of(feature: int) -> CutFinder[Any]:
+    def finder_of(feature: int) -> CutFinder[Any]:
         if schema.types is not None and schema.types[feature] == "c":
             names = schema.categories.of(feature)
             return CategoryCutFinder(None if names is None else len(names))
         if exact:
-            return ExactCutFinder(max_bin, n_rows, room // len(chosen))
+            return ExactCutFinder(max_bin, n_rows, max_bytes // len(chosen))
         return SketchCutFinder(max_bin)
 
-    return [column_of(feature) for feature in chosen]
+    return [finder_of(feature) for feature in chosen]
 
 
 def find_cuts(
-    columns: Sequence[CutFinder[Any]],
-    read: Callable[[list[int], list[ColumnPass]], list[ColumnPass]],
+    finders: Sequence[CutFinder[Any]],
+    run: Callable[[list[int], list[ColumnPass]], list[ColumnPass]],
 ) -> list[ColumnCuts]:
-    """Return the cuts of all columns, after as many readings as it takes.
+    """Return the cuts of all columns, after as many passes as they need.
 
     Parameters
     ----------
-    columns
-        What decides.
-    read
-        Takes the places of columns that are to be read, and a reading of each that has
-        seen nothing; returns them when they have seen all rows, those of parts merged.
+    finders
+        A cut finder for each column.
+    run
+        Takes the indices of columns and a new pass for each. Runs the passes over all
+        rows and returns them; if the rows are in several parts, returns the merged
+        passes.
     """
-    while waiting := [i for i, column in enumerate(columns) if column.cuts is None]:
-        found = read(waiting, [columns[i].new_pass() for i in waiting])
-        for i in reversed(waiting):
-            columns[i].end_pass(found.pop())  # they are as large as all the rest
-    return [column.cuts for column in columns if column.cuts is not None]
+    while unfinished := [i for i, finder in enumerate(finders) if finder.cuts is None]:
+        passes = run(unfinished, [finders[i].new_pass() for i in unfinished])
+        for i in reversed(unfinished):
+            finders[i].end_pass(passes.pop())  # free each: they take most of the memory
+    return [finder.cuts for finder in finders if finder.cuts is not None]
 
 
 class CategoryCutFinder(CutFinder[CategoryPass]):
-    """A column of categories, each with a bin of its own.
+    """Cuts of a categorical column: one bin per category.
 
     Parameters
     ----------
-    levels
-        How many there are, None if the codes themselves have to tell.
+    n_categories
+        Number of categories; None: the largest code + 1, found in one pass.
     """
 
-    def __init__(self, levels: int | None = None) -> None:
-        if levels is not None:
-            self.cuts = ColumnCuts.of_categories(levels, False)
+    def __init__(self, n_categories: int | None = None) -> None:
+        if n_categories is not None:
+            self.cuts = ColumnCuts.of_categories(n_categories, False)
 
     def new_pass(self) -> CategoryPass:
         return CategoryPass()
 
-    def end_pass(self, reading: CategoryPass) -> None:
-        self.cuts = ColumnCuts.of_categories(reading.levels, reading.has_missing)
+    def end_pass(self, column_pass: CategoryPass) -> None:
+        self.cuts = ColumnCuts.of_categories(
+            column_pass.n_categories, column_pass.has_missing
+        )
 
 
 class SketchCutFinder(CutFinder[SketchPass]):
-    """A column whose cuts come from a sketch, after one reading.
+    """Approximate cuts from a quantile sketch, in one pass.
 
     Parameters
     ----------
     max_bin
-        The most bins.
+        Maximum number of bins.
     """
 
     def __init__(self, max_bin: int) -> None:
         self._max_bin = max_bin
 
     def new_pass(self) -> SketchPass:
-        return SketchPass(max(POINTS, _POINTS_OF_A_BIN * self._max_bin))
+        return SketchPass(max(POINTS, _CUT_POINTS_PER_BIN * self._max_bin))
 
-    def end_pass(self, reading: SketchPass) -> None:
-        cells = reading.whole().summary()
-        self.cuts = cut_summary(cells, self._max_bin, reading.has_missing)
+    def end_pass(self, column_pass: SketchPass) -> None:
+        summary = column_pass.whole().summary()
+        self.cuts = cut_summary(summary, self._max_bin, column_pass.has_missing)
 
 
 def sketch_column(
@@ -197,82 +203,87 @@ def sketch_column(
     weights: Int64s | None,
     scratch: Bytes | None = None,
 ) -> ColumnCuts:
-    """Return the cuts of a column in memory as those of its chunks' sketch."""
-    column = SketchCutFinder(max_bin)
-    reading = column.new_pass()
+    """Return the approximate cuts of a column in memory, from sketches of its chunks.
+
+    They are the cuts that `SketchCutFinder` finds in a stream of the same rows.
+    """
+    finder = SketchCutFinder(max_bin)
+    column_pass = finder.new_pass()
     for start in range(0, values.size, CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
-        carried = None if weights is None else weights[rows]
-        reading.take(*sort_column(values[rows], carried, scratch))
-    column.end_pass(reading)
-    assert column.cuts is not None
-    return column.cuts
+        chunk_weights = None if weights is None else weights[rows]
+        column_pass.add(*sort_column(values[rows], chunk_weights, scratch))
+    finder.end_pass(column_pass)
+    assert finder.cuts is not None
+    return finder.cuts
 
 
 class ExactCutFinder(CutFinder[SketchPass | RangePass]):
-    """A column whose cuts are those of all its values, after some readings.
+    """Exact cuts, in a few passes.
 
     Parameters
     ----------
     max_bin
-        The most bins.
+        Maximum number of bins.
     n_rows
-        How many rows will be read each time, in all parts.
-    room
-        Bytes that kept values may take.
+        Number of rows of each pass, in all parts.
+    max_bytes
+        Memory for kept values.
     """
 
-    def __init__(self, max_bin: int, n_rows: int, room: int) -> None:
+    def __init__(self, max_bin: int, n_rows: int, max_bytes: int) -> None:
         self._max_bin = max_bin
-        self._room = room
+        self._max_bytes = max_bytes
+        # Ranges of earlier passes that need no further split.
         self._ranges = Ranges.empty(0)
-        # What to look at next; None for a first reading that makes a sketch.
-        self._look: RangePass | None = None
-        if n_rows * _HELD_BYTES <= room:
-            self._look = RangePass.of_all_values(room)
+        # The next pass; None for a first pass that builds a sketch.
+        self._next: RangePass | None = None
+        if n_rows * _VALUE_BYTES <= max_bytes:
+            self._next = RangePass.of_all_values(max_bytes)
 
     def new_pass(self) -> SketchPass | RangePass:
-        if self._look is None:
-            return SketchPass(max(POINTS, _GUIDES_OF_A_BIN * self._max_bin))
-        return self._look.restarted()
+        if self._next is None:
+            return SketchPass(max(POINTS, _RANGE_POINTS_PER_BIN * self._max_bin))
+        return self._next.restarted()
 
-    def end_pass(self, reading: SketchPass | RangePass) -> None:
-        if isinstance(reading, SketchPass):
-            self._end_sketch(reading)
+    def end_pass(self, column_pass: SketchPass | RangePass) -> None:
+        if isinstance(column_pass, SketchPass):
+            self._end_sketch(column_pass)
         else:
-            self._end_look(reading)
+            self._end_ranges(column_pass)
 
-    def _end_sketch(self, reading: SketchPass) -> None:
-        whole = reading.whole()
-        near = cut_summary(whole.summary(), self._max_bin, reading.has_missing)
-        if whole.error:
-            self._look = RangePass.around_cuts(whole, near.upper[:-1], self._room)
+    def _end_sketch(self, column_pass: SketchPass) -> None:
+        sketch = column_pass.whole()
+        cuts = cut_summary(sketch.summary(), self._max_bin, column_pass.has_missing)
+        if sketch.error:
+            inner = cuts.upper[:-1]
+            self._next = RangePass.around_cuts(sketch, inner, self._max_bytes)
         else:
-            self.cuts = near
+            self.cuts = cuts
 
-    def _end_look(self, look: RangePass) -> None:
-        self._look = None
+    def _end_ranges(self, column_pass: RangePass) -> None:
+        self._next = None
         before, self._ranges = self._ranges, Ranges.empty(0)
-        ranges = before.joined(look.ranges())
-        hidden = self._cut_or_ask(ranges, look.has_missing)
-        if hidden is None:
+        ranges = before.union(column_pass.ranges())
+        unresolved = self._try_to_cut(ranges, column_pass.has_missing)
+        if unresolved is None:
             return
-        if look.kept_rows * KEPT_BYTES > self._room:
-            # Too many single values to hold until the next reading.
-            ranges = before.joined(look.counted())
-            hidden = self._cut_or_ask(ranges, look.has_missing)
-            assert hidden is not None
-        looked_into, self._ranges = ranges.parted(hidden, self._room)
-        self._look = RangePass.splitting(looked_into, self._room)
+        if column_pass.kept_rows * KEPT_BYTES > self._max_bytes:
+            # Too many kept values to hold during the next pass.
+            ranges = before.union(column_pass.counted())
+            unresolved = self._try_to_cut(ranges, column_pass.has_missing)
+            assert unresolved is not None
+        to_split, self._ranges = ranges.partition(unresolved, self._max_bytes)
+        self._next = RangePass.splitting(to_split, self._max_bytes)
 
-    def _cut_or_ask(
+    def _try_to_cut(
         self, ranges: Ranges, has_missing: bool
     ) -> npt.NDArray[np.intp] | None:
-        """Find the cuts, or return which ranges to look into."""
+        """Find the cuts and return None, or return the ranges that must be split."""
         try:
             self.cuts = cut_summary(ranges.summary(), self._max_bin, has_missing)
-        except UnresolvedEntries as question:
-            return question.cells
+        except UnresolvedEntries as unresolved:
+            return unresolved.entries
         return None
 
 
@@ -282,46 +293,48 @@ def find_stream_cuts(
     weights: Int64s | None,
     n_threads: int,
     exact: bool,
-    room: int | None = None,
+    max_bytes: int | None = None,
 ) -> list[ColumnCuts]:
-    """Return the cuts of all columns, or raise what reading raises.
+    """Return the cuts of all columns of a table that is read in batches.
+
+    Raises whatever reading the table raises.
 
     Parameters
     ----------
     table
-        The features; read several times if the cuts are to be `exact`.
+        The features. Exact cuts take several passes over it.
     max_bin
-        The most bins of a column.
+        Maximum number of bins of a column.
     weights
         (rows,) from `integer_weights`, or None.
     n_threads
-        Threads that share the columns, 0 or less for all processors.
+        Number of threads, which share the columns; 0 or less: all processors.
     exact
-        Whether the cuts are those of all rows in memory, or those of a sketch.
-    room
-        Bytes of memory for it; `ROOM` if None. Little room makes more readings.
+        Whether to find the exact quantiles of all rows; otherwise those of a sketch.
+    max_bytes
+        Memory to use; None: `MAX_BYTES`. Less memory takes more passes.
     """
-    room = ROOM if room is None else room
+    max_bytes = MAX_BYTES if max_bytes is None else max_bytes
     chunk_bytes = min(CHUNK_ROWS, table.n_rows) * np.dtype(table.dtype).itemsize
-    at_once = max(1, room // (chunk_bytes + _COLUMN_BYTES))
+    at_once = max(1, max_bytes // (chunk_bytes + _COLUMN_BYTES))
     cuts: list[ColumnCuts] = []
     for start in range(0, table.n_features, at_once):
         features = range(start, min(start + at_once, table.n_features))
-        columns = cut_finders(
+        finders = cut_finders(
             table.schema,
             max_bin,
             table.n_rows,
             exact=exact,
-            room=room,
+            max_bytes=max_bytes,
             features=features,
         )
 
-        def read(
-            places: list[int], readings: list[ColumnPass], features: range = features
+        def run(
+            indices: list[int], passes: list[ColumnPass], features: range = features
         ) -> list[ColumnPass]:
-            chosen = [features[place] for place in places]
-            run_passes(table, chosen, readings, weights, n_threads)
-            return readings
+            chosen = [features[i] for i in indices]
+            run_passes(table, chosen, passes, weights, n_threads)
+            return passes
 
-        cuts += find_cuts(columns, read)
+        cuts += find_cuts(finders, run)
     return cuts

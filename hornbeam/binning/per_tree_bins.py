@@ -1,8 +1,9 @@
-"""Columns that are cut anew for each tree, where the hessians weigh most.
+"""Bins that are made again for each tree, from its hessians (`tree_method="approx"`).
 
-The weighted quantiles of XGBoost's approximate algorithm (Chen and Guestrin 2016,
-section 3.3): between two neighbouring cuts lies no more than 1/max_bin of the sum of
-hessians, unless a single value has more. They are exact here, as columns are in order.
+The cuts are the weighted quantiles of XGBoost's approximate algorithm (Chen and
+Guestrin 2016, section 3.3): two neighbouring cuts enclose at most 1/max_bin of the sum
+of hessians, unless a single value has more. Here they are exact, because the columns
+are sorted.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ Float64s = NDArray[np.float64]
 
 
 class PerTreeCuts:
-    """Columns, and the cuts and codes of the tree that grows on them.
+    """Makes cuts and bins from the hessians of a tree.
 
     Parameters
     ----------
     blocks
-        The columns.
+        The sorted columns.
     table
-        That they are of.
+        The table of these columns.
     max_bin
-        The most bins of a column of numbers.
+        Maximum number of bins of a numeric column.
     n_threads
-        Threads that share the columns; they do not change the result.
+        Number of threads, which share the columns. It does not change the result.
 
     Attributes
     ----------
     cuts
-        Those made last.
+        The cuts of the last tree.
     """
 
     cuts: Cuts
@@ -68,7 +69,7 @@ class PerTreeCuts:
         self._is_sparse = stays_sparse(table)
         self._has_missing = np.diff(blocks.starts) < table.n_rows
         self._is_categorical = categorical(table)
-        self._between_categories = {
+        self._category_cuts = {
             feature: category_cuts(
                 table, feature, blocks.of(feature)[1], bool(self._has_missing[feature])
             )
@@ -76,11 +77,11 @@ class PerTreeCuts:
         }
 
     def thresholds(self, splits: NDArray[Any]) -> Float64s:
-        """Return what values that go left are below, for (splits,) `SPLIT_DTYPE`."""
+        """Return the threshold of each split; `splits` has dtype `SPLIT_DTYPE`."""
         return self.cuts.thresholds(splits)
 
     def make_bins(self, hessians: Float64s) -> DenseBins | SparseBins:
-        """Cut the columns by these weights of the rows; return codes of the cells."""
+        """Cut the columns at quantiles weighted by `hessians`; return their bins."""
         weights = integer_weights(hessians)
         assert weights is not None
         columns: list[Any] = [None] * (self._blocks.pointers.size - 1)
@@ -90,62 +91,62 @@ class PerTreeCuts:
 
         in_threads(work, range(len(columns)), self._n_threads)
         self.cuts = Cuts.join([column for column, _ in columns])
-        ends = [own for _, own in columns]
-        return self._fill(ends) if self._is_sparse else self._code(ends)
+        ends = [end for _, end in columns]
+        return self._sparse_bins(ends) if self._is_sparse else self._dense_bins(ends)
 
     def _cut(
         self, feature: int, weights: NDArray[np.int64]
     ) -> tuple[ColumnCuts, NDArray[np.int64]]:
-        """Return a column's cuts, and of each bin the first value that is beyond it."""
-        cells, values = self._blocks.of(feature)
-        column = self._between_categories.get(feature)
+        """Return a column's cuts, and the index of the first value above each bin."""
+        entries, values = self._blocks.of(feature)
+        column = self._category_cuts.get(feature)
         if column is None:
-            sums = np.empty(values.size, np.int64)
-            sum_weights(cells, weights, sums)
+            ranks = np.empty(values.size, np.int64)
+            sum_weights(entries, weights, ranks)
             has_missing = bool(self._has_missing[feature])
-            column = cut_summary(Summary(values, sums), self._max_bin, has_missing)
+            column = cut_summary(Summary(values, ranks), self._max_bin, has_missing)
         return column, np.searchsorted(values, column.upper)
 
-    def _code(self, ends: list[NDArray[np.int64]]) -> DenseBins:
-        codes = self.cuts.n_bins + self._has_missing
-        by_feature = np.empty((len(ends), self._n_rows), _code_type(codes.max()))
+    def _dense_bins(self, ends: list[NDArray[np.int64]]) -> DenseBins:
+        n_bins = self.cuts.n_bins + self._has_missing
+        by_feature = np.empty((len(ends), self._n_rows), _bin_dtype(n_bins.max()))
 
         def work(feature: int) -> None:
-            cells, _ = self._blocks.of(feature)
+            entries, _ = self._blocks.of(feature)
             if self._has_missing[feature]:
                 by_feature[feature] = ends[feature].size
-            code_cells(cells, ends[feature], by_feature[feature])
+            code_cells(entries, ends[feature], by_feature[feature])
 
         in_threads(work, range(len(ends)), self._n_threads)
         layout = HistogramLayout.unbundled(
             self.cuts.n_bins,
-            np.cumsum([0, *codes]).astype(np.int64),
+            np.cumsum([0, *n_bins]).astype(np.int64),
             self._is_categorical,
         )
         by_row = to_row_major(by_feature, self._n_threads)
         return DenseBins(by_feature, by_row, layout)
 
-    def _fill(self, ends: list[NDArray[np.int64]]) -> SparseBins:
+    def _sparse_bins(self, ends: list[NDArray[np.int64]]) -> SparseBins:
         starts = self._blocks.starts
         rows = self._blocks.entries.astype(np.uint32)
-        codes = np.empty(rows.size, _code_type(self.cuts.n_bins.max()))
-        for feature, own in enumerate(ends):
-            cells, _ = self._blocks.of(feature)
-            until = np.searchsorted(cells, own.astype(np.uint64) << np.uint64(32))
+        bins = np.empty(rows.size, _bin_dtype(self.cuts.n_bins.max()))
+        for feature, end in enumerate(ends):
+            entries, _ = self._blocks.of(feature)
+            until = np.searchsorted(entries, end.astype(np.uint64) << np.uint64(32))
             begin = starts[feature]
-            codes[begin : begin + cells.size] = np.repeat(
-                np.arange(own.size, dtype=codes.dtype), np.diff(until, prepend=0)
+            bins[begin : begin + entries.size] = np.repeat(
+                np.arange(end.size, dtype=bins.dtype), np.diff(until, prepend=0)
             )
 
         def by_row() -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]:
             pointers = np.zeros(self._n_rows + 1, np.int64)
-            turned = np.empty_like(rows), np.empty_like(codes)
-            turn_cells(starts, rows, codes, pointers, *turned)
-            return pointers, *turned
+            features, row_bins = np.empty_like(rows), np.empty_like(bins)
+            turn_cells(starts, rows, bins, pointers, features, row_bins)
+            return pointers, features, row_bins
 
-        return SparseBins(starts, rows, codes, self.cuts.n_bins, by_row)
+        return SparseBins(starts, rows, bins, self.cuts.n_bins, by_row)
 
 
-def _code_type(codes: int) -> np.dtype[Any]:
-    """Return the type for so many codes."""
-    return np.dtype(np.uint8 if codes <= 256 else np.uint16)
+def _bin_dtype(n_bins: int) -> np.dtype[Any]:
+    """Return the dtype of bins below `n_bins`."""
+    return np.dtype(np.uint8 if n_bins <= 256 else np.uint16)

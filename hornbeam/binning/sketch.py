@@ -1,13 +1,13 @@
-"""A summary of a column's quantiles that is small, mergeable, and honest of its error.
+"""Mergeable quantile sketch of a column, with a bound on the error of ranks.
 
-A sketch holds values with weights. Where a column has few distinct values it holds
-them all. Else it holds `points` values at equal steps of weight, each in the middle of
-its step, so that the rank of any value is wrong by half a step at most. Two sketches
-merge into one of the same size, for another half step.
+A sketch holds values with weights. It holds all distinct values of a column that has
+few. Otherwise it holds `points` values at equal steps of weight, each the middle of its
+step, so that the rank of any value is off by half a step at most. Two sketches merge
+into one of the same size, which adds half a step to the error.
 
-The chunks of a column merge like the digits of a binary counter, so that a column of
-n chunks takes part in log2(n) merges. What comes out depends on where the chunks
-begin and end, and on nothing else.
+The sketches of a column's chunks are merged like carries in a binary counter, so that
+n chunks take part in log2(n) merges. The result depends only on where chunks begin and
+end.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from hornbeam.binning.cuts import Summary, grid_ranks
 
-__all__ = ["CHUNK_ROWS", "POINTS", "Sketch", "SketchOfChunks", "of_sorted"]
+__all__ = ["CHUNK_ROWS", "POINTS", "Sketch", "SketchOfChunks", "sketch_sorted"]
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 
-#: Values that a sketch holds: a merge moves no rank by more than 1/8192 of the weight.
+#: Values of a sketch: a merge changes no rank by more than 1/8192 of the total weight.
 POINTS = 4096
 
 #: Rows of a chunk, counted from the first row of a column.
@@ -34,21 +34,21 @@ CHUNK_ROWS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Values that stand for a column's, each with the weight of those around it.
+    """Quantile sketch: values, each with the weight of the values around it.
 
     Attributes
     ----------
     values
-        (points,) float64, ascending, all different.
+        (points,) float64, ascending and distinct.
     weights
-        (points,) int64, their sum that of the column.
+        (points,) int64; their sum is that of the column.
     lowest, highest
-        The ends of the column, NaN where it is empty.
+        The smallest and largest value of the column; NaN if it is empty.
     error
-        No sum of weights below a value differs from the column's by more than this;
-        0 if the sketch holds every value.
+        Upper bound on the error of the sum of weights below any value; 0 if the sketch
+        holds all values.
     points
-        The most values it holds.
+        Maximum number of values.
     """
 
     values: Float64s
@@ -59,7 +59,7 @@ class Sketch:
     points: int = POINTS
 
     def summary(self) -> Summary:
-        """Return the sketch as cells of one value each, the column's ends with it."""
+        """Return the summary of the sketch, and of the ends of the column."""
         if self.values.size == 0:
             return Summary(self.values, self.weights)
         ranks = np.cumsum(self.weights)
@@ -69,7 +69,7 @@ class Sketch:
         )
 
     def merge(self, other: Sketch) -> Sketch:
-        """Return a sketch of both columns together."""
+        """Return a sketch of the rows of both."""
         if self.values.size == 0 or other.values.size == 0:
             return self if other.values.size == 0 else other
         values = np.concatenate([self.values, other.values])
@@ -85,7 +85,7 @@ class Sketch:
         )
 
 
-def of_sorted(
+def sketch_sorted(
     values: npt.NDArray[Any], weights: Int64s | None, points: int = POINTS
 ) -> Sketch:
     """Return the sketch of ascending values without NaN.
@@ -95,15 +95,15 @@ def of_sorted(
     values
         (rows,) float32 or float64.
     weights
-        (rows,) int64, not negative, or None for ones.
+        (rows,) int64, not negative; None: all 1.
     points
-        The most values it holds.
+        Maximum number of values of the sketch.
     """
     if weights is not None and values.size and not weights.all():
         values, weights = values[weights > 0], weights[weights > 0]
     if values.size == 0:
-        nothing = np.empty(0)
-        return Sketch(nothing, np.empty(0, np.int64), np.nan, np.nan, 0, points)
+        weights = np.empty(0, np.int64)
+        return Sketch(np.empty(0), weights, np.nan, np.nan, 0, points)
     ends = float(values[0]), float(values[-1])
     return _sketch(values, weights, *ends, 0, points)
 
@@ -116,7 +116,7 @@ def _sketch(
     error: int,
     points: int,
 ) -> Sketch:
-    """Return the sketch of ascending values of positive weight, equal ones included."""
+    """Return the sketch of ascending values, which may repeat, of positive weight."""
     last = np.append(values[1:] != values[:-1], True)
     if np.count_nonzero(last) <= points:
         at = np.flatnonzero(last)
@@ -126,59 +126,59 @@ def _sketch(
         total = values.size if ranks is None else int(ranks[-1])
         steps = min(points, total)
         middles = grid_ranks(total, 2 * steps, np.arange(1, 2 * steps, 2))
-        # Where two equal sketches merge, each middle lies between two values: now the
-        # lower one, now the upper one, or all ranks would drift.
+        # If two equal sketches merge, each middle lies between two values. Take the
+        # lower and the upper one in turn, or all ranks would drift in one direction.
         middles[::2] = np.maximum(middles[::2] - 1, 0)
         at = middles if ranks is None else np.searchsorted(ranks, middles, "right")
         passed = grid_ranks(total, steps, np.arange(1, steps + 1))
-        error += total // (2 * steps) + 2  # two for the rounding of ranks
-        # A heavy value is the middle of several steps.
+        error += total // (2 * steps) + 2  # 2 for the rounding of ranks
+        # A heavy value can be the middle of several steps: keep it once.
         last = np.append(values[at[1:]] != values[at[:-1]], True)
         at, passed = at[last], passed[last]
     shares = np.diff(passed, prepend=0).astype(np.int64)
-    held = values[at].astype(np.float64) + 0.0  # a negative zero is a zero
-    return Sketch(held, shares, lowest, highest, error, points)
+    kept = values[at].astype(np.float64) + 0.0  # -0.0 becomes 0.0
+    return Sketch(kept, shares, lowest, highest, error, points)
 
 
 class SketchOfChunks:
-    """The sketch of a column that comes in chunks.
+    """Sketch of a column that is read in chunks.
 
     Parameters
     ----------
     points
-        The most values that it holds.
+        Maximum number of values of the sketch.
     """
 
     def __init__(self, points: int = POINTS) -> None:
         self._points = points
-        # One sketch of 1, 2, 4, ... chunks each, or None.
+        # Element i: the sketch of 2**i chunks, or None.
         self._levels: list[Sketch | None] = []
 
     def add(self, values: npt.NDArray[Any], weights: Int64s | None) -> None:
-        """Take the next chunk: ascending values and weights, as for `of_sorted`."""
-        self._add(of_sorted(values, weights, self._points), 0)
+        """Add the next chunk: ascending values and their weights."""
+        self._add(sketch_sorted(values, weights, self._points), 0)
 
     def merge(self, other: SketchOfChunks) -> None:
-        """Take the chunks of another part of the column."""
-        for level, held in enumerate(other._levels):
-            if held is not None:
-                self._add(held, level)
+        """Add the chunks of another part of the column."""
+        for level, sketch in enumerate(other._levels):
+            if sketch is not None:
+                self._add(sketch, level)
 
     def _add(self, carry: Sketch, level: int) -> None:
         """Add a sketch of ``2**level`` chunks."""
         self._levels += [None] * (level - len(self._levels))
         for at in range(level, len(self._levels)):
-            held = self._levels[at]
-            if held is None:
+            sketch = self._levels[at]
+            if sketch is None:
                 self._levels[at] = carry
                 return
-            self._levels[at], carry = None, held.merge(carry)
+            self._levels[at], carry = None, sketch.merge(carry)
         self._levels.append(carry)
 
     def whole(self) -> Sketch:
-        """Return the sketch of all chunks so far; of none it is empty."""
-        whole = of_sorted(np.empty(0), None, self._points)
-        for held in self._levels:
-            if held is not None:
-                whole = held.merge(whole)
+        """Return the sketch of all chunks so far; empty if there are none."""
+        whole = sketch_sorted(np.empty(0), None, self._points)
+        for sketch in self._levels:
+            if sketch is not None:
+                whole = sketch.merge(whole)
         return whole

@@ -1,7 +1,7 @@
-"""Columns in ascending order, for trees that are cut between any two values.
+"""Sorted columns, for trees whose splits can lie between any two values.
 
-The column blocks of XGBoost (Chen and Guestrin 2016, section 4.1): put in order once,
-and gone through from one end to the other at each level of each tree.
+These are XGBoost's column blocks (Chen and Guestrin 2016, section 4.1): sorted once,
+and scanned at each level of each tree.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from hornbeam.kernels.sort import sort_floats
 
 __all__ = ["ColumnBlocks", "between", "beyond", "sort_columns"]
 
-#: XGBoost's margin beyond the ends of a column.
+#: XGBoost's margin beyond the smallest and largest value of a column.
 _MARGIN = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBlocks:
-    """The filled cells of each column, ascending, and the values that they have.
+    """The stored entries of each column, sorted by value, and the distinct values.
 
     Attributes
     ----------
     starts, entries
-        See `SortedColumns`.
+        As in `SortedColumns`.
     pointers
-        (features + 1,) int64: where each column's values begin in `values`.
+        (features + 1,) int64: where the values of each column begin in `values`.
     values
-        (values,) float32 or float64: of each column, ascending and all different.
+        (values,) float32 or float64: the distinct values of each column, ascending.
     is_float32
         Whether every value is exactly a float32.
     """
@@ -49,13 +49,13 @@ class ColumnBlocks:
     is_float32: bool
 
     def of(self, feature: int) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Return the cells of a column, and its values."""
+        """Return the entries and the distinct values of a column."""
         starts, pointers = self.starts, self.pointers
-        cells = self.entries[starts[feature] : starts[feature + 1]]
-        return cells, self.values[pointers[feature] : pointers[feature + 1]]
+        entries = self.entries[starts[feature] : starts[feature + 1]]
+        return entries, self.values[pointers[feature] : pointers[feature + 1]]
 
     def sorted_columns(self, max_candidates: int = 0) -> SortedColumns:
-        """Return the cells as a backend takes them."""
+        """Return the entries as a backend takes them."""
         return SortedColumns(
             self.starts, self.entries, self._last_below, max_candidates
         )
@@ -68,12 +68,13 @@ class ColumnBlocks:
         return found
 
     def thresholds(self, splits: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what values that go left are below, for (splits,) `SPLIT_DTYPE`.
+        """Return the threshold of each split: smaller values go left.
 
-        It lies in the middle between two values of the node, as a number of the
-        values' type; beyond its values if all that are there go one way.
+        It is the middle between two values of the node, rounded to their dtype. If all
+        values of the node go to one side, it lies beyond them. `splits` has shape
+        (splits,) and dtype `SPLIT_DTYPE`.
         """
-        if self.values.size == 0:  # no cell is filled, and so nothing is split
+        if self.values.size == 0:  # no entries, so no splits
             return np.full(splits.size, np.nan)
         begin = self.pointers[splits["feature"]]
         last, following = splits["bin"], splits["next_bin"]
@@ -85,68 +86,62 @@ class ColumnBlocks:
 
 
 def between(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
-    """Return the middle of two values, as a number of their type above the lower."""
+    """Return the middle of two values in their dtype, above `low`; else `high`."""
     with np.errstate(over="ignore"):
         middle = ((low.astype(np.float64) + high) / 2).astype(low.dtype)
     return np.where((middle > low) & (middle <= high), middle, high)
 
 
 def beyond(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers above these values."""
+    """Return a number above each value, as XGBoost computes it."""
     with np.errstate(over="ignore"):
         return values + (np.abs(values) + values.dtype.type(_MARGIN))
 
 
 def sort_columns(table: Table, n_threads: int = 1) -> ColumnBlocks:
-    """Return the columns of a table in order.
+    """Return the sorted columns of a table.
 
     Parameters
     ----------
     table
-        Of numbers, with missing cells or without.
+        The features; values can be missing.
     n_threads
-        Threads that share the columns, 0 or less for all processors; they do not
-        change the result.
+        Number of threads, which share the columns; 0 or less: all processors. It does
+        not change the result.
     """
     columns: list[Any] = list(column_entries(table))
 
     def work(feature: int) -> None:
-        columns[feature] = _in_order(*columns[feature])
+        columns[feature] = _sort(*columns[feature])
 
     in_threads(work, range(len(columns)), n_threads)
-    starts = _starts([cells for cells, _ in columns])
-    every_cell = np.empty(starts[-1], np.uint64)
-    values = []
+    starts = _starts([entries for entries, _ in columns])
+    all_entries = np.empty(starts[-1], np.uint64)
+    distinct = []
     for feature, start in enumerate(starts[:-1].tolist()):
-        cells, own_values = columns[feature]
-        every_cell[start : start + cells.size] = cells
-        values.append(own_values)
-        columns[feature] = None  # or all cells would be there twice
-    every_value = np.concatenate(values)
-    is_float32 = are_float32(every_value)
-    if is_float32:  # so are then the thresholds
-        every_value = every_value.astype(np.float32, copy=False)
-    return ColumnBlocks(
-        starts,
-        every_cell,
-        _starts(values),
-        every_value,
-        is_float32,
-    )
+        entries, values = columns[feature]
+        all_entries[start : start + entries.size] = entries
+        distinct.append(values)
+        columns[feature] = None  # free it, or all entries would be in memory twice
+    all_values = np.concatenate(distinct)
+    is_float32 = are_float32(all_values)
+    if is_float32:  # so that thresholds are float32, too
+        all_values = all_values.astype(np.float32, copy=False)
+    return ColumnBlocks(starts, all_entries, _starts(distinct), all_values, is_float32)
 
 
-def _in_order(
+def _sort(
     rows: NDArray[np.uint32], values: NDArray[Any]
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Return the cells of a column in order, and its values."""
-    # Stable where rows travel along: those of equal values stay ascending.
-    ordered, carried = sort_floats(values, rows.astype(np.int64))
-    assert carried is not None
-    is_new = np.append(True, ordered[1:] != ordered[:-1])[: ordered.size]
+    """Return the sorted entries of a column and its distinct values."""
+    # The sort is stable, so the rows of equal values stay ascending.
+    values, sorted_rows = sort_floats(values, rows.astype(np.int64))
+    assert sorted_rows is not None
+    is_new = np.append(True, values[1:] != values[:-1])[: values.size]
     ranks = (np.cumsum(is_new) - 1).astype(np.uint64)
-    return ranks << np.uint64(32) | carried.view(np.uint64), ordered[is_new]
+    return ranks << np.uint64(32) | sorted_rows.view(np.uint64), values[is_new]
 
 
 def _starts(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Return where each begins when they are joined, and where the last ends."""
+    """Return where each array begins in their concatenation, and its length."""
     return np.cumsum([0, *map(len, columns)]).astype(np.int64)

@@ -16,107 +16,107 @@ from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = [
-    "SortedColumnCache",
-    "checked_batches",
-    "row_chunks",
-    "run_passes",
-]
+__all__ = ["SortedColumnCache", "checked_batches", "row_chunks", "run_passes"]
 
 Int64s = npt.NDArray[np.int64]
 
-#: Columns taken at once from a table in memory: enough to use most of each cache line
-#: of a row-major array.
+#: Columns read at once from a table in memory, which uses most of each cache line of a
+#: row-major array.
 _COLUMNS_AT_ONCE = 4
 
 
 def run_passes(
     table: Table,
     features: Sequence[int],
-    readings: Sequence[ColumnPass],
+    passes: Sequence[ColumnPass],
     weights: Int64s | None,
     n_threads: int,
 ) -> None:
-    """Let the rows pass by once: each column of `features` before its reading.
+    """Run a pass for each column over the rows of a table, in chunks of `CHUNK_ROWS`.
 
     Parameters
     ----------
     table
         All rows, or a part of them.
-    features, readings
-        The columns, and a reading for each.
+    features, passes
+        The columns, and the pass of each.
     weights
-        (rows,) of these rows, from `integer_weights`, or None.
+        (rows,) weights of these rows from `integer_weights`, or None.
     n_threads
-        Threads that share the columns, 0 or less for all processors.
+        Number of threads, which share the columns; 0 or less: all processors.
     """
     n_threads = thread_count(n_threads, len(features))
     scratches: SimpleQueue[npt.NDArray[np.uint8]] = SimpleQueue()
     for _ in range(n_threads):
         scratches.put(mapped_bytes(2 * 8 * min(CHUNK_ROWS, table.n_rows)))
 
-    def take(reading: ColumnPass, chunk: npt.NDArray[Any], start: int) -> None:
-        carried = None
-        if weights is not None and reading.is_weighted:
-            carried = weights[start : start + chunk.size]
+    def add(column_pass: ColumnPass, chunk: npt.NDArray[Any], start: int) -> None:
+        chunk_weights = None
+        if weights is not None and column_pass.is_weighted:
+            chunk_weights = weights[start : start + chunk.size]
         scratch = scratches.get()
         try:
-            reading.take(*sort_column(chunk, carried, scratch))
+            column_pass.add(*sort_column(chunk, chunk_weights, scratch))
         finally:
             scratches.put(scratch)
 
     if not table.is_stream:
 
-        def take_columns(first: int) -> None:
+        def add_columns(first: int) -> None:
             part = table.select(features[first : first + _COLUMNS_AT_ONCE])
             for i, column in enumerate(part.columns(0, part.n_features), first):
                 for start in range(0, column.size, CHUNK_ROWS):
-                    take(readings[i], column[start : start + CHUNK_ROWS], start)
+                    add(passes[i], column[start : start + CHUNK_ROWS], start)
 
-        in_threads(take_columns, range(0, len(features), _COLUMNS_AT_ONCE), n_threads)
+        in_threads(add_columns, range(0, len(features), _COLUMNS_AT_ONCE), n_threads)
         return
     for start, chunk in row_chunks(table, features, CHUNK_ROWS):
 
-        def take_chunk(
+        def add_chunk(
             i: int, start: int = start, chunk: list[npt.NDArray[Any]] = chunk
         ) -> None:
-            take(readings[i], chunk[i], start)
+            add(passes[i], chunk[i], start)
 
-        in_threads(take_chunk, range(len(features)), n_threads)
+        in_threads(add_chunk, range(len(features)), n_threads)
 
 
 def row_chunks(
     table: Table, features: Sequence[int], rows: int
 ) -> Iterator[tuple[int, list[npt.NDArray[Any]]]]:
-    """Yield first row and columns of chunks of `rows`, wherever batches end.
+    """Yield the first row and the columns of each chunk of `rows` rows.
 
-    The next chunk takes the memory of the one before.
+    The chunks do not depend on where batches end. All chunks share the same buffers,
+    so a chunk is valid until the next one is read.
     """
     rows = min(rows, table.n_rows)
-    held: list[npt.NDArray[Any]] = [np.empty(rows, np.float32) for _ in features]
-    start = filled = 0
+    buffers: list[npt.NDArray[Any]] = [np.empty(rows, np.float32) for _ in features]
+    start = n_buffered = 0
     for _, batch in checked_batches(table, features):
         columns = batch.columns(0, batch.n_features)
         read = 0
         while read < batch.n_rows:
-            taken = min(rows - filled, batch.n_rows - read)
+            count = min(rows - n_buffered, batch.n_rows - read)
             for i, column in enumerate(columns):
-                if column.dtype.itemsize > held[i].dtype.itemsize:
-                    narrow, held[i] = held[i], np.empty(rows, column.dtype)
-                    held[i][:filled] = narrow[:filled]
-                held[i][filled : filled + taken] = column[read : read + taken]
-            filled, read = filled + taken, read + taken
-            if filled == rows:
-                yield start, held
-                start, filled = start + rows, 0
-    if filled:
-        yield start, [column[:filled] for column in held]
+                if column.dtype.itemsize > buffers[i].dtype.itemsize:
+                    narrow, buffers[i] = buffers[i], np.empty(rows, column.dtype)
+                    buffers[i][:n_buffered] = narrow[:n_buffered]
+                into = slice(n_buffered, n_buffered + count)
+                buffers[i][into] = column[read : read + count]
+            n_buffered, read = n_buffered + count, read + count
+            if n_buffered == rows:
+                yield start, buffers
+                start, n_buffered = start + rows, 0
+    if n_buffered:
+        yield start, [column[:n_buffered] for column in buffers]
 
 
 def checked_batches(
     table: Table, features: Sequence[int] | None = None
 ) -> Iterator[tuple[int, Table]]:
-    """Yield first row and batch, or raise a `DataError` if the rows are not as many."""
+    """Yield the first row and the table of each batch.
+
+    Raises a `DataError` if the number of rows is not the one of the first pass.
+    """
     begin = 0
     for batch in table.batches(features):
         if begin + batch.n_rows <= table.n_rows:
@@ -124,17 +124,17 @@ def checked_batches(
         begin += batch.n_rows
     if begin != table.n_rows:
         raise DataError(
-            f"the source gave {table.n_rows} rows before and {begin} now; give one "
-            "that yields the same rows each time it is read",
+            f"the source yielded {table.n_rows} rows in the first pass and {begin} in "
+            "this one; pass a source that yields the same rows in every pass",
             code=ErrorCode.SOURCE_CHANGED,
         )
 
 
 class SortedColumnCache:
-    """As many columns of a table as there is room for, each put in order once.
+    """Keeps sorted columns of a table from one pass to the next, as memory allows.
 
-    To put a column in order is nearly all of a reading: where it is kept from the one
-    before, a reading takes a tenth of the time.
+    Sorting takes most of the time of a pass: a pass over a column that is still sorted
+    takes a tenth of it.
 
     Parameters
     ----------
@@ -142,58 +142,58 @@ class SortedColumnCache:
         The rows.
     weights
         (rows,) from `integer_weights`, or None.
-    room
-        Bytes for the columns that are kept.
+    max_bytes
+        Memory for the sorted columns.
     """
 
-    def __init__(self, table: Table, weights: Int64s | None, room: int) -> None:
+    def __init__(self, table: Table, weights: Int64s | None, max_bytes: int) -> None:
         self._table = table
         self._weights = weights
-        cell_bytes = np.dtype(table.dtype).itemsize
-        cell_bytes += 0 if weights is None else weights.itemsize
-        self._most = room // (cell_bytes * table.n_rows)
+        row_bytes = np.dtype(table.dtype).itemsize
+        row_bytes += 0 if weights is None else weights.itemsize
+        self._max_columns = max_bytes // (row_bytes * table.n_rows)
         self._columns: dict[int, tuple[npt.NDArray[Any], Int64s | None, bool]] = {}
 
-    def read(
-        self, features: Sequence[int], readings: Sequence[ColumnPass], n_threads: int
+    def run_passes(
+        self, features: Sequence[int], passes: Sequence[ColumnPass], n_threads: int
     ) -> int:
-        """Let all rows of the first columns pass by; return how many these are.
+        """Run the passes of the first columns; return the number of these columns.
 
-        Columns that are not read again are let go.
+        Other columns are dropped from the cache.
 
         Parameters
         ----------
-        features, readings, n_threads
-            As for `run_passes`.
+        features, passes, n_threads
+            As for the function `run_passes`.
         """
-        chosen = features[: self._most]
-        held = self._columns.keys() & set(chosen)
-        self._columns = {feature: self._columns[feature] for feature in held}
-        new = [i for i, feature in enumerate(chosen) if feature not in held]
+        chosen = features[: self._max_columns]
+        cached = self._columns.keys() & set(chosen)
+        self._columns = {feature: self._columns[feature] for feature in cached}
+        new = [i for i, feature in enumerate(chosen) if feature not in cached]
         if new:
-            self._put_in_order(chosen, new, readings, n_threads)
+            self._sort(chosen, new, passes, n_threads)
 
-        def take(i: int) -> None:
-            readings[i].take(*self._columns[chosen[i]])
+        def add(i: int) -> None:
+            passes[i].add(*self._columns[chosen[i]])
 
-        in_threads(take, range(len(chosen)), n_threads)
+        in_threads(add, range(len(chosen)), n_threads)
         return len(chosen)
 
-    def _put_in_order(
+    def _sort(
         self,
         features: Sequence[int],
         new: Sequence[int],
-        readings: Sequence[ColumnPass],
+        passes: Sequence[ColumnPass],
         n_threads: int,
     ) -> None:
         chunks = row_chunks(self._table, [features[i] for i in new], self._table.n_rows)
         ((_, columns),) = chunks
 
-        def order(place: int) -> None:
+        def sort(place: int) -> None:
             i, values = new[place], columns[place]
-            weights = self._weights if readings[i].is_weighted else None
-            # Without weights a column is put in order where it lies.
+            weights = self._weights if passes[i].is_weighted else None
+            # A column without weights is sorted in place.
             scratch = values.view(np.uint8) if weights is None else None
             self._columns[features[i]] = sort_column(values, weights, scratch)
 
-        in_threads(order, range(len(new)), n_threads)
+        in_threads(sort, range(len(new)), n_threads)

@@ -1,4 +1,4 @@
-"""Threads that share out columns or blocks of rows, and memory for them."""
+"""Runs tasks, such as columns or blocks of rows, in several threads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["in_threads", "mapped_bytes", "thread_count"]
 
 
 def mapped_bytes(size: int) -> npt.NDArray[np.uint8]:
-    """Return memory that the system gets back as soon as it is let go.
+    """Return memory that goes back to the system as soon as it is freed.
 
-    What has come from malloc stays with the process and adds to its later peak.
+    Memory from malloc can stay with the process and add to its later peak.
     """
     return np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8)
 
 
 def thread_count(n_threads: int, n_tasks: int) -> int:
-    """Return how many threads to use: no more than processors, or than tasks."""
+    """Return the number of threads to use: at most one per processor and per task."""
     if n_threads > 0:
         n_threads = min(n_threads, processor_count())
     else:
@@ -34,7 +34,10 @@ def thread_count(n_threads: int, n_tasks: int) -> int:
 def in_threads(
     work: Callable[[int], None], tasks: Sequence[int], n_threads: int
 ) -> None:
-    """Do all tasks, each alone, with numpy and kernels releasing the GIL."""
+    """Call `work` with each task, in up to `n_threads` threads.
+
+    NumPy and the kernels release the GIL.
+    """
     n_threads = thread_count(n_threads, len(tasks))
     if n_threads == 1:
         for task in tasks:

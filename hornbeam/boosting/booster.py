@@ -1,60 +1,90 @@
-"""The model as a user holds it: it trains, predicts, is saved and loaded."""
+"""The public model: trains, predicts, is inspected, saved and loaded."""
 
 from __future__ import annotations
 
-import importlib
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Self, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.custom import (
+    MetricFunction,
     ObjectiveFunction,
     set_gradients,
     set_gradients_of,
 )
-from hornbeam.boosting.learner import Learner
-from hornbeam.boosting.line_search import PseudoResiduals
-from hornbeam.boosting.out_of_bag import check_out_of_bag, out_of_bag_improvement
-from hornbeam.boosting.prediction import squeezed
+from hornbeam.boosting.evaluation import Evaluator
+from hornbeam.boosting.learner import Learner, booster_of, parameters_of
+from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.margins import squeeze_outputs
+from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.refresh import Revision
-from hornbeam.boosting.sync_model import settings_of
-from hornbeam.boosting.update_rounds import UpdateRounds
+from hornbeam.boosting.trainer import Trainer
+from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.meta_info import MetaInfo
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.data.schema import check_names, check_types
+from hornbeam.errors import DataError, ErrorCode, ParameterError, require
+from hornbeam.export.saving import save as export_model
+from hornbeam.files import replace_file
+from hornbeam.forest.dump import dump_model, join_dumps
+from hornbeam.forest.feature_map import FeatureMap
+from hornbeam.forest.inspection import (
+    feature_importance,
+    split_value_histogram,
+    trees_to_dataframe,
+)
 from hornbeam.forest.model import Model, merge_models
-from hornbeam.forest.model_file import decode, encode, load
+from hornbeam.forest.model_file import decode, digest, encode, load, save
 from hornbeam.forest.tree import Tree
-from hornbeam.kernels.team import lease
+from hornbeam.lazy import extension
+from hornbeam.metrics.base import Metric
+from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import ScalarLoss
+from hornbeam.objectives.distributions import Distribution
 from hornbeam.params import Parameters, ParameterSource
 
 __all__ = ["Booster", "merge"]
 
+PathLike = str | os.PathLike[str]
 
-class Booster(Learner):
-    """Gradient boosted trees with their parameters.
+
+class Booster:
+    """A model of gradient boosted trees, or a boosted linear model, with parameters.
+
+    It has a learner (the model with its parameters, objective and metrics), a
+    predictor that reads the model, and a trainer that adds rounds to it.
 
     Parameters
     ----------
     params
         Parameters of training, as a mapping or as pairs of name and value.
     cache
-        Taken for XGBoost's sake: matrices that training will use.
+        Accepted as in XGBoost: matrices that training will use.
     model_file
-        A model to begin with: a path, the bytes of a file, or another booster.
+        A model to start from: a path, the bytes of a file, or another booster.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown or has an invalid value.
     """
+
+    _learner: Learner
+    _predictor: Predictor
+    _trainer: Trainer
+    _evaluator: Evaluator
 
     def __init__(
         self,
         params: ParameterSource | None = None,
         cache: Sequence[DMatrix] | None = None,
-        model_file: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
+        model_file: Booster | PathLike | bytes | bytearray | None = None,
     ) -> None:
         for data in cache or ():
             if not isinstance(data, DMatrix):
@@ -62,9 +92,11 @@ class Booster(Learner):
                     f"cache must hold DMatrix objects, not {type(data).__name__}",
                     code=ErrorCode.NOT_A_DMATRIX,
                 )
-        self._begin(Parameters.resolve(params))
+        self._compose(Parameters.resolve(params))
         if isinstance(model_file, Booster):
-            self._take(model_file.model.copy(), model_file.params, model_file._loss)
+            self._replace_model(
+                model_file.model.copy(), model_file.params, model_file._learner.loss
+            )
             self.set_param(params or {})
         elif model_file is not None:
             self.load_model(model_file)
@@ -72,7 +104,84 @@ class Booster(Learner):
         else:
             self._configure(self.params, None)
             if cache:
-                self._take_columns(cache[0])
+                self._learner.set_features(cache[0])
+
+    def _compose(self, parameters: Parameters) -> None:
+        """Create the parts of the booster."""
+        learner = Learner(parameters)
+        predictor = Predictor(learner)
+        cache = MarginCache(learner, predictor)
+        self._learner, self._predictor = learner, predictor
+        self._trainer = Trainer(learner, predictor, cache)
+        self._evaluator = Evaluator(learner, predictor, cache)
+
+    @property
+    def model(self) -> Model:
+        """The trees, or the linear model, with their metadata."""
+        return self._learner.model
+
+    # Parameters
+
+    @property
+    def params(self) -> Parameters:
+        """The parameters of training."""
+        return self._learner.params
+
+    @property
+    def objective(self) -> Objective:
+        """Computes gradients, and turns margins into predictions."""
+        return self._learner.objective
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics that `eval` reports."""
+        return list(self._learner.metrics)
+
+    def set_param(self, params: ParameterSource | str, value: Any = None) -> None:
+        """Change parameters: a mapping, pairs, or a name and its value."""
+        pairs = {params: value} if isinstance(params, str) else params
+        changed = self.params.updated(pairs)
+        if changed.base_score != self.params.base_score:
+            self._learner.check_base_score(changed)
+        self._configure(changed, self._learner.loss)
+
+    def set_objective(self, objective: ScalarLoss) -> None:
+        """Use a custom objective in formulas, to train and to predict.
+
+        `train` calls it for the objective that it is given. A model file contains no
+        formulas, so a loaded model needs this call before it can predict.
+        """
+        if not isinstance(objective, ScalarLoss):
+            raise ParameterError(
+                "an objective in formulas has the functions gradient(y, m) and "
+                f"hessian(y, m); {objective!r} has not",
+                code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
+            )
+        if self._learner.loss is not objective:
+            self._configure(self.params, objective)
+            self.reset()  # the new objective has not checked the labels
+
+    def _configure(self, parameters: Parameters, loss: ScalarLoss | None) -> None:
+        """Use parameters and a custom objective; an error changes nothing."""
+        other_booster = parameters.booster != booster_of(self.model)
+        self._learner.configure(parameters, loss)
+        if other_booster:
+            self.reset()
+        self._trainer.configure()
+
+    def _replace_model(
+        self, model: Model, parameters: Parameters, loss: ScalarLoss | None
+    ) -> None:
+        """Continue with another model; an error changes nothing."""
+        self._learner.replace_model(model, parameters, loss)
+        self._trainer.restart()
+        self._trainer.configure()
+        self.reset()
+
+    def reset(self) -> Self:
+        """Release the training data and everything that prediction has cached."""
+        self._trainer.clear()
+        return self
 
     # Training
 
@@ -80,19 +189,19 @@ class Booster(Learner):
     def of_trees(
         cls, trees: Sequence[Tree], data: DMatrix, params: ParameterSource
     ) -> Booster:
-        """Return a booster of one round of trees that were grown by other means.
+        """Return a booster of one round of trees that were not grown by boosting.
 
         Parameters
         ----------
         trees
-            Those of the round, in the order of outputs.
+            The trees of the round, in the order of outputs.
         data
-            What they were grown on, for the names and types of its columns.
+            Their training data, for the names and types of its features.
         params
-            Parameters that make such a round; `base_score` is among them.
+            Parameters that describe such a round; `base_score` is among them.
         """
         booster = cls(params)
-        booster._take_columns(data)
+        booster._learner.set_features(data)
         per_output = max(1, len(trees) // booster.params.num_parallel_tree)
         outputs = np.repeat(np.arange(per_output), len(trees) // per_output).tolist()
         booster.model.append_round(trees, outputs, np.ones(len(trees), np.float32))
@@ -111,62 +220,28 @@ class Booster(Learner):
         dtrain
             Data with labels.
         iteration
-            Number of the round in the caller's count; it changes nothing.
+            The caller's number of the round; it has no effect.
         fobj
-            An objective of your own, instead of the parameter's: formulas, or a
-            function of (predictions, data) that returns gradients and hessians, each
-            (rows,) or (rows, outputs). In trees of all outputs the leaves are weighed
-            by these, and splits are searched by them, too, unless two more follow,
-            of fewer columns or as many.
+            A custom objective, instead of the parameter's: formulas, or a function of
+            (predictions, data) that returns gradients and hessians, each (rows,) or
+            (rows, outputs). For multi-output trees it may return another pair with at
+            most as many columns: splits are then searched by these, and leaf values
+            computed from the first pair.
         """
-        fobj = self._function_in(fobj)
-        with self._rounds.lend(self, dtrain, estimate=fobj is None) as rows:
-            if fobj is None:
-                self._compute_gradients(rows, dtrain.info)
-            else:
-                margins = squeezed(np.ascontiguousarray(rows.margins().T))
-                set_gradients_of(rows, fobj, margins, dtrain)
+        function = self._use_objective(fobj)
+        if function is None:
+            self._trainer.step(dtrain)
+        else:
+            self._trainer.step(dtrain, partial(_call, function, dtrain))
 
-    def _function_in(
-        self, own: ObjectiveFunction | ScalarLoss | None
+    def _use_objective(
+        self, custom: ObjectiveFunction | ScalarLoss | None
     ) -> ObjectiveFunction | None:
-        """Return an objective that is a function; take one that is formulas."""
-        if isinstance(own, ScalarLoss):
-            self.set_objective(own)
+        """Use an objective in formulas; return one that is a function."""
+        if isinstance(custom, ScalarLoss):
+            self.set_objective(custom)
             return None
-        return own
-
-    def _compute_gradients(self, backend: GradientRows, info: MetaInfo | None) -> None:
-        """Have the backend take new gradients, where `info` is of all its rows.
-
-        It is not needed where each row has all that its gradient needs.
-        """
-        if self.params.leaf_solver == "line_search":
-            backend.compute_gradients(PseudoResiduals(self.objective))
-            return
-        if self.objective.by_row:
-            backend.compute_gradients(self.objective)
-            return
-        assert info is not None
-        with lease(self.params.nthread) as team:
-            pair = self.objective.gradients(
-                team, backend.margins(), info, self.model.n_rounds
-            )
-        backend.set_gradients(*pair)
-
-    def check_out_of_bag(self) -> None:
-        """Raise a `ParameterError` unless `out_of_bag_improvement` has an answer."""
-        check_out_of_bag(self)
-
-    def out_of_bag_improvement(self, dtrain: DMatrix) -> float:
-        """Return by how much the last round lowered the loss of rows it has not seen.
-
-        Those are the rows of `dtrain` that none of the trees of the round was grown on,
-        as `subsample` drew them; the loss is their mean one. `OutOfBag` notes it for
-        all rounds.
-        """
-        self._need_model()
-        return out_of_bag_improvement(self, dtrain)
+        return custom
 
     def boost(
         self,
@@ -177,64 +252,38 @@ class Booster(Learner):
         hess: Any = None,
         fobj: ObjectiveFunction | None = None,
     ) -> None:
-        """Add one round of trees from your own gradients and hessians.
+        """Add one round of trees from custom gradients and hessians.
 
         Parameters
         ----------
         dtrain
-            Data; its labels are not looked at.
+            Data; its labels are not used.
         iteration
-            Number of the round in the caller's count; it changes nothing.
+            The caller's number of the round; it has no effect.
         grad, hess
             (rows,) or (rows, outputs).
         fobj
-            A function that gives both, instead.
+            A function that returns both, instead.
         """
-        if fobj is not None:
-            if grad is not None or hess is not None:
-                raise ParameterError(
-                    "give either fobj, or grad and hess, not both",
-                    code=ErrorCode.CONFLICTING_PARAMETERS,
-                )
-            self.update(dtrain, iteration, fobj)
+        if fobj is None:
+            self._trainer.step(
+                dtrain, partial(set_gradients, gradients=grad, hessians=hess)
+            )
             return
-        with self._rounds.lend(self, dtrain, estimate=False) as rows:
-            set_gradients(rows, grad, hess)
-
-    def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
-        """Replace this model by that of a file, or of the bytes of one."""
-        model = _read(fname)
-        self._take(model, settings_of(model, self.params), None)
-
-    def resume(
-        self, model_file: Booster | str | os.PathLike[str] | bytes | bytearray
-    ) -> None:
-        """Go on from a checkpoint of the training that this booster was made for.
-
-        The parameters stay, and so do the formulas of an objective, and the model
-        whose rounds are updated with process_type='update'.
-
-        Parameters
-        ----------
-        model_file
-            A path, the bytes of a file, or another booster.
-        """
-        if isinstance(model_file, Booster):
-            model = model_file.model.copy()
-        else:
-            model = _read(model_file)
-        parameters = self.params
-        if self.objective.many_targets:
-            parameters = parameters.updated({"num_target": model.num_target})
-        self._take(model, parameters, self._loss, self._rounds.resumed(self.model))
+        if grad is not None or hess is not None:
+            raise ParameterError(
+                "give either fobj, or grad and hess, not both",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
+            )
+        self.update(dtrain, iteration, fobj)
 
     def refit(self, data: DMatrix, decay: float = 0.9) -> Booster:
         """Return a booster of the same trees with leaf values for other data.
 
-        Round after round each leaf value becomes `decay` times the old one and the rest
-        times the one that the rows of `data` would give it now. Leaves that no row
-        falls into keep theirs. The learning rate is that of the parameters, which
-        files do not hold.
+        In each round a leaf value becomes `decay` times the old value plus
+        ``1 - decay`` times the value that the rows of `data` give it. Leaves without
+        rows keep their values. The learning rate is that of the parameters, which
+        model files do not contain.
 
         Parameters
         ----------
@@ -243,7 +292,7 @@ class Booster(Learner):
         decay
             The share of the old values, from 0 to 1.
         """
-        self._need_model()
+        self._learner.require_model()
         if not 0.0 <= decay <= 1.0:
             raise ParameterError(
                 f"decay must be from 0 to 1, not {decay!r}",
@@ -251,34 +300,496 @@ class Booster(Learner):
             )
         if self.model.linear is not None:
             raise ParameterError(
-                "a linear model has no leaves to refit; train it on with xgb_model",
+                "a linear model has no leaves to refit; continue its training with "
+                "xgb_model",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if self.params.leaf_solver != "newton":
             raise ParameterError(
-                "refit gives leaves a step of Newton's, and leaf_solver is "
+                "refit computes leaf values by Newton's step, and leaf_solver is "
                 f"{self.params.leaf_solver!r}; set_param('leaf_solver', 'newton') "
                 "first",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         fitted = self.copy()
         fitted.set_param({"process_type": "update", "updater": "refresh"})
+        fitted._learner.model = self.model.without_rounds()
         revision = replace(Revision.by(fitted.params), decay=decay)
-        rounds = UpdateRounds(self.model, revision)
-        fitted.model = self.model.without_rounds()
+        fitted._trainer.refresh(self.model, revision)
         for _ in range(self.model.n_rounds):
-            with rounds.lend(fitted, data, estimate=True) as rows:
-                fitted._compute_gradients(rows, data.info)
+            fitted._trainer.step(data)
         fitted.model.attributes = dict(self.model.attributes)
-        fitted._configure(self.params, self._loss)
+        fitted._configure(self.params, self._learner.loss)
         return fitted.reset()
+
+    # Evaluation
+
+    def eval(self, data: DMatrix, name: str = "eval", iteration: int = 0) -> str:
+        """Return the line that reports the metrics on `data`."""
+        return self.eval_set([(data, name)], iteration)
+
+    def eval_set(
+        self,
+        evals: Sequence[tuple[DMatrix, str]],
+        iteration: int = 0,
+        feval: MetricFunction | None = None,
+        output_margin: bool = True,
+    ) -> str:
+        r"""Return a line such as ``"[0]\ttrain-rmse:0.5\tvalid-rmse:0.6"``.
+
+        Parameters
+        ----------
+        evals
+            Data with labels, and the name of each.
+        iteration
+            The number in brackets.
+        feval
+            A custom metric, in addition to the parameter's.
+        output_margin
+            Whether `feval` gets margins instead of predictions.
+        """
+        scores = self.measure(evals, feval, output_margin)
+        return "\t".join([f"[{iteration}]", *(f"{k}:{v!r}" for k, v in scores)])
+
+    def measure(
+        self,
+        evals: Sequence[tuple[DMatrix, str]],
+        feval: MetricFunction | None = None,
+        output_margin: bool = True,
+    ) -> list[tuple[str, float]]:
+        """Return the metrics on `evals`, as in ``("valid-rmse", 0.6)``.
+
+        The arguments are those of `eval_set`.
+        """
+        return self._evaluator.measure(evals, feval, output_margin)
+
+    def predictions_to_measure(self, data: DMatrix) -> NDArray[np.float64]:
+        """Return predictions as metrics take them: (rows,), or (rows, outputs).
+
+        Of classes these are always the probabilities of all classes.
+        """
+        return self._evaluator.predictions(data)
+
+    def check_labels(self, data: DMatrix) -> None:
+        """Raise a `DataError` unless the objective can learn from these labels."""
+        self._learner.targets_of(data)
+
+    def check_out_of_bag(self) -> None:
+        """Raise a `ParameterError` if `out_of_bag_improvement` has no rows or loss."""
+        self._evaluator.check_out_of_bag()
+
+    def out_of_bag_improvement(self, dtrain: DMatrix) -> float:
+        """Return how far the last round lowered the mean loss of out-of-bag rows.
+
+        These are the rows of `dtrain` that no tree of the round was grown on, as
+        `subsample` drew them. The callback `OutOfBag` records it for all rounds.
+        """
+        self._learner.require_model()
+        return self._evaluator.out_of_bag_improvement(dtrain)
+
+    # Prediction
+
+    def predict(
+        self,
+        data: DMatrix,
+        *,
+        output_margin: bool = False,
+        pred_leaf: bool = False,
+        pred_contribs: bool = False,
+        approx_contribs: bool = False,
+        pred_interactions: bool = False,
+        validate_features: bool = True,
+        training: bool = False,
+        iteration_range: tuple[int, int] = (0, 0),
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return predictions: (rows,), or (rows, outputs) of several outputs.
+
+        Leaf values are summed in float32 in the order of trees, as in XGBoost, and in
+        float64 where float32 is too coarse to tell the labels of training apart.
+
+        Parameters
+        ----------
+        data
+            Features as in training.
+        output_margin
+            Return margins instead of transformed predictions.
+        pred_leaf
+            Return the index of each row's leaf, (rows, trees); (rows,) of one tree.
+        pred_contribs
+            Return the SHAP value of each feature for the margin, and last the bias
+            (the expected margin, base margin included): (rows, features + 1), or
+            (rows, outputs, features + 1) of several outputs. They sum to the margin.
+        approx_contribs
+            With `pred_contribs`: each split contributes the change of the expected
+            value on the path of the row (Saabas), which is faster, but biased towards
+            features near the root. With `pred_interactions`: the same on the diagonal.
+        pred_interactions
+            Return the SHAP interaction value of each pair of features, half of it in
+            either place, and on the diagonal the main effects:
+            (rows, features + 1, features + 1), or (rows, outputs, ...) of several.
+        validate_features
+            Whether names of features must be those of training.
+        training
+            Drop the trees of DART that the next round drops, as a custom objective
+            needs it.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        strict_shape
+            Always return (rows, outputs), contributions with their outputs, and
+            leaves as (rows, rounds, outputs, parallel trees); a multi-output tree
+            counts as one output.
+        """
+        return self._predictor.predict(
+            data,
+            output_margin=output_margin,
+            pred_leaf=pred_leaf,
+            pred_contribs=pred_contribs,
+            approx_contribs=approx_contribs,
+            pred_interactions=pred_interactions,
+            validate_features=validate_features,
+            training=training,
+            iteration_range=iteration_range,
+            strict_shape=strict_shape,
+        )
+
+    def inplace_predict(
+        self,
+        data: Any,
+        *,
+        iteration_range: tuple[int, int] = (0, 0),
+        predict_type: str = "value",
+        missing: float = np.nan,
+        validate_features: bool = True,
+        base_margin: Any = None,
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return predictions of an array or frame, without a DMatrix.
+
+        Parameters
+        ----------
+        data
+            Any container that a DMatrix accepts.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        predict_type
+            ``"value"``, or ``"margin"`` for margins.
+        missing
+            The number that stands for missing, in addition to NaN.
+        validate_features
+            Whether names of features must be those of training.
+        base_margin
+            Initial margins, (rows,) or (rows, outputs).
+        strict_shape
+            Always return (rows, outputs).
+        """
+        return self._predictor.inplace_predict(
+            data,
+            iteration_range=iteration_range,
+            predict_type=predict_type,
+            missing=missing,
+            validate_features=validate_features,
+            base_margin=base_margin,
+            strict_shape=strict_shape,
+        )
+
+    def shap_values(
+        self,
+        data: DMatrix,
+        background: DMatrix | None = None,
+        *,
+        validate_features: bool = True,
+        iteration_range: tuple[int, int] = (0, 0),
+        strict_shape: bool = False,
+    ) -> NDArray[Any]:
+        """Return SHAP values of the margins: the contribution of each feature.
+
+        (rows, features + 1), or (rows, outputs, features + 1) of several outputs. The
+        last is the expected margin, and they all sum to the margin.
+
+        Parameters
+        ----------
+        data
+            Features as in training.
+        background
+            Background data, such as a sample of the training data, which may have
+            weights: absent features take the values of its rows (interventional SHAP
+            values), and the expected margin is the mean margin of its rows without
+            base margins. None: absent features are averaged by the cover of the trees
+            (path-dependent SHAP values), as `predict` does with `pred_contribs`.
+        validate_features
+            Whether names of features must be those of training.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+        strict_shape
+            Always return (rows, outputs, features + 1).
+        """
+        if background is None:
+            return self.predict(
+                data,
+                pred_contribs=True,
+                validate_features=validate_features,
+                iteration_range=iteration_range,
+                strict_shape=strict_shape,
+            )
+        return self._predictor.interventional_shap(
+            data,
+            background,
+            validate_features=validate_features,
+            iteration_range=iteration_range,
+            strict_shape=strict_shape,
+        )
+
+    def predict_interval(
+        self,
+        data: DMatrix,
+        level: float = 0.9,
+        *,
+        validate_features: bool = True,
+        iteration_range: tuple[int, int] = (0, 0),
+    ) -> NDArray[Any]:
+        """Return prediction intervals that contain labels with this probability.
+
+        They are central, (rows, 2): from the lower to the upper quantile of the
+        predicted distribution of each row, with the same probability on either side.
+        An interval of counts includes its ends, and its probability may be higher.
+
+        Parameters
+        ----------
+        data
+            Features as in training.
+        level
+            The probability, above 0 and below 1.
+        validate_features
+            Whether names of features must be those of training.
+        iteration_range
+            Rounds (begin, end); (0, 0) means all.
+
+        Raises
+        ------
+        ParameterError
+            If `level` is no such probability, or the objective is not one of
+            ``dist:*``, which predict distributions.
+        """
+        if not 0.0 < level < 1.0:
+            raise ParameterError(
+                f"level must be above 0 and below 1, the probability of the interval, "
+                f"not {level!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+        objective = self.objective
+        if not isinstance(objective, Distribution):
+            raise ParameterError(
+                f"objective={objective.name!r} predicts no distribution, and so no "
+                "interval; train with 'dist:normal', 'dist:lognormal' or "
+                "'dist:negbinomial'",
+                code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
+            )
+        predictions = self.predict(
+            data, validate_features=validate_features, iteration_range=iteration_range
+        )
+        tail = (1.0 - level) / 2.0
+        found = objective.quantiles(predictions, (tail, 1.0 - tail))
+        return found.astype(predictions.dtype)
+
+    # The model
+
+    def num_boosted_rounds(self) -> int:
+        """Return the number of rounds."""
+        return self.model.n_rounds
+
+    def num_features(self) -> int:
+        """Return the number of features of the model."""
+        return self.model.num_feature
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the features; None if they have none."""
+        return list(self.model.feature_names) or None
+
+    @feature_names.setter
+    def feature_names(self, names: Sequence[str] | None) -> None:
+        self.model.feature_names = check_names(names, self.model.num_feature) or []
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """Types of the features; None if they are unknown."""
+        return list(self.model.feature_types) or None
+
+    @feature_types.setter
+    def feature_types(self, types: Sequence[str] | None) -> None:
+        self.model.feature_types = check_types(types, self.model.num_feature) or []
+
+    def get_categories(self, export_to_arrow: bool = False) -> Categories:
+        """Return the categories of the model, by feature name.
+
+        `export_to_arrow` is accepted as in XGBoost; `Categories.to_arrow` always works.
+        """
+        return self.model.categories
+
+    def attr(self, key: str) -> str | None:
+        """Return an attribute, or None."""
+        return self.model.attributes.get(key)
+
+    def attributes(self) -> dict[str, str]:
+        """Return all attributes."""
+        return dict(self.model.attributes)
+
+    def set_attr(self, **attributes: str | None) -> None:
+        """Set attributes, which are saved with the model; None removes one."""
+        for name, value in attributes.items():
+            if value is None:
+                self.model.attributes.pop(name, None)
+            elif isinstance(value, str):
+                self.model.attributes[name] = value
+            else:
+                raise ParameterError(
+                    f"attribute {name!r} must be a string, not "
+                    f"{type(value).__name__}; pass str(value)",
+                    code=ErrorCode.INVALID_PARAMETER_TYPE,
+                )
+
+    @property
+    def best_iteration(self) -> int:
+        """The best round of training with early stopping."""
+        return int(self._early_stopping("best_iteration"))
+
+    @property
+    def best_score(self) -> float:
+        """The score of the best round of training with early stopping."""
+        return float(self._early_stopping("best_score"))
+
+    def _early_stopping(self, name: str) -> str:
+        value = self.model.attributes.get(name)
+        if value is None:
+            raise AttributeError(
+                f"`{name}` is only defined when early stopping is used: train with "
+                "early_stopping_rounds"
+            )
+        return value
+
+    def rounds_to_best(self) -> tuple[int, int]:
+        """Return the rounds (begin, end) up to the best round of early stopping.
+
+        (0, 0), which means all, without early stopping, and of a linear model.
+        """
+        best = self.model.attributes.get("best_iteration")
+        if best is None or self.model.linear is not None:
+            return 0, 0
+        return 0, int(best) + 1
+
+    # Inspection. `fmap` is always the path of a feature map: each line has the number
+    # of a feature, from 0 on, its name without spaces, and its type, such as "q".
+
+    def get_dump(
+        self, fmap: PathLike = "", with_stats: bool = False, dump_format: str = "text"
+    ) -> list[str]:
+        """Return a dump of each tree, as XGBoost writes it.
+
+        Parameters
+        ----------
+        fmap
+            The path of a feature map; "": names and types of the model.
+        with_stats
+            Whether to include the gain of splits, and the cover of all nodes.
+        dump_format
+            ``"text"``, ``"json"``, or ``"dot"`` for Graphviz. After ``dot:`` may follow
+            JSON with attributes of the graph: ``graph_attrs``,
+            ``condition_node_params``, ``leaf_node_params`` and ``edge``.
+        """
+        self._learner.require_model()
+        return dump_model(
+            self.model, FeatureMap.of(self.model, fmap), with_stats, dump_format
+        )
+
+    def dump_model(
+        self,
+        fout: PathLike | TextIO,
+        fmap: PathLike = "",
+        with_stats: bool = False,
+        dump_format: str = "text",
+    ) -> None:
+        """Write the dumps of all trees to one file, which cannot be loaded again.
+
+        The file is written atomically: it is complete, or as it was before. `fout` is
+        its path, or a file that is open for text; for the others see `get_dump`.
+        """
+        dumps = self.get_dump(fmap, with_stats, dump_format)
+        pieces = join_dumps(dumps, dump_format)
+        if isinstance(fout, str | os.PathLike):
+            replace_file(fout, (piece.encode() for piece in pieces))
+        else:
+            fout.writelines(pieces)
+
+    def trees_to_dataframe(self, fmap: PathLike = "") -> Any:
+        """Return a pandas frame with a row for each node of each tree.
+
+        Its columns are Tree, Node, ID, Feature, Split, Yes, No, Missing, Gain, Cover
+        and Category, with XGBoost's values. The gain of a leaf is its value. The
+        categories are codes, and rows of them go to Yes, which is the right child.
+        """
+        self._learner.require_model()
+        return trees_to_dataframe(self.model, FeatureMap.of(self.model, fmap))
+
+    def get_split_value_histogram(
+        self,
+        feature: str,
+        fmap: PathLike = "",
+        bins: int | None = None,
+        as_pandas: bool = True,
+    ) -> Any:
+        """Return a histogram of the thresholds at which trees split a feature.
+
+        Parameters
+        ----------
+        feature
+            The name of a feature.
+        fmap
+            The path of a feature map.
+        bins
+            The maximum number of bins; None: one for each distinct threshold.
+        as_pandas
+            Whether to return a pandas frame with the columns SplitValue, the end of a
+            bin, and Count. If not, they are columns of an array.
+        """
+        self._learner.require_model()
+        table = split_value_histogram(
+            self.model, FeatureMap.of(self.model, fmap), feature, bins
+        )
+        if not as_pandas:
+            return table
+        pandas = require(
+            "pandas", "frames", "get_split_value_histogram(as_pandas=True)"
+        )
+        return pandas.DataFrame(table, columns=["SplitValue", "Count"])
+
+    def get_score(
+        self, fmap: PathLike = "", importance_type: str = "weight"
+    ) -> dict[str, Any]:
+        """Return the importance of each feature that a tree splits on.
+
+        Parameters
+        ----------
+        fmap
+            The path of a feature map.
+        importance_type
+            ``"weight"`` counts splits; ``"gain"`` and ``"cover"`` are means over the
+            splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums. A linear
+            model has only ``"weight"``, its coefficients.
+        """
+        names = FeatureMap.of(self.model, fmap).names
+        return feature_importance(self.model, importance_type, names)
+
+    def get_fscore(self, fmap: PathLike = "") -> dict[str, Any]:
+        """Return the number of splits of each feature that a tree splits on."""
+        return self.get_score(fmap, "weight")
 
     def report(
         self,
         data: DMatrix,
         train: DMatrix | None = None,
         *,
-        path: str | os.PathLike[str] | None = None,
+        path: PathLike | None = None,
         evals_result: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
         class_names: Sequence[str] | None = None,
         title: str | None = None,
@@ -287,32 +798,30 @@ class Booster(Learner):
     ) -> str | os.PathLike[str]:
         """Return a report of this model on data: HTML, or the path of its file.
 
-        It tells what the data was, how good the model is and with which certainty, what
-        it goes by, where it is worst, and what is odd, and it has the trees to click
-        through. The page needs nothing beside itself. It takes the extra ``report``.
+        It describes the data, scores with their uncertainty, feature importances, the
+        slices with the largest errors and suspicious findings, and has the trees to
+        browse. The page is self-contained. It needs the extra ``report``.
 
         Parameters
         ----------
         data
-            Rows with labels to judge the model by, best ones that it has not seen.
+            Rows with labels to evaluate the model on, preferably held out.
         train
-            What it was trained on, to compare with.
+            The training data, to compare with.
         path
-            Where to write the page, as a whole or not at all. None: it is returned.
+            The file to write, atomically. None: the page is returned.
         evals_result
-            What `train` has noted of the metrics after each round, to be drawn, too.
+            The metrics after each round as `train` records them, to be drawn.
         class_names
             A name for each class or output.
         title
             Of the page.
         rows
-            The most rows of each data to look at, 400,000 if None.
+            The maximum number of rows of each matrix to use, 400,000 if None.
         seed
             Of all draws. The same model, data and seed give the same page.
         """
-        # From a room above, and so by its name: nothing here needs it but this.
-        reporting = importlib.import_module("hornbeam.explain.report")
-        return reporting.report(
+        found: str | os.PathLike[str] = extension("report")(
             self,
             data,
             train,
@@ -323,9 +832,65 @@ class Booster(Learner):
             rows=rows,
             seed=seed,
         )
+        return found
+
+    # Files and copies
+
+    def digest(self) -> str:
+        """Return the hash of the model's bytes: equal models have equal digests."""
+        return digest(self.model)
+
+    def save_model(self, fname: PathLike) -> None:
+        """Write a model file of XGBoost's format: ``.json``, or ``.ubj`` otherwise.
+
+        The file is written atomically: it is complete, or as it was before.
+        """
+        save(self.model, fname)
+
+    def save_raw(self, raw_format: str = "ubj") -> bytearray:
+        """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
+        return bytearray(encode(self.model, raw_format))
+
+    def load_model(self, fname: PathLike | bytes | bytearray) -> None:
+        """Replace this model by that of a model file, or of its bytes."""
+        model = _read(fname)
+        self._replace_model(model, parameters_of(model, self.params), None)
+
+    def export(self, fname: PathLike, **options: Any) -> None:
+        """Write the model in a format for machines without Hornbeam.
+
+        ``.onnx``, ``.c`` and ``.py`` cannot be loaded again; ``.json`` and ``.ubj`` are
+        for readers of XGBoost's files only. See `hornbeam.export.save`, which takes the
+        options.
+        """
+        self._learner.require_model()
+        export_model(self, fname, **options)
+
+    def resume(self, model_file: Booster | PathLike | bytes | bytearray) -> None:
+        """Continue from a checkpoint of the training that this booster was made for.
+
+        The parameters stay, as do the formulas of a custom objective, and the model
+        that process_type='update' updates.
+
+        Parameters
+        ----------
+        model_file
+            A path, the bytes of a file, or another booster.
+        """
+        if isinstance(model_file, Booster):
+            model = model_file.model.copy()
+        else:
+            model = _read(model_file)
+        parameters, before = self.params, self.model
+        if self.objective.many_targets:
+            parameters = parameters.updated({"num_target": model.num_target})
+        self._learner.replace_model(model, parameters, self._learner.loss)
+        self._trainer.resume(before)
+        self._trainer.configure()
+        self.reset()
 
     def copy(self) -> Booster:
-        """Return a booster of the same model that goes its own way."""
+        """Return an independent booster of the same model and parameters."""
         return Booster(model_file=self)
 
     def __copy__(self) -> Booster:
@@ -338,16 +903,16 @@ class Booster(Learner):
         return {
             "params": self.params.changed(),
             "model": encode(self.model, "ubj"),
-            "loss": self._loss,
+            "loss": self._learner.loss,
         }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__()  # type: ignore[misc]
         parameters = Parameters.resolve(state["params"])
-        self._take(decode(state["model"]), parameters, state["loss"])
+        self._replace_model(decode(state["model"]), parameters, state["loss"])
 
     def __getitem__(self, rounds: int | slice) -> Booster:
-        """Return a booster of some rounds; it shares their trees."""
+        """Return a booster of some rounds, which shares their trees."""
         n_rounds = self.model.n_rounds
         if isinstance(rounds, slice):
             if rounds.step is not None and operator.index(rounds.step) < 1:
@@ -358,7 +923,7 @@ class Booster(Learner):
             begin = number + n_rounds if number < 0 else number
             end, step = begin + 1, 1
         part = self.copy()
-        part.model = self.model.slice(begin, end, step)
+        part._learner.model = self.model.slice(begin, end, step)
         return part
 
     def __add__(self, other: Booster) -> Booster:
@@ -375,9 +940,9 @@ class Booster(Learner):
 def merge(boosters: Sequence[Booster]) -> Booster:
     """Return a booster of the rounds of all boosters, one after the other.
 
-    Its margins are those of the first, and what the others add to their base score. So
-    all must have the same base score, and the same columns, objective and outputs. Of
-    their parameters and attributes it has the first's.
+    Its margins are those of the first, plus what the others add to their base score.
+    So all must have the same base score, features, objective and outputs. Parameters
+    and attributes are those of the first.
     """
     if not boosters or not all(isinstance(part, Booster) for part in boosters):
         raise ParameterError(
@@ -385,14 +950,20 @@ def merge(boosters: Sequence[Booster]) -> Booster:
             code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     merged = boosters[0].copy()
-    merged.model = merge_models([part.model for part in boosters])
+    merged._learner.model = merge_models([part.model for part in boosters])
     if merged.model.tree_weights is not None:
         merged.set_param("booster", "dart")
     return merged
 
 
-def _read(source: str | os.PathLike[str] | bytes | bytearray) -> Model:
-    """Return the model of a file, or of the bytes of one."""
+def _call(function: ObjectiveFunction, data: DMatrix, rows: GradientRows) -> None:
+    """Set the gradients of a custom objective at the margins of the rows."""
+    margins = squeeze_outputs(np.ascontiguousarray(rows.margins().T))
+    set_gradients_of(rows, function, margins, data)
+
+
+def _read(source: PathLike | bytes | bytearray) -> Model:
+    """Return the model of a model file, or of its bytes."""
     if isinstance(source, bytes | bytearray):
         return decode(source)
     if isinstance(source, str | os.PathLike):

@@ -1,62 +1,58 @@
-"""Dropout of trees: DART (Rashmi and Gilad-Bachrach 2015).
+"""DART: dropout of trees with exact restore (Rashmi and Gilad-Bachrach 2015).
 
-A round leaves some trees out when it takes gradients. The new trees then stand in for
-what was left out, and so both are made smaller.
+A round computes its gradients without some of the trees. The new trees replace the
+dropped ones in part, so both get smaller weights.
 
-The margins of training are kept from round to round: what is left out is subtracted,
-and added again later. So that this leaves no trace, base margins and weighted leaf
-values are rounded to multiples of a power of two that is so large that no sum of them
-is ever rounded in float64: margins depend on the trees and their weights alone, not on
-the way there.
+Margins are kept from round to round: dropped trees are subtracted, and added again
+later. To make that exact, base margins and weighted leaf values are rounded to
+multiples of a power of two, chosen so large that no sum of them is ever rounded in
+float64: margins depend on the trees and their weights alone, not on the order of
+additions and subtractions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.params import Parameters
 
-__all__ = ["Dropout", "Scale", "check_booster", "contributions_in", "rounded"]
+__all__ = ["Dropout", "MarginScale", "rounded"]
 
 Weights = NDArray[np.float32]
-Values = NDArray[np.float32]
 
-# The purposes of draws, beside those of rows and columns.
+# The purposes of draws, other than those of rows and columns.
 _OF_TREES = 9 << 28
 _OF_ROUND = 10 << 28
 
-#: Binary places of base margins, and of the largest leaf value; 53 hold their sum.
+#: Bits of base margins and of the largest leaf value; float64 has 53 for their sum.
 _BASE_BITS = 50
 _LEAF_BITS = 37
-#: The largest leaf counts in powers of 2**8, so that it seldom outgrows its place.
+#: The largest leaf counts in powers of 2**8, so that the step seldom changes.
 _EXPONENTS = 8
 _LEAST_EXPONENT = -149  # of float32
 
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """What one round leaves out, and what its trees weigh.
+    """The trees that a round drops, and the weights after it.
 
     Attributes
     ----------
     dropped
-        Numbers of the trees that are left out, ascending.
+        Numbers of the dropped trees, ascending.
     factor
-        On their weights, from now on.
+        Multiplies their weights after the round.
     weight
-        Of each new tree.
+        The weight of each new tree.
     """
 
     dropped: NDArray[np.intp]
@@ -65,7 +61,7 @@ class Dropout:
 
     @classmethod
     def of_round(cls, parameters: Parameters, model: Model) -> Dropout:
-        """Return that of the next round, in XGBoost's normalisation.
+        """Return the dropout of the next round, normalised as in XGBoost.
 
         The draws depend on the seed, the round and the tree alone.
         """
@@ -84,20 +80,20 @@ class Dropout:
         return cls(dropped, np.float32(dropped.size / count), np.float32(1.0 / count))
 
     def during(self, weights: Weights) -> Weights:
-        """Return the weights by which the round takes its gradients."""
+        """Return the tree weights at which the round computes its gradients."""
         left = weights.copy()
         left[self.dropped] = 0
         return left
 
     def after(self, weights: Weights, n_new: int) -> Weights:
-        """Return the weights after the round, which adds `n_new` trees."""
+        """Return the tree weights after the round, which adds `n_new` trees."""
         changed = weights.copy()
         changed[self.dropped] *= self.factor
         return np.concatenate([changed, np.full(n_new, self.weight, np.float32)])
 
 
 def _draw(p: Parameters, number: int, weights: Weights) -> NDArray[np.intp]:
-    """Return the trees that round `number` leaves out."""
+    """Return the trees that round `number` drops."""
     skip, one = _uniform(p.seed, number, _OF_ROUND, 2)
     if weights.size == 0 or skip < p.skip_drop:
         return np.empty(0, np.intp)
@@ -120,22 +116,9 @@ def _uniform(seed: int, number: int, purpose: int, size: int) -> NDArray[np.floa
     return bits / 2.0**32
 
 
-def check_booster(parameters: Parameters) -> None:
-    """Raise a `ParameterError` if there is dropout where no booster drops trees."""
-    p = parameters
-    if p.booster != "dart":
-        for name in ("rate_drop", "skip_drop", "one_drop"):
-            if getattr(p, name):
-                raise ParameterError(
-                    f"{name}={getattr(p, name)!r} is of no use with "
-                    f"booster={p.booster!r}; set booster='dart', or leave it out",
-                    code=ErrorCode.INEFFECTIVE_PARAMETER,
-                )
-
-
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """How large are the numbers that margins are sums of.
+class MarginScale:
+    """The magnitude of the numbers that margins are sums of.
 
     Attributes
     ----------
@@ -147,18 +130,18 @@ class Scale:
     leaf: float = 0.0
 
     @classmethod
-    def of(cls, start: NDArray[Any], trees: Iterable[Tree]) -> Scale:
-        """Return that of margins before the first tree, and of these trees."""
+    def of(cls, start: NDArray[Any], trees: Iterable[Tree]) -> MarginScale:
+        """Return the scale of margins before the first tree, and of these trees."""
         return cls(float(np.abs(start).max(initial=0.0))).with_trees(trees)
 
-    def with_trees(self, trees: Iterable[Tree]) -> Scale:
-        """Return that of these trees, too."""
+    def with_trees(self, trees: Iterable[Tree]) -> MarginScale:
+        """Return the scale that these trees fit, too."""
         leaf = max((float(np.abs(t.value).max()) for t in trees), default=0.0)
         return replace(self, leaf=max(self.leaf, leaf))
 
     @property
     def step(self) -> float:
-        """The power of two of which all are multiples after rounding."""
+        """The power of two of which rounded values are multiples."""
         base, leaf = (math.frexp(number)[1] for number in (self.base, self.leaf))
         leaf = -(-leaf // _EXPONENTS) * _EXPONENTS
         places = [_LEAST_EXPONENT]
@@ -169,19 +152,10 @@ class Scale:
         return math.ldexp(1.0, max(places))
 
     def rounded(self, margins: NDArray[Any]) -> NDArray[Any]:
-        """Return margins in whole steps."""
+        """Return margins rounded to multiples of the step."""
         return rounded(margins, self.step)
 
 
 def rounded(margins: NDArray[Any], step: float) -> NDArray[Any]:
-    """Return margins in whole steps."""
+    """Return margins rounded to multiples of the step."""
     return np.asarray(np.rint(margins / step) * step)
-
-
-def contributions_in(
-    dropout: Dropout | None, scale: Scale | None
-) -> Callable[[Values], Values] | None:
-    """Return what makes of new leaf values what is added to margins of this scale."""
-    if dropout is None or scale is None:
-        return None
-    return partial(weighted_leaf_values, weights=dropout.weight, step=scale.step)

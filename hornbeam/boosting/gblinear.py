@@ -1,94 +1,113 @@
-"""Boosting of a linear model: a round moves each weight once, or as the selector says.
+"""Booster gblinear: coordinate descent on the weights of a linear model.
 
-XGBoost's booster gblinear. Its shotgun lets threads move weights at once, each on
-gradients that others are changing; here they share the rows of one weight after the
-other, so that the model is that of one thread, which is the same for both updaters.
+XGBoost's updater shotgun lets threads move weights concurrently, each on gradients that
+others are changing. Here the threads share the rows of one weight after the other, so
+the model does not depend on their number and is the same for both updaters.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.factory import create_linear_rows
 from hornbeam.backends.interface import WeightRows
 from hornbeam.binning.layout import SparseColumns
-from hornbeam.data.dmatrix import DMatrix, categorical
-from hornbeam.data.quantile_dmatrix import QuantileDMatrix
+from hornbeam.boosting.gradient_booster import GradientBooster, Round
+from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.margins import check_linear_features
+from hornbeam.boosting.predictor import Predictor
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.model import LinearModel
 from hornbeam.kernels.sampling import draw_bits
+from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
 
-__all__ = [
-    "begin_linear",
-    "check_features",
-    "check_linear",
-    "descend_round",
-    "fill_columns",
-]
+__all__ = ["GBLinear", "descend_round", "initial_weights", "stored_columns"]
 
-# The purposes of draws, beside those of rows, columns and trees.
+# The purposes of draws, other than those of rows, columns and trees.
 _OF_ORDER = 11 << 28
 _OF_FEATURES = 12 << 28
 
 
-#: What gblinear alone has, and what it has no use for.
-_OWN = ("feature_selector", "top_k", "tolerance")
-_UPDATERS = ("shotgun", "coord_descent")
-_OF_TREES = """
-    multi_strategy num_parallel_tree sketch_outputs sketch_scope sketch_eps pruning
-    leaf_solver default_direction opt_dense_col
-    grow_policy max_depth max_leaves gamma min_child_weight min_samples_leaf path_smooth
-    subsample sampling_method colsample_bytree colsample_bylevel colsample_bynode
-    monotone_constraints interaction_constraints feature_costs
-""".split()
+class GBLinear(GradientBooster):
+    """A linear model that coordinate descent fits to the gradients."""
 
-
-def check_linear(parameters: Parameters) -> None:
-    """Raise an error if weights get what is for trees, or trees what is not."""
-    p = parameters
-    linear = p.booster == "gblinear"
-    changed = p.changed()
-    useless = [*_OF_TREES] if linear else [*_OWN]
-    if linear and p.tree_method not in ("auto", "hist"):
-        useless.append("tree_method")
-    for name in useless:
-        if name in changed:
-            raise ParameterError(
-                f"{name}={getattr(p, name)!r} is of no use with booster={p.booster!r}; "
-                "leave it out",
-                code=ErrorCode.INEFFECTIVE_PARAMETER,
-            )
-    if p.updater != "auto" and linear != (p.updater in _UPDATERS):
-        raise ParameterError(
-            f"updater={p.updater!r} does not go with booster={p.booster!r}; "
-            "leave it out",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
+    def __init__(
+        self, learner: Learner, predictor: Predictor, cache: MarginCache
+    ) -> None:
+        super().__init__(learner, predictor, cache)
+        self._columns: weakref.WeakKeyDictionary[DMatrix, SparseColumns] = (
+            weakref.WeakKeyDictionary()
         )
 
+    def clear(self) -> None:
+        self._columns.clear()
 
-def check_features(data: DMatrix) -> None:
-    """Raise a `DataError` unless the features are numbers, and are still there."""
-    if isinstance(data, QuantileDMatrix):
-        raise DataError(
-            "booster='gblinear' multiplies the features, and a "
-            f"{type(data).__name__} has only the bins they are in; make a DMatrix",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
+    def new_round(self, data: Any, use_objective: bool) -> LinearRound:
+        check_linear_features(data)
+        learner, predictor = self._learner, self._predictor
+        aligned = predictor.align(data)
+        columns = self._columns.get(data)
+        if columns is None:
+            columns = self._columns[data] = stored_columns(aligned.table)
+        targets = learner.targets_of(data) if use_objective else None
+        model = learner.model
+        if model.n_rounds == 0:
+            learner.initialise_model(data, targets)
+            model.exact_features = data.dtype == np.float64
+            model.linear = initial_weights(predictor.base_margins(), data.n_features)
+            model.base_score = np.full_like(model.base_score, model.base_score[0])
+        rows = create_linear_rows(
+            columns,
+            np.empty((1, 0)) if targets is None else targets,
+            data.row_weights,
+            np.ascontiguousarray(predictor.margins_of(aligned)[0].T),
+            threads=learner.params.nthread,
         )
-    for feature in categorical(data.feature_types):
-        raise DataError(
-            f"{data.table.label(feature)} is categorical, and booster='gblinear' takes "
-            "numbers; give each category a column of zeros and ones",
-            code=ErrorCode.CATEGORICAL_UNSUPPORTED,
-        )
+        return LinearRound(learner, data, rows)
 
 
-def fill_columns(table: Table) -> SparseColumns:
-    """Return the features of a table as a linear model learns from them."""
+class LinearRound(Round):
+    """A round that moves each weight once, or as the feature selector says."""
+
+    def __init__(self, learner: Learner, data: DMatrix, rows: WeightRows) -> None:
+        self._learner, self._data, self._rows = learner, data, rows
+
+    @property
+    def rows(self) -> WeightRows:
+        return self._rows
+
+    @property
+    def info(self) -> MetaInfo:
+        return self._data.info
+
+    def grow(self) -> None:
+        data, linear = self._data, self._learner.model.linear
+        total = float(data.n_rows)
+        if data.row_weights is not None:
+            total = float(totals_of([data.row_weights], data.n_rows)[0])
+        assert linear is not None
+        self._moved = descend_round(self._rows, self._learner.params, linear, total)
+
+    def update_model(self) -> None:
+        self._learner.model.linear = self._moved
+
+    def close(self) -> None:
+        self._rows.close()
+
+
+def stored_columns(table: Table) -> SparseColumns:
+    """Return the nonzero values of each feature, and last a column of ones (bias)."""
     rows, values = [], []
     for own, cells in column_entries(table):
         here = cells != 0
@@ -105,11 +124,11 @@ def fill_columns(table: Table) -> SparseColumns:
     )
 
 
-def begin_linear(bases: NDArray[np.float64], n_features: int) -> LinearModel:
-    """Return the model before its first round, for these margins to start from.
+def initial_weights(bases: NDArray[np.float64], n_features: int) -> LinearModel:
+    """Return the weights before the first round for these margins, (outputs,).
 
-    XGBoost has the base score of the first output count for all of them, so that what
-    others are above or below it is in their biases.
+    XGBoost uses the base score of the first output for all outputs; the biases of the
+    others contain the difference.
     """
     weights = np.zeros((n_features + 1, bases.size), np.float32)
     weights[-1] = bases - bases[0]
@@ -151,7 +170,7 @@ def _orders(
     number: int,
     weights: NDArray[np.float32],
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield which features move, some at a time; `weights` move in between."""
+    """Yield the features to move next, some at a time, while `weights` change."""
     features = rows.n_features
     most = min(p.top_k or features, features)
     if p.feature_selector == "greedy":

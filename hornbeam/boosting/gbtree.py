@@ -1,117 +1,214 @@
-"""Boosting of trees: rounds of gradients and new trees on one training set."""
+"""Boosters gbtree and dart: each round grows new trees on the gradients."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, RowSample, SplitParams
+from hornbeam.backends.interface import GradientRows, RowSample, SplitParams
 from hornbeam.boosting.constraints import constraints_of
+from hornbeam.boosting.dart import Dropout
+from hornbeam.boosting.gradient_booster import GradientBooster, Round
+from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.line_search import LineSearch
+from hornbeam.boosting.margin_cache import MarginCache, TrainingData, TrainingMargins
+from hornbeam.boosting.predictor import Predictor
 from hornbeam.data.floats import nearest
-from hornbeam.forest.model import Model
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
-from hornbeam.growth.constraints import Constraints
-from hornbeam.growth.grower import LeafConstants, Thresholds, grow_tree
+from hornbeam.growth.grower import LeafConstants, grow_tree
 from hornbeam.growth.growth_limits import GrowthLimits
 from hornbeam.params import Parameters
 
-__all__ = ["boost_round", "growth_of", "sample_of"]
+__all__ = ["Dart", "GBTree", "row_sample", "split_params"]
 
 Values = NDArray[np.float32]
 
 
-def boost_round(
-    backend: Backend,
-    cuts: Thresholds,
-    parameters: Parameters,
-    model: Model,
-    feature_weights: NDArray[np.float64] | None = None,
-    contributions: Callable[[Values], Values] | None = None,
-    constants: LeafConstants | None = None,
-) -> None:
-    """Add one round of trees to `model`, on the gradients that `backend` has.
+class GBTree(GradientBooster):
+    """Gradient boosted trees (Friedman 2001; Chen and Guestrin 2016)."""
 
-    Each output, or all of them together, gets `num_parallel_tree` trees, which share
-    the learning rate. The `feature_weights`, (features,), say how likely each column is
-    to be drawn. What leaf values add to the scores are their `contributions`, if it is
-    not they themselves. The `constants` are what leaves weigh, if it is not Newton's
-    step.
+    def new_round(self, data: Any, use_objective: bool) -> TreeRound:
+        training = self._cache.training_data(data, use_objective)
+        return TreeRound(self._learner, self._predictor, self._cache, training)
+
+
+class Dart(GradientBooster):
+    """Gradient boosted trees with dropout (Rashmi and Gilad-Bachrach 2015)."""
+
+    def new_round(self, data: Any, use_objective: bool) -> DartRound:
+        training = self._cache.training_data(data, use_objective)
+        return DartRound(self._learner, self._predictor, self._cache, training)
+
+
+class TreeRound(Round):
+    """A round of new trees: `num_parallel_tree` for each output, or for all together.
+
+    Parameters
+    ----------
+    learner, predictor, cache
+        As for `GradientBooster`.
+    training
+        The rows, with the margins of all trees so far.
     """
-    columns = parameters.multi_output_columns(model.n_outputs)
-    if 0 < columns < model.n_outputs:
-        mix = draw_projection(columns, model.n_outputs, parameters.seed, model.n_rounds)
-        backend.sketch_outputs(mix)
-    outputs = range(model.n_outputs if columns == 0 else 1)
-    trees: list[Tree] = []
-    of_output: list[int] = []
-    for output in outputs:
-        for _ in range(parameters.num_parallel_tree):
-            number = len(model.trees) + len(trees)
-            constraints = constraints_of(parameters, model, backend.n_features, trees)
-            tree = _grow(
-                backend,
-                cuts,
-                parameters,
-                output,
-                number,
-                feature_weights,
-                constraints,
-                contributions,
-                constants,
-            )
-            if not model.exact_features:
-                # The model rounds features to float32, so the value that a threshold
-                # was taken from will be rounded, too.
-                tree.threshold = nearest(tree.threshold, np.float32).astype(np.float64)
-            trees.append(tree)
-            of_output.append(output)
-    model.trees += trees
-    model.tree_output += of_output
-    model.round_starts.append(len(model.trees))
 
+    def __init__(
+        self,
+        learner: Learner,
+        predictor: Predictor,
+        cache: MarginCache,
+        training: TrainingData,
+    ) -> None:
+        self._learner, self._predictor = learner, predictor
+        self._cache, self._training = cache, training
+        self._trees: list[Tree] = []
+        self._outputs: list[int] = []
 
-def _grow(
-    backend: Backend,
-    cuts: Thresholds,
-    parameters: Parameters,
-    output: int,
-    number: int,
-    feature_weights: NDArray[np.float64] | None,
-    constraints: Constraints | None,
-    contributions: Callable[[Values], Values] | None,
-    constants: LeafConstants | None,
-) -> Tree:
-    """Return the tree that has this number in the model; its draws depend on it."""
-    p = parameters
-    best_first = p.grow_policy == "lossguide"
-    return grow_tree(
-        backend,
-        output,
-        cuts,
-        growth_of(p),
-        GrowthLimits(best_first, p.max_depth, p.max_leaves, p.gamma, p.prunes()),
-        ColumnSampler(
+    @property
+    def rows(self) -> GradientRows:
+        return self._training.backend
+
+    @property
+    def info(self) -> MetaInfo:
+        return self._training.info
+
+    def grow(self) -> None:
+        if self._learner.params.leaf_solver == "line_search":
+            with closing(self._line_search()) as search:
+                self._grow(search.constants)
+        else:
+            self._grow(None)
+
+    def _line_search(self) -> LineSearch:
+        """Return the search for leaf values, from the margins before the round."""
+        training, learner = self._training, self._learner
+        assert isinstance(training, TrainingMargins)
+        assert training.targets is not None
+        return LineSearch(
+            learner.objective,
+            training.targets,
+            training.row_weights,
+            training.backend.margins(),
+            learner.params,
+        )
+
+    def _grow(self, constants: LeafConstants | None) -> None:
+        """Grow the trees; each adds its leaf values to the margins of the rows."""
+        p, model = self._learner.params, self._learner.model
+        backend = self._training.backend
+        columns = p.multi_output_columns(model.n_outputs)
+        if 0 < columns < model.n_outputs:
+            mix = draw_projection(columns, model.n_outputs, p.seed, model.n_rounds)
+            backend.sketch_outputs(mix)
+        for output in range(model.n_outputs if columns == 0 else 1):
+            for _ in range(p.num_parallel_tree):
+                tree = self._grow_tree(output, constants)
+                if not model.exact_features:
+                    # The model rounds features to float32, and so the value that a
+                    # threshold was taken from.
+                    single = nearest(tree.threshold, np.float32)
+                    tree.threshold = single.astype(np.float64)
+                self._trees.append(tree)
+                self._outputs.append(output)
+
+    def _grow_tree(self, output: int, constants: LeafConstants | None) -> Tree:
+        p, model, training = self._learner.params, self._learner.model, self._training
+        backend = training.backend
+        number = len(model.trees) + len(self._trees)  # seeds the draws of the tree
+        limits = GrowthLimits(
+            p.grow_policy == "lossguide", p.max_depth, p.max_leaves, p.gamma, p.prunes()
+        )
+        columns = ColumnSampler(
             backend.n_features,
             p.colsample_bytree,
             p.colsample_bylevel,
             p.colsample_bynode,
             p.seed,
             number,
-            feature_weights,
-        ),
-        sample_of(p, number),
-        p.learning_rate / p.num_parallel_tree,
-        constraints,
-        contributions,
-        constants,
-    )
+            training.feature_weights,
+        )
+        return grow_tree(
+            backend,
+            output,
+            training.cuts,
+            split_params(p),
+            limits,
+            columns,
+            row_sample(p, number),
+            p.learning_rate / p.num_parallel_tree,
+            constraints_of(p, model, backend.n_features, self._trees),
+            self._margin_values(),
+            constants,
+        )
+
+    def _margin_values(self) -> Callable[[Values], Values] | None:
+        """Return what leaf values become in the margins; None: they stay."""
+        return None
+
+    def update_model(self) -> None:
+        model, objective = self._learner.model, self._learner.objective
+        model.append_round(self._trees, self._outputs, self._weights())
+        model.objective_state = objective.state = objective.next_state
+        self._predictor.clear()
+        if self._learner.params.verbosity >= 2:
+            sizes = [f"{t.n_leaves} leaves deep {t.depth()}" for t in self._trees]
+            sys.stderr.write(f"round {model.n_rounds}: {', '.join(sizes)}\n")
+
+    def _weights(self) -> NDArray[np.float32]:
+        """Return the weights of the new trees."""
+        return np.ones(len(self._trees), np.float32)
+
+    def update_margins(self) -> None:
+        # The backend has added the leaf values of each tree as it was grown.
+        self._training.weights = self._learner.model.weights
+
+    def abort(self) -> None:
+        # The margins may contain some of the new trees, and the model none.
+        self._cache.discard(self._training)
 
 
-def sample_of(parameters: Parameters, number: int) -> RowSample | None:
-    """Return which rows the tree of this number is grown on; None: all."""
+class DartRound(TreeRound):
+    """A round that drops some trees; the new trees are scaled to replace them."""
+
+    def begin(self) -> None:
+        model = self._learner.model
+        self._before = model.weights
+        self._dropout = Dropout.of_round(self._learner.params, model)
+        self._training.update_to(self._dropout.during(self._before))
+
+    def _margin_values(self) -> Callable[[Values], Values] | None:
+        scale = self._training.scale
+        assert scale is not None
+        return partial(
+            weighted_leaf_values, weights=self._dropout.weight, step=scale.step
+        )
+
+    def update_model(self) -> None:
+        super().update_model()
+        # The dropped trees get other weights, too.
+        after = self._dropout.after(self._before, len(self._trees))
+        self._learner.model.tree_weights = after
+
+    def _weights(self) -> NDArray[np.float32]:
+        return np.full(len(self._trees), self._dropout.weight, np.float32)
+
+    def update_margins(self) -> None:
+        training, weights = self._training, self._learner.model.weights
+        new = weights[self._before.size :]
+        training.weights = np.concatenate([training.weights, new])
+        training.extend_scale(self._trees)
+
+
+def row_sample(parameters: Parameters, number: int) -> RowSample | None:
+    """Return the sample of rows that tree `number` is grown on; None: all rows."""
     p = parameters
     share = p.drawn_share()
     if share == 1.0:
@@ -121,8 +218,8 @@ def sample_of(parameters: Parameters, number: int) -> RowSample | None:
     return RowSample(share, p.seed, number, by_gradient, top_rate)
 
 
-def growth_of(parameters: Parameters) -> SplitParams:
-    """Return the numbers of the objective."""
+def split_params(parameters: Parameters) -> SplitParams:
+    """Return the regularisation of splits and leaf weights."""
     p = parameters
     return SplitParams(
         p.reg_lambda,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.prediction import Rows, add_layout, blocks
+from hornbeam.boosting.margins import Rows, add_layout, blocks
 from hornbeam.data.floats import shared
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import Layout

@@ -1,185 +1,177 @@
-"""What rounds build on: parameters, and margins of data from round to round."""
+"""The state that training and prediction share: model, parameters, objective, metrics.
+
+The trainer adds rounds to the model and the predictor reads it. Parameters and model
+agree at all times: a change that contradicts the model raises an error and leaves
+everything as it was.
+"""
 
 from __future__ import annotations
 
-import sys
-import warnings
-import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.custom import MetricFunction, metric_pairs
-from hornbeam.boosting.dart import check_booster
-from hornbeam.boosting.gblinear import check_features, check_linear
-from hornbeam.boosting.line_search import check_line_search
-from hornbeam.boosting.linear_rounds import LinearRounds
-from hornbeam.boosting.margin_cache import Session, ValidationSession
-from hornbeam.boosting.prediction import add_layout, squeezed
-from hornbeam.boosting.predictor import Predictor
-from hornbeam.boosting.refresh import check_update
-from hornbeam.boosting.rounds import Rounds
-from hornbeam.boosting.sync_model import (
-    booster_of,
-    check_agreement,
-    check_same_start,
-    follow,
-)
-from hornbeam.boosting.tree_methods import check_method
-from hornbeam.boosting.tree_rounds import TreeRounds
-from hornbeam.boosting.update_rounds import UpdateRounds
+from hornbeam.boosting.parameter_checks import check_parameters
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
-from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.layout import Layout
+from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
 from hornbeam.forest.model import LinearModel, Model
-from hornbeam.forest.tree import Tree
-from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.base import create as create_metric
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import CompiledObjective, ScalarLoss
-from hornbeam.params import Parameters, ParameterSource
+from hornbeam.objectives.config import read_settings
+from hornbeam.params import Parameters
 
-__all__ = ["Learner", "needs_double"]
+__all__ = ["Learner", "booster_of", "needs_float64", "parameters_of"]
 
-#: Labels closer together than this many steps of float32 need float64 scores.
+#: Labels closer together than this many float32 steps need float64 margins.
 _LEAST_STEPS_OF_SPREAD = 1000.0
 
 
-class Columned(Protocol):
-    """What has columns: a matrix."""
+class FeatureInfo(Protocol):
+    """A matrix as the model sees its features."""
 
     n_features: int
 
     @property
     def schema(self) -> Schema:
-        """The columns."""
+        """Names, types and categories of the features."""
 
     @property
     def feature_names(self) -> Sequence[str] | None:
-        """Names of the columns."""
+        """Names of the features."""
 
     @property
     def feature_types(self) -> Sequence[str] | None:
-        """Types of the columns."""
+        """Types of the features."""
 
 
-class Learner(Predictor):
-    """The part of a `Booster` that rounds build on.
+class Learner:
+    """The model of a booster with its parameters, its objective and its metrics.
 
-    Names that begin with an underscore are no user's: they are for boosters and for
-    their `Rounds`.
+    Parameters
+    ----------
+    parameters
+        Of training; `configure` or `replace_model` checks them.
+
+    Attributes
+    ----------
+    model
+        The trees, or the linear model.
+    params
+        The parameters that the next round uses.
+    objective
+        Computes gradients, and turns margins into predictions.
+    metrics
+        Evaluated after each round.
+    loss
+        The custom objective in formulas; None: the parameters name the objective.
     """
 
-    _metrics: list[Metric]
-    _rounds: Rounds
-    #: The margins of data, by its matrix.
-    _sessions: weakref.WeakKeyDictionary[DMatrix, Session]
+    objective: Objective
+    metrics: list[Metric]
 
-    def _begin(self, parameters: Parameters) -> None:
-        """Begin with nothing but parameters, which are still to be looked at."""
-        self.params, self.model, self._loss = parameters, Model(), None
-        self._layouts = {}
-        self._sessions = weakref.WeakKeyDictionary()
-        self._rounds = TreeRounds()
+    def __init__(self, parameters: Parameters) -> None:
+        self.params, self.model = parameters, Model()
+        self.loss: ScalarLoss | None = None
 
     # Parameters
 
-    @property
-    def metrics(self) -> list[Metric]:
-        """What `eval` reports."""
-        return list(self._metrics)
+    def configure(self, parameters: Parameters, loss: ScalarLoss | None) -> None:
+        """Use these parameters and this custom objective from now on.
 
-    def set_param(self, params: ParameterSource | str, value: Any = None) -> None:
-        """Change parameters: a mapping, pairs, or a name and its value."""
-        pairs = {params: value} if isinstance(params, str) else params
-        changed = self.params.updated(pairs)
-        if changed.base_score != self.params.base_score:
-            check_same_start(self.model, changed)
-        self._configure(changed, self._loss)
-
-    def set_objective(self, objective: ScalarLoss) -> None:
-        """Take an objective in formulas, to train and to predict with.
-
-        `train` does it for the one that it is given. A model file holds no formulas:
-        with a loaded model its user does it, where predictions are asked for.
+        Raises
+        ------
+        ParameterError
+            If they contradict each other or the model; nothing has changed then.
         """
-        if not isinstance(objective, ScalarLoss):
-            raise ParameterError(
-                "an objective in formulas has the functions gradient(y, m) and "
-                f"hessian(y, m); {objective!r} has not",
-                code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
-            )
-        if self._loss is not objective:
-            self._configure(self.params, objective)
-            self.reset()  # the labels have not been looked at with it
-
-    def _configure(self, parameters: Parameters, loss: ScalarLoss | None) -> None:
-        """Take parameters and formulas; an error leaves everything as it was."""
         objective: Objective = (
             create_objective(parameters)
             if loss is None
             else CompiledObjective(parameters, loss)
         )
-        self._check(parameters, objective)
-        metrics = _create_metrics(parameters, objective)
-        self.params, self._loss = parameters, loss
-        self.objective, self._metrics = objective, metrics
-        if parameters.booster != booster_of(self.model):
-            self.reset()
-        kind = _kind_of_rounds(parameters)
-        if not isinstance(self._rounds, kind):
-            self._rounds = kind()
-        follow(self.model, parameters, objective)
+        self.check(parameters, objective)
+        metrics = self.create_metrics(parameters, objective)
+        self.params, self.loss = parameters, loss
+        self.objective, self.metrics = objective, metrics
+        self._sync_model()
         if isinstance(objective, CompiledObjective):
             objective.mark(self.model.attributes)
         objective.state = objective.next_state = self.model.objective_state
 
-    def _take(
-        self,
-        model: Model,
-        parameters: Parameters,
-        loss: ScalarLoss | None,
-        rounds: Rounds | None = None,
+    def replace_model(
+        self, model: Model, parameters: Parameters, loss: ScalarLoss | None
     ) -> None:
-        """Go on with another model; an error leaves everything as it was."""
-        before = self.model, self._rounds
-        self.model, self._rounds = model, rounds or TreeRounds()
+        """Use another model with these parameters; an error changes nothing."""
+        before, self.model = self.model, model
         try:
-            self._configure(parameters, loss)
+            self.configure(parameters, loss)
         except BaseException:
-            self.model, self._rounds = before
+            self.model = before
             raise
-        self.reset()
 
-    def _check(self, parameters: Parameters, objective: Objective) -> None:
-        """Raise a `ParameterError` if the model cannot be trained on by these."""
-        check_booster(parameters)
-        check_linear(parameters)
-        check_update(parameters)
-        check_method(parameters)
-        check_line_search(parameters, objective)
-        check_agreement(self.model, parameters, objective)
+    def check(self, parameters: Parameters, objective: Objective) -> None:
+        """Raise a `ParameterError` if these cannot add rounds to the model."""
+        check_parameters(parameters, objective)
+        _check_model(self.model, parameters, objective)
 
-    # The beginning of a model
+    def create_metrics(
+        self, parameters: Parameters, objective: Objective
+    ) -> list[Metric]:
+        """Return the metrics that the parameters name, or the objective's default."""
+        names = parameters.eval_metric
+        if not names and not parameters.disable_default_eval_metric:
+            names = (objective.default_metric,)
+        return [create_metric(name, objective.n_outputs, parameters) for name in names]
 
-    def check_labels(self, data: DMatrix) -> None:
-        """Raise a `DataError` unless the objective can learn from these labels."""
-        self._targets_of(data)
+    def check_base_score(self, parameters: Parameters) -> None:
+        """Raise a `ParameterError` if the first round began at another base score."""
+        given, known = parameters.base_score, self.model.base_score
+        if self.model.n_rounds == 0 or given is None:
+            return
+        if not np.array_equal(np.broadcast_to(given, known.shape), known):
+            raise ParameterError(
+                f"base_score={given} differs from the one that the rounds of this "
+                f"model began with ({known.tolist()}); leave it out when you continue "
+                "a model",
+                code=ErrorCode.MODEL_PARAMETER_MISMATCH,
+            )
 
-    def _targets_of(self, data: DMatrix) -> NDArray[np.float64]:
-        """Return the checked targets, for which the model has outputs."""
-        self._take_targets(data.n_targets)
+    def _sync_model(self) -> None:
+        """Write the parameters into the model, which agrees with them."""
+        model, p, objective = self.model, self.params, self.objective
+        if model.n_rounds == 0:
+            outputs = objective.n_outputs
+            model.num_class = p.num_class
+            model.num_target = 1 if p.num_class else outputs
+            model.num_parallel_tree = p.num_parallel_tree
+            model.base_score = _given_base_score(p, outputs)
+            model.boost_from_average = p.base_score is None
+        if p.booster != booster_of(model):
+            model.tree_weights = model.weights if p.booster == "dart" else None
+            model.linear = None
+            if p.booster == "gblinear":
+                model.linear = LinearModel.zero(model.num_feature, model.n_outputs)
+        model.unseen_missing = p.unseen == "missing"
+        model.objective = objective.name
+        model.objective_config = objective.config()
+        model.objective_state = objective.known(model.objective_state)
+
+    # The model before its first round
+
+    def targets_of(self, data: DMatrix) -> NDArray[np.float64]:
+        """Return the checked labels, (targets, rows); the model gets its outputs."""
+        self.set_num_target(data.n_targets)
         targets = self.objective.targets_of(data.info)
         self.objective.check_targets(targets)
         return targets
 
-    def _take_targets(self, n_targets: int) -> None:
-        """Give the model an output for each target, before its first tree."""
+    def set_num_target(self, n_targets: int) -> None:
+        """Give the model an output for each target, before its first round."""
         targets = self.params.num_target
         if n_targets in (0, targets) or not self.objective.many_targets:
             return
@@ -190,33 +182,43 @@ class Learner(Predictor):
                 "train another model",
                 code=ErrorCode.LABEL_TARGETS_MISMATCH,
             )
-        counted = self.params.updated({"num_target": n_targets})
-        self._configure(counted, self._loss)
+        self.configure(self.params.updated({"num_target": n_targets}), self.loss)
 
-    def _begin_model(self, data: DMatrix, targets: NDArray[np.float64] | None) -> None:
-        """Take columns and the base score from the first training data."""
-        self._take_columns(data)
-        start = None
+    def initialise_model(
+        self, data: DMatrix, targets: NDArray[np.float64] | None
+    ) -> None:
+        """Set features and base score by the training data of the first round.
+
+        `targets`, (targets, rows), estimate the base score unless it is given; None:
+        gradients do not come from the objective.
+        """
+        self.set_features(data)
+        estimate = None
         if targets is not None and self.model.boost_from_average:
-            start = self.objective.estimate_base_score(targets, data.row_weights)
+            estimate = self.objective.estimate_base_score(targets, data.row_weights)
         labels = data.labels
         span = None if labels is None else (float(labels.min()), float(labels.max()))
-        self._begin_from(start, span)
+        self.set_base_score(estimate, span)
 
-    def _begin_from(
-        self, start: NDArray[np.float64] | None, span: tuple[float, float] | None
+    def set_base_score(
+        self, estimate: NDArray[np.float64] | None, span: tuple[float, float] | None
     ) -> None:
-        """Take the base score, if it was estimated, and the range of the labels."""
+        """Set the base score, (outputs,), and the type of margins.
+
+        `estimate` is None where the base score is given, and `span` holds the least
+        and the greatest label, None if there are none.
+        """
         model = self.model
-        if start is not None:
-            model.base_score = start
-        model.double_scores = span is not None and needs_double(*span)
+        if estimate is not None:
+            model.base_score = estimate
+        model.double_scores = span is not None and needs_float64(*span)
         if not model.double_scores:
-            with np.errstate(over="ignore"):  # the gradients will be too large, too
+            with np.errstate(over="ignore"):  # the gradients will overflow as well
                 rounded = model.base_score.astype(np.float32)
             model.base_score = rounded.astype(np.float64)
 
-    def _take_columns(self, data: Columned) -> None:
+    def set_features(self, data: FeatureInfo) -> None:
+        """Set number, names, types and categories of the features."""
         self.model.num_feature = data.n_features
         self.model.feature_names = list(data.feature_names or [])
         self.model.feature_types = list(data.feature_types or [])
@@ -224,208 +226,119 @@ class Learner(Predictor):
         if self.model.linear is not None:
             self.model.linear = LinearModel.zero(data.n_features, self.model.n_outputs)
 
-    # Evaluation
+    def schema(self, validate_features: bool = True) -> Schema:
+        """Return the features of the model; without names they go by position."""
+        model = self.model
+        return Schema(
+            model.num_feature,
+            model.feature_names if validate_features and model.feature_names else None,
+            model.feature_types or None,
+            model.categories,
+        )
 
-    def eval(self, data: DMatrix, name: str = "eval", iteration: int = 0) -> str:
-        """Return the line that reports the metrics on `data`."""
-        return self.eval_set([(data, name)], iteration)
+    def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+        """Return `data` with the features and the category codes of the model."""
+        if not isinstance(data, DMatrix):
+            raise DataError(
+                f"expected a DMatrix, got {type(data).__name__}; wrap it: "
+                "DMatrix(data), or use inplace_predict",
+                code=ErrorCode.NOT_A_DMATRIX,
+            )
+        if self.model.num_feature == 0:
+            return data
+        return data.like(self.schema(validate_features), self.params.unseen)
 
-    def eval_set(
-        self,
-        evals: Sequence[tuple[DMatrix, str]],
-        iteration: int = 0,
-        feval: MetricFunction | None = None,
-        output_margin: bool = True,
-    ) -> str:
-        r"""Return a line such as ``"[0]\ttrain-rmse:0.5\tvalid-rmse:0.6"``.
-
-        Parameters
-        ----------
-        evals
-            Data with labels, and the name of each.
-        iteration
-            The number in brackets.
-        feval
-            A metric of your own, besides the parameter's.
-        output_margin
-            Whether `feval` gets margins instead of predictions.
-        """
-        scores = self.measure(evals, feval, output_margin)
-        return "\t".join([f"[{iteration}]", *(f"{k}:{v!r}" for k, v in scores)])
-
-    def measure(
-        self,
-        evals: Sequence[tuple[DMatrix, str]],
-        feval: MetricFunction | None = None,
-        output_margin: bool = True,
-    ) -> list[tuple[str, float]]:
-        """Return the metrics on `evals`, as in ``("valid-rmse", 0.6)``.
-
-        The arguments are those of `eval_set`.
-        """
-        scores = []
-        for data, name in evals:
-            margins, beside = self._measured(data)
-            for field in dict.fromkeys(f for m in self._metrics for f in m.needs):
-                if beside.info[field] is None:
-                    raise DataError(
-                        f"the data {name!r} in evals has no {field}s to measure "
-                        f"against; pass them: DMatrix(data, {field}=...)",
-                        code=ErrorCode.EVAL_LABEL_MISSING
-                        if field == "label"
-                        else ErrorCode.META_INFO_MISSING,
-                    )
-            shown = margins if feval is None else margins.copy()
-            predictions = self._transformed(margins)
-            with warnings.catch_warnings():
-                if self.params.verbosity == 0:
-                    warnings.simplefilter("ignore")
-                for metric in self._metrics:
-                    value = metric.of(predictions, beside.info)
-                    scores.append((f"{name}-{metric.name}", value))
-            if feval is not None:
-                result = feval(self._shown(shown, output_margin), beside)
-                for metric_name, value in metric_pairs(result):
-                    scores.append((f"{name}-{metric_name}", value))
-        return scores
-
-    def _shown(
-        self, margins: NDArray[np.float64], output_margin: bool
-    ) -> NDArray[np.float64]:
-        """Return what `predict` would of these margins, which it may reuse."""
-        if not output_margin:
-            with lease(self.params.nthread) as team:
-                self._need_transform()
-                margins = self.objective.to_output(team, margins)
-        return squeezed(margins)
-
-    def predictions_to_measure(self, data: DMatrix) -> NDArray[np.float64]:
-        """Return what metrics compare with labels: (rows,), or (rows, outputs).
-
-        Of classes that is always the probability of each.
-        """
-        margins, _ = self._measured(data)
-        return self._transformed(margins)
-
-    def _transformed(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
-        with lease(self.params.nthread) as team:
-            self._need_transform()
-            return squeezed(self.objective.transform(team, margins))
-
-    # Margins, from round to round
-
-    def _measured(self, data: Any) -> tuple[NDArray[np.float64], Any]:
-        """Return the margins of `data`, (rows, outputs), and what has its labels."""
-        if self.model.linear is not None:
-            check_features(data)
-            return self._margins_of(self._aligned(data))[0], data
-        return self._session(data).margins(), data
-
-    def _session(self, data: DMatrix) -> Session:
-        """Return the margins of `data`, brought up to the present trees."""
-        aligned = self._aligned(data)
-        session = self._sessions.get(data)
-        if session is None or not session.begins_at(data.base_margin):
-            session = ValidationSession(*self._margins_of(aligned), data.base_margin)
-            self._sessions[data] = session
-        self._follow(session, aligned, self.model.weights)
-        return session
-
-    def margins_of_last_round(
-        self, data: DMatrix
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the margins before the last round and after it, (rows, outputs)."""
-        after, aligned = self._session(data).margins(), self._aligned(data)
-        weights = self.model.weights
-        without = weights.copy()
-        without[self.model.round_starts[-2] :] = 0.0
-        before, layout = after.copy(), self._changes(weights, without, data.dtype, 0.0)
-        if layout is not None:
-            with lease(self.params.nthread) as team:
-                add_layout(team, aligned, layout, before)
-        return before, after
-
-    def _follow(
-        self, session: Session, data: DMatrix, weights: NDArray[np.float32]
-    ) -> None:
-        """Bring the margins of a session to the present trees under these weights."""
-        self._rescale(session, data, self.model.trees[session.weights.size :])
-        step = 0.0 if session.scale is None else session.scale.step
-        layout = self._changes(session.weights, weights, data.dtype, step)
-        if layout is not None:
-            with lease(self.params.nthread) as team:
-                session.add(team, data, layout)
-        session.weights = weights
-
-    def _changes(
-        self,
-        before: NDArray[np.float32],
-        weights: NDArray[np.float32],
-        dtype: Any,
-        step: float,
-    ) -> Layout | None:
-        """Return trees that bring margins from these weights to those; None: none do.
-
-        A tree whose weight is another is subtracted and added again.
-        """
-        known = np.zeros_like(weights)
-        known[: before.size] = before
-        changed = np.flatnonzero(known != weights)
-        numbers = np.concatenate([changed, changed])
-        weight = np.concatenate([-known[changed], weights[changed]])
-        counts = weight != 0
-        if not counts.any():
-            return None
-        return self._layout_of(numbers[counts], weight[counts], dtype, step)
-
-    def _rescale(self, session: Session, data: DMatrix, trees: Sequence[Tree]) -> None:
-        """Have a session round by the scale of these trees, too."""
-        if session.scale is None:
-            return
-        step = session.scale.step
-        session.scale = session.scale.with_trees(trees)
-        if session.scale.step != step:
-            margins, session.weights, session.scale = self._margins_of(data)
-            session.set_margins(margins)
-
-    def _end_round(self) -> None:
-        """Take over what a round leaves behind beside its trees."""
-        self._layouts.clear()
-        self.model.objective_state = self.objective.state = self.objective.next_state
-        if self.params.verbosity >= 2:
-            first, _ = self.model.round_starts[-2:]
-            sizes = [
-                f"{t.n_leaves} leaves deep {t.depth()}"
-                for t in self.model.trees[first:]
-            ]
-            sys.stderr.write(f"round {self.model.n_rounds}: {', '.join(sizes)}\n")
-
-    def reset(self) -> Self:
-        """Let go of the training data and of what prediction has cached."""
-        for session in self._sessions.values():
-            session.close()
-        self._sessions = weakref.WeakKeyDictionary()
-        self._rounds.let_go()
-        self._layouts.clear()
-        return self
+    def require_model(self) -> None:
+        """Raise a `NotTrainedError` if the booster has neither trained nor loaded."""
+        if self.model.num_feature == 0:
+            raise NotTrainedError(
+                "this Booster has neither been trained nor loaded; train it, or use "
+                "load_model",
+                code=ErrorCode.EMPTY_BOOSTER,
+            )
 
 
-def _kind_of_rounds(parameters: Parameters) -> type[Rounds]:
-    if parameters.booster == "gblinear":
-        return LinearRounds
-    return TreeRounds if parameters.process_type == "default" else UpdateRounds
+def booster_of(model: Model) -> str:
+    """Return the value of the parameter `booster` that makes such a model."""
+    if model.linear is not None:
+        return "gblinear"
+    return "gbtree" if model.tree_weights is None else "dart"
 
 
-def _create_metrics(parameters: Parameters, objective: Objective) -> list[Metric]:
-    names = parameters.eval_metric
-    if not names and not parameters.disable_default_eval_metric:
-        names = (objective.default_metric,)
-    return [create_metric(name, objective.n_outputs, parameters) for name in names]
+def parameters_of(model: Model, parameters: Parameters) -> Parameters:
+    """Return `parameters` with the settings that the model was trained with."""
+    strategy = parameters.multi_strategy
+    if model.n_outputs > 1:  # with one output, both strategies are the same
+        multi = model.leaf_size > 1
+        strategy = "multi_output_tree" if multi else "one_output_per_tree"
+    changed = parameters.updated(
+        {
+            "booster": booster_of(model),
+            "objective": model.objective,
+            "num_class": model.num_class,
+            "num_parallel_tree": model.num_parallel_tree,
+            "multi_strategy": strategy,
+            "unseen": "missing" if model.unseen_missing else "error",
+        }
+    )
+    for settings in model.objective_config.values():
+        changed = changed.updated(read_settings(settings))
+    if model.n_rounds == 0 and not model.boost_from_average:
+        changed = changed.updated({"base_score": model.base_score.tolist()})
+    if create_objective(changed).many_targets:
+        changed = changed.updated({"num_target": model.num_target})
+    return changed
 
 
-def needs_double(least: float, most: float) -> bool:
-    """Whether float32 is too coarse to tell labels apart, as with 1e9 and 1e9 + 10."""
-    spread = most - least
+def _check_model(model: Model, p: Parameters, objective: Objective) -> None:
+    """Raise a `ParameterError` if the model cannot continue with these parameters."""
+    outputs = objective.n_outputs
+    if model.n_rounds == 0:
+        _given_base_score(p, outputs)
+        return
+    if model.n_outputs != outputs:
+        raise ParameterError(
+            f"objective={p.objective!r} has {outputs} outputs, but the model has "
+            f"{model.n_outputs}; continue a model with an objective of as many outputs",
+            code=ErrorCode.MODEL_OUTPUTS_MISMATCH,
+        )
+    if model.num_parallel_tree != p.num_parallel_tree:
+        raise ParameterError(
+            f"num_parallel_tree={p.num_parallel_tree} differs from the model's "
+            f"{model.num_parallel_tree}; leave it out when you continue a model",
+            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
+        )
+    if (p.multi_output_columns(outputs) > 0) != (model.leaf_size > 1):
+        raise ParameterError(
+            f"multi_strategy={p.multi_strategy!r} differs from the model's; leave it "
+            "out when you continue a model",
+            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
+        )
+    before = booster_of(model)
+    if p.booster != before and (before, p.booster) != ("gbtree", "dart"):
+        raise ParameterError(
+            f"booster={p.booster!r} cannot continue a model of booster={before!r}; "
+            "leave booster out",
+            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
+        )
+
+
+def _given_base_score(p: Parameters, outputs: int) -> NDArray[np.float64]:
+    """Return the base score of the parameters, or 0.5, for each output."""
+    given: Any = 0.5 if p.base_score is None else p.base_score
+    values = np.atleast_1d(np.asarray(given, np.float64))
+    if values.size not in (1, outputs):
+        raise ParameterError(
+            f"base_score has {values.size} values, but the model has {outputs} "
+            "outputs; give one number, or one for each output",
+            code=ErrorCode.MODEL_OUTPUTS_MISMATCH,
+        )
+    return np.full(outputs, values)
+
+
+def needs_float64(least: float, greatest: float) -> bool:
+    """Whether float32 is too coarse for labels in this range, as 1e9 to 1e9 + 10."""
+    spread = greatest - least
     with np.errstate(over="ignore", invalid="ignore"):
-        step = float(np.spacing(np.float32(max(abs(least), abs(most)))))
+        step = float(np.spacing(np.float32(max(abs(least), abs(greatest)))))
     return 0.0 < spread < step * _LEAST_STEPS_OF_SPREAD

@@ -1,9 +1,9 @@
-"""Leaves that make the loss of their rows least, as Friedman (2001) has them.
+"""Leaf values by line search, as in Friedman (2001).
 
-A tree is grown on the negative gradients as a tree of least squares, so that what it
-splits by depends on no second derivative. Then each leaf gets the constant that, added
-to the margins of its rows, makes their loss least: their mean residual, a quantile of
-their residuals, or where the slope of their loss changes its sign.
+A tree is grown on the negative gradients by least squares, so its splits do not depend
+on second derivatives. Then each leaf gets the constant that minimises the loss of its
+rows when it is added to their margins: the mean residual, a quantile of the residuals,
+or the point where the derivative of the loss changes its sign.
 """
 
 from __future__ import annotations
@@ -16,58 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.factory import create_leaf_rows
-from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import Objective
 from hornbeam.params import Parameters
 
-__all__ = ["LineSearch", "PseudoResiduals", "check_line_search"]
+__all__ = ["LineSearch", "PseudoResiduals"]
 
 Floats = NDArray[np.float64]
 
-#: A slope this small beside the one at the start is none.
+#: A slope this small relative to the one at the start counts as 0.
 _FLAT = 2.0**-30
-#: A step is known when it is known to this part of itself: values are float32.
+#: The relative precision of a step: leaf values are float32.
 _PRECISION = 2.0**-28
-#: Looks at the slopes of a line; doubling and halving alone take fewer.
-_MOST_LOOKS = 200
-
-
-def check_line_search(parameters: Parameters, objective: Objective) -> None:
-    """Raise a `ParameterError` where leaves cannot be searched for, or are held."""
-    p = parameters
-    if p.leaf_solver != "line_search":
-        return
-    held = {
-        "reg_lambda": p.reg_lambda > 0.0,
-        "reg_alpha": p.reg_alpha > 0.0,
-        "path_smooth": p.path_smooth > 0.0,
-        "monotone_constraints": bool(p.monotone_constraints),
-        "sampling_method": p.sampling_method != "uniform",
-        "multi_strategy": p.multi_strategy != "one_output_per_tree",
-        "process_type": p.process_type != "default",
-    }
-    for name, is_held in held.items():
-        if is_held:
-            raise ParameterError(
-                f"leaf_solver='line_search' gives each leaf the constant that makes "
-                f"the loss of its rows least, without regard for {name}="
-                f"{p.to_dict()[name]!r}; leave one of the two out",
-                code=ErrorCode.CONFLICTING_PARAMETERS,
-            )
-    if objective.reach is None:
-        raise ParameterError(
-            f"leaf_solver='line_search' adds up the losses of the rows of a leaf, and "
-            f"{objective.name} is not a loss of single rows and margins; leave "
-            "leaf_solver out",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
+#: Evaluations of the slopes of a line; doubling and halving alone take fewer.
+_MAX_EVALUATIONS = 200
 
 
 class PseudoResiduals:
-    """A source of the objective's gradients with the rows' weights for hessians.
+    """The objective's gradients with the weights of rows as hessians.
 
-    What a split gains by them is what it takes from the squared distance between
-    negative gradients and the means of the leaves, weighted.
+    The gain of a split is then the reduction of the weighted squared distance between
+    negative gradients and their means in the leaves.
 
     Parameters
     ----------
@@ -87,7 +55,7 @@ class PseudoResiduals:
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
     ) -> None:
-        """Write the gradients, and as the hessian of each row its weight."""
+        """Write the gradients, and the weight of each row as its hessian."""
         arrays = scores, targets, weights, gradients, hessians
         self._objective.write_gradients(team, *arrays)
         hessians[...] = 1.0 if weights is None else weights
@@ -97,12 +65,12 @@ class PseudoResiduals:
 
 
 class LineSearch:
-    """The rows of a training, and the best constants of leaves on them.
+    """Finds the best constant of each leaf of a tree.
 
     Parameters
     ----------
     objective
-        The loss, whose gradients each row has by itself.
+        A loss of single rows.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     scores
@@ -136,11 +104,11 @@ class LineSearch:
         Parameters
         ----------
         output
-            That of the tree; the margins of others are held as they are.
+            The output of the tree; the margins of other outputs stay as they are.
         leaf_of
-            (rows,): the leaf of each row; `n_leaves` where it did not grow the tree.
+            (rows,): the leaf of each row; `n_leaves` if the tree was grown without it.
         n_leaves
-            Leaves of the tree.
+            The number of leaves of the tree.
         """
         levels = self._objective.leaf_levels
         if levels is None:
@@ -173,13 +141,13 @@ class LineSearch:
             return down * newton
 
         def slopes_along(sizes: Floats) -> Floats:
-            """Return the slopes down the line, negative before the least loss."""
+            """Return the derivatives along the line, negative before the minimum."""
             return down * self._slopes(output, leaf_of, down * sizes)[:, 0]
 
         return down * _descend(slopes_along, -np.abs(slopes), newton, self._reach)
 
     def close(self) -> None:
-        """Give back threads."""
+        """Release threads."""
         self._rows.close()
 
 
@@ -189,32 +157,32 @@ def _descend(
     sizes: Floats,
     reach: float,
 ) -> Floats:
-    """Return how far down each line its slope is no longer negative, up to `reach`.
+    """Return the step along each line at which its slope reaches 0, up to `reach`.
 
-    Steps are doubled until they are too long, and then held between one that is too
-    short and one that is too long, by secants (the Illinois method); what is between
-    them is cut in the middle where secants are slow, as at a kink.
+    Steps are doubled until they are too long. Then the root is bracketed between a
+    step that is too short and one that is too long, by secants (the Illinois method)
+    and by bisection where secants converge slowly, as at a kink.
 
     Parameters
     ----------
     slopes_along
-        Takes how far to go on each line and returns the slopes there.
+        Takes a step on each line and returns the slopes there.
     start
         (lines,): the slopes at 0, none positive.
     sizes
-        (lines,): where to look first; a line with 0 is left alone.
+        (lines,): the first steps; a line with 0 keeps it.
     """
     short, far = np.zeros(sizes.size), np.full(sizes.size, np.inf)
     at_short, at_far = start.copy(), np.full(sizes.size, np.inf)
     is_open, width = sizes > 0.0, far
     found = sizes.copy()
-    for look in range(_MOST_LOOKS):
+    for evaluation in range(_MAX_EVALUATIONS):
         if not is_open.any():
             break
         slopes = slopes_along(found)
         passed = is_open & (slopes > 0.0)
         ahead = is_open & ~passed
-        # The end that stays for a second time counts for half.
+        # The end that stays a second time is halved (Illinois).
         at_far = np.where(ahead & (short > 0.0), at_far / 2.0, at_far)
         at_short = np.where(passed & np.isfinite(far), at_short / 2.0, at_short)
         short, at_short = np.where(ahead, [found, slopes], [short, at_short])
@@ -226,7 +194,7 @@ def _descend(
         with np.errstate(invalid="ignore"):
             following = short - at_short * ((far - short) / (at_far - at_short))
             middle = (short + far) / 2.0
-        if look % 3 == 2:
+        if evaluation % 3 == 2:
             is_slow, width = far - short > width / 4.0, far - short
             following = np.where(is_slow, middle, following)
         inside = (short < following) & (following < far)
@@ -243,9 +211,9 @@ def _quantiles(
     n_leaves: int,
     level: float,
 ) -> Floats:
-    """Return the quantile at this level of the residuals in each leaf, weighted.
+    """Return the weighted quantile at this level of the residuals in each leaf.
 
-    In the middle where any value between two of them makes the loss least.
+    The midpoint where every value between two residuals minimises the loss.
     """
     weights = np.ones(residuals.size) if weights is None else weights
     order = np.lexsort((weights, residuals, leaf_of))

@@ -1,123 +1,211 @@
-"""The margins of one data set while a model grows."""
+"""Margins of matrices that are kept from round to round (XGBoost's prediction cache).
+
+Without them, each round would have to predict its training and evaluation data again.
+"""
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.factory import create_backend
-from hornbeam.boosting.dart import Scale
-from hornbeam.boosting.prediction import Rows, add_layout
-from hornbeam.boosting.tree_methods import Prepared
+from hornbeam.backends.interface import Backend
+from hornbeam.boosting.dart import MarginScale
+from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.margins import Rows, add_layout, check_linear_features
+from hornbeam.boosting.predictor import Predictor
+from hornbeam.boosting.tree_methods import PreparedFeatures, prepare
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.forest.layout import Layout
-from hornbeam.kernels.team import Team
+from hornbeam.forest.tree import Tree
+from hornbeam.growth.grower import Thresholds
+from hornbeam.kernels.team import Team, lease
 from hornbeam.params import Parameters
 
-__all__ = ["Session", "TrainingSession", "ValidationSession"]
+__all__ = ["MarginCache", "TrainingData"]
+
+Margins = NDArray[np.float64]
+Weights = NDArray[np.float32]
 
 
-class Session(ABC):
-    """Margins that are kept from round to round.
+class TrainingData(Protocol):
+    """The rows that trees are grown on, with their margins.
 
     Attributes
     ----------
     weights
-        (trees,): the weights under which the first trees of the model are in them.
-    scale
-        By which leaf values are rounded; None: they are not.
+        (trees,): the tree weights that the margins contain.
     """
 
-    weights: NDArray[np.float32]
-    scale: Scale | None
-    _base_margin: NDArray[np.float64] | None
+    weights: Weights
 
-    def begins_at(self, base_margin: NDArray[np.float64] | None) -> bool:
-        """Whether this is the very array that the margins started from."""
-        return self._base_margin is base_margin
+    @property
+    def scale(self) -> MarginScale | None:
+        """The rounding of leaf values with DART; None: they are not rounded."""
 
-    @abstractmethod
-    def margins(self) -> NDArray[np.float64]:
-        """Return a copy of the margins, (rows, outputs)."""
+    @property
+    def backend(self) -> Backend:
+        """The rows as growers use them."""
 
-    @abstractmethod
-    def set_margins(self, margins: NDArray[np.float64]) -> None:
-        """Take these margins, (rows, outputs)."""
+    @property
+    def cuts(self) -> Thresholds:
+        """The values at the bounds of bins."""
 
-    @abstractmethod
-    def add(self, team: Team, data: Rows, layout: Layout) -> None:
-        """Add trees that were grown elsewhere."""
+    @property
+    def info(self) -> MetaInfo:
+        """The meta info of all rows."""
 
-    def close(self) -> None:
-        """Give back what the session holds."""
-        return
+    @property
+    def feature_weights(self) -> NDArray[np.float64] | None:
+        """(features,): the weights of features in column sampling."""
 
+    def update_to(self, weights: Weights) -> None:
+        """Make the margins those of all trees under these weights."""
 
-class ValidationSession(Session):
-    """Margins of data that is only looked at."""
-
-    def __init__(
-        self,
-        margins: NDArray[np.float64],
-        weights: NDArray[np.float32],
-        scale: Scale | None,
-        base_margin: NDArray[np.float64] | None,
-    ) -> None:
-        self._margins = margins
-        self.weights, self.scale = weights, scale
-        self._base_margin = base_margin
-
-    def margins(self) -> NDArray[np.float64]:
-        return self._margins.copy()
-
-    def set_margins(self, margins: NDArray[np.float64]) -> None:
-        self._margins = margins
-
-    def add(self, team: Team, data: Rows, layout: Layout) -> None:
-        add_layout(team, data, layout, self._margins)
+    def extend_scale(self, trees: Sequence[Tree]) -> None:
+        """Round by a scale that these trees fit, too."""
 
 
-class TrainingSession(Session):
-    """Margins of data that trees grow on, in the backend that holds its rows.
+class CachedMargins(ABC):
+    """The margins of one matrix under the trees of a model.
 
     Parameters
     ----------
+    learner, predictor
+        Of the model.
     data
-        What trees grow on.
-    prepared
-        Its features, by the tree method of the parameters.
-    targets
-        (columns, rows) of the objective; None if gradients come from elsewhere.
-    parameters
-        Of the training.
-    margins
-        (rows, outputs) under the trees so far.
+        The matrix, aligned with the model.
     weights, scale
-        See `Session`.
+        The tree weights that the margins contain, and the rounding of leaf values.
     """
 
     def __init__(
         self,
+        learner: Learner,
+        predictor: Predictor,
         data: DMatrix,
-        prepared: Prepared,
-        targets: NDArray[np.float64] | None,
-        parameters: Parameters,
-        margins: NDArray[np.float64],
-        weights: NDArray[np.float32],
-        scale: Scale | None,
+        weights: Weights,
+        scale: MarginScale | None,
     ) -> None:
-        self.cuts = prepared.cuts
+        self._learner, self._predictor = learner, predictor
         self.weights, self.scale = weights, scale
         self._base_margin = data.base_margin
+        self.bind(data, data)
+
+    def bind(self, data: DMatrix, aligned: DMatrix) -> None:
+        """Use `data`, which `aligned` has with the features of the model, from now on.
+
+        Cached margins live as long as `data`, so they refer to it weakly.
+        """
+        self._data: Callable[[], DMatrix | None] = (
+            weakref.ref(data) if aligned is data else lambda: aligned
+        )
+
+    @property
+    def data(self) -> DMatrix:
+        """The matrix, aligned with the model."""
+        data = self._data()
+        assert data is not None
+        return data
+
+    def starts_from(self, base_margin: NDArray[np.float64] | None) -> bool:
+        """Whether the margins started from this very array."""
+        return self._base_margin is base_margin
+
+    def update_to(self, weights: Weights) -> None:
+        """Make the margins those of all trees under these weights."""
+        self.extend_scale(self._learner.model.trees[self.weights.size :])
+        step = 0.0 if self.scale is None else self.scale.step
+        data = self.data
+        layout = self._predictor.layout_between(self.weights, weights, data.dtype, step)
+        if layout is not None:
+            with lease(self._learner.params.nthread) as team:
+                self._add(team, data, layout)
+        self.weights = weights
+
+    def extend_scale(self, trees: Sequence[Tree]) -> None:
+        """Round by a scale that these trees fit, too."""
+        if self.scale is None:
+            return
+        step = self.scale.step
+        self.scale = self.scale.with_trees(trees)
+        if self.scale.step != step:
+            margins, self.weights, self.scale = self._predictor.margins_of(self.data)
+            self._replace(margins)
+
+    @abstractmethod
+    def margins(self) -> Margins:
+        """Return a copy of the margins, (rows, outputs)."""
+
+    @abstractmethod
+    def _replace(self, margins: Margins) -> None:
+        """Replace the margins, (rows, outputs)."""
+
+    @abstractmethod
+    def _add(self, team: Team, data: Rows, layout: Layout) -> None:
+        """Add the predictions of these trees."""
+
+    def close(self) -> None:
+        """Release threads and memory."""
+        return
+
+
+class EvaluationMargins(CachedMargins):
+    """Margins of data that metrics are computed on."""
+
+    def __init__(self, learner: Learner, predictor: Predictor, data: DMatrix) -> None:
+        self._margins, weights, scale = predictor.margins_of(data)
+        super().__init__(learner, predictor, data, weights, scale)
+
+    def margins(self) -> Margins:
+        return self._margins.copy()
+
+    def _replace(self, margins: Margins) -> None:
+        self._margins = margins
+
+    def _add(self, team: Team, data: Rows, layout: Layout) -> None:
+        add_layout(team, data, layout, self._margins)
+
+
+class TrainingMargins(CachedMargins):
+    """Margins of data that trees are grown on, which the backend of its rows stores.
+
+    Parameters
+    ----------
+    learner, predictor
+        Of the model.
+    data
+        The training data, aligned with the model.
+    features
+        Its features, by the tree method of the parameters.
+    targets
+        (targets, rows) of the objective; None if it does not compute each row's
+        gradient from the row alone.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        predictor: Predictor,
+        data: DMatrix,
+        features: PreparedFeatures,
+        targets: NDArray[np.float64] | None,
+    ) -> None:
+        margins, weights, scale = predictor.margins_of(data)
+        super().__init__(learner, predictor, data, weights, scale)
+        parameters = learner.params
+        self.cuts, self.targets = features.cuts, targets
         self._fields, self.row_weights = data.info.fields(), data.row_weights
-        self.targets = targets
-        self._made_for = _preparation(parameters)
+        self._made_with = _backend_parameters(parameters)
         self.backend = create_backend(
             parameters.device,
-            prepared.codes,
+            features.bins,
             np.empty((1, 0)) if targets is None else targets,
             data.row_weights,
             np.ascontiguousarray(margins.T),
@@ -127,40 +215,136 @@ class TrainingSession(Session):
             multi_output_columns=parameters.multi_output_columns(margins.shape[1]),
         )
 
-    def suits(self, data: DMatrix, parameters: Parameters, by_row: bool) -> bool:
-        """Whether neither the data nor what it is prepared by has been changed.
+    def matches(self, data: DMatrix, by_row: bool) -> bool:
+        """Whether data, parameters and number of trees are still those of the backend.
 
-        And whether there are targets, if the objective is `by_row` and needs them.
+        And whether it has targets if the objective is `by_row` and needs them.
         """
         fields = data.info.fields()
         return (
-            self._fields.keys() == fields.keys()
+            self.weights.size == len(self._learner.model.trees)
+            and self._fields.keys() == fields.keys()
             and all(self._fields[name] is fields[name] for name in fields)
             and self.row_weights is data.row_weights
             and (self.targets is not None or not by_row)
-            and self.begins_at(data.base_margin)
-            and self._made_for == _preparation(parameters)
+            and self.starts_from(data.base_margin)
+            and self._made_with == _backend_parameters(self._learner.params)
         )
 
-    def margins(self) -> NDArray[np.float64]:
+    @property
+    def info(self) -> MetaInfo:
+        return self.data.info
+
+    @property
+    def feature_weights(self) -> NDArray[np.float64] | None:
+        return self.data.feature_weights
+
+    def margins(self) -> Margins:
         return np.ascontiguousarray(self.backend.margins().T)
 
-    def set_margins(self, margins: NDArray[np.float64]) -> None:
+    def _replace(self, margins: Margins) -> None:
         self.backend.set_margins(margins.T)
 
-    def add(self, team: Team, data: Rows, layout: Layout) -> None:
+    def _add(self, team: Team, data: Rows, layout: Layout) -> None:
         margins = self.margins()
         add_layout(team, data, layout, margins)
-        self.set_margins(margins)
+        self._replace(margins)
 
     def close(self) -> None:
         self.backend.close()
 
 
-def _preparation(parameters: Parameters) -> tuple[Any, ...]:
+def _backend_parameters(p: Parameters) -> tuple[Any, ...]:
     """Return the parameters that a backend is made with."""
-    p = parameters
-    kept = p.max_cached_hist_node, p.cached_share()
-    shared = p.multi_strategy, p.sketch_outputs
+    histograms = p.max_cached_hist_node, p.cached_share()
+    outputs = p.multi_strategy, p.sketch_outputs
     method = p.method(), p.sketch_scope
-    return (p.bins(), p.nthread, p.device, *method, *kept, *shared)
+    return (p.bins(), p.nthread, p.device, *method, *histograms, *outputs)
+
+
+class MarginCache:
+    """The margins of all matrices that a booster trains or evaluates on.
+
+    Parameters
+    ----------
+    learner, predictor
+        Of the model.
+    """
+
+    def __init__(self, learner: Learner, predictor: Predictor) -> None:
+        self._learner, self._predictor = learner, predictor
+        self._entries: weakref.WeakKeyDictionary[DMatrix, CachedMargins] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def margins(self, data: Any) -> Margins:
+        """Return the margins of `data` under all trees, (rows, outputs)."""
+        if self._learner.model.linear is not None:
+            check_linear_features(data)
+            return self._predictor.margins_of(self._predictor.align(data))[0]
+        return self._up_to_date(data).margins()
+
+    def labelled(self, data: Any) -> Any:
+        """Return what metrics and custom functions get: labels and other meta info."""
+        return data
+
+    def margins_of_last_round(self, data: DMatrix) -> tuple[Margins, Margins]:
+        """Return the margins before the last round and after it, (rows, outputs)."""
+        after, aligned = self._up_to_date(data).margins(), self._predictor.align(data)
+        model = self._learner.model
+        without = model.weights.copy()
+        without[model.round_starts[-2] :] = 0.0
+        layout = self._predictor.layout_between(model.weights, without, data.dtype, 0.0)
+        before = after.copy()
+        if layout is not None:
+            with lease(self._learner.params.nthread) as team:
+                add_layout(team, aligned, layout, before)
+        return before, after
+
+    def _up_to_date(self, data: DMatrix) -> CachedMargins:
+        aligned = self._predictor.align(data)
+        entry = self._entries.get(data)
+        if entry is None or not entry.starts_from(data.base_margin):
+            entry = EvaluationMargins(self._learner, self._predictor, aligned)
+            self._entries[data] = entry
+        entry.bind(data, aligned)
+        entry.update_to(self._learner.model.weights)
+        return entry
+
+    def training_data(self, data: Any, use_objective: bool) -> TrainingData:
+        """Return the rows of `data` ready for another round of trees.
+
+        The first round sets the features and the base score of the model. The labels
+        matter only if gradients come from the objective (`use_objective`).
+        """
+        learner, aligned = self._learner, self._predictor.align(data)
+        entry = self._entries.get(data)
+        by_row = use_objective and learner.objective.by_row
+        if isinstance(entry, TrainingMargins) and entry.matches(data, by_row):
+            entry.bind(data, aligned)
+            return entry
+        targets = learner.targets_of(data) if use_objective else None
+        # Features that cannot be binned raise an error before the model changes.
+        features = prepare(aligned, learner.params)
+        if not learner.model.trees:
+            learner.initialise_model(data, targets)
+            learner.model.exact_features = not features.is_float32
+        entry = TrainingMargins(
+            learner, self._predictor, aligned, features, targets if by_row else None
+        )
+        entry.bind(data, aligned)
+        self._entries[data] = entry
+        return entry
+
+    def discard(self, training: Any) -> None:
+        """Remove margins that contain a part of a round."""
+        for data, known in list(self._entries.items()):
+            if known is training:
+                del self._entries[data]
+                known.close()
+
+    def clear(self) -> None:
+        """Drop all margins, and the backends of training data."""
+        for entry in self._entries.values():
+            entry.close()
+        self._entries.clear()

@@ -1,523 +1,301 @@
-"""Prediction by a model: margins of rows, and what they mean."""
+"""Prediction: margins, predictions, leaf indices, intervals and SHAP values of rows."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.accounts import ModelAccounts
-from hornbeam.boosting.dart import Dropout, Scale
-from hornbeam.boosting.gblinear import check_features
+from hornbeam.boosting.dart import Dropout, MarginScale
 from hornbeam.boosting.interventional_shap import (
     contributions_against,
     linear_contributions_against,
     shares_of,
 )
-from hornbeam.boosting.prediction import (
+from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.margins import (
     PlainRows,
     Rows,
     add_layout,
     add_linear,
-    leaves_of,
-    squeezed,
+    check_linear_features,
+    leaf_indices,
+    squeeze_outputs,
     start_margins,
 )
-from hornbeam.boosting.tree_shap import (
-    contributions_of,
-    linear_contributions_of,
-)
+from hornbeam.boosting.tree_shap import contributions_of, linear_contributions_of
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.floats import is_plain
 from hornbeam.data.labels import as_base_margin
-from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import TreePaths
-from hornbeam.kernels.team import lease
+from hornbeam.kernels.team import Team, lease
 from hornbeam.objectives.base import Objective
-from hornbeam.objectives.compiled import OWNER, ScalarLoss
-from hornbeam.objectives.distributions import Distribution
-from hornbeam.params import Parameters
+from hornbeam.objectives.compiled import OWNER
 
 __all__ = ["Predictor"]
+
+Margins = NDArray[np.float64]
 
 _SINGLE = np.dtype(np.float32)
 
 
-class Predictor(ModelAccounts):
-    """The part of a `Booster` that predicts, and changes nothing of its model."""
+class Predictor:
+    """Predicts with the model of a learner, which it never changes.
 
-    params: Parameters
-    objective: Objective
-    _loss: ScalarLoss | None
-    #: Trees laid out for prediction, until the model changes.
-    _layouts: dict[tuple[Any, ...], Layout]
-    #: The margins before the first tree, after what they were found by.
-    _known_base: tuple[Objective, NDArray[np.float64], NDArray[np.float64]] | None = (
-        None
-    )
+    Trees are laid out for prediction once and kept until `clear`, which has to be
+    called when the model changes.
+    """
 
-    def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
-        """Return `data` with the columns and the category codes of the model."""
-        if not isinstance(data, DMatrix):
-            raise DataError(
-                f"expected a DMatrix, got {type(data).__name__}; wrap it: "
-                "DMatrix(data), or use inplace_predict",
-                code=ErrorCode.NOT_A_DMATRIX,
-            )
-        if self.model.num_feature == 0:
-            return data
-        return data.like(self._expected(validate_features), self.params.unseen)
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
+        #: The margins of the base score, with the objective and score they belong to.
+        self._known_base: tuple[Objective, Margins, Margins] | None = None
 
-    def _expected(self, validate_features: bool) -> Schema:
-        """Return the columns that the model reads; without names they go by place."""
-        model = self.model
-        return Schema(
-            model.num_feature,
-            model.feature_names if validate_features and model.feature_names else None,
-            model.feature_types or None,
-            model.categories,
-        )
+    def clear(self) -> None:
+        """Drop the layouts of trees."""
+        self._layouts.clear()
 
-    def _feature_type(self, dtype: Any) -> Any:
-        """Return the type in which features are compared with thresholds."""
-        return np.dtype(dtype) if self.model.exact_features else _SINGLE
+    def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+        """Return `data` with the features and the category codes of the model."""
+        return self._learner.align(data, validate_features)
 
-    def _layout(self, begin: int, end: int, dtype: Any) -> Layout:
-        """Return trees `begin` to `end` laid out for features of type `dtype`."""
-        key = (begin, end, self._feature_type(dtype))
-        layout = self._layouts.get(key)
-        if layout is None:
-            weights = self.model.weights[begin:end]
-            layout = self._layout_of(np.arange(begin, end), weights, dtype)
-            self._layouts[key] = layout
-        return layout
+    def table(self, data: Any, missing: float, validate_features: bool) -> Table:
+        """Return the table of a container, whose features are not aligned yet."""
+        return as_table(data, missing)
 
-    def _layout_of(
-        self,
-        numbers: NDArray[np.intp],
-        weights: NDArray[np.float32],
-        dtype: Any,
-        step: float = 0.0,
-    ) -> Layout:
-        """Return the trees of these numbers, with these weights, laid out."""
-        kind, model = self._feature_type(dtype), self.model
-        key = (numbers.tobytes(), weights.tobytes(), kind, step)
-        layout = self._layouts.get(key)
-        if layout is None:
-            trees = [model.trees[number] for number in numbers]
-            outputs = [model.tree_output[number] for number in numbers]
-            layout = Layout.of(trees, outputs, kind, model.num_feature, weights, step)
-            self._layouts[key] = layout
-        return layout
-
-    def _base(self) -> NDArray[np.float64]:
-        """Return the margins before the first tree, (outputs,)."""
-        objective, score = self.objective, self.model.base_score
-        known = self._known_base
-        if known is None or known[0] is not objective or known[1] is not score:
-            score.flags.writeable = False  # what is known goes by which array it is
-            known = objective, score, objective.to_margin(score)
-            self._known_base = known
-        return known[2]
-
-    def _margins_of(
-        self, data: DMatrix
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32], Scale | None]:
-        """Return the margins of `data`, (rows, outputs), and how they came about.
-
-        That is: the weights of the trees in them, and the scale of rounding, if any.
-        """
-        model = self.model
-        margins = self._start(data)
-        scale, step = None, 0.0
-        if model.linear is not None:
-            self._add_linear(data, margins)
-        if model.tree_weights is not None:
-            scale = Scale.of(margins, model.trees)
-            margins, step = scale.rounded(margins), scale.step
-        if model.trees:
-            every = np.arange(len(model.trees))
-            layout = self._layout_of(every, model.weights, data.dtype, step)
-            with lease(self.params.nthread) as team:
-                add_layout(team, data, layout, margins)
-        return margins, model.weights, scale
-
-    def _add_linear(self, data: Rows, margins: NDArray[np.float64]) -> None:
-        linear = self.model.linear
-        assert linear is not None
-        kind = self._feature_type(data.dtype)
-        with lease(self.params.nthread) as team:
-            add_linear(team, data, linear.weights, kind, margins)
+    # What a booster returns
 
     def predict(
         self,
         data: DMatrix,
         *,
-        output_margin: bool = False,
-        pred_leaf: bool = False,
-        pred_contribs: bool = False,
-        approx_contribs: bool = False,
-        pred_interactions: bool = False,
-        validate_features: bool = True,
-        training: bool = False,
-        iteration_range: tuple[int, int] = (0, 0),
-        strict_shape: bool = False,
+        output_margin: bool,
+        pred_leaf: bool,
+        pred_contribs: bool,
+        approx_contribs: bool,
+        pred_interactions: bool,
+        validate_features: bool,
+        training: bool,
+        iteration_range: tuple[int, int],
+        strict_shape: bool,
     ) -> NDArray[Any]:
-        """Return predictions: (rows,), or (rows, outputs) where there are several.
-
-        Leaf values are added in float32 in the order of trees, as XGBoost does, and
-        in float64 where float32 could not tell the labels apart.
-
-        Parameters
-        ----------
-        data
-            Columns as in training.
-        output_margin
-            Return margins instead of transformed predictions.
-        pred_leaf
-            Return the number of each row's leaf, (rows, trees); (rows,) of one tree.
-        pred_contribs
-            Return what each feature contributes to the margins, its Shapley value,
-            and last what is predicted of rows of which nothing is known, base margin
-            included: (rows, features + 1), or (rows, outputs, features + 1) of
-            several. They add up to the margins.
-        approx_contribs
-            With `pred_contribs`: each feature contributes what the steps that ask for
-            it change on the way down the trees (Saabas), which is faster, but unjust
-            to features high up. With `pred_interactions`: the same on the diagonal.
-        pred_interactions
-            Return what each pair of features contributes together, half of it on
-            either side, and on the diagonal what each does besides:
-            (rows, features + 1, features + 1), or (rows, outputs, ...) of several.
-        validate_features
-            Whether names of columns must be those of training.
-        training
-            Leave out the trees of DART that the next round will leave out, which an
-            objective of one's own has to know nothing of.
-        iteration_range
-            Rounds (begin, end); (0, 0) means all.
-        strict_shape
-            Return (rows, outputs) always, contributions with their outputs, and
-            leaves as (rows, rounds, outputs, parallel trees); trees of all outputs are
-            one.
-        """
+        """Return what `Booster.predict` documents."""
         explains = pred_contribs or pred_interactions
         if pred_leaf + pred_contribs + pred_interactions > 1:
             raise ParameterError(
-                "pred_leaf, pred_contribs and pred_interactions are predictions of "
-                "their own; ask for one at a time",
+                "pred_leaf, pred_contribs and pred_interactions exclude each other; "
+                "set one of them at a time",
                 code=ErrorCode.CONFLICTING_PREDICTION_TYPES,
             )
         if approx_contribs and not explains:
             raise ParameterError(
-                "approx_contribs=True says how contributions are found; ask for them: "
-                "pred_contribs=True, or pred_interactions=True",
+                "approx_contribs=True selects how contributions are computed; set "
+                "pred_contribs=True or pred_interactions=True as well",
                 code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
-        self._need_model()
-        begin, end = self._tree_range(iteration_range)
-        if self.model.linear is not None:
+        learner = self._learner
+        learner.require_model()
+        model, threads = learner.model, learner.params.nthread
+        begin, end = model.tree_range(iteration_range)
+        if model.linear is not None:
             if pred_leaf:
                 raise ParameterError(
                     "a model of booster='gblinear' has no leaves; leave pred_leaf out",
                     code=ErrorCode.UNSUPPORTED_COMBINATION,
                 )
-            check_features(data)
-            data = self._aligned(data, validate_features)
-            if explains:
-                found = self._linear_contributions(data, pred_interactions)
-                return found if strict_shape else squeezed(found)
-            return self._predicted(data, data.base_margin, output_margin, strict_shape)
-        data = self._aligned(data, validate_features)
+            check_linear_features(data)
+            data = self.align(data, validate_features)
+            with lease(threads) as team:
+                if not explains:
+                    margins = self._linear_margins(team, data, data.base_margin)
+                    return self._finish(team, margins, output_margin, strict_shape)
+                found = linear_contributions_of(
+                    team,
+                    data,
+                    model.linear.weights,
+                    self.feature_type(data.dtype),
+                    self._start(data),
+                    self._margin_type,
+                    interactions=pred_interactions,
+                )
+            return found if strict_shape else squeeze_outputs(found)
+        data = self.align(data, validate_features)
         layout = self._layout(begin, end, data.dtype)
-        dropout = self._next_dropout() if training else None
+        dropout = self.next_dropout() if training else None
         if dropout is not None:
-            if end - begin < len(self.model.trees):
+            if end - begin < len(model.trees):
                 raise ParameterError(
-                    "training=True leaves out trees of all rounds, so iteration_range "
-                    "cannot name a part of them; leave one of the two out",
+                    "training=True drops trees of all rounds, so iteration_range "
+                    "cannot select some of them; leave one of the two out",
                     code=ErrorCode.CONFLICTING_PARAMETERS,
                 )
-            weights = dropout.during(self.model.weights)
-            layout = self._layout_of(np.arange(end), weights, data.dtype)
+            weights = dropout.during(model.weights)
+            layout = self.layout_of(np.arange(end), weights, data.dtype)
         cells = None if explains else layout.cost(data.n_rows, data.n_features)
-        with lease(self.params.nthread, cells) as team:
+        with lease(threads, cells) as team:
             if pred_leaf:
-                leaves = leaves_of(team, data, layout)
-                return self._shaped_leaves(leaves) if strict_shape else squeezed(leaves)
+                leaves = leaf_indices(team, data, layout)
+                return (
+                    self._shape_leaves(leaves)
+                    if strict_shape
+                    else squeeze_outputs(leaves)
+                )
             if explains:
                 found = contributions_of(
                     team,
                     data,
                     layout,
-                    TreePaths.of(self.model.trees[begin:end], layout),
+                    TreePaths.of(model.trees[begin:end], layout),
                     self._start(data),
-                    self._score_type,
+                    self._margin_type,
                     approximate=approx_contribs,
                     interactions=pred_interactions,
                 )
-                return found if strict_shape else squeezed(found)
+                return found if strict_shape else squeeze_outputs(found)
+            base = self.base_margins()
             margins = start_margins(
-                data.base_margin, self._base(), data.n_rows, self._score_type
+                data.base_margin, base, data.n_rows, self._margin_type
             )
             add_layout(team, data, layout, margins)
-            if not output_margin:
-                self._need_transform()
-                margins = self.objective.to_output(team, margins)
-        return margins if strict_shape else squeezed(margins)
-
-    def shap_values(
-        self,
-        data: DMatrix,
-        background: DMatrix | None = None,
-        *,
-        validate_features: bool = True,
-        iteration_range: tuple[int, int] = (0, 0),
-        strict_shape: bool = False,
-    ) -> NDArray[Any]:
-        """Return what each feature contributes to the margins, its Shapley value.
-
-        (rows, features + 1), or (rows, outputs, features + 1) of several outputs. The
-        last is what is predicted where nothing is known of a row, and all of them add
-        up to the margins.
-
-        Parameters
-        ----------
-        data
-            Columns as in training.
-        background
-            Rows that stand for what is not known, such as a sample of the training
-            data; their weights count. What is not known of a row is then as in one of
-            these, whatever goes with it (interventional Shapley values), and the last
-            column is their mean margin, but for base margins. None: it is averaged by
-            the cover of the trees, as `predict` does with `pred_contribs`.
-        validate_features
-            Whether names of columns must be those of training.
-        iteration_range
-            Rounds (begin, end); (0, 0) means all.
-        strict_shape
-            Return (rows, outputs, features + 1) always.
-        """
-        if background is None:
-            return self.predict(
-                data,
-                pred_contribs=True,
-                validate_features=validate_features,
-                iteration_range=iteration_range,
-                strict_shape=strict_shape,
-            )
-        self._need_model()
-        begin, end = self._tree_range(iteration_range)
-        rows = self._aligned(data, validate_features)
-        others = self._aligned(background, validate_features)
-        shares = shares_of(others.row_weights, others.n_rows)
-        linear = self.model.linear
-        if linear is not None:
-            check_features(data)
-            check_features(background)
-        start = self._start(rows)
-        with lease(self.params.nthread) as team:
-            if linear is not None:
-                kind = self._feature_type(rows.dtype)
-                found = linear_contributions_against(
-                    team, rows, others, shares, linear.weights, kind, start
-                )
-            else:
-                # The background is read as the rows are, so that these add up.
-                layout = self._layout(begin, end, rows.dtype)
-                ways = TreePaths.of(self.model.trees[begin:end], layout)
-                found = contributions_against(
-                    team, rows, others, shares, layout, ways, start
-                )
-        found = found.astype(self._score_type)
-        return found if strict_shape else squeezed(found)
-
-    def predict_interval(
-        self,
-        data: DMatrix,
-        level: float = 0.9,
-        *,
-        validate_features: bool = True,
-        iteration_range: tuple[int, int] = (0, 0),
-    ) -> NDArray[Any]:
-        """Return intervals that hold the labels with this probability, (rows, 2).
-
-        They are central: from the lower to the upper quantile of the distribution that
-        is predicted for each row, with the same probability outside on either side. An
-        interval of counts includes its ends, and may hold more.
-
-        Parameters
-        ----------
-        data
-            Columns as in training.
-        level
-            The probability, above 0 and below 1.
-        validate_features
-            Whether names of columns must be those of training.
-        iteration_range
-            Rounds (begin, end); (0, 0) means all.
-
-        Raises
-        ------
-        ParameterError
-            If `level` is no such probability, or the model predicts no distribution:
-            that is what the objectives ``dist:*`` do.
-        """
-        if not 0.0 < level < 1.0:
-            raise ParameterError(
-                f"level must be above 0 and below 1, the probability of the interval, "
-                f"not {level!r}",
-                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-            )
-        objective = self.objective
-        if not isinstance(objective, Distribution):
-            raise ParameterError(
-                f"objective={objective.name!r} predicts no distribution, and so no "
-                "interval; train with 'dist:normal', 'dist:lognormal' or "
-                "'dist:negbinomial'",
-                code=ErrorCode.PREDICTION_UNSUPPORTED_BY_OBJECTIVE,
-            )
-        predictions = self.predict(
-            data, validate_features=validate_features, iteration_range=iteration_range
-        )
-        outside = (1.0 - level) / 2.0
-        return objective.quantiles(predictions, (outside, 1.0 - outside)).astype(
-            predictions.dtype
-        )
-
-    def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
-        """Write the model for where Hornbeam is not.
-
-        To ``.onnx``, ``.c`` or ``.py``, which cannot be loaded again, or to ``.json``
-        or ``.ubj`` for readers of nothing but XGBoost's files. See
-        `hornbeam.export.save`, which takes the options.
-        """
-        from hornbeam.export import save
-
-        self._need_model()
-        save(self, fname, **options)
-
-    def _predicted(
-        self,
-        data: Rows,
-        base_margin: NDArray[np.float64] | None,
-        output_margin: bool,
-        strict_shape: bool,
-    ) -> NDArray[Any]:
-        """Return what the linear model predicts."""
-        sums = start_margins(base_margin, self._base(), data.n_rows, np.float64)
-        self._add_linear(data, sums)
-        margins = sums.astype(self._score_type)
-        if not output_margin:
-            with lease(self.params.nthread) as team:
-                self._need_transform()
-                margins = self.objective.to_output(team, margins)
-        return margins if strict_shape else squeezed(margins)
-
-    def _start(self, data: DMatrix) -> NDArray[np.float64]:
-        return start_margins(data.base_margin, self._base(), data.n_rows, np.float64)
-
-    def _linear_contributions(
-        self, data: DMatrix, interactions: bool
-    ) -> NDArray[np.floating]:
-        linear = self.model.linear
-        assert linear is not None
-        with lease(self.params.nthread) as team:
-            return linear_contributions_of(
-                team,
-                data,
-                linear.weights,
-                self._feature_type(data.dtype),
-                self._start(data),
-                self._score_type,
-                interactions=interactions,
-            )
-
-    def _shaped_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
-        outputs, parallel = self.model.n_outputs, self.model.num_parallel_tree
-        if self.model.leaf_size > 1:
-            outputs = 1
-        rows, trees = leaves.shape
-        rounds = trees // (outputs * parallel)
-        return leaves.reshape(rows, rounds, outputs, parallel)
+            return self._finish(team, margins, output_margin, strict_shape)
 
     def inplace_predict(
         self,
         data: Any,
         *,
-        iteration_range: tuple[int, int] = (0, 0),
-        predict_type: str = "value",
-        missing: float = np.nan,
-        validate_features: bool = True,
-        base_margin: Any = None,
-        strict_shape: bool = False,
+        iteration_range: tuple[int, int],
+        predict_type: str,
+        missing: float,
+        validate_features: bool,
+        base_margin: Any,
+        strict_shape: bool,
     ) -> NDArray[Any]:
-        """Return predictions of an array or frame, without a DMatrix around it.
-
-        Parameters
-        ----------
-        data
-            Whatever a DMatrix takes.
-        iteration_range
-            Rounds (begin, end); (0, 0) means all.
-        predict_type
-            ``"value"``, or ``"margin"`` for margins.
-        missing
-            The number that stands for missing, besides NaN.
-        validate_features
-            Whether names of columns must be those of training.
-        base_margin
-            Where the sums start from, for each row, or each row and output.
-        strict_shape
-            Return (rows, outputs) always.
-        """
+        """Return what `Booster.inplace_predict` documents."""
         if predict_type not in ("value", "margin"):
             raise ParameterError(
                 f"predict_type must be 'value' or 'margin', not {predict_type!r}",
                 code=ErrorCode.UNKNOWN_OPTION,
             )
-        self._need_model()
-        table: Rows
+        learner = self._learner
+        learner.require_model()
+        model, threads = learner.model, learner.params.nthread
+        output_margin = predict_type == "margin"
+        rows: Rows
         if self._is_plain(data, missing):
-            table = PlainRows(data)
+            rows = PlainRows(data)
         else:
-            table = align(
-                self._table(data, missing, validate_features),
-                self._expected(validate_features),
-                self.params.unseen,
-            )
-        begin, end = self._tree_range(iteration_range)
+            table = self.table(data, missing, validate_features)
+            schema = learner.schema(validate_features)
+            rows = align(table, schema, learner.params.unseen)
+        begin, end = model.tree_range(iteration_range)
         if base_margin is not None:
-            base_margin = as_base_margin(base_margin, table.n_rows)
-        if self.model.linear is not None:
-            margin = predict_type == "margin"
-            return self._predicted(table, base_margin, margin, strict_shape)
+            base_margin = as_base_margin(base_margin, rows.n_rows)
+        if model.linear is not None:
+            with lease(threads) as team:
+                margins = self._linear_margins(team, rows, base_margin)
+                return self._finish(team, margins, output_margin, strict_shape)
         margins = start_margins(
-            base_margin, self._base(), table.n_rows, self._score_type
+            base_margin, self.base_margins(), rows.n_rows, self._margin_type
         )
-        layout = self._layout(begin, end, table.dtype)
-        cells = layout.cost(table.n_rows, table.n_features)
-        with lease(self.params.nthread, cells) as team:
-            add_layout(team, table, layout, margins)
-            if predict_type == "value":
-                self._need_transform()
-                margins = self.objective.to_output(team, margins)
-        return margins if strict_shape else squeezed(margins)
+        layout = self._layout(begin, end, rows.dtype)
+        cells = layout.cost(rows.n_rows, rows.n_features)
+        with lease(threads, cells) as team:
+            add_layout(team, rows, layout, margins)
+            return self._finish(team, margins, output_margin, strict_shape)
 
-    def _table(self, data: Any, missing: float, validate_features: bool) -> Table:
-        """Return the table of whatever a DMatrix takes, before its columns are."""
-        return as_table(data, missing)
+    def interventional_shap(
+        self,
+        data: DMatrix,
+        background: DMatrix,
+        *,
+        validate_features: bool,
+        iteration_range: tuple[int, int],
+        strict_shape: bool,
+    ) -> NDArray[Any]:
+        """Return what `Booster.shap_values` documents, given a background."""
+        learner = self._learner
+        learner.require_model()
+        model = learner.model
+        begin, end = model.tree_range(iteration_range)
+        rows = self.align(data, validate_features)
+        others = self.align(background, validate_features)
+        shares = shares_of(others.row_weights, others.n_rows)
+        if model.linear is not None:
+            check_linear_features(data)
+            check_linear_features(background)
+        start = self._start(rows)
+        with lease(learner.params.nthread) as team:
+            if model.linear is not None:
+                kind, weights = self.feature_type(rows.dtype), model.linear.weights
+                found = linear_contributions_against(
+                    team, rows, others, shares, weights, kind, start
+                )
+            else:
+                # Both use the rows' type of features, so that the values add up.
+                layout = self._layout(begin, end, rows.dtype)
+                paths = TreePaths.of(model.trees[begin:end], layout)
+                found = contributions_against(
+                    team, rows, others, shares, layout, paths, start
+                )
+        found = found.astype(self._margin_type)
+        return found if strict_shape else squeeze_outputs(found)
+
+    def transform(self, margins: Margins) -> Margins:
+        """Return predictions as metrics take them, (rows,) or (rows, outputs).
+
+        Of classes these are always the probabilities of all classes.
+        """
+        with lease(self._learner.params.nthread) as team:
+            self._check_transform()
+            return squeeze_outputs(self._learner.objective.transform(team, margins))
+
+    def output(self, margins: Margins, output_margin: bool) -> NDArray[Any]:
+        """Return what `predict` returns of these margins, which it may overwrite."""
+        with lease(self._learner.params.nthread) as team:
+            return self._finish(team, margins, output_margin, strict_shape=False)
+
+    def _finish(
+        self,
+        team: Team,
+        margins: NDArray[Any],
+        output_margin: bool,
+        strict_shape: bool,
+    ) -> NDArray[Any]:
+        """Return the predictions of margins, (rows, outputs), or the margins."""
+        if not output_margin:
+            self._check_transform()
+            margins = self._learner.objective.to_output(team, margins)
+        return margins if strict_shape else squeeze_outputs(margins)
+
+    def _check_transform(self) -> None:
+        """Raise a `ParameterError` if the formula of the predictions is missing."""
+        owner = self._learner.model.attributes.get(OWNER)
+        if owner is not None and self._learner.loss is None:
+            raise ParameterError(
+                f"the predictions of this model need {owner}.transform, which a model "
+                f"file does not contain; call booster.set_objective({owner}), or "
+                "predict margins",
+                code=ErrorCode.CUSTOM_TRANSFORM_MISSING,
+            )
+
+    def _shape_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
+        """Return leaf indices as (rows, rounds, outputs, parallel trees)."""
+        model = self._learner.model
+        parallel = model.num_parallel_tree
+        outputs = 1 if model.leaf_size > 1 else model.n_outputs
+        rows, trees = leaves.shape
+        return leaves.reshape(rows, trees // (outputs * parallel), outputs, parallel)
 
     def _is_plain(self, data: Any, missing: Any) -> bool:
-        """Whether data is read as it is: for a single row, all else takes long."""
-        model = self.model
+        """Whether kernels can read an array as it is: a conversion costs more."""
+        model = self._learner.model
         return (
             type(data) is np.ndarray
             and data.ndim == 2
@@ -528,23 +306,123 @@ class Predictor(ModelAccounts):
             and "c" not in model.feature_types
         )
 
-    def _need_transform(self) -> None:
-        """Raise an error if margins become predictions by a formula that is missing."""
-        owner = self.model.attributes.get(OWNER)
-        if owner is not None and self._loss is None:
-            raise ParameterError(
-                f"the predictions of this model need {owner}.transform, which a model "
-                f"file does not hold; give it: booster.set_objective({owner}), or ask "
-                "for margins",
-                code=ErrorCode.CUSTOM_TRANSFORM_MISSING,
-            )
+    # Margins
 
     @property
-    def _score_type(self) -> Any:
-        return np.float64 if self.model.double_scores else np.float32
+    def _margin_type(self) -> Any:
+        return np.float64 if self._learner.model.double_scores else np.float32
 
-    def _next_dropout(self) -> Dropout | None:
-        """Return what the next round leaves out; None unless this is DART."""
-        if self.model.tree_weights is None:
+    def feature_type(self, dtype: Any) -> Any:
+        """Return the type in which features are compared with thresholds."""
+        return np.dtype(dtype) if self._learner.model.exact_features else _SINGLE
+
+    def base_margins(self) -> Margins:
+        """Return the margins of the base score, (outputs,)."""
+        objective, score = self._learner.objective, self._learner.model.base_score
+        known = self._known_base
+        if known is None or known[0] is not objective or known[1] is not score:
+            score.flags.writeable = False  # identity stands for equality
+            known = objective, score, objective.to_margin(score)
+            self._known_base = known
+        return known[2]
+
+    def margins_of(
+        self, data: DMatrix
+    ) -> tuple[Margins, NDArray[np.float32], MarginScale | None]:
+        """Return the margins of aligned `data` under all trees, (rows, outputs).
+
+        And the weights of the trees, and with DART the scale of the rounding.
+        """
+        model, threads = self._learner.model, self._learner.params.nthread
+        if model.linear is not None:
+            with lease(threads) as team:
+                margins = self._linear_margins(team, data, data.base_margin, np.float64)
+            return margins, model.weights, None
+        margins = self._start(data)
+        scale, step = None, 0.0
+        if model.tree_weights is not None:
+            scale = MarginScale.of(margins, model.trees)
+            margins, step = scale.rounded(margins), scale.step
+        if model.trees:
+            every = np.arange(len(model.trees))
+            layout = self.layout_of(every, model.weights, data.dtype, step)
+            with lease(threads) as team:
+                add_layout(team, data, layout, margins)
+        return margins, model.weights, scale
+
+    def next_dropout(self) -> Dropout | None:
+        """Return the trees that the next round of DART drops; None: no DART."""
+        if self._learner.model.tree_weights is None:
             return None
-        return Dropout.of_round(self.params, self.model)
+        return Dropout.of_round(self._learner.params, self._learner.model)
+
+    def _start(self, data: DMatrix) -> Margins:
+        base = self.base_margins()
+        return start_margins(data.base_margin, base, data.n_rows, np.float64)
+
+    def _linear_margins(
+        self, team: Team, data: Rows, base_margin: Margins | None, dtype: Any = None
+    ) -> NDArray[Any]:
+        """Return the margins of the linear model, which are summed in float64."""
+        linear = self._learner.model.linear
+        assert linear is not None
+        base = self.base_margins()
+        margins = start_margins(base_margin, base, data.n_rows, np.float64)
+        kind = self.feature_type(data.dtype)
+        add_linear(team, data, linear.weights, kind, margins)
+        return margins.astype(dtype or self._margin_type, copy=False)
+
+    # Trees laid out for prediction
+
+    def _layout(self, begin: int, end: int, dtype: Any) -> Layout:
+        """Return trees `begin` to `end` laid out for features of this type."""
+        key = (begin, end, self.feature_type(dtype))
+        layout = self._layouts.get(key)
+        if layout is None:
+            weights = self._learner.model.weights[begin:end]
+            layout = self.layout_of(np.arange(begin, end), weights, dtype)
+            self._layouts[key] = layout
+        return layout
+
+    def layout_of(
+        self,
+        numbers: NDArray[np.intp],
+        weights: NDArray[np.float32],
+        dtype: Any,
+        step: float = 0.0,
+    ) -> Layout:
+        """Return the trees of these numbers, with these weights, laid out.
+
+        Leaf values are rounded to multiples of `step`, unless it is 0.
+        """
+        kind, model = self.feature_type(dtype), self._learner.model
+        key = (numbers.tobytes(), weights.tobytes(), kind, step)
+        layout = self._layouts.get(key)
+        if layout is None:
+            trees = [model.trees[number] for number in numbers]
+            outputs = [model.tree_output[number] for number in numbers]
+            layout = Layout.of(trees, outputs, kind, model.num_feature, weights, step)
+            self._layouts[key] = layout
+        return layout
+
+    def layout_between(
+        self,
+        before: NDArray[np.float32],
+        after: NDArray[np.float32],
+        dtype: Any,
+        step: float,
+    ) -> Layout | None:
+        """Return the trees that bring margins from these tree weights to those.
+
+        A tree whose weight changes is subtracted and added again. Returns None if no
+        tree does.
+        """
+        known = np.zeros_like(after)
+        known[: before.size] = before
+        changed = np.flatnonzero(known != after)
+        numbers = np.concatenate([changed, changed])
+        weight = np.concatenate([-known[changed], after[changed]])
+        counts = weight != 0
+        if not counts.any():
+            return None
+        return self.layout_of(numbers[counts], weight[counts], dtype, step)

@@ -1,92 +1,186 @@
-"""Trees that are there, revised by what data says: refreshed, pruned or refitted.
+"""The update of existing trees: XGBoost's updaters refresh and prune, and refit.
 
-A tree never changes once it is part of a model, so each is a new tree.
+A tree never changes once it is part of a model, so an update makes new trees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import SplitParams
-from hornbeam.boosting.gbtree import growth_of
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.backends.factory import create_leaf_rows
+from hornbeam.backends.interface import NodeSumRows, SplitParams
+from hornbeam.boosting.gbtree import split_params
+from hornbeam.boosting.gradient_booster import GradientBooster, Round
+from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.margins import leaf_indices
+from hornbeam.boosting.predictor import Predictor
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.forest.layout import Layout
+from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, roots_and_depths
 from hornbeam.kernels.leaves import rate_splits, weigh_nodes
+from hornbeam.kernels.team import lease
 from hornbeam.params import Parameters
 
-__all__ = ["Revision", "check_update"]
+__all__ = ["Refresh", "Revision"]
 
-#: No bounds of weights, and no rows to smooth them by.
+#: No bounds on weights, and no row counts to smooth them by.
 _FREE = np.empty((0, 2)), np.empty(0)
 
 Floats = NDArray[np.float64]
 
 
-def check_update(parameters: Parameters) -> None:
-    """Raise a `ParameterError` if trees are to be grown by what does not grow any."""
-    p = parameters
-    of_trees = p.booster != "gblinear"
-    if (
-        p.process_type == "default"
-        and of_trees
-        and not (p.grows or p.updater == "auto")
-    ):
-        raise ParameterError(
-            f"updater={p.updater!r} updates the trees of a model; set "
-            "process_type='update' and pass the model as xgb_model, or leave it out",
-            code=ErrorCode.CONFLICTING_PARAMETERS,
+class Refresh(GradientBooster):
+    """Updates the trees of a model, round by round: process_type=update, and refit.
+
+    Parameters
+    ----------
+    learner, predictor, cache
+        As for `GradientBooster`.
+    grown
+        The model whose trees are updated; None: the learner's, which then starts again
+        from before its first round.
+    revision
+        How; None: as the parameters say.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        predictor: Predictor,
+        cache: MarginCache,
+        grown: Model | None = None,
+        revision: Revision | None = None,
+    ) -> None:
+        super().__init__(learner, predictor, cache)
+        self._grown, self._revision = grown, revision
+
+    def resumed(self, model: Model) -> Refresh:
+        parts = self._learner, self._predictor, self._cache
+        return Refresh(*parts, self._grown or model, self._revision)
+
+    def new_round(self, data: Any, use_objective: bool) -> RefreshRound:
+        if self._grown is None:
+            self._grown = self._restart()
+        learner, grown = self._learner, self._grown
+        model = learner.model
+        if model.n_rounds == grown.n_rounds:
+            raise ParameterError(
+                f"all {model.n_rounds} rounds of the model have been updated; lower "
+                "num_boost_round",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+        aligned, margins = self._predictor.align(data), self._cache.margins(data)
+        targets = np.empty((1, 0))
+        if use_objective:
+            targets = learner.objective.targets_of(data.info)
+            learner.objective.check_targets(targets)
+            if learner.objective.many_targets and len(targets) != model.n_outputs:
+                raise DataError(
+                    f"the labels have {len(targets)} columns, but the model has "
+                    f"{model.n_outputs} targets; give a column for each",
+                    code=ErrorCode.LABEL_TARGETS_MISMATCH,
+                )
+        rows = create_leaf_rows(
+            targets,
+            data.row_weights,
+            np.ascontiguousarray(margins.T),
+            threads=learner.params.nthread,
         )
-    if p.process_type == "default" and not p.refresh_leaf:
-        raise ParameterError(
-            "refresh_leaf=False is of no use without process_type='update'; leave it "
-            "out",
-            code=ErrorCode.INEFFECTIVE_PARAMETER,
-        )
-    if p.process_type == "update" and not of_trees:
-        raise ParameterError(
-            "process_type='update' updates trees, and booster='gblinear' has none; "
-            "leave it out, and training goes on from the model",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
-    if p.process_type == "update" and p.grows:
-        raise ParameterError(
-            f"updater={p.updater!r} grows trees; with process_type='update' it must be "
-            "'refresh', 'prune' or both",
-            code=ErrorCode.CONFLICTING_PARAMETERS,
-        )
-    held = "monotone_constraints" if p.monotone_constraints else "path_smooth"
-    if p.process_type == "update" and p.updater != "prune" and getattr(p, held):
-        raise ParameterError(
-            f"leaf values are taken from the data alone where trees are refreshed or "
-            f"refitted, without regard for {held}; leave {held} out",
-            code=ErrorCode.CONFLICTING_PARAMETERS,
-        )
+        revision = self._revision or Revision.by(learner.params)
+        return RefreshRound(learner, self._predictor, aligned, rows, grown, revision)
+
+    def _restart(self) -> Model:
+        """Return the learner's model, and replace it by one without rounds."""
+        grown = self._learner.model
+        if not grown.trees:
+            raise ParameterError(
+                "process_type='update' updates the rounds of a model, and there are "
+                "none; pass the model as xgb_model",
+                code=ErrorCode.MISSING_PARAMETER,
+            )
+        self._learner.model = grown.without_rounds()
+        self._cache.clear()
+        self._predictor.clear()
+        return grown
+
+
+class RefreshRound(Round):
+    """The next round of the model `grown`, with its trees revised."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        predictor: Predictor,
+        data: DMatrix,
+        rows: NodeSumRows,
+        grown: Model,
+        revision: Revision,
+    ) -> None:
+        self._learner, self._predictor, self._data = learner, predictor, data
+        self._rows, self._grown, self._revision = rows, grown, revision
+        number = learner.model.n_rounds
+        self._range = slice(*grown.round_starts[number : number + 2])
+        self._trees: list[Tree] = []
+
+    @property
+    def rows(self) -> NodeSumRows:
+        return self._rows
+
+    @property
+    def info(self) -> MetaInfo:
+        return self._data.info
+
+    def grow(self) -> None:
+        grown = self._grown
+        trees, outputs = grown.trees[self._range], grown.tree_output[self._range]
+        kind = self._predictor.feature_type(self._data.dtype)
+        layout = Layout.of(trees, outputs, kind, grown.num_feature)
+        with lease(self._learner.params.nthread) as team:
+            leaves = leaf_indices(team, self._data, layout).astype(np.uint32)
+        for tree, first, nodes in zip(trees, outputs, leaves.T, strict=True):
+            own = range(first, first + tree.leaf_size)
+            sums = self._rows.sums(own, nodes, tree.n_nodes)
+            self._trees.append(self._revision.of(tree, sums))
+
+    def update_model(self) -> None:
+        grown = self._grown
+        outputs, weights = grown.tree_output[self._range], grown.weights[self._range]
+        self._learner.model.append_round(self._trees, outputs, weights)
+        self._predictor.clear()
+
+    def close(self) -> None:
+        self._rows.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """How trees are revised.
+    """How trees are updated.
 
     Attributes
     ----------
     steps
-        Of ``"refresh"``, which takes weights, covers and gains from the data, and
-        ``"prune"``, which cuts off what gains too little; in this order.
+        ``"refresh"``, which computes weights, covers and gains from the data, and
+        ``"prune"``, which removes splits; in this order.
     growth
-        The numbers of the objective.
+        The regularisation of splits and leaf weights.
     learning_rate
-        On new leaf values.
+        The factor on new leaf values.
     refresh_leaf
         Whether to refresh leaf values, too.
     gamma, max_depth
-        What pruning leaves: splits that gain as much, above this depth; 0: any.
+        Pruning keeps splits of at least this gain above this depth; 0: any depth.
     decay
-        The share of the old value that a refreshed leaf keeps. Where it is not 0, a
-        leaf that no row falls into keeps its value.
+        The share of the old value that a refreshed leaf keeps; leaves without rows
+        keep their values. None: leaf values are replaced.
     """
 
     steps: Sequence[str]
@@ -99,12 +193,12 @@ class Revision:
 
     @classmethod
     def by(cls, parameters: Parameters) -> Revision:
-        """Return the update that `parameters` ask for."""
+        """Return the update that `parameters` select."""
         p = parameters
         names = "refresh" if p.updater == "auto" else p.updater
         return cls(
             names.split(","),
-            growth_of(p),
+            split_params(p),
             p.learning_rate / p.num_parallel_tree,
             p.refresh_leaf,
             p.gamma,
@@ -149,7 +243,7 @@ class Revision:
     def _values(
         self, tree: Tree, weights: Floats, hessians: Floats
     ) -> NDArray[np.float32]:
-        # Of trees of all outputs values have an axis of outputs, the last one.
+        # Values of multi-output trees have an axis of outputs, the last one.
         shape = (-1, *[1] * (tree.value.ndim - 1))
         is_leaf = tree.leaf_mask.reshape(shape)
         values = np.where(is_leaf, weights * self.learning_rate, 0.0)
@@ -160,7 +254,7 @@ class Revision:
         return values.astype(np.float32, order="C")
 
     def _cut(self, tree: Tree) -> Tree:
-        """Return the tree without splits above leaves that are not worth it."""
+        """Return the tree without splits of too little gain above its leaves."""
         left, parent = tree.left.copy(), tree.parent.copy()
         value = tree.value.copy()
         _, depth = roots_and_depths(tree.parent)
@@ -194,7 +288,7 @@ class Revision:
 
 
 def _with_inner(tree: Tree, sums: Floats) -> Floats:
-    """Return the sums of leaves, and of all other nodes, too."""
+    """Return the sums of leaves together with those of all inner nodes."""
     sums = np.where(tree.leaf_mask[:, None], sums, 0.0)
     _, depth = roots_and_depths(tree.parent)
     for level in range(tree.depth(), 0, -1):

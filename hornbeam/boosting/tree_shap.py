@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.prediction import Rows, blocks
+from hornbeam.boosting.margins import Rows, blocks
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.predict import PREDICT_ROWS

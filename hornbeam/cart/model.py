@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hornbeam.binning.sparse import join_ranges
 from hornbeam.boosting.booster import Booster
-from hornbeam.boosting.learner import needs_double
+from hornbeam.boosting.learner import needs_float64
 from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.targets import Targets
 from hornbeam.cart.tree_builder import CartTree
@@ -100,7 +100,7 @@ def as_booster(
         params |= {"num_target": outputs, "multi_strategy": "multi_output_tree"}
     booster = Booster.of_trees(trees, data, params)
     booster.model.exact_features = not features.is_float32
-    booster.model.double_scores = needs_double(*span)
+    booster.model.double_scores = needs_float64(*span)
     return booster
 
 
@@ -110,4 +110,4 @@ def base_score_for(targets: Targets, low: float, high: float) -> float:
     It is 0, or a value near the mean of the targets where float32 leaf values are not
     precise enough.
     """
-    return targets.center if needs_double(low, high) else 0.0
+    return targets.center if needs_float64(low, high) else 0.0

@@ -90,7 +90,7 @@ def bin_parts(
     for start in range(0, schema.n_features, _COLUMNS_AT_ONCE):
         features = range(start, min(start + _COLUMNS_AT_ONCE, schema.n_features))
         open_columns = cut_finders(
-            schema, max_bin, n_rows, exact=True, room=_ROOM, features=features
+            schema, max_bin, n_rows, exact=True, max_bytes=_ROOM, features=features
         )
 
         def read(

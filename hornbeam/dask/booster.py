@@ -1,18 +1,24 @@
-"""A booster whose rows are on the workers of a cluster; the model is here."""
+"""A booster that trains and evaluates on matrices of a Dask cluster."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import MemberLostError
+from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import ObjectiveFunction
-from hornbeam.boosting.dart import Scale, contributions_in
-from hornbeam.boosting.gbtree import boost_round
+from hornbeam.boosting.dart import MarginScale
+from hornbeam.boosting.evaluation import Evaluator
+from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.predictor import Predictor
+from hornbeam.boosting.trainer import Trainer
 from hornbeam.dask.binning import Coded
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.learning import CallersObjective, Start, View
@@ -21,6 +27,7 @@ from hornbeam.dask.sessions import ClusterMargins, ClusterTraining
 from hornbeam.dask.shard import LabelFacts
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.forest.model import Model
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
@@ -29,20 +36,20 @@ __all__ = ["ClusterBooster"]
 
 Floats = NDArray[np.float64]
 
-#: How often a round is done again.
-_MOST_LOSSES = 20
+#: The maximum number of attempts of one round.
+_MAX_ATTEMPTS = 20
 
 
 class ClusterBooster(Booster):
-    """A booster that trains on, and measures, matrices of a Dask cluster.
+    """A booster whose training and evaluation rows are on the workers of a cluster.
 
-    All decisions are taken here, where the client is. A round in which workers are
-    lost is done again with others, and ends in the same trees.
+    The model is on the client, which takes all decisions. Its trainer runs the same
+    step as that of a `Booster`.
 
     Parameters
     ----------
     cluster
-        Where the members are.
+        The cluster.
     params, model_file
         As for `Booster`.
     """
@@ -54,13 +61,18 @@ class ClusterBooster(Booster):
         model_file: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
     ) -> None:
         self._cluster = cluster
-        self._training: ClusterTraining | None = None
-        self._made_for: tuple[Any, ...] | None = None
-        self._measured_rows: dict[int, ClusterMargins] = {}
         super().__init__(params, None, model_file)
 
+    def _compose(self, parameters: Parameters) -> None:
+        learner = ClusterLearner(parameters)
+        predictor = Predictor(learner)
+        self._cache = ClusterMarginCache(learner, predictor, self._cluster)
+        self._learner, self._predictor = learner, predictor
+        self._trainer = ClusterTrainer(learner, predictor, self._cache)
+        self._evaluator = Evaluator(learner, predictor, self._cache)
+
     def plain(self) -> Booster:
-        """Return a booster of the same model that knows of no cluster."""
+        """Return a `Booster` of the same model, without the cluster."""
         return Booster(model_file=self)
 
     def copy(self) -> ClusterBooster:
@@ -70,17 +82,35 @@ class ClusterBooster(Booster):
         return _plain, (self.plain(),)
 
     def close(self) -> None:
-        """Let go of all rows."""
-        for holding in (self._training, *self._measured_rows.values()):
-            if holding is not None:
-                holding.close()
-        self._training = None
-        self._measured_rows.clear()
+        """Release the rows on the workers."""
+        self._cache.close()
 
-    # Training
+    def update(
+        self,
+        dtrain: Any,
+        iteration: int,
+        fobj: ObjectiveFunction | ScalarLoss | None = None,
+    ) -> None:
+        function = self._use_objective(fobj)
+        if function is None:
+            self._trainer.step(dtrain)
+            return
+        custom = CallersObjective.of(function)
+        self._trainer.step(dtrain, lambda rows: rows.compute_gradients(custom))
 
-    def _check(self, parameters: Parameters, objective: Objective) -> None:
-        super()._check(parameters, objective)
+    def boost(self, *args: Any, **options: Any) -> None:
+        raise ParameterError(
+            "gradients cannot be given to a booster on a cluster: its rows are on the "
+            "workers; pass the objective as obj to train",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
+
+
+class ClusterLearner(Learner):
+    """A learner that accepts only what a cluster can train."""
+
+    def check(self, parameters: Parameters, objective: Objective) -> None:
+        super().check(parameters, objective)
         if parameters.process_type == "update":
             raise ParameterError(
                 "process_type='update' is not in Hornbeam yet where the rows are on a "
@@ -113,73 +143,80 @@ class ClusterBooster(Booster):
                 code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
 
-    def update(
-        self,
-        dtrain: Any,
-        iteration: int,
-        fobj: ObjectiveFunction | ScalarLoss | None = None,
+
+class ClusterTrainer(Trainer):
+    """A trainer that repeats a round in which workers are lost.
+
+    The repeated round, on the remaining workers, grows the same trees.
+    """
+
+    _cache: ClusterMarginCache
+
+    def step(
+        self, data: Any, set_gradients: Callable[[GradientRows], None] | None = None
     ) -> None:
-        fobj = self._function_in(fobj)
-        training = self._training_on(dtrain, estimate=fobj is None)
-        for _ in range(_MOST_LOSSES):
+        training = self._cache.training_data(data, set_gradients is None)
+        for _ in range(_MAX_ATTEMPTS):
             try:
-                self._boost(training, fobj)
-                break
+                training.welcome()
+                super().step(data, set_gradients)
+                return
             except MemberLostError as lost:
                 training.mend(lost)
-        else:
-            raise ClusterError(
-                f"workers were lost {_MOST_LOSSES} times in one round; look into their "
-                "logs",
-                code=ErrorCode.WORKERS_LOST,
-            )
-        self._end_round()
-
-    def boost(self, *args: Any, **options: Any) -> None:
-        raise ParameterError(
-            "gradients cannot be given to a booster on a cluster: its rows are on the "
-            "workers; pass the objective as obj to train",
-            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        raise ClusterError(
+            f"workers were lost {_MAX_ATTEMPTS} times in one round; look into their "
+            "logs",
+            code=ErrorCode.WORKERS_LOST,
         )
 
-    def _boost(self, training: ClusterTraining, fobj: ObjectiveFunction | None) -> None:
-        training.welcome()
-        dropout, model = self._next_dropout(), self.model
-        weights, known = model.weights, len(model.trees)
-        if dropout is not None:
-            training.follow(dropout.during(weights))
-        if fobj is not None:
-            training.backend.compute_gradients(CallersObjective.of(fobj))
-        else:
-            by_row = self.objective.by_row
-            info = None if by_row else training.beside().info
-            self._compute_gradients(training.backend, info)
-        boost_round(
-            training.backend,
-            training,
-            self.params,
-            model,
-            training.matrix.feature_weights,
-            contributions_in(dropout, training.scale),
-        )
-        if dropout is not None:
-            model.tree_weights = dropout.after(weights, len(model.trees) - known)
-            training.weights = np.concatenate(
-                [training.weights, model.tree_weights[known:]]
-            )
-            training.rescale(model.trees[known:])
 
-    def _training_on(self, data: DaskDMatrix, estimate: bool) -> ClusterTraining:
-        """Return the rows of `data` ready for another round of this model."""
-        if self.params.booster == "gblinear":
+class ClusterMarginCache(MarginCache):
+    """The margins of matrices on a cluster, which their workers keep.
+
+    Parameters
+    ----------
+    learner, predictor
+        Of the model.
+    cluster
+        The cluster.
+    """
+
+    def __init__(
+        self, learner: Learner, predictor: Predictor, cluster: DaskCluster
+    ) -> None:
+        super().__init__(learner, predictor)
+        self._cluster = cluster
+        self._training: ClusterTraining | None = None
+        self._made_with: tuple[Any, ...] | None = None
+        self._evaluated: dict[int, ClusterMargins] = {}
+
+    def margins(self, data: Any) -> Floats:
+        return self._rows_of(data).margins()
+
+    def labelled(self, data: Any) -> View:
+        return self._rows_of(data).beside()
+
+    def _rows_of(self, data: Any) -> ClusterTraining | ClusterMargins:
+        if self._training is not None and self._training.matrix is data:
+            return self._training
+        rows = self._evaluated.get(id(data))
+        if rows is None:
+            rows = ClusterMargins(self, *self._placement(data))
+            rows.hold()
+            self._evaluated[id(data)] = rows
+        return rows
+
+    def training_data(self, data: Any, use_objective: bool) -> ClusterTraining:
+        """Return the rows of `data` ready for another round of trees."""
+        p, learner = self.params, self._learner
+        if p.booster == "gblinear":
             raise ParameterError(
                 "booster='gblinear' does not train on a cluster; train it on one "
                 "machine with hornbeam.train",
                 code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
         training = self._training
-        p = self.params
-        made_for = (
+        made_with = (
             p.bins(),
             p.method(),
             p.nthread,
@@ -188,65 +225,78 @@ class ClusterBooster(Booster):
             p.sketch_outputs,
         )
         if training is not None:
-            if training.matrix is data and self._made_for == made_for:
+            if training.matrix is data and self._made_with == made_with:
                 return training
             training.close()
-        if estimate:
-            self._take_targets(data.n_targets)
+        if use_objective:
+            learner.set_num_target(data.n_targets)
         if p.method() == "approx":
-            self._check_values(data)
-        if isinstance(data, DaskQuantileDMatrix) and data.max_bin != made_for[0]:
+            _check_values(data)
+        if isinstance(data, DaskQuantileDMatrix) and data.max_bin != p.bins():
             raise DataError(
                 f"this DaskQuantileDMatrix was made with max_bin={data.max_bin} and "
-                f"cannot serve max_bin={made_for[0]}; use the same number for both",
+                f"cannot serve max_bin={p.bins()}; use the same number for both",
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
         if not self.model.trees:
-            self._take_columns(data)
-        self._made_for = made_for
-        self._training = ClusterTraining(self, estimate, *self._held(data))
+            learner.set_features(data)
+        self._made_with = made_with
+        self._training = ClusterTraining(self, use_objective, *self._placement(data))
         self._training.hold()
         return self._training
 
-    def _check_values(self, data: DaskDMatrix) -> None:
-        """Raise an error unless workers can hold the values of this matrix."""
-        if isinstance(data, DaskQuantileDMatrix):
-            raise DataError(
-                "tree_method='approx' needs the values themselves, and a "
-                "DaskQuantileDMatrix is for the codes of its bins; make a DaskDMatrix",
-                code=ErrorCode.RAW_VALUES_NEEDED,
-            )
-        if data.opening.caching is not None:
-            raise DataError(
-                "tree_method='approx' holds the values in memory, and this matrix has "
-                "a cache for their codes; use tree_method='hist', or make it without "
-                "cache",
-                code=ErrorCode.UNSUPPORTED_COMBINATION,
-            )
+    def discard(self, training: Any) -> None:
+        """Keep the rows: the workers go back to the margins before the round."""
 
-    def _held(self, data: DaskDMatrix) -> tuple[Any, ...]:
-        """Return what a `Holding` of this matrix is made with."""
+    def clear(self) -> None:
+        """Keep the rows: they are expensive to place, and `close` releases them."""
+
+    def close(self) -> None:
+        """Release all rows."""
+        for rows in (self._training, *self._evaluated.values()):
+            if rows is not None:
+                rows.close()
+        self._training = None
+        self._evaluated.clear()
+
+    def _placement(self, data: DaskDMatrix) -> tuple[Any, ...]:
+        """Return the arguments of a `Holding` of this matrix."""
         if self.model.num_feature == 0:
             return self._cluster, data, data.schema, "error", "the other partitions"
-        expected = self._expected(True)
-        return self._cluster, data, expected, self.params.unseen, "training"
+        schema = self._learner.schema()
+        return self._cluster, data, schema, self.params.unseen, "training"
+
+    # The state of the model, as the workers need it
+
+    @property
+    def model(self) -> Model:
+        return self._learner.model
+
+    @property
+    def params(self) -> Parameters:
+        return self._learner.params
+
+    @property
+    def objective(self) -> Objective:
+        return self._learner.objective
 
     def base(self) -> Floats:
-        return self._base()
+        return self._predictor.base_margins()
 
     def start_now(
         self,
         weights: NDArray[np.float32],
-        scale: Scale | None,
+        scale: MarginScale | None,
         learns: bool = False,
     ) -> Start:
         p, n_trees = self.params, len(self.model.trees)
         columns = p.multi_output_columns(self.model.n_outputs)
         step, layout = 0.0 if scale is None else scale.step, None
         if n_trees > 0:
-            layout = self._layout_of(np.arange(n_trees), weights, np.float64, step)
+            every = np.arange(n_trees)
+            layout = self._predictor.layout_of(every, weights, np.float64, step)
         return Start(
-            self._base(),
+            self.base(),
             layout,
             n_trees,
             p.num_parallel_tree * (1 if columns > 0 else self.model.n_outputs),
@@ -261,33 +311,37 @@ class ClusterBooster(Booster):
         self,
         before: NDArray[np.float32],
         weights: NDArray[np.float32],
-        scale: Scale | None,
+        scale: MarginScale | None,
     ) -> Layout | None:
         step = 0.0 if scale is None else scale.step
-        return self._changes(before, weights, np.float64, step)
+        return self._predictor.layout_between(before, weights, np.float64, step)
 
     def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
-        """Begin the model, if it has no trees, from what the training data says."""
+        """Set base score and types of a model without trees by the training data."""
         if self.model.trees:
             return
         span = None
         if facts.least is not None and facts.most is not None:
             span = facts.least, facts.most
-        self._begin_from(start, span)
+        self._learner.set_base_score(start, span)
         self.model.exact_features = not coded.facts.is_float32
 
-    # Evaluation
 
-    def _measured(self, data: Any) -> tuple[Floats, View]:
-        training = self._training
-        if training is not None and training.matrix is data:
-            return training.margins(), training.beside()
-        rows = self._measured_rows.get(id(data))
-        if rows is None:
-            rows = ClusterMargins(self, *self._held(data))
-            rows.hold()
-            self._measured_rows[id(data)] = rows
-        return rows.margins(), rows.beside()
+def _check_values(data: DaskDMatrix) -> None:
+    """Raise an error unless workers can hold the values of this matrix."""
+    if isinstance(data, DaskQuantileDMatrix):
+        raise DataError(
+            "tree_method='approx' needs the values themselves, and a "
+            "DaskQuantileDMatrix is for the codes of its bins; make a DaskDMatrix",
+            code=ErrorCode.RAW_VALUES_NEEDED,
+        )
+    if data.opening.caching is not None:
+        raise DataError(
+            "tree_method='approx' holds the values in memory, and this matrix has "
+            "a cache for their codes; use tree_method='hist', or make it without "
+            "cache",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
 
 
 def _plain(booster: Booster) -> Booster:

@@ -175,7 +175,7 @@ class Rowset:
             # What goes to disk may be more than fits in memory.
             room = _ROOM if self._opening.caching is None else 0
             self._ordered = SortedColumnCache(self.table, weights, room)
-        done = self._ordered.read(features, passes, n_threads)
+        done = self._ordered.run_passes(features, passes, n_threads)
         if done == len(features):
             return passes
         begin = 0

@@ -13,7 +13,7 @@ from hornbeam.backends.cluster_rows import ClusterRows, Spread, join_margins
 from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
-from hornbeam.boosting.dart import Scale
+from hornbeam.boosting.dart import MarginScale
 from hornbeam.dask.binning import Coded, bin_parts, calls_for_codes
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.learning import Start, View
@@ -38,15 +38,23 @@ Weights = NDArray[np.float32]
 class Trainee(Protocol):
     """What rows on a cluster need to know of the booster."""
 
-    model: Model
-    params: Parameters
-    objective: Objective
+    @property
+    def model(self) -> Model:
+        """The model so far."""
+
+    @property
+    def params(self) -> Parameters:
+        """The parameters of training."""
+
+    @property
+    def objective(self) -> Objective:
+        """The objective."""
 
     def base(self) -> Floats:
         """Return the margins before the first tree, (outputs,)."""
 
     def start_now(
-        self, weights: Weights, scale: Scale | None, learns: bool = False
+        self, weights: Weights, scale: MarginScale | None, learns: bool = False
     ) -> Start:
         """Return the trees so far, under these weights, rounded by the scale.
 
@@ -54,7 +62,7 @@ class Trainee(Protocol):
         """
 
     def changes(
-        self, before: Weights, weights: Weights, scale: Scale | None
+        self, before: Weights, weights: Weights, scale: MarginScale | None
     ) -> Layout | None:
         """Return trees that bring margins from these weights to those, or None."""
 
@@ -74,7 +82,7 @@ class _Measured(Holding):
     """
 
     weights: Weights
-    scale: Scale | None = None
+    scale: MarginScale | None = None
     _trainee: Trainee
     _view: View | None = None
 
@@ -90,9 +98,9 @@ class _Measured(Holding):
             if model.tree_weights is not None:
                 base = self._trainee.base()
                 found = self.cluster.call(members, "largest_margin", base)
-                self.scale = Scale(max(found)).with_trees(model.trees)
+                self.scale = MarginScale(max(found)).with_trees(model.trees)
 
-    def rescale(self, trees: Sequence[Tree]) -> None:
+    def extend_scale(self, trees: Sequence[Tree]) -> None:
         """Round by the scale of these trees, too."""
         if self.scale is None:
             return
@@ -183,9 +191,24 @@ class ClusterTraining(_Measured):
 
     @property
     def backend(self) -> Backend:
-        """The rows as growers ask for them."""
+        """The rows as growers use them."""
         assert self._backend is not None
         return self._backend
+
+    @property
+    def cuts(self) -> ClusterTraining:
+        """The values at the bounds of bins."""
+        return self
+
+    @property
+    def info(self) -> MetaInfo:
+        """The meta info of all rows."""
+        return self.beside().info
+
+    @property
+    def feature_weights(self) -> Floats | None:
+        """(features,): the weights of features in column sampling."""
+        return self.matrix.feature_weights
 
     def hold(self) -> None:
         super().hold()
@@ -315,7 +338,7 @@ class ClusterTraining(_Measured):
         start = self._trainee.start_now(self._weights_now(), self.scale)
         self.cluster.call(members, "catch_up", start)
 
-    def follow(self, weights: Weights) -> None:
+    def update_to(self, weights: Weights) -> None:
         """Have the margins be those of the trees under these weights."""
         if self.scale is None:
             return
@@ -332,7 +355,7 @@ class ClusterTraining(_Measured):
         """Return the margins under all trees, (rows, outputs)."""
         while True:
             try:
-                self.follow(self._trainee.model.weights)
+                self.update_to(self._trainee.model.weights)
                 return np.array(self.rows.margins().T, order="C")
             except MemberLostError as lost:
                 self.mend(lost)
@@ -373,7 +396,7 @@ class ClusterMargins(_Measured):
     def margins(self) -> Floats:
         """Return the margins under all trees, (rows, outputs)."""
         model = self._trainee.model
-        self.rescale(model.trees[self.weights.size :])
+        self.extend_scale(model.trees[self.weights.size :])
         begin, n_trees = self.weights.size, len(model.trees)
         layout = self._trainee.changes(self.weights, model.weights, self.scale)
         threads = self._trainee.params.nthread

@@ -17,7 +17,7 @@ from hornbeam.backends.factory import create_rows
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
-from hornbeam.boosting.prediction import add_layout, start_margins
+from hornbeam.boosting.margins import add_layout, start_margins
 from hornbeam.dask.learning import LearningRows, Start, View
 from hornbeam.dask.opening import Opening, named
 from hornbeam.dask.partitions import Partition

@@ -101,7 +101,7 @@ def row_blocks(table: Table) -> Iterator[np.ndarray]:
 def column_entries(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield of each column the rows of its filled cells, uint32, and their values."""
     if isinstance(table, SparseTable):
-        for _, pointers, rows, values in table.filled(CELLS):
+        for _, pointers, rows, values in table.entry_blocks(CELLS):
             for begin, end in pairwise(pointers.tolist()):
                 yield rows[begin:end].astype(np.uint32), values[begin:end]
         return
@@ -123,7 +123,7 @@ def column_entries(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def has_infinite(table: Table) -> bool:
     """Return whether a cell is infinite."""
     if isinstance(table, SparseTable):
-        return any(np.isinf(part[-1]).any() for part in table.filled(CELLS))
+        return any(np.isinf(part[-1]).any() for part in table.entry_blocks(CELLS))
     return any(np.isinf(block).any() for block in row_blocks(table))
 
 

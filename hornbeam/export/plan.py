@@ -23,8 +23,13 @@ __all__ = ["Exportable", "Nodes", "Plan", "model_of"]
 class HasModel(Protocol):
     """A booster."""
 
-    model: Model
-    objective: Objective
+    @property
+    def model(self) -> Model:
+        """The trees, or the linear model."""
+
+    @property
+    def objective(self) -> Objective:
+        """Turns margins into predictions."""
 
 
 class HasBooster(Protocol):

@@ -63,13 +63,13 @@ def open_store(
             lock.wait()
             manifest, _ = _find(places, fingerprint, mend is not None)
             if manifest is None:
-                if lock.is_alone:
+                if lock.is_exclusive:
                     if _is_rubbish(places):
                         clean_folders(places)
                     lock.remove()
                 lock.close()
                 return None
-            if lock.try_hold(alone=False):
+            if lock.try_lock(exclusive=False):
                 return BlockStore(places, manifest, lock, mend)
     except BaseException:
         lock.close()
@@ -106,13 +106,13 @@ def open_or_build(
         while True:
             lock.wait()
             manifest, why = _find(places, fingerprint, mend is not None)
-            if manifest is None and lock.is_alone:
+            if manifest is None and lock.is_exclusive:
                 if why:
                     sys.stderr.write(f"hornbeam: {why}; the cache is made again\n")
                 is_building = True
                 clean_folders(places)
                 manifest = build(partial(_new_writer, writers, places, fingerprint))
-            if manifest is not None and lock.try_hold(alone=False):
+            if manifest is not None and lock.try_lock(exclusive=False):
                 return BlockStore(places, manifest, lock, mend)
             is_building = False
             lock.close()

@@ -208,7 +208,7 @@ class FolderLock:
         # In one order for all, so that no two wait for each other.
         self._paths = sorted(folder / LOCK for folder in folders)
         self._files: list[int] = []
-        self.is_alone = False
+        self.is_exclusive = False
 
     def wait(self) -> None:
         """Hold the folders alone, or else together with others that read.
@@ -216,7 +216,7 @@ class FolderLock:
         Waits while another builds, and says so on stderr after a second.
         """
         begin, told = time.monotonic(), False
-        while not (self.try_hold(alone=True) or self.try_hold(alone=False)):
+        while not (self.try_lock(exclusive=True) or self.try_lock(exclusive=False)):
             if not told and time.monotonic() - begin > _PATIENCE:
                 told = True
                 place = str(self._paths[0].parent)
@@ -227,12 +227,12 @@ class FolderLock:
                 sys.stderr.flush()
             time.sleep(_PAUSE)
 
-    def try_hold(self, *, alone: bool) -> bool:
+    def try_lock(self, *, exclusive: bool) -> bool:
         """Hold the folders alone, or shared, if that can be at once.
 
         Otherwise what was held is held no more.
         """
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         if not self._files:
             self._files = [_open(path) for path in self._paths]
         try:
@@ -244,7 +244,7 @@ class FolderLock:
         except BlockingIOError:
             self.close()
             return False
-        self.is_alone = alone
+        self.is_exclusive = exclusive
         return True
 
     def remove(self) -> None:
@@ -255,7 +255,7 @@ class FolderLock:
 
     def close(self) -> None:
         """Give the folders up."""
-        files, self._files, self.is_alone = self._files, [], False
+        files, self._files, self.is_exclusive = self._files, [], False
         for file in files:
             os.close(file)
 

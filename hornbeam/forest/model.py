@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -130,6 +131,44 @@ class Model:
     def leaf_size(self) -> int:
         """Number of values of a leaf: 1, or one per output; 0 before the first tree."""
         return self.trees[0].leaf_size if self.trees else 0
+
+    def tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
+        """Return the trees (begin, end) of rounds (begin, end); (0, 0) means all.
+
+        A linear model has no trees, and no range of its rounds but all.
+
+        Raises
+        ------
+        ParameterError
+            If the model does not have these rounds.
+        """
+        n_rounds = self.n_rounds
+        try:
+            begin, end = map(operator.index, rounds)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "iteration_range must be two whole numbers (begin, end), "
+                f"not {rounds!r}",
+                code=ErrorCode.INVALID_ITERATION_RANGE,
+            ) from None
+        end = end or n_rounds
+        if self.linear is not None and (begin, end) != (0, n_rounds):
+            raise ParameterError(
+                "each round of booster='gblinear' changes all weights, so "
+                f"iteration_range={tuple(rounds)} cannot select some of its "
+                f"{n_rounds} rounds; leave it out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
+        if not 0 <= begin <= end <= n_rounds or (begin == end and n_rounds > 0):
+            raise ParameterError(
+                f"iteration_range={tuple(rounds)} is not a part of the model's "
+                f"{n_rounds} rounds; give (begin, end) with "
+                f"0 <= begin < end <= {n_rounds}, or (0, 0) for all",
+                code=ErrorCode.ITERATION_RANGE_OUT_OF_BOUNDS,
+            )
+        if self.linear is not None:
+            return 0, 0
+        return self.round_starts[begin], self.round_starts[end]
 
     def copy(self) -> Model:
         """Return an independent copy, which shares the trees."""

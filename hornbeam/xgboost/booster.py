@@ -13,25 +13,25 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster as _Booster
-from hornbeam.boosting.sync_model import settings_of
+from hornbeam.boosting.evaluation import Evaluator
+from hornbeam.boosting.learner import parameters_of
+from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.data.schema import Schema, check_names
-from hornbeam.data.table import PaddedTable, Table
-from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
+from hornbeam.data.schema import check_names
+from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
-from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import create as create_objective
-from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.booster_config import configuration, parameters_in, values_in
-from hornbeam.xgboost.categories import Categories, as_category_codes
-from hornbeam.xgboost.compat import framed, is_dataframe
+from hornbeam.xgboost.categories import Categories
+from hornbeam.xgboost.compat import is_dataframe
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
+from hornbeam.xgboost.learner import XGBoostLearner, XGBoostPredictor
 from hornbeam.xgboost.objective import as_float32, as_function, by_row
 from hornbeam.xgboost.parameters import DECISIVE, gathered, told, unused
 
@@ -39,8 +39,6 @@ __all__ = ["Booster"]
 
 
 _FORMATS = (".json", ".ubj")
-#: Of each group that ``ndcg``, ``map`` and ``pre`` look at, where no number follows.
-_PLACES = 32
 #: What follows the brace that JSON begins with; UBJSON has a type there.
 _JSON = (b'"', b" ", b"\t", b"\r", b"\n")
 
@@ -89,7 +87,9 @@ class Booster(_Booster):
             self._given, self._loaded = dict(model_file._given), model_file._loaded
             vars(self).update(model_file._own_attributes())
         if isinstance(model_file, _Booster):
-            self._take(model_file.model.copy(), model_file.params, model_file._loss)
+            self._replace_model(
+                model_file.model.copy(), model_file.params, model_file._learner.loss
+            )
         elif model_file is not None:
             self.load_model(model_file)
         self.set_param(params or {})
@@ -116,6 +116,15 @@ class Booster(_Booster):
             self._given[name] = item
             self._settled = False
 
+    def _compose(self, parameters: Parameters) -> None:
+        learner = XGBoostLearner(parameters)
+        predictor = XGBoostPredictor(learner)
+        cache = MarginCache(learner, predictor)
+        self._learner: XGBoostLearner = learner
+        self._predictor = predictor
+        self._trainer = Trainer(learner, predictor, cache)
+        self._evaluator = Evaluator(learner, predictor, cache)
+
     def _keep_metrics(self) -> None:
         """Name the metric of a model that has learnt, if nobody has named one.
 
@@ -131,11 +140,11 @@ class Booster(_Booster):
             return
         # What decides which parameters the model has, then those that it has.
         rounds = self.model.n_rounds
-        before = settings_of(self.model, Parameters()) if rounds else self._loaded
-        self._configure(self._counted(before.updated(self._told())), self._loss)
+        before = parameters_of(self.model, Parameters()) if rounds else self._loaded
+        self._configure(self._counted(before.updated(self._told())), self._learner.loss)
         names = dict(parameters_in(self._configuration()))
         parameters = self._counted(before.updated(self._told(names)))
-        self._configure(parameters, self._loss)
+        self._configure(parameters, self._learner.loss)
         if rounds and "base_score" in self._given:
             self._begin_at(self._given["base_score"])
         self._settled = True
@@ -181,12 +190,6 @@ class Booster(_Booster):
         if not create_objective(parameters).many_targets:
             return parameters
         return parameters.updated({"num_target": self._n_labels})
-
-    def _configure(self, parameters: Parameters, loss: ScalarLoss | None) -> None:
-        super()._configure(parameters, loss)
-        for metric in self._metrics:
-            if isinstance(metric, RankingMetric):
-                metric.limit(_PLACES)
 
     def _validates(self) -> bool:
         text = str(self._given.get("validate_parameters", False)).lower()
@@ -254,7 +257,7 @@ class Booster(_Booster):
         if self.model.n_rounds and self.feature_names is None:
             self.model.feature_names = dtrain.feature_names or []
             self.model.feature_types = dtrain.feature_types or []
-        self._validate_features(dtrain.feature_names)
+        self._learner.validate_features(dtrain.feature_names)
 
     @with_xgboost_messages
     def boost(
@@ -328,7 +331,7 @@ class Booster(_Booster):
                 raise TypeError(f"expected DMatrix, got {type(data).__name__}")
             if not isinstance(name, str):
                 raise TypeError(f"expected string, got {type(name).__name__}")
-            self._validate_features(data.feature_names)
+            self._learner.validate_features(data.feature_names)
         built_in, own = [], []
         for data, name in evals:
             scores = self.measure([(data, name)], feval, output_margin)
@@ -380,7 +383,7 @@ class Booster(_Booster):
         if not self._settled:
             self._settle()
         if validate_features:
-            self._validate_features(data.feature_names)
+            self._learner.validate_features(data.feature_names)
         if self.model.linear is not None:
             if iteration_range[0] != 0:
                 raise ParameterError(
@@ -448,55 +451,6 @@ class Booster(_Booster):
         )
         return found.astype(np.float32, copy=False)
 
-    def _table(self, data: Any, missing: float, validate_features: bool) -> Table:
-        """Return the table of an array or frame; a frame has names to look at."""
-        table = super()._table(framed(data), missing, validate_features)
-        if validate_features and is_dataframe(data):
-            self._validate_features(table.names)
-        return table
-
-    def _aligned(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
-        """Return `data` with the columns and the category codes of the model.
-
-        Columns without names go by place: those that are not there are missing, and
-        numbers are codes where training had categories, or of none that it had.
-        """
-        width, types = self.model.num_feature, self.model.feature_types
-        lacks = data.feature_names is None and data.n_features < width
-        codes = "c" in types and "c" not in (data.feature_types or ())
-        if (lacks or codes) and not isinstance(data, QuantileDMatrix):
-            table = data.table.select(range(data.n_features))
-            if lacks:
-                table = PaddedTable(table, width)
-            if codes and table.n_features == width:
-                data = data._over(as_category_codes(table, types), DMatrix)
-                names = self._expected(validate_features).names
-                return data.like(Schema(width, names, types))
-            data = data._over(table, DMatrix)
-        return super()._aligned(data, validate_features)
-
-    def _validate_features(self, names: Sequence[str] | None) -> None:
-        """Raise a `DataError` unless data has the names of the model, in its order."""
-        expected = self.feature_names
-        if expected is None or names == expected:
-            return
-        if names is None:
-            raise DataError(
-                "data did not contain feature names, but the following fields are "
-                f"expected: {', '.join(expected)}",
-                code=ErrorCode.FEATURE_NAMES_MISMATCH,
-            )
-        message = f"feature_names mismatch: {expected} {list(names)}"
-        lost = [name for name in expected if name not in names]
-        more = [name for name in names if name not in expected]
-        if lost:
-            message += f"\nexpected {', '.join(lost)} in input data"
-        if more:
-            message += (
-                f"\ntraining data did not have the following fields: {', '.join(more)}"
-            )
-        raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
-
     @with_xgboost_messages
     def get_dump(
         self,
@@ -530,7 +484,7 @@ class Booster(_Booster):
         `hornbeam.Booster.get_split_value_histogram`.
         """
         self._settle()
-        self._need_model()
+        self._learner.require_model()
         names = FeatureMap.of(self.model, fmap).names
         known = feature if feature in names else names[0]
         found = super().get_split_value_histogram(known, fmap, bins, as_pandas)
@@ -576,7 +530,7 @@ class Booster(_Booster):
             model = decode_as_xgboost(data)
         except ModelFileError:
             raise error from None
-        self._take(model, settings_of(model, self.params), None)
+        self._replace_model(model, parameters_of(model, self.params), None)
         _warn(
             "this model file was edited since Hornbeam wrote it: it is read as a file "
             "of XGBoost's, with thresholds of float32"

@@ -46,15 +46,15 @@ def table_of(data):
     return table
 
 
-def cuts_of_parts(data, owner, order, max_bin, weights, room):
+def cuts_of_parts(data, owner, order, max_bin, weights, max_bytes):
     """Return the cuts, each row read by its owner, owners merged in an order."""
     parts = [np.flatnonzero(owner == part) for part in range(owner.max() + 1)]
     columns = cut_finders(
-        table_of(data).schema, max_bin, len(data), exact=True, room=room
+        table_of(data).schema, max_bin, len(data), exact=True, max_bytes=max_bytes
     )
 
-    def read(places, readings):
-        sent = pickle.dumps(readings)
+    def read(places, passes):
+        sent = pickle.dumps(passes)
         found = []
         for rows in parts:
             mine = pickle.loads(sent)
@@ -82,11 +82,11 @@ def check_same(one, other):
     max_bin=st.sampled_from([2, 5, 16]),
     weighted=st.booleans(),
     dtype=st.sampled_from([np.float32, np.float64]),
-    room=st.sampled_from([0, 3000, 20_000, 1 << 20]),
+    max_bytes=st.sampled_from([0, 3000, 20_000, 1 << 20]),
     chunk_rows=st.sampled_from([7, 64, 1 << 18]),
 )
 def test_any_parts_have_the_cuts_of_all_rows(
-    rows, n_parts, seed, max_bin, weighted, dtype, room, chunk_rows
+    rows, n_parts, seed, max_bin, weighted, dtype, max_bytes, chunk_rows
 ):
     rng = np.random.default_rng(seed)
     data = many_kinds(rows, seed, dtype)
@@ -97,10 +97,12 @@ def test_any_parts_have_the_cuts_of_all_rows(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hornbeam.binning.table_passes.CHUNK_ROWS", chunk_rows)
         patch.setattr(exact_quantiles, "POINTS", 8)
-        patch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
-        patch.setattr(column_pass, "RANGES", 16)
-        patch.setattr(column_pass, "_PARTED", 4)
-        check_same(cuts_of_parts(data, owner, order, max_bin, weights, room), exact)
+        patch.setattr(exact_quantiles, "_RANGE_POINTS_PER_BIN", 1)
+        patch.setattr(column_pass, "MAX_RANGES", 16)
+        patch.setattr(column_pass, "_MAX_SPLIT", 4)
+        check_same(
+            cuts_of_parts(data, owner, order, max_bin, weights, max_bytes), exact
+        )
 
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")

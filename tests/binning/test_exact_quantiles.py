@@ -68,16 +68,16 @@ def check_same(one, other):
     assert one.is_float32 == other.is_float32
 
 
-def shrink(monkeypatch, chunk_rows=16, points=8, room=0, ranges=16):
+def shrink(monkeypatch, chunk_rows=16, points=8, max_bytes=0, ranges=16):
     """Make a few rows as many as a stream has: small chunks, sketches and rooms."""
     monkeypatch.setattr(table_passes, "CHUNK_ROWS", chunk_rows)
     monkeypatch.setattr(exact_quantiles, "CHUNK_ROWS", chunk_rows)
     monkeypatch.setattr(exact_quantiles, "POINTS", points)
-    monkeypatch.setattr(exact_quantiles, "_POINTS_OF_A_BIN", 1)
-    monkeypatch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
-    monkeypatch.setattr(column_pass, "RANGES", ranges)
-    monkeypatch.setattr(column_pass, "_PARTED", ranges // 4)
-    monkeypatch.setattr(exact_quantiles, "ROOM", room)
+    monkeypatch.setattr(exact_quantiles, "_CUT_POINTS_PER_BIN", 1)
+    monkeypatch.setattr(exact_quantiles, "_RANGE_POINTS_PER_BIN", 1)
+    monkeypatch.setattr(column_pass, "MAX_RANGES", ranges)
+    monkeypatch.setattr(column_pass, "_MAX_SPLIT", ranges // 4)
+    monkeypatch.setattr(exact_quantiles, "MAX_BYTES", max_bytes)
 
 
 def many_kinds(rows=ROWS, seed=0):
@@ -115,11 +115,13 @@ def test_small_streams_are_read_once_for_cuts_and_once_for_codes(
     assert stream.readings == 2
 
 
-@pytest.mark.parametrize("room", [0, 20_000, 60_000])
+@pytest.mark.parametrize("max_bytes", [0, 20_000, 60_000])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_large_streams_have_the_same_cuts(dtype, weighted, room, monkeypatch):
-    shrink(monkeypatch, chunk_rows=ROWS // 8, points=64, room=room, ranges=256)
+def test_large_streams_have_the_same_cuts(dtype, weighted, max_bytes, monkeypatch):
+    shrink(
+        monkeypatch, chunk_rows=ROWS // 8, points=64, max_bytes=max_bytes, ranges=256
+    )
     data = many_kinds().astype(dtype)
     rng = np.random.default_rng(1)
     weights = rng.integers(0, 3, len(data)) / 3 if weighted else None
@@ -132,7 +134,7 @@ def test_large_streams_have_the_same_cuts(dtype, weighted, room, monkeypatch):
 def test_large_streams_are_mostly_read_twice_for_the_cuts(dtype, monkeypatch):
     monkeypatch.setattr(table_passes, "CHUNK_ROWS", 1 << 15)
     monkeypatch.setattr(exact_quantiles, "CHUNK_ROWS", 1 << 15)
-    monkeypatch.setattr(exact_quantiles, "ROOM", 4 << 20)
+    monkeypatch.setattr(exact_quantiles, "MAX_BYTES", 4 << 20)
     rng = np.random.default_rng(0)
     data = rng.normal(size=(300_000, 3)).astype(dtype)
     data[:, 1] = np.where(rng.random(300_000) < 0.7, 0, data[:, 1])
@@ -188,7 +190,7 @@ def test_any_batches_give_the_cuts_of_the_rows_in_memory(
 @pytest.mark.parametrize("sketch", ["exact", "approximate"])
 @pytest.mark.parametrize("n_threads", [0, 2, 3, 7])
 def test_threads_do_not_matter_in_streams(n_threads, sketch, monkeypatch):
-    shrink(monkeypatch, chunk_rows=50, points=32, room=20_000, ranges=64)
+    shrink(monkeypatch, chunk_rows=50, points=32, max_bytes=20_000, ranges=64)
     stream = in_parts(many_kinds(), range(0, ROWS, 100))
     one, more = (
         bin_table(stream, 16, None, threads, sketch) for threads in (1, n_threads)
@@ -251,13 +253,15 @@ def test_streams_of_named_categories_alone_are_read_once():
 @pytest.mark.parametrize("n_rows", [ROWS - 1, ROWS + 1])
 def test_another_number_of_rows_than_announced(n_rows):
     stream = Parts([as_table(many_kinds())], n_rows)
-    with pytest.raises(DataError, match=f"gave {n_rows} rows before and {ROWS} now"):
+    with pytest.raises(
+        DataError, match=f"{n_rows} rows in the first pass and {ROWS} in"
+    ):
         bin_table(stream, 16)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sketched_cuts_are_the_same_in_any_batches(weighted, monkeypatch):
-    shrink(monkeypatch, chunk_rows=50, points=32, room=1 << 30)
+    shrink(monkeypatch, chunk_rows=50, points=32, max_bytes=1 << 30)
     data = many_kinds()
     weights = np.random.default_rng(0).random(ROWS) if weighted else None
     whole = bin_table(as_table(data), 16, weights, 1, "approximate")

@@ -25,7 +25,7 @@ ROWS = 2000 if COMPILED else 200
 def small_blocks(monkeypatch):
     """Make a few rows as many blocks as pages have."""
     monkeypatch.setattr(pages_of, "BLOCK_ROWS", 300 if COMPILED else 60)
-    monkeypatch.setattr(pages_of, "_CELLS", 1000)
+    monkeypatch.setattr(pages_of, "_SLICE_VALUES", 1000)
 
 
 def many_kinds(rows=ROWS, seed=0):
@@ -280,7 +280,7 @@ def test_a_source_that_changes_between_its_readings_leaves_nothing(tmp_path):
 
 def test_memory_that_is_too_small_says_how_much_is_needed(tmp_path):
     data = many_kinds()
-    with pytest.raises(ParameterError, match=r"too small: .* give at least [\d,]+ MB"):
+    with pytest.raises(ParameterError, match=r"too small: .* at least [\d,]+ MB"):
         build_external(in_batches(data), 16, caching(tmp_path / "new", limit=10**6))
     assert not (tmp_path / "new").exists()
 
@@ -289,7 +289,7 @@ def test_memory_that_is_too_small_says_how_much_is_needed(tmp_path):
 def test_wide_tables_have_blocks_of_fewer_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pages_of, "BLOCK_ROWS", 1 << 10)
     monkeypatch.setattr(pages_of, "_BLOCK_BYTES", 100_000)
-    monkeypatch.setattr(pages_of, "_LEAST_ROWS", 1 << 7)
+    monkeypatch.setattr(pages_of, "_MIN_BLOCK_ROWS", 1 << 7)
     data = np.random.default_rng(0).normal(size=(300, 1000)).astype(np.float32)
     paged = build_external(as_table(data), 4, caching(tmp_path))
     assert len(list(tmp_path.glob("*.block"))) == 3

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam.binning.cuts import cut_column, cut_summary, integer_weights
-from hornbeam.binning.sketch import SketchOfChunks, of_sorted
+from hornbeam.binning.sketch import SketchOfChunks, sketch_sorted
 
 
 def sketch_of(values, weights, points, chunk_rows):
@@ -113,8 +113,8 @@ def test_hessians_of_any_parts_merge_in_any_order(column, points, parts, skew, b
         own = own[np.argsort(values[own], kind="stable")]
         steps = integer_weights(hessians[own], hessians.max(), rows)
         np.testing.assert_array_equal(steps, weights[own])
-        sketches.append(of_sorted(values[own], steps, points))
-    whole = of_sorted(np.sort(values), weights[np.argsort(values)], points)
+        sketches.append(sketch_sorted(values[own], steps, points))
+    whole = sketch_sorted(np.sort(values), weights[np.argsort(values)], points)
     while len(sketches) > 1:
         first, second = (sketches.pop(rng.integers(len(sketches))) for _ in range(2))
         merged, turned = first.merge(second), second.merge(first)
@@ -178,8 +178,8 @@ def test_cuts_from_a_sketch_are_near_the_exact_ones(weighted):
 
 
 def test_merging_with_nothing():
-    none = of_sorted(np.empty(0), None)
-    some = of_sorted(np.array([1.0, 2.0, 2.0]), None)
+    none = sketch_sorted(np.empty(0), None)
+    some = sketch_sorted(np.array([1.0, 2.0, 2.0]), None)
     assert none.merge(some) is some and some.merge(none) is some
     assert none.merge(none).values.size == 0
     assert some.weights.tolist() == [1, 2] and some.error == 0
@@ -187,7 +187,7 @@ def test_merging_with_nothing():
 
 def test_values_without_weight_are_left_out():
     values = np.array([-1.0, 0.0, 3.0, 9.0])
-    sketch = of_sorted(values, np.array([0, 5, 2, 0]))
+    sketch = sketch_sorted(values, np.array([0, 5, 2, 0]))
     assert sketch.values.tolist() == [0.0, 3.0] and sketch.weights.tolist() == [5, 2]
     assert (sketch.lowest, sketch.highest) == (0.0, 3.0)
 

@@ -1,4 +1,4 @@
-"""Columns kept in order: what readings find in them is what is in the rows."""
+"""Columns kept in order: what passes find in them is what is in the rows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ TYPES = ["float", "float", "float", "c"]
 def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
     # Small sketches, which leave the cuts open.
     monkeypatch.setattr(exact_quantiles, "POINTS", 64)
-    monkeypatch.setattr(exact_quantiles, "_GUIDES_OF_A_BIN", 1)
+    monkeypatch.setattr(exact_quantiles, "_RANGE_POINTS_PER_BIN", 1)
     data, weights = samples()
     parts = [
         as_table(data[:1000].astype(np.float32), types=TYPES),
@@ -78,18 +78,18 @@ def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
     data[:1000] = data[:1000].astype(np.float32)
     table = Counted(parts)
     fixed = integer_weights(weights) if weighted else None
-    room = kept * ROWS * (16 if weighted else 8)
-    ordered = SortedColumnCache(table, fixed, room)
+    max_bytes = kept * ROWS * (16 if weighted else 8)
+    cache = SortedColumnCache(table, fixed, max_bytes)
     done = []
 
-    def read(places, readings):
-        done.append(ordered.read(places, readings, threads))
+    def read(places, passes):
+        done.append(cache.run_passes(places, passes, threads))
         rest = slice(done[-1], None)
         if places[rest]:
-            run_passes(table, places[rest], readings[rest], fixed, threads)
-        return readings
+            run_passes(table, places[rest], passes[rest], fixed, threads)
+        return passes
 
-    columns = cut_finders(table.schema, 16, ROWS, exact=True, room=4000)
+    columns = cut_finders(table.schema, 16, ROWS, exact=True, max_bytes=4000)
     found = Cuts.join(find_cuts(columns, read))
     whole = as_table(data, types=TYPES)
     exact = bin_table(whole, 16, weights if weighted else None).cuts
@@ -98,18 +98,18 @@ def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
     assert done[0] == kept
     if kept == 4:
         assert len(done) > 1
-        assert table.read == [[0, 1, 2, 3]]  # all the readings are of one
+        assert table.read == [[0, 1, 2, 3]]  # all the passes are of one
 
 
 def test_columns_that_are_not_read_again_leave_their_room_to_others():
     data, _ = samples()
     table = Counted([as_table(data)])
-    ordered = SortedColumnCache(table, None, 2 * ROWS * 8)
+    cache = SortedColumnCache(table, None, 2 * ROWS * 8)
 
     def read(*features):
-        columns = cut_finders(table.schema, 16, ROWS, exact=True, room=4000)
-        readings = [columns[feature].new_pass() for feature in features]
-        return ordered.read(features, readings, 1)
+        columns = cut_finders(table.schema, 16, ROWS, exact=True, max_bytes=4000)
+        passes = [columns[feature].new_pass() for feature in features]
+        return cache.run_passes(features, passes, 1)
 
     assert read(0, 1, 2) == 2
     assert read(1, 2, 3) == 2

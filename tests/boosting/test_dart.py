@@ -8,7 +8,7 @@ from samples import few_values, squared_gradients
 
 import hornbeam
 from hornbeam import Booster, DMatrix
-from hornbeam.boosting.dart import Dropout, Scale
+from hornbeam.boosting.dart import Dropout, MarginScale
 from hornbeam.forest import Model
 from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.params import Parameters
@@ -140,7 +140,7 @@ def test_sums_of_contributions_are_exact(size):
     base = rng.normal(size=(50, 1)) * size * 1000
     values = (rng.normal(size=(400, 50)) * size).astype(np.float32)
     trees = [type("Leaves", (), {"value": own}) for own in values]
-    scale = Scale.of(base, trees)
+    scale = MarginScale.of(base, trees)
     weights = rng.random(400).astype(np.float32)
     parts = [
         weighted_leaf_values(own, weight, scale.step).astype(np.float64)

@@ -164,11 +164,11 @@ def test_defaults_are_those_of_the_booster():
 BAD = {
     "quantiles": (
         lambda: hornbeam.train(LINEAR, QuantileDMatrix(ROWS, LABELS), 1),
-        "has only the bins they are in; make a DMatrix",
+        "stores only their bins; make a DMatrix",
     ),
     "quantiles to predict": (
         lambda: fit().predict(QuantileDMatrix(ROWS)),
-        "has only the bins they are in",
+        "stores only their bins",
     ),
     "categories": (
         lambda: fit(rows=pd.DataFrame({"a": pd.Categorical(["x", "y"] * 350)})),
@@ -180,7 +180,7 @@ BAD = {
     ),
     "a part of the rounds": (
         lambda: fit().predict(DMatrix(ROWS), iteration_range=(0, 2)),
-        "changes as a whole",
+        "changes all weights",
     ),
     "a slice": (lambda: fit()[:2], "has no separate rounds"),
     "gains": (
@@ -209,11 +209,11 @@ BAD = {
     ),
     "a selector for trees": (
         lambda: fit({"booster": "gbtree", "top_k": 3}),
-        "top_k=3 is of no use with booster='gbtree'",
+        "top_k=3 has no effect with booster='gbtree'",
     ),
     "forests of weights": (
         lambda: fit({"num_parallel_tree": 3}),
-        "num_parallel_tree=3 is of no use with booster='gblinear'",
+        "num_parallel_tree=3 has no effect with booster='gblinear'",
     ),
     "selector": (
         lambda: fit({"feature_selector": "best"}),

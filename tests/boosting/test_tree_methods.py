@@ -75,11 +75,11 @@ def test_what_does_not_fit_in_memory_is_refused_before_it_is_begun():
         """
     )
     exact, local, rounds, approx = out.splitlines()
-    assert "tree_method='exact' holds all values in order in memory" in exact
+    assert "tree_method='exact' sorts all values in memory" in exact
     assert "135 MB or more for 500,000 rows of 64 columns" in exact
     assert "use tree_method='hist'" in exact
-    assert "sketch_scope='local' holds" in local
-    assert "tree_method='approx' holds" in approx and "80 MB or more" in approx
+    assert "sketch_scope='local' sorts" in local
+    assert "tree_method='approx' sorts" in approx and "80 MB or more" in approx
     assert rounds == "1"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hornbeam
-from hornbeam.boosting import prediction
+from hornbeam.boosting import margins as tree_margins
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import lease
 
@@ -48,13 +48,13 @@ def test_margins_and_leaves(width, monkeypatch):
     used = {int(f) for tree in model.trees for f in tree.feature[tree.left >= 0]}
     expected = booster.predict(data, output_margin=True)
     with lease(1) as team:
-        for most in (prediction._BLOCK_BYTES, 4 * 100 * len(used)):
-            monkeypatch.setattr(prediction, "_BLOCK_BYTES", most)
+        for most in (tree_margins._BLOCK_BYTES, 4 * 100 * len(used)):
+            monkeypatch.setattr(tree_margins, "_BLOCK_BYTES", most)
             reader = Reader(rows)
             margins = np.full((500, 1), model.base_score[0], np.float32)
-            prediction.add_layout(team, reader, layout, margins)
+            tree_margins.add_layout(team, reader, layout, margins)
             np.testing.assert_array_equal(margins[:, 0], expected)
-            leaves = prediction.leaves_of(team, reader, layout)
+            leaves = tree_margins.leaf_indices(team, reader, layout)
             np.testing.assert_array_equal(
                 leaves, booster.predict(data, pred_leaf=True).reshape(500, -1)
             )

@@ -71,7 +71,7 @@ def test_the_models_of_arrays(params, table, form, by_cells):
         params["num_class"], labels = 3, np.digitize(labels, [-1.0, 1.0])
     sparse = as_sparse(rows, form)
     expected = train(params, DMatrix(rows, labels, **info))
-    with mock.patch.object(bundling, "_FILLED_PER_BIN", 10**9 if by_cells else 0):
+    with mock.patch.object(bundling, "_ENTRIES_PER_BIN", 10**9 if by_cells else 0):
         data = DMatrix(sparse, labels, **info)
         booster = train(params, data)
         codes = data.binned(params["max_bin"]).as_bins()

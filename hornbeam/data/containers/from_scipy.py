@@ -69,7 +69,7 @@ class SparseTable(Table):
     def _make_by_column(self) -> Any:
         return _canonical(self._matrix.tocsc(copy=False), self._matrix)
 
-    def filled(self, n_cells: int) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
+    def entry_blocks(self, n_cells: int) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
         """Yield the filled cells column by column, some columns at a time.
 
         That is (first column, pointers, rows, values): cells ``pointers[k]`` to

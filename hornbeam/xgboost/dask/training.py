@@ -71,7 +71,7 @@ def train(
         coll_cfg=coll_cfg,
     )
     trained = found["booster"]
-    booster._take(trained.model, trained.params, trained._loss)
+    booster._replace_model(trained.model, trained.params, trained._learner.loss)
     if not trained.params.nthread > 0:
         booster.set_param({"nthread": _threads_of(client)})
     return TrainReturnT(booster=booster, history=found["history"])

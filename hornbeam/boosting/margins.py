@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.data.dmatrix import DMatrix, categorical
+from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import BinnedLayout, Layout
 from hornbeam.kernels.coded import CODED_ROWS, add_coded_trees
@@ -26,8 +28,9 @@ __all__ = [
     "add_layout",
     "add_linear",
     "blocks",
-    "leaves_of",
-    "squeezed",
+    "check_linear_features",
+    "leaf_indices",
+    "squeeze_outputs",
     "start_margins",
 ]
 
@@ -98,6 +101,22 @@ def start_margins(
             code=ErrorCode.BASE_MARGIN_OUTPUTS_MISMATCH,
         )
     return np.array(given.reshape(n_rows, base.size), dtype, order="C")
+
+
+def check_linear_features(data: DMatrix) -> None:
+    """Raise a `DataError` unless a linear model can multiply the features of `data`."""
+    if isinstance(data, QuantileDMatrix):
+        raise DataError(
+            "booster='gblinear' multiplies the features, and a "
+            f"{type(data).__name__} stores only their bins; make a DMatrix",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
+    for feature in categorical(data.feature_types):
+        raise DataError(
+            f"{data.table.label(feature)} is categorical, and booster='gblinear' takes "
+            "numbers; give each category a column of zeros and ones",
+            code=ErrorCode.CATEGORICAL_UNSUPPORTED,
+        )
 
 
 def add_linear(
@@ -191,7 +210,7 @@ def _add_vector_trees() -> Any:
     return add_multi_output_trees
 
 
-def leaves_of(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
+def leaf_indices(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
     """Return the number of each row's leaf in each tree, (rows, trees)."""
     leaves = np.empty((data.n_rows, len(layout.roots)), np.float32)
     for start, block, members in _laid_out(team, data, layout):
@@ -249,6 +268,6 @@ def _block(
     return block if block.flags.writeable else block.copy()
 
 
-def squeezed(found: NDArray[Any]) -> NDArray[Any]:
+def squeeze_outputs(found: NDArray[Any]) -> NDArray[Any]:
     """Return (rows, ...) of one output, and (rows, outputs, ...) of several."""
     return found[:, 0] if found.shape[1] == 1 else found

@@ -1,4 +1,4 @@
-"""What rounds gain for the rows that they leave out."""
+"""The out-of-bag improvement of rounds."""
 
 from __future__ import annotations
 
