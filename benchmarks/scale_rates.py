@@ -24,7 +24,7 @@ from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import SplitParams
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.tree_reduction import Adder
+from hornbeam.dask.rpc import ReducingActor
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.objectives.base import create
 from hornbeam.params import Parameters
@@ -91,7 +91,7 @@ def _seconds_per_row(rows: int, columns: int, repeats: int) -> float:
     return seconds / rows
 
 
-class Echo(Adder):
+class Echo(ReducingActor):
     """A member that answers with as many bytes as it is asked for."""
 
     def __init__(self, numbers: tuple[int, ...], parts: tuple[Any, ...]) -> None:

@@ -158,9 +158,10 @@ class ExactBackend(MarginRows, Backend):
         self._team.run(
             find_exact_splits,
             self._team.members_for(_CELLS_PER_CELL * n_cells),
-            NodeEntries(self._cells, segments, self._pairs, self._totals[nodes]),
+            NodeEntries(
+                self._cells, segments, self._pairs, self._totals[nodes], self._ways
+            ),
             CandidateFeatures(self._chosen, _NO_MASK if allowed is None else allowed),
-            self._ways,
             self._steps,
             self._rules,
             limits,

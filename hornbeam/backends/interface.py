@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.layout import SplitRules
+from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.node_constraints import NodeConstraints
+from hornbeam.kernels.sampling import DrawKey
 
 __all__ = [
     "Backend",
@@ -60,9 +62,9 @@ class RowSample:
     rest: float = 0.0
 
     @property
-    def key(self) -> tuple[np.uint64, np.uint64, np.uint64]:
+    def key(self) -> DrawKey:
         """What the draws depend on beside the number, as kernels take it."""
-        return np.uint64(self.tree), np.uint64(0), np.uint64(self.seed % 2**64)
+        return DrawKey(np.uint64(self.tree), np.uint64(0), np.uint64(self.seed % 2**64))
 
     @property
     def limit(self) -> int:
@@ -173,8 +175,8 @@ class WeightRows(GradientRows, Protocol):
 
     n_features: int
 
-    def begin(self, output: int, rules: NDArray[np.float64]) -> None:
-        """Begin with one output, with learning rate, lambda and alpha in `rules`."""
+    def begin(self, output: int, rules: LinearRules) -> None:
+        """Begin with one output."""
 
     def sizes(self, weights: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return how large a step each feature's weight would take, (features,)."""

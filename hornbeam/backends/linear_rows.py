@@ -7,7 +7,13 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.row_state import MarginRows
 from hornbeam.binning.layout import SparseColumns
-from hornbeam.kernels.linear import TASK_CELLS, descend, size_steps
+from hornbeam.kernels.linear import (
+    TASK_CELLS,
+    LinearColumns,
+    LinearRules,
+    descend,
+    size_steps,
+)
 from hornbeam.kernels.team import Team
 
 __all__ = ["LinearRows"]
@@ -46,8 +52,7 @@ class LinearRows(MarginRows):
             team.members_for(_CELLS_PER_VALUE * columns.rows.size), len(self._parts)
         )
 
-    def begin(self, output: int, rules: Floats) -> None:
-        """Begin with one output, with learning rate, lambda and alpha in `rules`."""
+    def begin(self, output: int, rules: LinearRules) -> None:
         self._gradients = self._state.gradients[output].astype(np.float64)
         self._hessians = self._state.hessians[output].astype(np.float64)
         self._rules = rules
@@ -58,9 +63,7 @@ class LinearRows(MarginRows):
         self._team.run(
             size_steps,
             self._team.members_for(_CELLS_PER_VALUE * columns.rows.size),
-            columns.starts,
-            columns.rows,
-            columns.values,
+            LinearColumns(columns.starts, columns.rows, columns.values),
             self._rules,
             self._gradients,
             self._hessians,
@@ -76,9 +79,7 @@ class LinearRows(MarginRows):
             descend,
             self._members,
             order,
-            columns.starts,
-            columns.rows,
-            columns.values,
+            LinearColumns(columns.starts, columns.rows, columns.values),
             self._rules,
             self._hessians,
             self._parts,

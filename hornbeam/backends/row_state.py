@@ -19,7 +19,12 @@ from hornbeam.backends.quantisation import QuantisationScales
 from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.partition import add_leaf_values, sum_leaves
-from hornbeam.kernels.sampling import draw_by_size, draw_rows, weigh_rows
+from hornbeam.kernels.sampling import (
+    GradientSampling,
+    draw_by_size,
+    draw_rows,
+    weigh_rows,
+)
 from hornbeam.kernels.team import Team, give_back_team
 
 __all__ = [
@@ -276,7 +281,7 @@ class RowState:
         taken = np.empty(self.n_rows, np.uint8)
         for number, run in self._runs():
             rows = run.stop - run.start
-            drawn = sample.limit, *sample.key, taken[run]
+            drawn = sample.limit, sample.key, taken[run]
             run_rows(self._team, draw_rows, rows, number, *drawn)
         return taken
 
@@ -298,10 +303,12 @@ class RowState:
                 number,
                 self.gradients[own, run],
                 self.hessians[own, run],
-                sample.hessian_weight,
-                sample.threshold,
-                sample.rest,
-                *sample.key,
+                GradientSampling(
+                    float(sample.hessian_weight),
+                    float(sample.threshold),
+                    float(sample.rest),
+                ),
+                sample.key,
                 taken[run],
                 scaled[0, :, run],
                 scaled[1, :, run],

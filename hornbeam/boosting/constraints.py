@@ -1,4 +1,4 @@
-"""Constraints as parameters give them, by the names and the numbers of features."""
+"""Reads constraints from parameters, which name features or number them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["constraints_of"]
 def constraints_of(
     parameters: Parameters, model: Model, n_features: int, trees: Sequence[Tree] = ()
 ) -> Constraints | None:
-    """Return what the next tree is held to; None: nothing but its own rules.
+    """Return the constraints of the next tree; None if there are none.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def constraints_of(
     n_features
         Of its data.
     trees
-        That this round has grown, beside those of the model.
+        Those that this round has grown, in addition to those of the model.
     """
     p, names = parameters, model.feature_names
     groups = directions = costs = None
@@ -52,7 +52,7 @@ def constraints_of(
 
 
 def _directions(given: Any, n_features: int, model: Model) -> NDArray[np.int8] | None:
-    """Return 1, 0 or -1 for each feature; None where all are 0."""
+    """Return 1, 0 or -1 for each feature, (features,); None if all are 0."""
     names = model.feature_names
     directions = _by_feature("monotone_constraints", given, n_features, names)
     for feature in np.flatnonzero(directions).tolist():
@@ -71,8 +71,8 @@ def _by_feature(
 ) -> NDArray[np.float64]:
     """Return a number for each feature, (features,).
 
-    `values` are pairs of feature and number, or numbers of the first features; all
-    others have 0.
+    `values` are pairs of feature and number, or the numbers of the first features; all
+    other features get 0.
     """
     found = np.zeros(n_features)
     if isinstance(values[0], tuple):
@@ -94,7 +94,7 @@ def _by_feature(
 def _numbers(
     parameter: str, features: Sequence[Any], n_features: int, names: Sequence[str]
 ) -> NDArray[np.intp]:
-    """Return the numbers of features, which are given by name or number."""
+    """Return the indices of features, which are given by name or index."""
     known: dict[int | str, int] = {name: number for number, name in enumerate(names)}
     known |= {number: number for number in range(n_features)}
     unknown = [feature for feature in features if feature not in known]

@@ -1,4 +1,4 @@
-"""Objectives and metrics that are functions of the caller's."""
+"""Custom objectives and metrics that are Python functions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = [
     "set_gradients_of",
 ]
 
-#: (predictions, data) -> (gradients, hessians), and if splits are searched by others,
-#: then these gradients and hessians, too.
+#: (predictions, data) -> (gradients, hessians), and optionally the gradients and
+#: hessians that splits of multi-output trees are searched by.
 ObjectiveFunction = Callable[[NDArray[Any], DMatrix], tuple[Any, ...]]
 #: (predictions, data) -> (name, value), or a list of such pairs.
 MetricFunction = Callable[[NDArray[Any], DMatrix], Any]
 
 
 def metric_pairs(result: Any) -> Iterator[tuple[str, float]]:
-    """Yield what a caller's metric gave as pairs of name and value."""
+    """Yield the (name, value) pairs of the result of a custom metric."""
     for pair in result if isinstance(result, list) else [result]:
         try:
             name, value = pair
@@ -49,11 +49,11 @@ def set_gradients_of(
     margins: NDArray[Any],
     data: DMatrix,
 ) -> None:
-    """Have rows take what a caller's objective gives for these margins."""
+    """Set the gradients of a custom objective at these margins."""
     if not callable(objective):
         raise ParameterError(
-            "an objective of your own must be a function of (predictions, data), not "
-            f"{objective!r}; Hornbeam's are named in the parameter objective",
+            "a custom objective must be a function of (predictions, data), not "
+            f"{objective!r}; built-in objectives are named by the parameter objective",
             code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
         )
     result = objective(margins, data)
@@ -63,8 +63,8 @@ def set_gradients_of(
             raise ValueError
     except (TypeError, ValueError):
         raise DataError(
-            "an objective of your own must return (gradients, hessians), or besides "
-            f"those that splits are searched by, not {_brief(result)}",
+            "a custom objective must return (gradients, hessians), or these and the "
+            f"pair that splits are searched by, not {_brief(result)}",
             code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
         ) from None
     set_gradients(rows, gradients, hessians)
@@ -73,7 +73,7 @@ def set_gradients_of(
 
 
 def set_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> None:
-    """Have rows take a caller's gradients and hessians."""
+    """Set custom gradients and hessians, (rows,) or (rows, outputs)."""
     shape = rows.n_rows, rows.n_outputs
     rows.set_gradients(
         _as_gradients(gradients, "gradients", shape),
@@ -82,7 +82,7 @@ def set_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> None:
 
 
 def _set_split_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> None:
-    """Have rows search splits by a caller's gradients and hessians."""
+    """Search the splits of multi-output trees by custom gradients and hessians."""
     names = "gradients to split by", "hessians to split by"
     pair = [
         _numbers(*given) for given in zip((gradients, hessians), names, strict=True)
@@ -107,12 +107,12 @@ def _set_split_gradients(rows: GradientRows, gradients: Any, hessians: Any) -> N
 
 
 def _brief(value: Any) -> str:
-    """Return a value in a few words, on one line."""
+    """Return the beginning of the representation of a value, on one line."""
     return " ".join(repr(value).split())[:100]
 
 
 def _numbers(values: Any, what: str) -> NDArray[Any]:
-    """Return a caller's gradients as they are, if they are numbers."""
+    """Return custom gradients as an array of numbers, or raise an error."""
     if values is None:
         raise DataError(
             f"{what} are missing; give grad and hess", code=ErrorCode.INVALID_GRADIENT
@@ -132,7 +132,7 @@ def _numbers(values: Any, what: str) -> NDArray[Any]:
 def _as_gradients(
     values: Any, what: str, shape: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Return a caller's gradients as (outputs, rows), or say what is wrong."""
+    """Return custom gradients as (outputs, rows), or raise an error."""
     array = _numbers(values, what)
     if array.shape not in (shape, shape[:1]) or array.size != shape[0] * shape[1]:
         raise DataError(

@@ -155,6 +155,6 @@ def _drawn_rows(
         sample = row_sample(parameters, tree)
         assert sample is not None
         own = np.empty(n_rows, np.uint8)
-        team.run(draw_rows, threads, 0, sample.limit, *sample.key, own)
+        team.run(draw_rows, threads, 0, sample.limit, sample.key, own)
         drawn |= own
     return drawn

@@ -28,6 +28,7 @@ from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.model import LinearModel
+from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.sampling import draw_bits
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
@@ -145,11 +146,15 @@ def descend_round(
     p = parameters
     if p.tolerance > 0.0 and linear.last_change <= p.tolerance:
         return LinearModel(linear.weights, linear.rounds + 1, linear.last_change)
-    rules = [p.learning_rate, p.reg_lambda * total_weight, p.reg_alpha * total_weight]
+    rules = LinearRules(
+        float(p.learning_rate),
+        float(p.reg_lambda * total_weight),
+        float(p.reg_alpha * total_weight),
+    )
     weights = linear.weights.T.copy()  # (outputs, features + 1)
     bias = np.array([rows.n_features])
     for output, own in enumerate(weights):
-        rows.begin(output, np.array(rules))
+        rows.begin(output, rules)
         rows.descend(bias, own)
         for order in _orders(rows, p, output, linear.rounds, own):
             rows.descend(order, own)

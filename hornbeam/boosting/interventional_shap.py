@@ -1,4 +1,8 @@
-"""What the features contribute to margins against rows of a background."""
+"""Interventional SHAP values: absent features take the values of background rows.
+
+A tree uses lookup tables or lists of background rows, whichever is estimated to be
+faster: tables suit shallow trees and lists deep ones.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,10 @@ from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.interventional_shap import (
     BITS_OF_WORD,
     ROWS_OF_WORD,
+    BackgroundLists,
+    LeafTables,
+    ListScratch,
+    PathScratch,
     explain_by_lists,
     explain_by_tables,
     list_background,
@@ -26,41 +34,41 @@ from hornbeam.kernels.interventional_shap import (
 from hornbeam.kernels.team import Team
 
 __all__ = [
-    "Against",
-    "contributions_against",
-    "linear_contributions_against",
-    "shares_of",
+    "InterventionalShap",
+    "background_weights",
+    "interventional_shap_values",
+    "linear_interventional_shap_values",
 ]
 
 Floats = NDArray[np.float64]
 
-#: Rows that go down a tree together, and where their background is listed.
+#: Rows of a block, with tables and with lists.
 _ROWS = 512
 _ROWS_WITH_LISTS = 32
-#: The most cells of the tables of one tree, and of trees that have them at a time.
-_CELLS_OF_TREE = 1 << 22
-_CELLS = 1 << 23
-#: More make tables that are too large in any case.
+#: The maximum number of entries in the tables of one tree, and of trees together.
+_ENTRIES_OF_TREE = 1 << 22
+_ENTRIES = 1 << 23
+#: More features make tables too large in any case.
 _MOST_FEATURES = 24
-#: The most bytes of lists of the background, at a time.
+#: The maximum number of bytes of the lists of background rows.
 _BYTES_OF_LISTS = 1 << 25
-#: Cells of work of one edge for a row.
-_CELLS_OF_EDGE = 4
-#: So many rows are reckoned with, however many there are, so that what is found of one
-#: does not depend on those beside it.
+#: The cost of one edge for a row, in histogram bins.
+_COST_OF_EDGE = 4
+#: Costs assume this number of rows, so that the values of a row do not depend on the
+#: other rows.
 _ROWS_TO_EXPLAIN = 300
-#: Cells of work of an entry of a table for a part of a pattern, and of looking one up.
-_CELLS_OF_PART = 9.0
-_CELLS_OF_LOOK = 4.0
-#: Cells of work at a leaf of listing a row of the background, of a row that looks for
-#: those that it meets, and of each of them.
-_CELLS_OF_LISTED = 20.0
-_CELLS_OF_ROW = 160.0
-_CELLS_OF_MEETING = 16.0
+#: The cost of computing one part of a table entry, and of one lookup.
+_COST_OF_SUBSET = 9.0
+_COST_OF_LOOKUP = 4.0
+#: The cost, at a leaf, of listing a background row, of a row that searches the list,
+#: and of each match.
+_COST_OF_LISTED = 20.0
+_COST_OF_ROW = 160.0
+_COST_OF_MATCH = 16.0
 
 
-def shares_of(weights: Floats | None, n_rows: int) -> Floats:
-    """Return the share of each row in the background, by its weight; the sum is 1."""
+def background_weights(weights: Floats | None, n_rows: int) -> Floats:
+    """Return the normalised weights of background rows, (rows,), whose sum is 1."""
     if n_rows == 0:
         raise DataError(
             "the background has no rows to compare with; give it some rows, such as a "
@@ -79,27 +87,27 @@ def shares_of(weights: Floats | None, n_rows: int) -> Floats:
     return weights / total
 
 
-def contributions_against(
+def interventional_shap_values(
     team: Team,
     data: Rows,
     background: Rows,
     shares: Floats,
     layout: Layout,
-    ways: TreePaths,
+    paths: TreePaths,
     margins: Floats,
 ) -> Floats:
-    """Return contributions, (rows, outputs, features + 1).
+    """Return interventional SHAP values, (rows, outputs, features + 1).
 
-    The last is the mean of what the trees predict of the background, on top of the
-    margins that they start from, (rows, outputs).
+    The last is the mean prediction of the trees on the background, plus the initial
+    `margins`, (rows, outputs).
 
     Parameters
     ----------
     shares
-        The share of each row in the background, of sum 1.
+        The normalised weights of the background rows.
     """
     n_rows, outputs = margins.shape
-    against = Against(team, data, background, shares, layout, ways, outputs)
+    against = InterventionalShap(team, data, background, shares, layout, paths, outputs)
     against.add_trees()
     found = np.zeros((n_rows, outputs, data.n_features + 1))
     names = slice(data.n_features) if layout.features is None else layout.features
@@ -110,7 +118,7 @@ def contributions_against(
     return found
 
 
-def linear_contributions_against(
+def linear_interventional_shap_values(
     team: Team,
     data: Rows,
     background: Rows,
@@ -119,10 +127,11 @@ def linear_contributions_against(
     kind: Any,
     margins: Floats,
 ) -> Floats:
-    """Return the same of a linear model of features of type `kind`.
+    """Return the interventional SHAP values of a linear model.
 
-    A feature contributes its weight times what its value is above the mean of the
-    background, where the missing count as 0.
+    The value of a feature is its weight times the difference between its value and
+    the mean of the background; missing values count as 0. `kind` is the type of
+    features.
     """
     n_rows, outputs = margins.shape
     mean = _mean(_linear_values(team, background, kind), shares)
@@ -142,20 +151,20 @@ def _linear_values(team: Team, data: Rows, kind: Any) -> Floats:
 
 
 def _mean(values: Floats, shares: Floats) -> Floats:
-    """Return the means of columns; by no library whose sums depend on threads."""
+    """Return weighted means of columns, without BLAS, whose sums depend on threads."""
     mean: Floats = (values.T * shares).sum(axis=1)
     return mean
 
 
-class Against:
-    """The contributions of rows against others, to which trees are added.
+class InterventionalShap:
+    """Sums the interventional SHAP values of trees.
 
     Parameters
     ----------
-    data, background, shares, layout, ways
-        As for `contributions_against`.
+    data, background, shares, layout, paths
+        As for `interventional_shap_values`.
     outputs
-        Of the trees.
+        The number of outputs of the trees.
     """
 
     def __init__(
@@ -165,22 +174,17 @@ class Against:
         background: Rows,
         shares: Floats,
         layout: Layout,
-        ways: TreePaths,
+        paths: TreePaths,
         outputs: int,
     ) -> None:
-        self._team, self._shares, self._ways = team, shares, ways
+        self._team, self._shares, self._paths = team, shares, paths
         self._rows, self._others = _whole(data, layout), _whole(background, layout)
-        self._nodes = (
-            layout.nodes,
-            layout.thresholds,
-            layout.category_spans,
-            layout.category_bits,
-        )
+        self._packed = layout.packed
         self._values = layout.by_output
         self._levels = int(layout.roots[:, 1].max(initial=0)) + 1
         self._weights = _weights(self._levels)
         # A table has a row for each feature, with a cell for each pattern.
-        edges = ways.edges
+        edges = paths.edges
         features = np.where(edges["is_leaf"], edges["features"], 0)
         cells = features << np.minimum(features, _MOST_FEATURES)
         self._starts = np.append(0, np.cumsum(cells))
@@ -192,14 +196,14 @@ class Against:
 
     @property
     def found(self) -> Floats:
-        """What has been added up, (rows, outputs, features of the layout)."""
+        """The sums, (rows, outputs, features of the layout)."""
         return self._by_tables.transpose(2, 0, 1) + self._by_lists.transpose(1, 0, 2)
 
     def add_trees(self) -> None:
-        """Add all trees, each by what is less work, tables or lists."""
-        trees, starts = self._ways.trees, self._starts
+        """Add all trees, each by the cheaper of tables and lists."""
+        trees, starts = self._paths.trees, self._starts
         sizes = starts[trees["end"]] - starts[trees["begin"]]
-        has_tables = (sizes <= _CELLS_OF_TREE) & self._favours_tables()
+        has_tables = (sizes <= _ENTRIES_OF_TREE) & self._favours_tables()
         for begin, end in _runs(has_tables):
             if has_tables[begin]:
                 self.add_by_tables(trees[begin:end])
@@ -207,34 +211,35 @@ class Against:
                 self.add_by_lists(trees[begin:end])
 
     def _favours_tables(self) -> NDArray[np.bool_]:
-        """Return which trees are less work by tables, (trees,).
+        """Return which trees are cheaper with tables, (trees,).
 
-        Of n features a row takes about half. So its pattern has 1.5**n parts, each an
-        entry for every feature, and of others it meets 0.75**n.
+        A row satisfies the conditions of about half of the n features on a path. So its
+        pattern has 1.5**n subsets, each an entry for every feature, and a share of
+        0.75**n of the background rows matches.
         """
-        trees, edges = self._ways.trees, self._ways.edges
+        trees, edges = self._paths.trees, self._paths.edges
         others = len(self._others)
         n = np.minimum(edges["features"], _MOST_FEATURES)
-        # The patterns of all rows have no more parts than all patterns have.
-        parts = _CELLS_OF_PART * np.minimum(others * 1.5**n, 3.0**n)
-        tables = n * (parts + _CELLS_OF_LOOK * _ROWS_TO_EXPLAIN)
-        row = _CELLS_OF_ROW + _CELLS_OF_MEETING * others * 0.75**n
-        lists = _ROWS_TO_EXPLAIN * row + _CELLS_OF_LISTED * others
+        # The patterns of all rows have at most as many subsets as all patterns have.
+        parts = _COST_OF_SUBSET * np.minimum(others * 1.5**n, 3.0**n)
+        tables = n * (parts + _COST_OF_LOOKUP * _ROWS_TO_EXPLAIN)
+        row = _COST_OF_ROW + _COST_OF_MATCH * others * 0.75**n
+        lists = _ROWS_TO_EXPLAIN * row + _COST_OF_LISTED * others
         saved = (lists - tables) * edges["is_leaf"]
         tree = np.repeat(np.arange(len(trees)), trees["end"] - trees["begin"])
         favours: NDArray[np.bool_] = np.bincount(tree, saved, len(trees)) >= 0.0
         return favours
 
     def add_by_tables(self, trees: NDArray[np.void]) -> None:
-        """Add some of the trees, each with tables of few enough cells, by these."""
+        """Add some of the trees by tables, which must be small enough."""
         starts = self._starts
-        part = np.cumsum(starts[trees["end"]] - starts[trees["begin"]]) // _CELLS
+        part = np.cumsum(starts[trees["end"]] - starts[trees["begin"]]) // _ENTRIES
         for begin, end in _runs(part):
             self._add_tables(trees[begin:end], starts)
 
     def add_by_lists(self, trees: NDArray[np.void]) -> None:
-        """Add some of the trees by lists of the background."""
-        edges = self._ways.edges
+        """Add some of the trees by lists of background rows."""
+        edges = self._paths.edges
         sizes = np.stack([edges["is_leaf"], edges["is_leaf"] * edges["features"]])
         places = np.zeros((len(edges) + 1, 2), np.int64)
         np.cumsum(sizes.T, axis=0, out=places[1:])
@@ -255,30 +260,26 @@ class Against:
                 )
 
     def _add_tables(self, trees: NDArray[np.void], starts: NDArray[np.int64]) -> None:
-        edges, team = self._ways.edges, self._team
+        edges, team = self._paths.edges, self._team
         first, last = trees["begin"][0], trees["end"][-1]
         starts = starts - starts[first]
         n_edges = int(last - first)
-        tables = np.empty(int(starts[last]))
+        tables = LeafTables(starts, np.empty(int(starts[last])))
+        paths = self._paths._replace(trees=trees)
         patterns = np.where(edges["is_leaf"], 1 << edges["features"], 0)
         of_tree = np.append(0, np.cumsum(patterns))
         most = int((of_tree[trees["end"]] - of_tree[trees["begin"]]).max())
-        width = self._rows.shape[1]
-
-        cells = _CELLS_OF_EDGE * n_edges
-        members = team.members_for(cells * len(self._others) + tables.size)
+        cells = _COST_OF_EDGE * n_edges
+        members = team.members_for(cells * len(self._others) + tables.values.size)
         team.run(
             weigh_background,
             members,
             self._others,
             self._shares,
-            *self._nodes,
-            trees,
-            edges,
-            starts,
+            self._packed,
+            paths,
             self._weights,
-            np.empty((members, width, _ROWS), self._others.dtype),
-            np.empty((members, self._levels, 1, _ROWS), np.uint32),
+            self._scratch(members, 1, _ROWS),
             np.empty((members, most)),
             tables,
         )
@@ -287,15 +288,11 @@ class Against:
             explain_by_tables,
             members,
             self._rows,
-            *self._nodes,
+            self._packed,
             self._values,
-            trees,
-            edges,
-            starts,
+            paths,
             tables,
-            np.empty((members, width, _ROWS), self._rows.dtype),
-            np.empty((members, self._levels, 1, _ROWS), np.uint32),
-            np.empty((members, self._levels), np.int64),
+            self._scratch(members, 1, _ROWS),
             self._by_tables,
         )
 
@@ -307,49 +304,53 @@ class Against:
         words: int,
         these: slice,
     ) -> None:
-        """Add trees against these rows of the background.
+        """Add trees against the background rows `these`.
 
-        They have so many leaves, and so many features of leaves, before each and in
-        all.
+        `firsts` counts the leaves, and the features of leaves, before each tree, and
+        `sizes` those of all trees.
         """
-        team, edges, others = self._team, self._ways.edges, self._others[these]
-        width, levels = self._rows.shape[1], self._levels
+        team, others = self._team, self._others[these]
+        paths = self._paths._replace(trees=trees)
         lacks = np.empty((sizes[0], words, len(others)), np.uint32)
         takers = np.empty((sizes[1], -(-len(others) // ROWS_OF_WORD)), np.uint64)
-        cells = _CELLS_OF_EDGE * int(trees["end"][-1] - trees["begin"][0])
+        lists = BackgroundLists(self._shares[these], lacks, takers)
+        cells = _COST_OF_EDGE * int(trees["end"][-1] - trees["begin"][0])
         members = team.members_for((cells + sizes[1]) * len(others))
         team.run(
             list_background,
             members,
             others,
-            *self._nodes,
-            trees,
-            edges,
+            self._packed,
+            paths,
             firsts,
-            np.empty((members, width, _ROWS), others.dtype),
-            np.empty((members, levels, words, _ROWS), np.uint32),
-            lacks,
-            takers,
+            self._scratch(members, words, _ROWS),
+            lists,
         )
         members = team.members_for((cells + takers.size) * len(self._rows))
         team.run(
             explain_by_lists,
             members,
             self._rows,
-            self._shares[these],
-            *self._nodes,
+            self._packed,
             self._values,
-            trees,
-            edges,
-            lacks,
-            takers,
+            paths,
+            lists,
             self._weights,
-            np.empty((members, width, _ROWS_WITH_LISTS), self._rows.dtype),
-            np.empty((members, levels, words, _ROWS_WITH_LISTS), np.uint32),
-            np.empty((members, levels), np.int64),
-            np.empty((members, takers.shape[1]), np.uint64),
-            np.empty((members, levels)),
+            ListScratch(
+                self._scratch(members, words, _ROWS_WITH_LISTS),
+                np.empty((members, takers.shape[1]), np.uint64),
+                np.empty((members, self._levels)),
+            ),
             self._by_lists,
+        )
+
+    def _scratch(self, members: int, words: int, rows: int) -> PathScratch:
+        """Return scratch arrays for so many words of bits and rows at once."""
+        levels, width = self._levels, self._rows.shape[1]
+        return PathScratch(
+            np.empty((members, width, rows), self._rows.dtype),
+            np.empty((members, levels, words, rows), np.uint32),
+            np.empty((members, levels), np.int64),
         )
 
 
@@ -361,7 +362,7 @@ def _runs(numbers: NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def _whole(data: Rows, layout: Layout) -> NDArray[Any]:
-    """Return all rows as the trees read them."""
+    """Return all rows in the type and with the features of the layout."""
     rows = data.rows(0, data.n_rows, layout.features)
     return shared(np.ascontiguousarray(rows, layout.thresholds.dtype))
 

@@ -1,4 +1,4 @@
-"""Margins of rows: the base score and the sums of leaf values."""
+"""Adds trees, or a linear model, to the margins of rows, in blocks of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import BinnedLayout, Layout
-from hornbeam.kernels.coded import CODED_ROWS, add_coded_trees
+from hornbeam.kernels.coded import CODED_ROWS, CodedScratch, add_coded_trees
+from hornbeam.kernels.linear import add_products
+from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
     PREDICT_ROWS,
     ROWS_OF_LARGE,
@@ -34,22 +36,22 @@ __all__ = [
     "start_margins",
 ]
 
-#: Rows of one block, and its bytes, where the features have to be converted first:
-#: of more, each block would be new memory, which costs more than to fill it.
+#: The rows of one block, and the bytes of a block of converted features: the allocator
+#: returns larger blocks to the system, so each would have to be mapped again.
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 22
-#: So few rows go down many trees at once, each by itself.
+#: With at most this many rows, each row descends several trees at once.
 _FEW_ROWS = 4
-#: Nodes of a tree that many rows go down before the next one.
+#: Trees of more nodes are descended by more rows before the next tree.
 _LARGE_TREE = 1 << 12
-#: Steps of rows down trees that take as long as laying out a node by codes does, and
-#: as finding the code of a value; codes save half of the steps.
+#: Steps of rows down trees that take as long as laying out one node by bins, and as
+#: finding the bin of a value; bins save half of the steps.
 _STEPS_OF_NODE = 256
 _STEPS_OF_COLUMN = 16
 
 
 class Rows(Protocol):
-    """Features that can be read as blocks of rows, missing as NaN."""
+    """Features that can be read in blocks of rows; missing values are NaN."""
 
     n_rows: int
     n_features: int
@@ -62,7 +64,7 @@ class Rows(Protocol):
 
 
 class PlainRows:
-    """An array that is just as kernels read it, without a table around it."""
+    """An array that kernels can read directly, without a table."""
 
     __slots__ = ("array", "dtype", "n_features", "n_rows")
 
@@ -127,13 +129,10 @@ def add_linear(
     margins: NDArray[np.float64],
 ) -> None:
     """Add a linear model of features of this type to `margins`, (rows, outputs)."""
-    # Here, because trees need none of it.
-    from hornbeam.kernels.linear import add_products
-
     cells = data.n_features * weights.shape[1]
-    for start, block, members in blocks(team, data, np.dtype(dtype), None, cells):
+    for start, block, threads in blocks(team, data, np.dtype(dtype), None, cells):
         own = margins[start : start + len(block)]
-        team.run(add_products, members, block, weights, own)
+        team.run(add_products, threads, block, weights, own)
 
 
 def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
@@ -147,97 +146,86 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
         arrays = block, *layout.arrays, places, margins
         add_trees_to_few(*arrays)
         return
-    coded = _coded(data.n_rows, layout)
-    if coded is not None:
-        _add_by_codes(team, data, layout, coded, margins)
+    binned = _by_bins(data.n_rows, layout)
+    if binned is not None:
+        _add_by_bins(team, data, layout, binned, margins)
         return
-    kernel = add_trees if layout.values.ndim == 1 else _add_vector_trees()
-    for start, block, members in _laid_out(team, data, layout):
+    kernel = add_trees if layout.values.ndim == 1 else add_multi_output_trees
+    for start, block, threads in _laid_out(team, data, layout):
         team.run(
             kernel,
-            members,
+            threads,
             block,
-            *layout.arrays,
-            np.empty((members, _rows_together(layout)), np.int32),
+            layout.roots,
+            layout.packed,
+            layout.values,
+            np.empty((threads, _rows_together(layout)), np.int32),
             margins[start : start + len(block)],
         )
 
 
-def _coded(n_rows: int, layout: Layout) -> BinnedLayout | None:
-    """Return the trees by codes if that pays: for the rows, and for each of them."""
+def _by_bins(n_rows: int, layout: Layout) -> BinnedLayout | None:
+    """Return the trees laid out by bins, if binning the rows pays off."""
     if n_rows * layout.steps < _STEPS_OF_NODE * layout.nodes.size:
         return None
-    coded = layout.binned
-    if coded is None or layout.steps < _STEPS_OF_COLUMN * coded.columns.size:
+    binned = layout.binned
+    if binned is None or layout.steps < _STEPS_OF_COLUMN * binned.columns.size:
         return None
-    return coded
+    return binned
 
 
-def _add_by_codes(
+def _add_by_bins(
     team: Team,
     data: Rows,
     layout: Layout,
-    coded: BinnedLayout,
+    binned: BinnedLayout,
     margins: NDArray[Any],
 ) -> None:
-    """Add the same by codes, which pays for many rows."""
-    columns = coded.runs["end_column"] - coded.runs["first_column"]
-    for start, block, members in _laid_out(team, data, layout):
+    """Add the trees of `layout` to `margins` through the bins of the rows."""
+    columns = binned.runs["end_column"] - binned.runs["first_column"]
+    for start, block, threads in _laid_out(team, data, layout):
         team.run(
             add_coded_trees,
-            members,
+            threads,
             block,
             layout.roots,
-            coded.runs,
-            coded.columns,
-            coded.cuts,
-            coded.tops,
-            coded.entries,
-            coded.nodes,
+            binned,
             layout.values,
-            np.empty((members, CODED_ROWS), block.dtype),
-            np.empty((members, CODED_ROWS), np.uint32),
-            np.empty((members, 2, CODED_ROWS), np.uint8),
-            np.empty((members, columns.max(initial=0), CODED_ROWS), np.uint8),
+            CodedScratch(
+                np.empty((threads, CODED_ROWS), block.dtype),
+                np.empty((threads, CODED_ROWS), np.uint32),
+                np.empty((threads, 2, CODED_ROWS), np.uint8),
+                np.empty((threads, columns.max(initial=0), CODED_ROWS), np.uint8),
+            ),
             margins[start : start + len(block)],
         )
-
-
-def _add_vector_trees() -> Any:
-    """Return the kernel for trees of all outputs, which few models need."""
-    from hornbeam.kernels.multi_output import add_multi_output_trees
-
-    return add_multi_output_trees
 
 
 def leaf_indices(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
     """Return the number of each row's leaf in each tree, (rows, trees)."""
     leaves = np.empty((data.n_rows, len(layout.roots)), np.float32)
-    for start, block, members in _laid_out(team, data, layout):
+    for start, block, threads in _laid_out(team, data, layout):
         team.run(
             find_leaves,
-            members,
+            threads,
             block,
             layout.roots,
-            layout.nodes,
-            layout.thresholds,
-            layout.category_spans,
-            layout.category_bits,
+            layout.packed,
             layout.numbers,
-            np.empty((members, _rows_together(layout)), np.int32),
+            np.empty((threads, _rows_together(layout)), np.int32),
             leaves[start : start + len(block)],
         )
     return leaves
 
 
 def _rows_together(layout: Layout) -> int:
-    """Return how many rows go down a tree before the next tree."""
+    """Return how many rows descend a tree before the next tree."""
     large = layout.nodes.size > _LARGE_TREE * len(layout.roots)
     return ROWS_OF_LARGE if large else PREDICT_ROWS
 
 
 def _laid_out(team: Team, data: Rows, layout: Layout) -> Any:
-    """Yield (first row, block, members), the blocks in the type of the layout."""
+    """Yield (first row, block, threads), the blocks in the type of the layout."""
     steps = 4 * layout.steps
     return blocks(team, data, layout.thresholds.dtype, layout.features, steps)
 
@@ -249,7 +237,7 @@ def blocks(
     features: NDArray[np.intp] | None,
     steps: int,
 ) -> Any:
-    """Yield (first row, block, members) for so many steps of work with each row."""
+    """Yield (first row, block, threads) for so many steps of work with each row."""
     width = data.n_features if features is None else features.size
     most = _BLOCK_BYTES // max(1, width * dtype.itemsize)
     rows = min(_BLOCK_ROWS, max(PREDICT_ROWS, most))
@@ -262,12 +250,12 @@ def blocks(
 def _block(
     data: Rows, start: int, stop: int, dtype: Any, features: NDArray[np.intp] | None
 ) -> NDArray[Any]:
-    """Return rows as kernels read them."""
+    """Return rows `start` to `stop` in a type that kernels read."""
     block = np.ascontiguousarray(data.rows(start, stop, features), dtype)
     # A view of what the caller may not write to has another type for Numba.
     return block if block.flags.writeable else block.copy()
 
 
 def squeeze_outputs(found: NDArray[Any]) -> NDArray[Any]:
-    """Return (rows, ...) of one output, and (rows, outputs, ...) of several."""
+    """Return (rows, ...) if there is one output, else (rows, outputs, ...)."""
     return found[:, 0] if found.shape[1] == 1 else found

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from hornbeam.boosting.dart import Dropout, MarginScale
 from hornbeam.boosting.interventional_shap import (
-    contributions_against,
-    linear_contributions_against,
-    shares_of,
+    background_weights,
+    interventional_shap_values,
+    linear_interventional_shap_values,
 )
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.margins import (
@@ -24,7 +24,7 @@ from hornbeam.boosting.margins import (
     squeeze_outputs,
     start_margins,
 )
-from hornbeam.boosting.tree_shap import contributions_of, linear_contributions_of
+from hornbeam.boosting.tree_shap import linear_shap_values, tree_shap_values
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.dmatrix import DMatrix
@@ -116,7 +116,7 @@ class Predictor:
                 if not explains:
                     margins = self._linear_margins(team, data, data.base_margin)
                     return self._finish(team, margins, output_margin, strict_shape)
-                found = linear_contributions_of(
+                found = linear_shap_values(
                     team,
                     data,
                     model.linear.weights,
@@ -148,7 +148,7 @@ class Predictor:
                     else squeeze_outputs(leaves)
                 )
             if explains:
-                found = contributions_of(
+                found = tree_shap_values(
                     team,
                     data,
                     layout,
@@ -226,7 +226,7 @@ class Predictor:
         begin, end = model.tree_range(iteration_range)
         rows = self.align(data, validate_features)
         others = self.align(background, validate_features)
-        shares = shares_of(others.row_weights, others.n_rows)
+        shares = background_weights(others.row_weights, others.n_rows)
         if model.linear is not None:
             check_linear_features(data)
             check_linear_features(background)
@@ -234,14 +234,14 @@ class Predictor:
         with lease(learner.params.nthread) as team:
             if model.linear is not None:
                 kind, weights = self.feature_type(rows.dtype), model.linear.weights
-                found = linear_contributions_against(
+                found = linear_interventional_shap_values(
                     team, rows, others, shares, weights, kind, start
                 )
             else:
                 # Both use the rows' type of features, so that the values add up.
                 layout = self._layout(begin, end, rows.dtype)
                 paths = TreePaths.of(model.trees[begin:end], layout)
-                found = contributions_against(
+                found = interventional_shap_values(
                     team, rows, others, shares, layout, paths, start
                 )
         found = found.astype(self._margin_type)

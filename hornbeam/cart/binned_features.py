@@ -18,6 +18,7 @@ from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.binning import find_ends
 from hornbeam.kernels.cart import place_cuts
+from hornbeam.kernels.cart_split import CartTable
 from hornbeam.memory import available_bytes, in_words
 
 __all__ = ["MAX_BINS", "BinnedFeatures"]
@@ -131,9 +132,9 @@ class BinnedFeatures:
         """The number of bins of the feature that has the most."""
         return int(self.n_bins.max(initial=1))
 
-    def kernel_arguments(self) -> tuple[Any, ...]:
-        """Return the arrays that the CART kernels take, in their order."""
-        return (
+    def as_table(self) -> CartTable:
+        """Return the arrays that the CART kernels take."""
+        return CartTable(
             self.by_feature,
             self.by_row,
             self.n_bins,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.kernels.cart_cut_search import NodeTargets
 from hornbeam.kernels.impurity import ENTROPY, ERROR, GINI, SQUARED_ERROR
 
 __all__ = ["CLASSIFICATION_CRITERIA", "REGRESSION_CRITERIA", "Targets"]
@@ -116,13 +117,13 @@ class Targets:
 
     def of_sample(
         self, rows: NDArray[np.int32], counts: NDArray[np.int32] | None
-    ) -> tuple[Float64s, Float64s, NDArray[np.int32]]:
+    ) -> NodeTargets:
         """Return weights, values and labels of the sampled rows."""
         weights, values = self.weights[rows], self.values[rows]
         if counts is not None:
             weights *= counts[rows]
             values *= counts[rows]
-        return weights, values, self.labels[rows]
+        return NodeTargets(weights, values, self.labels[rows])
 
     def node_weights(self, sums: Float64s) -> Float64s:
         """Return the weight of each node from its sums, (nodes, sums)."""

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.targets import Targets
-from hornbeam.kernels.cart import grow_tree, reach
+from hornbeam.kernels.cart import CartNodes, CartScratch, grow_tree, reach
+from hornbeam.kernels.cart_cut_search import CartRules, CutScratch, NodeTargets
+from hornbeam.kernels.cart_split import NodeScratch, TreeDraws
 from hornbeam.kernels.layout import BEST_DTYPE, CART_DTYPE
 
 __all__ = ["CartTree", "GrowthParams", "Workspace", "build_tree"]
@@ -87,31 +89,37 @@ class Workspace:
         leaves = min(n_rows, params.max_leaf_nodes or n_rows)
         nodes = 2 * leaves - 1
         self.rows = np.empty(n_rows, np.int32)
-        self.keys = tuple(np.empty(n_rows, np.int32) for _ in range(3))
-        self.seen = np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, np.int32)
-        self.lists = (
-            np.empty(bins, np.int32),
-            np.empty(bins, np.int32),
-            np.empty((2, bins)),
+        cut = CutScratch(
+            order=np.empty(n_rows, np.int32),
+            spare=np.empty(n_rows, np.int32),
+            counts=np.empty(max(256, 2 * n_rows), np.int32),
+            left=np.empty(sums),
+            right=np.empty(sums),
+            key_sums=np.empty(n_rows * (sums + 1)),
         )
-        self.work = (
-            np.empty(n_rows, np.int32),
-            np.empty(n_rows, np.int32),
-            np.empty(max(256, 2 * n_rows), np.int32),
-            np.empty(sums),
-            np.empty(sums),
-            np.empty(n_rows * (sums + 1)),
+        node = NodeScratch(
+            keys=np.empty(n_rows, np.int32),
+            bins=np.empty(n_rows, np.int32),
+            places=np.empty(n_rows, np.int32),
+            seen=NodeTargets(
+                np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, np.int32)
+            ),
+            present=np.empty(bins, np.int32),
+            ranks=np.empty(bins, np.int32),
+            means=np.empty((2, bins)),
+            missing=np.empty(sums + 1),
+            features=np.arange(n_features, dtype=np.int32),
+            swaps=np.empty(n_features, np.int32),
+            cut=cut,
         )
-        self.tails = (
-            np.empty(sums + 1),
-            np.arange(n_features, dtype=np.int32),
-            np.empty(n_features, np.int32),
+        self.scratch = CartScratch(
+            node,
+            # One entry for each open node: two per split, or one per level.
+            constants=np.empty((leaves + 2, (n_features + 63) // 64), np.uint64),
+            open_nodes=np.empty(leaves + 1, np.int64),
+            best=np.empty(1, BEST_DTYPE),
+            goes_right=np.zeros(bins, np.uint8),
         )
-        # One entry for each open node: two per split, or one per level.
-        self.constants = np.empty((leaves + 2, (n_features + 63) // 64), np.uint64)
-        self.open_nodes = np.empty(leaves + 1, np.int64)
-        self.best = np.empty(1, BEST_DTYPE)
-        self.goes_right = np.zeros(bins, np.uint8)
         self.sums = np.empty((nodes, sums))
         # Usually large enough; `build_tree` doubles it where it is not.
         self.categories = np.empty(max(bins, n_rows), np.int32)
@@ -162,7 +170,7 @@ class CartTree:
         """
         leaves = np.empty(rows.size, np.int32)
         reach(
-            features.kernel_arguments(),
+            features.as_table(),
             rows,
             self.nodes,
             self.categories,
@@ -226,33 +234,23 @@ def _grow(
     """
     sampled_rows = w.rows[: rows.size]
     sampled_rows[:] = rows
-    limits = [params.min_samples_leaf, params.min_weight_leaf]
-    limits += [params.min_samples_split, params.min_gain]
     return grow_tree(
-        np.uint64(number),
-        np.uint64(params.seed),
+        TreeDraws(np.uint64(number), np.uint64(params.seed)),
         sampled_rows,
-        features.kernel_arguments(),
-        (
+        features.as_table(),
+        CartRules(
             targets.criterion,
             targets.n_classes,
             params.max_features,
             params.random_cuts,
+            float(params.min_samples_leaf),
+            float(params.min_weight_leaf),
+            float(params.min_samples_split),
+            float(params.min_gain),
+            _NO_LIMIT if params.max_depth is None else params.max_depth,
+            params.max_leaf_nodes or 0,
         ),
         targets.of_sample(rows, counts),
-        np.array(limits, np.float64),
-        _NO_LIMIT if params.max_depth is None else params.max_depth,
-        params.max_leaf_nodes or 0,
-        w.keys,
-        w.seen,
-        w.lists,
-        w.work,
-        w.tails,
-        w.constants,
-        w.open_nodes,
-        w.best,
-        w.goes_right,
-        w.sums,
-        w.categories,
-        w.nodes,
+        w.scratch,
+        CartNodes(w.nodes, w.categories, w.sums),
     )

@@ -1,4 +1,4 @@
-"""Cuts and codes of rows on many workers: the same as if they lay on one."""
+"""Binning of rows on many workers: the same cuts and bins as on one machine."""
 
 from __future__ import annotations
 
@@ -8,55 +8,80 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hornbeam.backends.cluster import Call, Cluster
 from hornbeam.binning.column_pass import ColumnPass, merge_passes
 from hornbeam.binning.cuts import ColumnCuts, Cuts
 from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
 from hornbeam.binning.layout import HistogramLayout
-from hornbeam.dask.rowset import CodeFacts
 from hornbeam.data.schema import Schema
 
-__all__ = ["Coded", "bin_parts", "calls_for_codes"]
+__all__ = ["BinInfo", "GlobalBins", "bin_calls", "bin_partitions"]
 
-#: Columns whose cuts are found together, and bytes of values that they keep on each
-#: worker, which all come to the client: with a megabyte a column, two passes are
-#: enough for some million rows.
+#: Columns whose cuts are searched together, and bytes of values that a pass collects of
+#: them on each worker, which are all sent to the client: with a megabyte for each
+#: column, two passes are enough for several million rows.
 _COLUMNS_AT_ONCE = 64
-_ROOM = 64 << 20
+_PASS_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
-    """How the rows on all workers are coded.
+class BinInfo:
+    """Properties of bins that must be equal on all workers.
+
+    Attributes
+    ----------
+    has_missing
+        (features,) bool: whether any value of a feature is missing.
+    is_float32
+        Whether every value is exactly a float32.
+    dtype
+        Type of the bin indices.
+    """
+
+    has_missing: npt.NDArray[np.bool_]
+    is_float32: bool
+    dtype: np.dtype[Any]
+
+    def merged(self, other: BinInfo) -> BinInfo:
+        """Return the properties of these rows and others together."""
+        has_missing = self.has_missing | other.has_missing
+        dtype = np.promote_types(self.dtype, other.dtype)
+        return BinInfo(has_missing, self.is_float32 and other.is_float32, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalBins:
+    """The cuts and the histogram layout of the rows on all workers.
 
     Attributes
     ----------
     columns
         The cuts of each column.
     max_bin
-        That they were made for.
+        The number of bins for which the cuts were searched.
     facts
-        What the codes have in common.
+        Properties of the bins on all workers.
     layout
-        Of histograms of them.
-    keeps_features
-        Whether members still have the features.
+        Layout of the histograms.
+    keep_features
+        Whether workers keep the features, to bin them again.
     """
 
     columns: list[ColumnCuts]
     max_bin: int
-    facts: CodeFacts
+    facts: BinInfo
     layout: HistogramLayout
-    keeps_features: bool
+    keep_features: bool
 
     @property
     def cuts(self) -> Cuts:
-        """The cuts of all columns as one."""
+        """The cuts of all columns."""
         return Cuts.join(self.columns)
 
 
-def bin_parts(
+def bin_partitions(
     cluster: Cluster,
     members: Sequence[Any],
     schema: Schema,
@@ -64,42 +89,44 @@ def bin_parts(
     largest_weight: float | None,
     max_bin: int,
     n_threads: int,
-    keeps_features: bool = False,
-) -> Coded:
-    """Bin the rows of all members, and return how they are coded.
-
-    The members are `Rowset` objects that have been prepared. The cuts are those of all
-    rows together, wherever they are.
+    keep_features: bool = False,
+) -> GlobalBins:
+    """Bin the rows of all actors by the cuts of all rows together.
 
     Parameters
     ----------
     cluster, members
-        Who holds the rows.
+        Actors with `PartitionRows`, which are prepared.
     schema, n_rows
-        The columns, and the rows of all together.
+        The columns, and the number of rows on all workers.
     largest_weight
         Of all rows; None if they have no weights.
     max_bin
-        The most bins of a column.
+        The maximum number of bins of a column.
     n_threads
         Threads on each worker.
-    keeps_features
-        Whether the rows will be binned anew.
+    keep_features
+        Whether the rows will be binned again, by other cuts.
     """
     columns: list[ColumnCuts] = []
     for start in range(0, schema.n_features, _COLUMNS_AT_ONCE):
         features = range(start, min(start + _COLUMNS_AT_ONCE, schema.n_features))
         open_columns = cut_finders(
-            schema, max_bin, n_rows, exact=True, max_bytes=_ROOM, features=features
+            schema,
+            max_bin,
+            n_rows,
+            exact=True,
+            max_bytes=_PASS_BYTES,
+            features=features,
         )
 
-        def read(
+        def run_passes(
             places: list[int], passes: list[ColumnPass], features: range = features
         ) -> list[ColumnPass]:
             chosen = [features[place] for place in places]
             found = cluster.call(
                 members,
-                "read_for_cuts",
+                "column_passes",
                 chosen,
                 passes,
                 largest_weight,
@@ -108,26 +135,26 @@ def bin_parts(
             )
             return merge_passes(found)
 
-        columns += find_cuts(open_columns, read)
+        columns += find_cuts(open_columns, run_passes)
     found = cluster.call(members, "bin", columns, max_bin, n_threads)
-    facts: CodeFacts = reduce(CodeFacts.joined, found)
-    cluster.call(members, "settle", facts, keeps_features)
+    facts: BinInfo = reduce(BinInfo.merged, found)
+    cluster.call(members, "unify_bins", facts, keep_features)
     layout = _layout(columns, facts, schema)
-    return Coded(columns, max_bin, facts, layout, keeps_features)
+    return GlobalBins(columns, max_bin, facts, layout, keep_features)
 
 
-def calls_for_codes(coded: Coded, n_threads: int) -> list[Call]:
-    """Return what brings prepared members that are new to the codes of all others.
+def bin_calls(bins: GlobalBins, n_threads: int) -> list[Call]:
+    """Return the calls by which newly prepared actors bin their rows by known cuts.
 
-    They may hold any of the rows that those codes were made of.
+    The actors must have rows from which these cuts were computed.
     """
-    bin_rows = (coded.columns, coded.max_bin, n_threads)
-    settle = (coded.facts, coded.keeps_features)
-    return [("bin", bin_rows), ("settle", settle)]
+    bin_rows = (bins.columns, bins.max_bin, n_threads)
+    unify = (bins.facts, bins.keep_features)
+    return [("bin", bin_rows), ("unify_bins", unify)]
 
 
 def _layout(
-    columns: Sequence[ColumnCuts], facts: CodeFacts, schema: Schema
+    columns: Sequence[ColumnCuts], facts: BinInfo, schema: Schema
 ) -> HistogramLayout:
     cuts = Cuts.join(list(columns))
     offsets = np.concatenate([[0], np.cumsum(cuts.n_bins + facts.has_missing)])

@@ -19,12 +19,12 @@ from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.trainer import Trainer
-from hornbeam.dask.binning import Coded
+from hornbeam.dask.binning import GlobalBins
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.learning import CallersObjective, Start, View
 from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
-from hornbeam.dask.sessions import ClusterMargins, ClusterTraining
-from hornbeam.dask.shard import LabelFacts
+from hornbeam.dask.placed_matrices import ClusterMargins, ClusterTraining
+from hornbeam.dask.shard import LabelInfo
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -113,9 +113,8 @@ class ClusterLearner(Learner):
         super().check(parameters, objective)
         if parameters.process_type == "update":
             raise ParameterError(
-                "process_type='update' is not in Hornbeam yet where the rows are on a "
-                "cluster; train with hornbeam.train, from disk if need be: "
-                "ExtMemQuantileDMatrix",
+                "process_type='update' is not implemented on a cluster; train with "
+                "hornbeam.train, in external memory if need be: ExtMemQuantileDMatrix",
                 code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
         method = parameters.method()
@@ -124,21 +123,21 @@ class ClusterLearner(Learner):
                 "sketch_scope='local'" if method == "approx" else "tree_method='exact'"
             )
             raise ParameterError(
-                f"{what} doesn't support distributed training: it looks at all values "
-                "of a column in order; use hornbeam.train, or tree_method='hist' or "
-                "'approx' on a cluster",
+                f"{what} doesn't support distributed training: it needs all values of "
+                "a column in sorted order; use hornbeam.train, or tree_method='hist' "
+                "or 'approx' on a cluster",
                 code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
         many = "multi_output_tree"
         if method == "approx" and parameters.multi_strategy == many:
             raise ParameterError(
-                f"multi_strategy={many!r} on a cluster goes with tree_method='hist', "
-                "not with 'approx'; use hornbeam.train, or leave one of them out",
+                f"multi_strategy={many!r} on a cluster requires tree_method='hist', "
+                "not 'approx'; use hornbeam.train, or leave one of them out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if parameters.leaf_solver != "newton":
             raise ParameterError(
-                f"leaf_solver={parameters.leaf_solver!r} learns on one machine, not on "
+                f"leaf_solver={parameters.leaf_solver!r} trains on one machine, not on "
                 "a cluster; use hornbeam.train, or leave leaf_solver out",
                 code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
@@ -158,14 +157,13 @@ class ClusterTrainer(Trainer):
         training = self._cache.training_data(data, set_gradients is None)
         for _ in range(_MAX_ATTEMPTS):
             try:
-                training.welcome()
+                training.rebalance()
                 super().step(data, set_gradients)
                 return
             except MemberLostError as lost:
-                training.mend(lost)
+                training.recover(lost)
         raise ClusterError(
-            f"workers were lost {_MAX_ATTEMPTS} times in one round; look into their "
-            "logs",
+            f"workers were lost {_MAX_ATTEMPTS} times in one round; see their logs",
             code=ErrorCode.WORKERS_LOST,
         )
 
@@ -194,7 +192,7 @@ class ClusterMarginCache(MarginCache):
         return self._rows_of(data).margins()
 
     def labelled(self, data: Any) -> View:
-        return self._rows_of(data).beside()
+        return self._rows_of(data).view()
 
     def _rows_of(self, data: Any) -> ClusterTraining | ClusterMargins:
         if self._training is not None and self._training.matrix is data:
@@ -202,7 +200,7 @@ class ClusterMarginCache(MarginCache):
         rows = self._evaluated.get(id(data))
         if rows is None:
             rows = ClusterMargins(self, *self._placement(data))
-            rows.hold()
+            rows.place()
             self._evaluated[id(data)] = rows
         return rows
 
@@ -242,7 +240,7 @@ class ClusterMarginCache(MarginCache):
             learner.set_features(data)
         self._made_with = made_with
         self._training = ClusterTraining(self, use_objective, *self._placement(data))
-        self._training.hold()
+        self._training.place()
         return self._training
 
     def discard(self, training: Any) -> None:
@@ -260,7 +258,7 @@ class ClusterMarginCache(MarginCache):
         self._evaluated.clear()
 
     def _placement(self, data: DaskDMatrix) -> tuple[Any, ...]:
-        """Return the arguments of a `Holding` of this matrix."""
+        """Return the arguments of a `Placement` of this matrix."""
         if self.model.num_feature == 0:
             return self._cluster, data, data.schema, "error", "the other partitions"
         schema = self._learner.schema()
@@ -316,7 +314,9 @@ class ClusterMarginCache(MarginCache):
         step = 0.0 if scale is None else scale.step
         return self._predictor.layout_between(before, weights, np.float64, step)
 
-    def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
+    def begin_on(
+        self, facts: LabelInfo, start: Floats | None, bins: GlobalBins
+    ) -> None:
         """Set base score and types of a model without trees by the training data."""
         if self.model.trees:
             return
@@ -324,26 +324,26 @@ class ClusterMarginCache(MarginCache):
         if facts.least is not None and facts.most is not None:
             span = facts.least, facts.most
         self._learner.set_base_score(start, span)
-        self.model.exact_features = not coded.facts.is_float32
+        self.model.exact_features = not bins.facts.is_float32
 
 
 def _check_values(data: DaskDMatrix) -> None:
-    """Raise an error unless workers can hold the values of this matrix."""
+    """Raise an error unless workers can keep the values of this matrix in memory."""
     if isinstance(data, DaskQuantileDMatrix):
         raise DataError(
-            "tree_method='approx' needs the values themselves, and a "
-            "DaskQuantileDMatrix is for the codes of its bins; make a DaskDMatrix",
+            "tree_method='approx' needs the values of the features, and a "
+            "DaskQuantileDMatrix has only their bins; make a DaskDMatrix",
             code=ErrorCode.RAW_VALUES_NEEDED,
         )
-    if data.opening.caching is not None:
+    if data.reader.caching is not None:
         raise DataError(
-            "tree_method='approx' holds the values in memory, and this matrix has "
-            "a cache for their codes; use tree_method='hist', or make it without "
+            "tree_method='approx' keeps the values in memory, and this matrix has a "
+            "cache for their bins; use tree_method='hist', or make the matrix without "
             "cache",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
 
 
 def _plain(booster: Booster) -> Booster:
-    """Return what a pickle holds."""
+    """Return the booster that a pickle contains."""
     return booster

@@ -1,4 +1,4 @@
-"""The verbs of a cluster on Dask's: an actor is a member, its worker the place."""
+"""The `Cluster` interface on Dask: actors on workers, with calls and sums."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ import distributed
 from distributed.protocol.pickle import dumps
 
 from hornbeam.backends.cluster import Call, Cluster, Member, MemberLostError, Share
-from hornbeam.dask.rpc import GoneError, ask, packed, watch
-from hornbeam.dask.tree_reduction import Branch, ask_branch, branches_of
+from hornbeam.dask.rpc import (
+    ReductionTree,
+    WorkerLostError,
+    call_actor,
+    pack_call,
+    reduce_tree,
+    reduction_trees,
+    watch,
+)
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
 __all__ = ["DaskCluster"]
 
-#: Seconds a worker has to import what its actors are.
-_FIRST_IMPORT = 60.0
-#: From so many members on, they add their answers up among each other.
+#: Seconds for a worker to import the module of its actors.
+_IMPORT_TIMEOUT = 60.0
+#: Number of actors from which sums are computed by tree reduction.
 _TREE_FROM = 16
-#: Members that one of them asks and adds up.
+#: Children of each node of the reduction tree.
 _TREE_WIDTH = 4
 
 
@@ -38,12 +45,13 @@ class DaskCluster(Workers, Cluster):
     client
         As for `Workers`.
     actor
-        The class of the actors; called with the numbers of a share, its parts and the
-        options of `place`.
+        The class of the actors. It is called with the numbers of a share, its parts and
+        the options of `place`.
     patience
         As for `Workers`.
     tree_from, tree_width
-        From how many members on sums are taken in a tree, and of how many branches.
+        The number of actors from which sums are computed by tree reduction, and the
+        children of each node of the tree.
     """
 
     def __init__(
@@ -58,70 +66,83 @@ class DaskCluster(Workers, Cluster):
         super().__init__(client, patience)
         self._actor = actor
         self._tree_from, self._tree_width = tree_from, tree_width
+        #: Futures of the actors, by the member's number.
         self._futures: dict[int, Any] = {}
+        #: Workers that have imported the module of the actors, and those that do so.
         self._ready: set[str] = set()
-        self._readying: dict[str, asyncio.Future[None]] = {}
-        self._placed = 0
-
-    # The verbs
+        self._importing: dict[str, asyncio.Future[None]] = {}
+        self._n_placed = 0
 
     def place(self, shares: Sequence[Share], *options: Any) -> list[Member]:
         return self._wait(self._place(shares, options))
 
-    def place_later(
+    def place_async(
         self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
     ) -> Future[list[Member]]:
-        """Make members as `place` does, and have them answer calls; wait for nothing.
+        """Create actors as `place` does, then make calls to them; return a future.
 
-        If that is cancelled, or one of them is lost, all are let go of.
+        If the future is cancelled, or an actor is lost, all of them are released.
         """
-        return self._begun(self._place_and_call(shares, options, calls))
+        return self._submit(self._place_and_call(shares, options, calls))
 
     def ready(self) -> list[str]:
-        """Return the workers that can have members at once; have others get ready."""
-        return self._wait(self._ready_now())
+        """Return the workers that have imported the actors' module.
+
+        The other workers start to import it in the background.
+        """
+        return self._wait(self._ready_workers())
 
     def call(self, members: Sequence[Member], verb: str, *args: Any) -> list[Any]:
-        return self._wait(self._call(members, packed(verb, args)))
+        return self._wait(self._call(members, pack_call(verb, args)))
 
     def sum(self, members: Sequence[Member], verb: str, *args: Any) -> Any:
         if len(members) < self._tree_from:
             return reduce(add, self.call(members, verb, *args))
-        return self._wait(self._sum(members, packed(verb, args)))
+        return self._wait(self._sum(members, pack_call(verb, args)))
+
+    def drop(self, members: Sequence[Member]) -> None:
+        """Release actors."""
+        for member in members:
+            future = self._futures.pop(member.number, None)
+            if future is not None:
+                future.release()
 
     def close(self) -> None:
         for future in list(self._futures.values()):
             future.release()
         self._futures.clear()
 
-    # On the client's event loop
+    # Coroutines on the client's event loop
 
     async def _call(self, members: Sequence[Member], message: Any) -> list[Any]:
-        return await self._each(members, lambda m: self._ask(m, message))
+        return await self._gather_all(members, lambda m: self._call_one(m, message))
 
     async def _sum(self, members: Sequence[Member], message: Any) -> Any:
-        branches = branches_of(
-            [Branch(m, self._key(m), ()) for m in members], self._tree_width
+        trees = reduction_trees(
+            [ReductionTree(m, self._key(m), ()) for m in members], self._tree_width
         )
-        below = {branch.member.number: branch for branch in branches}
-        answers = await self._each(
-            [branch.member for branch in branches],
-            lambda m: self._ask(m, message, below[m.number]),
+        tree_of = {tree.member.number: tree for tree in trees}
+        sums = await self._gather_all(
+            [tree.member for tree in trees],
+            lambda m: self._call_one(m, message, tree_of[m.number]),
         )
-        return reduce(add, answers)
+        return reduce(add, sums)
 
-    async def _each(
+    async def _gather_all(
         self,
         members: Sequence[Member],
-        ask_one: Callable[[Member], Coroutine[Any, Any, Any]],
+        call_one: Callable[[Member], Coroutine[Any, Any, Any]],
     ) -> list[Any]:
-        """Return the answers of all, once all have answered or been given up."""
-        answers = await asyncio.gather(
-            *(ask_one(member) for member in members), return_exceptions=True
+        """Return the results of all calls, once each has ended or its worker is lost.
+
+        Workers that are lost are removed from the cluster.
+        """
+        results = await asyncio.gather(
+            *(call_one(member) for member in members), return_exceptions=True
         )
-        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        errors = [result for result in results if isinstance(result, BaseException)]
         if not errors:
-            return answers
+            return results
         errors.sort(key=_rank)
         if not isinstance(errors[0], MemberLostError):
             raise errors[0]
@@ -131,59 +152,59 @@ class DaskCluster(Workers, Cluster):
             if isinstance(error, MemberLostError)
             for member in error.members
         }
-        await self._give_up(member.place for member in lost.values())
+        await self._remove(member.place for member in lost.values())
         raise MemberLostError(lost.values())
 
-    async def _ask(
-        self, member: Member, message: Any, branch: Branch | None = None
+    async def _call_one(
+        self, member: Member, message: Any, tree: ReductionTree | None = None
     ) -> Any:
-        """Return what a member answers, or the sum over the branch that it is of."""
+        """Return the result of one actor, or the sum over the tree that it heads."""
         future = self._futures[member.number]
 
         def is_known_dead() -> bool:
             return bool(future.status != "finished")
 
         try:
-            peer = await self._peer(member.place)
-            if branch is None:
-                return await ask(
+            peer = await self._connect_ready(member.place)
+            if tree is None:
+                return await call_actor(
                     peer, future.key, message, self.patience, is_known_dead
                 )
-            return await ask_branch(peer, branch, message, self.patience, is_known_dead)
-        except GoneError:
+            return await reduce_tree(peer, tree, message, self.patience, is_known_dead)
+        except WorkerLostError:
             raise MemberLostError([member]) from None
 
     def _key(self, member: Member) -> str:
         return str(self._futures[member.number].key)
 
-    async def _peer(self, address: str) -> Any:
-        """Return what takes calls of a worker, once it can have actors."""
-        peer = await self._reached(address)
+    async def _connect_ready(self, address: str) -> Any:
+        """Return a connection to a worker that has imported the actors' module."""
+        peer = await self._connect(address)
         if address not in self._ready:
             await self._import_on(address, peer)
             self._ready.add(address)
         return peer
 
-    async def _ready_now(self) -> list[str]:
+    async def _ready_workers(self) -> list[str]:
         places = await self._alive()
         for place in places:
-            if place not in self._ready and place not in self._readying:
-                self._readying[place] = asyncio.ensure_future(self._get_ready(place))
+            if place not in self._ready and place not in self._importing:
+                self._importing[place] = asyncio.ensure_future(self._prepare(place))
         return [place for place in places if place in self._ready]
 
-    async def _get_ready(self, place: str) -> None:
+    async def _prepare(self, place: str) -> None:
         try:
-            await self._peer(place)
-        except (GoneError, ClusterError):
-            return  # whoever needs this worker will be told
+            await self._connect_ready(place)
+        except (WorkerLostError, ClusterError):
+            return  # raised again when an actor is placed on this worker
         finally:
-            del self._readying[place]
+            del self._importing[place]
 
     async def _import_on(self, address: str, peer: Any) -> None:
-        """Have a worker import what its actors are.
+        """Import the module of the actors on a worker.
 
-        No actor can be made where that is not possible. It may take a new worker many
-        seconds, in which its event loop goes on answering.
+        Raises a `ClusterError` if the import fails there. A new worker may need many
+        seconds; its event loop replies to echoes meanwhile.
         """
         module = self._actor.__module__
 
@@ -194,9 +215,9 @@ class DaskCluster(Workers, Cluster):
         message |= {"kwargs": dumps({}), "wait": True}
         try:
             await asyncio.wait_for(peer.echo(data=0), self.patience)
-            reply = await asyncio.wait_for(peer.run(**message), _FIRST_IMPORT)
+            reply = await asyncio.wait_for(peer.run(**message), _IMPORT_TIMEOUT)
         except (OSError, RuntimeError, ValueError, KeyError) as error:
-            raise GoneError from error
+            raise WorkerLostError from error
         if reply["status"] != "OK":
             raise ClusterError(
                 f"the worker at {address} cannot import {module}: "
@@ -208,17 +229,17 @@ class DaskCluster(Workers, Cluster):
         self, shares: Sequence[Share], options: tuple[Any, ...]
     ) -> list[Member]:
         members = []
-        of_member = {}
+        share_of = {}
         for share in shares:
-            member = Member(self._placed, share.place, share.numbers)
-            self._placed += 1
+            member = Member(self._n_placed, share.place, share.numbers)
+            self._n_placed += 1
             members.append(member)
-            of_member[member.number] = share
+            share_of[member.number] = share
         try:
-            # What they are made of may have to come from workers that are none of them.
-            await self._guarded(
-                self._each(
-                    members, lambda m: self._make(m, of_member[m.number], options)
+            # Guarded, since the parts may have to come from any other worker.
+            await self._guard(
+                self._gather_all(
+                    members, lambda m: self._create(m, share_of[m.number], options)
                 )
             )
         except BaseException:
@@ -232,18 +253,19 @@ class DaskCluster(Workers, Cluster):
         members = await self._place(shares, options)
         try:
             for verb, args in calls:
-                await self._call(members, packed(verb, args))
+                await self._call(members, pack_call(verb, args))
         except BaseException:
             self.drop(members)
             raise
         return members
 
-    async def _make(
+    async def _create(
         self, member: Member, share: Share, options: tuple[Any, ...]
     ) -> None:
+        """Create the actor of a member on its worker."""
         try:
-            peer = await self._peer(share.place)
-        except GoneError:
+            peer = await self._connect_ready(share.place)
+        except WorkerLostError:
             raise MemberLostError([member]) from None
         try:
             future = self._client.submit(
@@ -257,8 +279,8 @@ class DaskCluster(Workers, Cluster):
                 actor=True,
                 pure=False,
             )
-        except RuntimeError as error:  # a client that is closed
-            raise self._closed() from error
+        except RuntimeError as error:  # the client is closed
+            raise self._client_closed() from error
         self._futures[member.number] = future
         try:
             await watch(
@@ -267,19 +289,12 @@ class DaskCluster(Workers, Cluster):
                 self.patience,
                 lambda: future.status not in ("pending", "finished"),
             )
-        except GoneError:
+        except WorkerLostError:
             raise MemberLostError([member]) from None
         if future.status == "error":
             raise await future.exception()
         if future.status != "finished":
             raise MemberLostError([member])
-
-    def drop(self, members: Sequence[Member]) -> None:
-        """Let go of members."""
-        for member in members:
-            future = self._futures.pop(member.number, None)
-            if future is not None:
-                future.release()
 
 
 async def _finished(future: Any) -> None:
@@ -287,7 +302,7 @@ async def _finished(future: Any) -> None:
 
 
 def _rank(error: BaseException) -> int:
-    """Order errors: what a caller can mend first, lost members last."""
+    """Order errors: those that the caller can mend first, lost actors last."""
     if isinstance(error, MemberLostError):
         return 2
     return 0 if isinstance(error, HornbeamError) else 1

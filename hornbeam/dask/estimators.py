@@ -1,4 +1,4 @@
-"""Estimators for collections of Dask, with the names of xgboost.dask."""
+"""scikit-learn estimators for Dask collections, as those of xgboost.dask."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog
-from hornbeam.dask.clients import client_of
+from hornbeam.dask.client import client_method, client_of
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.opening import named
-from hornbeam.dask.partitions import is_frame, pieces_of
-from hornbeam.dask.prediction import Outcome, outcome_of, predict_by
-from hornbeam.dask.sync import method_by_client
+from hornbeam.dask.partitions import delayed_parts, is_dataframe, partition_errors
+from hornbeam.dask.prediction import (
+    PredictionMeta,
+    predict_partitions,
+    prediction_meta,
+)
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode
@@ -42,19 +44,19 @@ Weights = Sequence[Any] | None
 
 
 class _DaskEstimator(BoostingEstimator):
-    """What the estimators for Dask share: fitted on workers, and predicting there.
+    """Base class of the estimators for Dask collections.
 
-    What they predict is lazy: `predict` returns a collection, whose partitions are
-    predicted by the estimator for one machine wherever Dask has them.
+    Predictions are lazy: `predict` returns a collection, each partition of which is
+    predicted by the estimator for one machine, on a worker.
     """
 
-    #: The estimator that predicts a partition.
-    _of_partition: type[BoostingEstimator] = BoostingEstimator
+    #: The class of the estimator that predicts a partition.
+    _local_class: type[BoostingEstimator] = BoostingEstimator
     _client: Client | None = None
 
     @property
     def client(self) -> Client:
-        """The client of the cluster: the one set here, or that which Dask has."""
+        """The client of the cluster: the one set here, or Dask's default client."""
         return client_of(self._client)
 
     @client.setter
@@ -62,7 +64,7 @@ class _DaskEstimator(BoostingEstimator):
         self._client = client
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        """Return the estimator: nothing has to be waited for."""
+        """Return the estimator; awaiting it is a no-op."""
         yield from ()
         return self
 
@@ -72,7 +74,7 @@ class _DaskEstimator(BoostingEstimator):
 
     # Training
 
-    @method_by_client
+    @client_method
     def fit(
         self,
         X: Any,
@@ -87,7 +89,7 @@ class _DaskEstimator(BoostingEstimator):
         base_margin_eval_set: Weights = None,
         feature_weights: Any = None,
     ) -> Self:
-        """Fit the model; it is that of the estimator for one machine on the same rows.
+        """Fit the model; it equals that of the estimator for one machine on these rows.
 
         Parameters
         ----------
@@ -99,16 +101,17 @@ class _DaskEstimator(BoostingEstimator):
         sample_weight, base_margin
             As for the estimator for one machine, with the same partitions.
         eval_set
-            Pairs of features and targets to evaluate on, called ``validation_0`` and
-            so on. Early stopping watches the last.
+            Pairs of features and targets for evaluation, named ``validation_0`` and so
+            on. Early stopping uses the last.
         verbose
-            Whether to print the scores of each round, or of every so many rounds.
+            Whether to print the metrics of each round, or the period in rounds.
         xgb_model
-            A model to go on from: an estimator, a booster or a file.
+            A model to continue: an estimator, a booster or a file.
         sample_weight_eval_set, base_margin_eval_set
             The weights and margins of `eval_set`, one collection for each pair.
         feature_weights
-            How likely each column is to be drawn, in place of the parameter.
+            The probability weight of each column in column sampling, instead of the
+            parameter.
         """
         return self._fit(
             X,
@@ -121,10 +124,10 @@ class _DaskEstimator(BoostingEstimator):
         )
 
     def _validate_features(self, X: Any, *, reset: bool) -> Any:
-        return X  # the matrix looks, where the rows are
+        return X  # DaskDMatrix checks the partitions on their workers
 
     def _validate_targets(self, X: Any, y: Any) -> Any:
-        """Return the targets, held by the workers if they are read several times."""
+        """Return the targets, persisted, as they are read several times."""
         return self.client.persist(y) if is_dask_collection(y) else y
 
     def _encode_targets(self, y: Any) -> Any:
@@ -150,24 +153,24 @@ class _DaskEstimator(BoostingEstimator):
 
     # Prediction
 
-    def _lazily(
+    def _predict_lazily(
         self,
         method: str,
         X: Any,
-        outcome: Outcome,
+        meta: PredictionMeta,
         base_margin: Any = None,
         **arguments: Any,
     ) -> Any:
-        """Return what a method of the estimator for one machine says of each row."""
-        twin = self._of_partition(**self._parameters_of_twin())
+        """Return a lazy collection of the results of the local estimator's method."""
+        local = self._local_class(**self._local_parameters())
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
-                setattr(twin, name, getattr(self, name))
-        task = _ByTwin(twin, method, arguments)
-        return predict_by(self.get_booster(), X, task, outcome, base_margin)
+                setattr(local, name, getattr(self, name))
+        task = _LocalPrediction(local, method, arguments)
+        return predict_partitions(self.get_booster(), X, task, meta, base_margin)
 
-    def _parameters_of_twin(self) -> dict[str, Any]:
-        """Return what prediction needs of the parameters: functions may stay here."""
+    def _local_parameters(self) -> dict[str, Any]:
+        """Return the parameters for prediction; others may be functions, not sent."""
         return {
             "missing": self.missing,
             "feature_types": self.feature_types,
@@ -175,13 +178,14 @@ class _DaskEstimator(BoostingEstimator):
             "n_jobs": 1,
         }
 
-    def _outcome(
+    def _meta(
         self, iteration_range: IterationRange | None, **arguments: Any
-    ) -> Outcome:
-        rounds = self._get_iteration_range(iteration_range)
-        return outcome_of(self.get_booster(), {"iteration_range": rounds, **arguments})
+    ) -> PredictionMeta:
+        """Return shape and type of the booster's prediction of a row."""
+        arguments |= {"iteration_range": self._get_iteration_range(iteration_range)}
+        return prediction_meta(self.get_booster(), arguments)
 
-    @method_by_client
+    @client_method
     def predict(
         self,
         X: Any,
@@ -191,94 +195,94 @@ class _DaskEstimator(BoostingEstimator):
         base_margin: Any = None,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return a lazy collection of a prediction for each row; a classifier's class.
+        """Return a lazy collection of predictions; a classifier predicts labels.
 
         Parameters
         ----------
         X
             Features, with the columns of training: a dask.array or a dask.dataframe.
-            What is returned is of the same kind.
+            The result is a collection of the same kind.
         output_margin
-            Whether to leave out the transformation of the objective.
+            Whether to return margins, without the transformation of the objective.
         validate_features
             Whether to compare the columns with those of training.
         base_margin
-            Where to start from, instead of the model's base score: a collection with
-            the same partitions.
+            Initial margins instead of the model's base score: a collection with the
+            same partitions.
         iteration_range
             The rounds to use, from the first up to but not including the second.
         """
-        return self._lazily(
+        return self._predict_lazily(
             "predict",
             X,
-            self._outcome_of_predict(output_margin, iteration_range),
+            self._predict_meta(output_margin, iteration_range),
             base_margin,
             output_margin=output_margin,
             validate_features=validate_features,
             iteration_range=iteration_range,
         )
 
-    def _outcome_of_predict(
+    def _predict_meta(
         self, output_margin: bool, iteration_range: IterationRange | None
-    ) -> Outcome:
-        return self._outcome(iteration_range, output_margin=output_margin)
+    ) -> PredictionMeta:
+        return self._meta(iteration_range, output_margin=output_margin)
 
-    @method_by_client
+    @client_method
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
         """Return a lazy dask.array of the leaf of each row in each tree."""
-        leaves = self._lazily(
+        leaves = self._predict_lazily(
             "apply",
             X,
-            self._outcome(iteration_range, pred_leaf=True),
+            self._meta(iteration_range, pred_leaf=True),
             iteration_range=iteration_range,
         )
         return _as_array(leaves)
 
-    def _gathered(self, collection: Any) -> npt.NDArray[Any] | None:
-        """Return the values of a collection of one column, here."""
+    def _gather(self, collection: Any) -> npt.NDArray[Any] | None:
+        """Return the values of a collection of one column as a local array."""
         if collection is None:
             return None
-        pieces = self._computed(pieces_of(collection, "y"))
-        return np.concatenate([np.asarray(piece).ravel() for piece in pieces])
+        parts = self._compute(delayed_parts(collection, "y"))
+        return np.concatenate([np.asarray(part).ravel() for part in parts])
 
-    def _computed(self, pieces: list[Any]) -> list[Any]:
-        """Return the values of delayed objects and futures, here."""
-        return Workers(self.client).results(self.client.compute(pieces))
+    def _compute(self, parts: list[Any]) -> list[Any]:
+        """Return the results of delayed objects and futures."""
+        return Workers(self.client).results(self.client.compute(parts))
 
 
 @dataclass(frozen=True, slots=True)
-class _ByTwin:
-    """The task of an estimator's prediction."""
+class _LocalPrediction:
+    """The task that predicts a partition by the estimator for one machine."""
 
-    twin: BoostingEstimator
+    estimator: BoostingEstimator
     method: str
     arguments: dict[str, Any]
 
     def __call__(
         self, booster: Booster, data: Any, base_margin: Any
     ) -> npt.NDArray[Any]:
-        # Tasks of other threads have the same twin.
-        twin = type(self.twin)()
-        twin.__dict__.update(self.twin.__dict__, _booster=booster)
+        # A copy, as tasks in other threads have the same estimator.
+        local = type(self.estimator)()
+        local.__dict__.update(self.estimator.__dict__, _booster=booster)
         margin = {} if base_margin is None else {"base_margin": base_margin}
-        found: npt.NDArray[Any] = getattr(twin, self.method)(
+        found: npt.NDArray[Any] = getattr(local, self.method)(
             data, **self.arguments, **margin
         )
         return found
 
 
 class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
-    """`HornbeamRegressor` for collections of Dask; the parameters are the same.
+    """`HornbeamRegressor` for Dask collections; the parameters are the same.
 
     Attributes
     ----------
     client
-        The client of the cluster; by default the one that Dask has.
+        The client of the cluster; by default Dask's.
     """
 
-    _of_partition = HornbeamRegressor
+    _local_class = HornbeamRegressor
 
-    @method_by_client
+    @client_method
     def predict_interval(
         self,
         X: Any,
@@ -286,82 +290,82 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
         *,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return a lazy collection of intervals that hold the targets, (rows, 2).
+        """Return a lazy collection of prediction intervals, (rows, 2).
 
         Parameters
         ----------
         X
             Features, with the columns of training.
         level
-            The probability with which they do, above 0 and below 1.
+            The coverage probability, above 0 and below 1.
         iteration_range
             The rounds to use, from the first up to but not including the second.
         """
-        return self._lazily(
+        return self._predict_lazily(
             "predict_interval",
             X,
-            self._outcome(iteration_range),
+            self._meta(iteration_range),
             level=level,
             iteration_range=iteration_range,
         )
 
-    @method_by_client
+    @client_method
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination, R², of the predictions."""
         return float(
             r2_score(
-                self._gathered(y),
-                self._gathered(self.predict(X)),
-                sample_weight=self._gathered(sample_weight),
+                self._gather(y),
+                self._gather(self.predict(X)),
+                sample_weight=self._gather(sample_weight),
             )
         )
 
 
 class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
-    """`HornbeamClassifier` for collections of Dask; the parameters are the same.
+    """`HornbeamClassifier` for Dask collections; the parameters are the same.
 
     Attributes
     ----------
     classes_
-        The labels that the workers have found, sorted.
+        The labels in all partitions, sorted.
     client
-        The client of the cluster; by default the one that Dask has.
+        The client of the cluster; by default Dask's.
     """
 
-    _of_partition = HornbeamClassifier
+    _local_class = HornbeamClassifier
 
     def _fit_targets(self, y: Any) -> None:
-        found = self._computed(
+        found = self._compute(
             [
-                delayed(_distinct)(piece, number)
-                for number, piece in enumerate(pieces_of(y, "y"))
+                delayed(_distinct)(part, number)
+                for number, part in enumerate(delayed_parts(y, "y"))
             ]
         )
-        for one in found:
-            if isinstance(one, Exception):
-                raise one
-        some = [values for values in found if len(values)]
-        if not some:
+        for labels in found:
+            if isinstance(labels, Exception):
+                raise labels
+        nonempty = [labels for labels in found if len(labels)]
+        if not nonempty:
             raise DataError(
                 "y has no labels; pass at least one row", code=ErrorCode.EMPTY_DATA
             )
-        self.classes_ = np.unique(np.concatenate(some))
+        self.classes_ = np.unique(np.concatenate(nonempty))
 
     def _encode_targets(self, y: Any) -> Any:
         if isinstance(y, da.Array):
             if y.ndim == 2 and y.shape[1] == 1:
                 y = y[:, 0]
             return da.map_blocks(_encode, y, self.classes_, dtype=np.float64)
-        return [delayed(_encode)(piece, self.classes_) for piece in pieces_of(y, "y")]
+        return [delayed(_encode)(part, self.classes_) for part in delayed_parts(y, "y")]
 
-    def _outcome_of_predict(
+    def _predict_meta(
         self, output_margin: bool, iteration_range: IterationRange | None
-    ) -> Outcome:
-        # Of the margins in either case: the rounds are looked at on the way.
-        margins = super()._outcome_of_predict(True, iteration_range)
-        return margins if output_margin else Outcome((), self.classes_.dtype)
+    ) -> PredictionMeta:
+        # Of the margins in either case, which also checks iteration_range.
+        margins = super()._predict_meta(True, iteration_range)
+        return margins if output_margin else PredictionMeta((), self.classes_.dtype)
 
-    @method_by_client
+    @client_method
     def predict_proba(
         self,
         X: Any,
@@ -369,46 +373,46 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
         base_margin: Any = None,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return a lazy dask.array of the probability of each class for each row.
+        """Return a lazy dask.array of class probabilities, (rows, classes).
 
         The arguments are those of `predict`.
         """
-        margins = self._outcome(iteration_range, output_margin=True)
-        found = self._lazily(
+        margins = self._meta(iteration_range, output_margin=True)
+        found = self._predict_lazily(
             "predict_proba",
             X,
-            Outcome((max(self.n_classes_, 1),), margins.dtype),
+            PredictionMeta((max(self.n_classes_, 1),), margins.dtype),
             base_margin,
             validate_features=validate_features,
             iteration_range=iteration_range,
         )
         return _as_array(found)
 
-    @method_by_client
+    @client_method
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions."""
         return float(
             accuracy_score(
-                self._gathered(y),
-                self._gathered(self.predict(X)),
-                sample_weight=self._gathered(sample_weight),
+                self._gather(y),
+                self._gather(self.predict(X)),
+                sample_weight=self._gather(sample_weight),
             )
         )
 
 
 class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
-    """`HornbeamRanker` for collections of Dask; the parameters are the same, and:
+    """`HornbeamRanker` for Dask collections; the parameters are the same, and:
 
     Parameters
     ----------
     objective
-        By name, or a function as for `HornbeamRanker`; it runs on each worker, and gets
-        the sizes of the groups there, in the order of the rows.
+        A name, or a function as for `HornbeamRanker`; it runs on each worker, with the
+        sizes of the groups there, in the order of the rows.
     allow_group_split
-        Taken for XGBoost's sake: groups are kept whole either way.
+        Ignored; for compatibility with XGBoost. Groups are never split.
     """
 
-    _of_partition = HornbeamRanker
+    _local_class = HornbeamRanker
 
     def __init__(
         self,
@@ -429,7 +433,7 @@ class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
         params.pop("allow_group_split")
         return params
 
-    @method_by_client
+    @client_method
     def fit(
         self,
         X: Any,
@@ -453,10 +457,10 @@ class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
         Parameters
         ----------
         qid
-            The group of each row: whole numbers that never fall, with the same
+            The query group of each row: integers that never decrease, with the same
             partitions as `X`.
         group
-            The sizes of the groups instead, in partitions that hold whole groups.
+            The sizes of the groups instead, in partitions that contain whole groups.
         eval_qid, eval_group
             The same for `eval_set`, one collection for each pair.
         X, y, sample_weight, base_margin, eval_set, verbose, xgb_model, \
@@ -491,9 +495,9 @@ def _eval_fields(weights: Weights, margins: Weights) -> dict[str, tuple[str, Wei
 
 
 def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
-    """Return the labels of a partition, sorted, or what is wrong with them."""
+    """Return the labels of a partition, sorted, or the error in them."""
     try:
-        with named(number):
+        with partition_errors(number):
             column = check_targets(np.asarray(y))
             return sorted_classes(column) if len(column) else column
     except ValueError as error:
@@ -503,17 +507,17 @@ def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:
 
 
 def _encode(y: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the place of each label among the classes."""
+    """Return the class index of each label."""
     y = np.asarray(y).ravel()
     codes, unknown = encode_labels(y, classes)
     if unknown.size:
         raise DataError(
-            f"eval_set holds the label {y[unknown].tolist()[0]!r}, which is not among "
-            "the labels to train on",
+            f"eval_set has the label {y[unknown].tolist()[0]!r}, which is not among "
+            "the labels of the training data",
             code=ErrorCode.LABEL_NOT_IN_TRAINING,
         )
     return codes
 
 
 def _as_array(found: Any) -> da.Array:
-    return found.to_dask_array() if is_frame(found) else found
+    return found.to_dask_array() if is_dataframe(found) else found

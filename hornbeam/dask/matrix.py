@@ -1,4 +1,4 @@
-"""Matrices whose rows lie on the workers of a Dask cluster."""
+"""DaskDMatrix and DaskQuantileDMatrix: matrices whose rows are on Dask workers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ import numpy.typing as npt
 from dask.base import is_dask_collection
 from distributed import Client, Future
 
-from hornbeam.dask.clients import check_workers, client_of
-from hornbeam.dask.columns import check_fields, common_dtype, common_schema
-from hornbeam.dask.opening import Facts, Opening, describe
-from hornbeam.dask.partitions import Partition, partition
-from hornbeam.dask.sync import called_by
+from hornbeam.dask.client import check_workers, client_of, run_sync
+from hornbeam.dask.partition_schema import (
+    PartitionInfo,
+    check_fields,
+    describe,
+    merge_dtypes,
+    merge_schemas,
+)
+from hornbeam.dask.partitions import Partition, PartitionReader, partition
 from hornbeam.dask.workers import Workers
 from hornbeam.data.categories import Categories
 from hornbeam.data.meta_info import MetaInfo
@@ -32,56 +36,58 @@ Floats = npt.NDArray[np.float64]
 
 
 class DaskDMatrix(MetaInfoAccessors):
-    """Features with their labels, weights and margins, in partitions on workers.
+    """Features with labels, weights and margins, in partitions on Dask workers.
 
-    Making one computes the collections and looks at every partition, where it lies:
-    its columns, its categories, and what goes beside them. Only that comes to the
-    client; the rows stay where Dask has put them, and Dask makes them anew if their
+    The constructor computes the collections and reads every partition on its worker:
+    its columns, its categories and its fields. Only this description is sent to the
+    client. The rows stay where Dask has them, and Dask computes them again if their
     worker dies. With an asynchronous client the matrix has to be awaited before it is
-    used. A worker that shows no sign of life while partitions are looked at is
-    removed from the cluster, so that Dask does its part elsewhere; the setting
-    ``hornbeam.patience`` of Dask says when (10 seconds). What the matrix has beside its
-    features, such as `get_label` returns, is gathered when it is asked for.
+    used. A worker that does not respond meanwhile is removed from the cluster after
+    ``hornbeam.patience`` seconds (a setting of Dask, 10 by default), and Dask computes
+    its part elsewhere. Labels, weights and so on, such as `get_label` returns, are
+    gathered on first access.
 
     Partitions may be empty, though not all of them. They need the same columns, in any
-    order. Where some know other categories than others, the matrix has all of them.
+    order. The categories of a column are the union of those of all partitions.
 
     Parameters
     ----------
     client
-        The client of the cluster; None for the one that Dask has.
+        The client of the cluster; None for Dask's default client.
     data
-        The features: a dask.array in any chunks, a dask.dataframe, or a list of delayed
-        objects or futures, one for each partition. A partition is anything that
-        `hornbeam.DMatrix` takes: arrays, frames of pandas, polars and pyarrow, SciPy
-        matrices, or the path of a file that every worker can read.
+        The features: a dask.array with any chunks, a dask.dataframe, or a list of
+        delayed objects or futures, one for each partition. A partition is any container
+        that `hornbeam.DMatrix` takes: arrays, data frames of pandas, polars and
+        pyarrow, SciPy matrices, or the path of a file that every worker can read.
     label, weight, base_margin, qid, label_lower_bound, label_upper_bound
-        As for `hornbeam.DMatrix`, as collections with the same partitions as `data`:
-        arrays are given the chunks of an array. Or the name of a column of frames.
+        As for `hornbeam.DMatrix`, as collections with the same partitions as `data`
+        (arrays are rechunked like an array), or as the name of a column of data frames.
     group
-        The number of rows in each group, in partitions that hold whole groups.
+        The sizes of the query groups, in partitions that contain whole groups.
     qid
-        The group of each row, whole numbers that never fall from one partition to the
-        next either. Partitions that a group runs through stay on one worker.
+        The query group of each row: integers that never decrease, within partitions and
+        from one to the next. Partitions that share a group stay on one worker.
     missing
-        The number that stands for missing, besides NaN and null.
+        The number that represents a missing value, in addition to NaN and null.
     silent
-        Taken for XGBoost's sake: nothing is printed either way.
+        Ignored; for compatibility with XGBoost.
     feature_names, feature_types
         As for `hornbeam.DMatrix`, for every partition.
     feature_weights
-        How likely each column is to be drawn: numbers, or a collection of them.
+        The probability weight of each column in column sampling: numbers, or a
+        collection of them.
     enable_categorical
-        Whether to take categorical columns; else they are an error.
+        Whether categorical columns are accepted; else they are an error.
     cache
-        A folder that every worker can write to, or several on several disks: the codes
-        of rows that are learned from go there, and not into the workers' memory, and
-        are deleted after training. The partitions themselves stay where Dask has them,
-        so let them be paths of files where memory is short.
+        A folder that every worker can write to, or several on several disks (external
+        memory): the bins of training rows are stored there instead of in the workers'
+        memory, and deleted after training. The partitions themselves stay in Dask, so
+        pass paths of files if memory is short.
     memory_limit
-        What each worker's process may use then: bytes, or such as ``"700MB"``.
+        With `cache`, the memory limit of each worker's process: bytes, or a string such
+        as ``"700MB"``.
     codec
-        How codes are laid down then, as for `hornbeam.DMatrix`.
+        With `cache`, the compression of the bins, as for `hornbeam.DMatrix`.
 
     Attributes
     ----------
@@ -90,11 +96,12 @@ class DaskDMatrix(MetaInfoAccessors):
     parts
         Futures of the partitions, in the order of rows.
     facts
-        What is known of each partition with rows, by its number.
+        The `PartitionInfo` of each partition with rows, by its number.
     first_rows
-        (partitions + 1,): the number of each partition's first row among all.
+        (partitions + 1,): the index of each partition's first row among all rows.
     together
-        Numbers of the partitions with rows, those together that a group runs through.
+        Numbers of the partitions with rows, grouped so that partitions which share a
+        query group are together.
     """
 
     def __init__(
@@ -123,10 +130,11 @@ class DaskDMatrix(MetaInfoAccessors):
         _, caching = cache_options(None, cache, memory_limit, codec)
         if group is not None and qid is not None:
             raise DataError(
-                "group and qid are both given; they say the same, so pass one of them",
+                "group and qid are both given, and both define the groups; pass one "
+                "of them",
                 code=ErrorCode.GROUP_AND_QID,
             )
-        self.opening = Opening(
+        self.reader = PartitionReader(
             missing, feature_names, feature_types, enable_categorical, caching
         )
         fields = {
@@ -138,52 +146,54 @@ class DaskDMatrix(MetaInfoAccessors):
             "label_lower_bound": label_lower_bound,
             "label_upper_bound": label_upper_bound,
         }
-        look = partial(self._look_at, data, fields, feature_weights)
-        self._awaited: Any = called_by(self.client, look)
+        describe_all = partial(self._describe, data, fields, feature_weights)
+        self._awaited: Any = run_sync(self.client, describe_all)
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        """Wait for the matrix, if its client is asynchronous."""
+        """Wait until the matrix is complete, if its client is asynchronous."""
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
             yield from awaited.__await__()
         return self
 
-    def _look_at(
+    def _describe(
         self, data: Any, fields: Mapping[str, Any], feature_weights: Any
     ) -> None:
         check_workers(self.client, Workers(self.client).alive())
         self.parts: list[Future] = partition(self.client, data, fields)
-        found = self._map(describe, self.opening)
-        self.facts = {i: fact for i, fact in enumerate(found) if fact is not None}
+        found = self._map(describe, self.reader)
+        self.facts: dict[int, PartitionInfo] = {
+            i: info for i, info in enumerate(found) if info is not None
+        }
         if not self.facts:
             raise DataError(
                 f"none of the {len(self.parts)} partitions has rows; pass at least one "
                 "row",
                 code=ErrorCode.EMPTY_DATA,
             )
-        rows = [0 if fact is None else fact.n_rows for fact in found]
+        rows = [0 if info is None else info.n_rows for info in found]
         self.first_rows = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
         self.n_rows = int(self.first_rows[-1])
-        self.schema: Schema = common_schema(self.facts)
+        self.schema: Schema = merge_schemas(self.facts)
         self.n_features = self.schema.n_features
-        self.dtype = common_dtype(self.facts)
+        self.dtype = merge_dtypes(self.facts)
         check_fields(self.facts)
-        self.together = _together(self.facts)
-        self._feature_weights = self._of_columns(feature_weights)
+        self.together = _group_partitions(self.facts)
+        self._feature_weights = self._read_feature_weights(feature_weights)
 
     def _map(self, task: Any, *args: Any) -> list[Any]:
-        """Return what a task says of each partition, or raise the first one's error."""
+        """Return a task's result for each partition, or raise the first error."""
         futures = [
-            self.client.submit(_tried, task, part, *args, pure=False)
+            self.client.submit(_return_errors, task, part, *args, pure=False)
             for part in self.parts
         ]
         found = Workers(self.client).results(futures)
-        for one in found:
-            if isinstance(one, HornbeamError):
-                raise one
+        for result in found:
+            if isinstance(result, HornbeamError):
+                raise result
         return found
 
-    def _of_columns(self, weights: Any) -> Floats | None:
+    def _read_feature_weights(self, weights: Any) -> Floats | None:
         if weights is None:
             return None
         if is_dask_collection(weights):
@@ -193,37 +203,37 @@ class DaskDMatrix(MetaInfoAccessors):
         info.set({"feature_weights": weights})
         return info["feature_weights"]
 
-    # For the learner
+    # For training and prediction
 
     @cached_property
     def info(self) -> MetaInfo:  # type: ignore[override]
-        """Labels and all that goes with the rows, gathered from the workers."""
+        """Labels, weights and so on of all rows, gathered from the workers."""
         fields = FieldCollector()
-        for number, part in enumerate(self._map(_fields_of, self.opening)):
+        for number, part in enumerate(self._map(_fields_of, self.reader)):
             if part is not None:
                 fields.add(part, self.facts[number].n_rows)
-        info = _Gathered(self.n_rows, self.n_features)
+        info = _FrozenMetaInfo(self.n_rows, self.n_features)
         info.fill(fields.whole() | {"feature_weights": self._feature_weights})
         return info
 
     @property
     def feature_weights(self) -> Floats | None:
-        """How likely each column is to be drawn, (columns,)."""
+        """The probability weight of each column in column sampling, (columns,)."""
         return self._feature_weights
 
     @property
     def largest_weight(self) -> float | None:
         """The largest weight of all rows; None without weights."""
-        largest = [fact.largest_weight for fact in self.facts.values()]
+        largest = [info.largest_weight for info in self.facts.values()]
         return max((value for value in largest if value is not None), default=None)
 
     def has_field(self, name: str) -> bool:
-        """Return whether the rows have a field, such as ``"label"``."""
+        """Return whether a field, such as ``"label"``, was given."""
         return name in next(iter(self.facts.values())).widths
 
     @property
     def n_targets(self) -> int:
-        """How many labels each row has; 0 without any."""
+        """Number of labels of each row; 0 without labels."""
         width = next(iter(self.facts.values())).widths.get("label")
         return 0 if width is None else int(np.prod(width))
 
@@ -231,12 +241,12 @@ class DaskDMatrix(MetaInfoAccessors):
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns; None if they have none."""
+        """Names of the columns; None without names."""
         return self.schema.names
 
     @property
     def feature_types(self) -> list[str] | None:
-        """Types of the columns; None if they are not known."""
+        """Types of the columns; None if they are unknown."""
         return self.schema.types
 
     def num_row(self) -> int:
@@ -248,32 +258,34 @@ class DaskDMatrix(MetaInfoAccessors):
         return self.n_features
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
-        """Return the names of the categories of each column, those of all partitions.
+        """Return the categories of each column, the union over all partitions.
 
-        `export_to_arrow` is taken for XGBoost's sake: they always can be.
+        `export_to_arrow` is ignored, for compatibility with XGBoost: the result can
+        always be exported.
         """
         return self.schema.categories
 
     def set_info(self, **fields: Any) -> None:
-        """Raise an error: what goes with the rows is settled."""
-        raise DataError(_SETTLED, code=ErrorCode.META_INFO_SETTLED)
+        """Raise an error: labels, weights and so on cannot be changed later."""
+        raise DataError(_IMMUTABLE, code=ErrorCode.META_INFO_SETTLED)
 
 
 class DaskQuantileDMatrix(DaskDMatrix):
-    """A `DaskDMatrix` that is for one number of bins, or for those of another matrix.
+    """A `DaskDMatrix` for training with one number of bins.
 
-    On the workers every matrix that is learned from keeps only codes of its bins; this
-    one is there for XGBoost's sake, and refuses to be trained with other bins.
+    Workers keep only the bins of any matrix that is trained on. This class exists for
+    compatibility with XGBoost, and refuses to be trained with another number of bins.
 
     Parameters
     ----------
     max_bin
-        Bins of a column, 256 by default; training must ask for the same number.
+        Maximum number of bins of a column, 256 by default; training must use the same
+        number.
     ref
-        The matrix whose cuts a validation set would have; the same as without, as rows
-        that are only looked at are not binned.
+        The matrix whose cuts a validation set uses in XGBoost. It only provides
+        `max_bin` here, as rows for evaluation are not binned.
     max_quantile_batches
-        Taken for XGBoost's sake: no more than one batch is held at a time.
+        Ignored; for compatibility with XGBoost. Only one batch is read at a time.
     client, data, label, weight, base_margin, missing, silent, feature_names, \
 feature_types, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
 enable_categorical, cache, memory_limit, codec
@@ -303,20 +315,20 @@ enable_categorical, cache, memory_limit, codec
         if isinstance(ref, DaskQuantileDMatrix) and ref.max_bin != self.max_bin:
             raise DataError(
                 f"max_bin={self.max_bin} differs from that of ref, {ref.max_bin}; "
-                "leave it out",
+                "leave max_bin out",
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
         super().__init__(client, data, label, **others)
 
 
-_SETTLED = (
-    "what goes with the rows of a DaskDMatrix is settled when it is made; make it anew "
-    "with label=, weight= and so on"
+_IMMUTABLE = (
+    "labels, weights and so on of a DaskDMatrix cannot be changed after it is made; "
+    "make another one with label=, weight= and so on"
 )
 
 
-class _Gathered(MetaInfo):
-    """Fields that came from workers and cannot be changed here."""
+class _FrozenMetaInfo(MetaInfo):
+    """Fields gathered from workers, which cannot be changed."""
 
     def fill(self, fields: Mapping[str, Any]) -> None:
         """Set the fields, once."""
@@ -324,45 +336,50 @@ class _Gathered(MetaInfo):
 
     def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
         """Raise an error."""
-        raise DataError(_SETTLED, code=ErrorCode.META_INFO_SETTLED)
+        raise DataError(_IMMUTABLE, code=ErrorCode.META_INFO_SETTLED)
 
 
-def _tried(task: Any, part: Partition, *args: Any) -> Any:
-    """Return what a task returns, or its error: Dask would log one that is raised."""
+def _return_errors(task: Any, part: Partition, *args: Any) -> Any:
+    """Return a task's result, or its error: Dask would log an error that is raised."""
     try:
         return task(part, *args)
     except HornbeamError as error:
         return error
 
 
-def _fields_of(part: Partition, opening: Opening) -> dict[str, np.ndarray] | None:
-    opened = opening.open(part)
-    return None if opened is None else opened.fields
+def _fields_of(
+    part: Partition, reader: PartitionReader
+) -> dict[str, np.ndarray] | None:
+    data = reader.read(part)
+    return None if data is None else data.fields
 
 
-def _together(facts: Mapping[int, Facts]) -> list[list[int]]:
-    """Return the partitions, those together that share a group, or raise."""
+def _group_partitions(infos: Mapping[int, PartitionInfo]) -> list[list[int]]:
+    """Return the partitions, with those together that share a query group.
+
+    Raises a `DataError` if qid decreases from one partition to the next.
+    """
     chains: list[list[int]] = []
-    before: int | None = None
-    for number, fact in facts.items():
-        first, last = fact.group_ends or (None, None)
-        if before is not None and first is not None and first < before:
+    previous: int | None = None
+    for number, info in infos.items():
+        first, last = info.qid_range or (None, None)
+        if previous is not None and first is not None and first < previous:
             raise DataError(
-                f"qid is not sorted: partition {chains[-1][-1]} ends with {before}, "
+                f"qid is not sorted: partition {chains[-1][-1]} ends with {previous}, "
                 f"and partition {number} begins with {first}; sort the rows by qid, "
-                "and what goes with them",
+                "with their labels and weights",
                 code=ErrorCode.QID_NOT_SORTED,
             )
-        if before is not None and first == before:
-            if fact.by_group:
+        if previous is not None and first == previous:
+            if info.weights_by_group:
                 raise DataError(
-                    f"there is a weight for each group, and the group {first} runs "
-                    f"from partition {chains[-1][-1]} into partition {number}; give "
-                    "one weight for each row",
+                    f"there is a weight for each group, and the group {first} spans "
+                    f"the partitions {chains[-1][-1]} and {number}; give one weight "
+                    "for each row",
                     code=ErrorCode.WEIGHT_NOT_BY_GROUP,
                 )
             chains[-1].append(number)
         else:
             chains.append([number])
-        before = last
+        previous = last
     return chains

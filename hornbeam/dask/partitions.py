@@ -1,22 +1,39 @@
-"""From the collections of Dask to partitions: what one worker holds of a matrix."""
+"""Partitions: split from Dask collections by the client, read as tables by workers."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from dask.delayed import Delayed
 from distributed import Client, Future
 
+from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import words
+from hornbeam.data.opening import CacheOptions, open_features
+from hornbeam.data.sources.first_pass import FieldCollector
+from hornbeam.data.table import LocatedTable, Table
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["Partition", "is_frame", "one_block_wide", "partition", "pieces_of"]
+__all__ = [
+    "Partition",
+    "PartitionData",
+    "PartitionReader",
+    "PartitionTable",
+    "delayed_parts",
+    "is_dataframe",
+    "is_series",
+    "merge_column_chunks",
+    "partition",
+    "partition_errors",
+]
 
-WHAT_IS_TAKEN = (
+_ACCEPTED = (
     "pass a dask.array, a dask.dataframe, or a list of delayed objects or futures, one "
     "for each partition"
 )
@@ -24,16 +41,17 @@ WHAT_IS_TAKEN = (
 
 @dataclass(slots=True)
 class Partition:
-    """Some rows of a matrix as the caller gave them, on one worker.
+    """Consecutive rows of a matrix as given by the caller, on one worker.
 
     Attributes
     ----------
     number
-        Its place among the partitions: they follow each other in the order of rows.
+        Index of the partition; partitions are in the order of rows.
     data
-        The features, or all columns: anything that `DMatrix` takes.
+        The features, or all columns: any container that `DMatrix` takes.
     fields
-        What goes beside them, or the name of a column of `data`, by its name.
+        Labels, weights and so on by field name, each as values or as the name of a
+        column of `data`.
     """
 
     number: int
@@ -41,9 +59,12 @@ class Partition:
     fields: dict[str, Any]
 
 
+# From collections to partitions
+
+
 @dataclass(slots=True)
-class _Pieces:
-    """A collection, piece by piece, and how many rows each has if that is known."""
+class _Parts:
+    """The delayed objects or futures of a collection, and their row counts if known."""
 
     items: list[Any]
     rows: tuple[int, ...] | None = None
@@ -55,26 +76,26 @@ def partition(client: Client, data: Any, fields: Mapping[str, Any]) -> list[Futu
     Parameters
     ----------
     client
-        Of the cluster that is to hold them.
+        The client of the cluster that computes them.
     data
-        A dask.array of any chunks, a dask.dataframe, or a list of delayed objects or
+        A dask.array with any chunks, a dask.dataframe, or a list of delayed objects or
         futures.
     fields
-        What goes beside it by rows: collections with the same partitions, or names of
-        columns; None where there is nothing. Arrays are given the chunks of `data`.
+        Labels, weights and so on: collections with the same partitions, or names of
+        columns; None for a field that is absent. Arrays are rechunked like `data`.
     """
-    features = _pieces(data, "data", None)
-    beside: dict[str, str | _Pieces] = {}
+    features = _parts_of(data, "data", None)
+    columns: dict[str, str | _Parts] = {}
     for name, value in fields.items():
         if isinstance(value, str):
-            beside[name] = value
+            columns[name] = value
         elif value is not None:
-            beside[name] = _beside(value, name, features)
-    everything = [features, *(v for v in beside.values() if isinstance(v, _Pieces))]
-    # All at once, so that what several of them come from is made once.
+            columns[name] = _field_parts(value, name, features)
+    everything = [features, *(v for v in columns.values() if isinstance(v, _Parts))]
+    # In one call, so that Dask computes shared inputs once.
     computed = iter(_as_futures(client, [item for p in everything for item in p.items]))
-    for pieces in everything:
-        pieces.items = [next(computed) for _ in pieces.items]
+    for parts in everything:
+        parts.items = [next(computed) for _ in parts.items]
     return [
         client.submit(
             Partition,
@@ -82,7 +103,7 @@ def partition(client: Client, data: Any, fields: Mapping[str, Any]) -> list[Futu
             item,
             {
                 name: value if isinstance(value, str) else value.items[number]
-                for name, value in beside.items()
+                for name, value in columns.items()
             },
             pure=False,
         )
@@ -90,84 +111,90 @@ def partition(client: Client, data: Any, fields: Mapping[str, Any]) -> list[Futu
     ]
 
 
-def pieces_of(collection: Any, what: str) -> list[Any]:
-    """Return a delayed object or future for each piece of a collection of rows."""
-    return _pieces(collection, what, None).items
+def delayed_parts(collection: Any, name: str) -> list[Any]:
+    """Return a delayed object or future for each partition of a collection.
+
+    Error messages call the collection `name`.
+    """
+    return _parts_of(collection, name, None).items
 
 
-def is_frame(collection: Any) -> bool:
-    """Return whether it is a dask.dataframe of columns."""
+def is_dataframe(collection: Any) -> bool:
+    """Return whether an object is a dask.dataframe."""
     return _is(collection, "DataFrame")
 
 
-def one_block_wide(array: da.Array) -> da.Array:
+def is_series(collection: Any) -> bool:
+    """Return whether an object is a series of dask.dataframe."""
+    return _is(collection, "Series")
+
+
+def merge_column_chunks(array: da.Array) -> da.Array:
     """Return the array with all columns of its rows in one chunk."""
     if array.ndim == 2 and array.numblocks[1] > 1:
         return array.rechunk({1: -1})
     return array
 
 
-def _beside(value: Any, name: str, features: _Pieces) -> _Pieces:
-    pieces = _pieces(value, name, features.rows)
-    if len(pieces.items) != len(features.items):
+def _field_parts(value: Any, name: str, features: _Parts) -> _Parts:
+    parts = _parts_of(value, name, features.rows)
+    if len(parts.items) != len(features.items):
         raise DataError(
-            f"{name} has {len(pieces.items)} partitions and the data has "
+            f"{name} has {len(parts.items)} partitions and the data has "
             f"{len(features.items)}; give both the same, with repartition or rechunk",
             code=ErrorCode.PARTITION_SIZE_MISMATCH,
         )
-    return pieces
+    return parts
 
 
-def _pieces(collection: Any, what: str, rows: tuple[int, ...] | None) -> _Pieces:
-    """Return the pieces of a collection; those of an array with so many `rows` each."""
+def _parts_of(collection: Any, name: str, rows: tuple[int, ...] | None) -> _Parts:
+    """Return the parts of a collection; an array is rechunked to `rows` if known."""
     if isinstance(collection, da.Array):
-        return _pieces_of_array(collection, what, rows)
-    if _is(collection, "DataFrame", "Series"):
-        return _Pieces(list(collection.to_delayed()))
+        return _parts_of_array(collection, name, rows)
+    if is_dataframe(collection) or is_series(collection):
+        return _Parts(list(collection.to_delayed()))
     if isinstance(collection, Delayed | Future):
-        return _Pieces([collection])
+        return _Parts([collection])
     if isinstance(collection, Sequence) and not isinstance(collection, str | bytes):
         for number, item in enumerate(collection):
             if not isinstance(item, Delayed | Future):
                 raise DataError(
-                    f"item {number} of {what} is {words(item)}, neither a delayed "
-                    f"object nor a future; {WHAT_IS_TAKEN}",
+                    f"item {number} of {name} is {words(item)}, neither a delayed "
+                    f"object nor a future; {_ACCEPTED}",
                     code=ErrorCode.UNSUPPORTED_COLLECTION,
                 )
         if not collection:
             raise DataError(
-                f"{what} is an empty list; {WHAT_IS_TAKEN}", code=ErrorCode.EMPTY_DATA
+                f"{name} is an empty list; {_ACCEPTED}", code=ErrorCode.EMPTY_DATA
             )
-        return _Pieces(list(collection))
+        return _Parts(list(collection))
     raise DataError(
-        f"{what} is {words(collection)}; {WHAT_IS_TAKEN}",
+        f"{name} is {words(collection)}; {_ACCEPTED}",
         code=ErrorCode.UNSUPPORTED_COLLECTION,
     )
 
 
-def _pieces_of_array(
-    array: da.Array, what: str, rows: tuple[int, ...] | None
-) -> _Pieces:
-    if array.ndim not in ((2,) if what == "data" else (1, 2)):
+def _parts_of_array(array: da.Array, name: str, rows: tuple[int, ...] | None) -> _Parts:
+    if array.ndim not in ((2,) if name == "data" else (1, 2)):
         raise DataError(
-            f"{what} has {array.ndim} dimensions; pass rows x columns"
-            + ("" if what == "data" else ", or one value for each row"),
+            f"{name} has {array.ndim} dimensions; pass rows x columns"
+            + ("" if name == "data" else ", or one value for each row"),
             code=ErrorCode.WRONG_DIMENSIONS,
         )
-    chunks = _known(array)
+    chunks = _known_chunks(array)
     if rows is not None and chunks is not None and rows != chunks:
         if sum(rows) != sum(chunks):
             raise DataError(
-                f"{what} has {sum(chunks)} rows and the data has {sum(rows)}; pass one "
+                f"{name} has {sum(chunks)} rows and the data has {sum(rows)}; pass one "
                 "for each row",
                 code=ErrorCode.PARTITION_SIZE_MISMATCH,
             )
         array, chunks = array.rechunk({0: rows}), rows
-    return _Pieces(list(one_block_wide(array).to_delayed().ravel()), chunks)
+    return _Parts(list(merge_column_chunks(array).to_delayed().ravel()), chunks)
 
 
-def _known(array: da.Array) -> tuple[int, ...] | None:
-    """Return how many rows each chunk has, None if that is not known yet."""
+def _known_chunks(array: da.Array) -> tuple[int, ...] | None:
+    """Return the number of rows of each chunk, None if Dask does not know it."""
     rows: tuple[int, ...] = array.chunks[0]
     return None if any(count != count for count in rows) else rows
 
@@ -178,9 +205,111 @@ def _as_futures(client: Client, items: list[Any]) -> list[Future]:
     return [next(computed) if isinstance(item, Delayed) else item for item in items]
 
 
-def _is(collection: Any, *classes: str) -> bool:
-    """Return whether it is of a class of dask.dataframe, which is not imported here."""
+def _is(collection: Any, name: str) -> bool:
+    """Return whether an object is of a class of dask.dataframe, not imported here."""
     loaded = sys.modules.get("dask.dataframe")
-    return isinstance(
-        collection, tuple(getattr(loaded, name) for name in classes if loaded)
-    )
+    return loaded is not None and isinstance(collection, getattr(loaded, name))
+
+
+# From partitions to tables
+
+
+@dataclass(slots=True)
+class PartitionData:
+    """The features of a partition as a table, and its fields as arrays."""
+
+    table: Table
+    fields: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReader:
+    """Options by which partitions are read as tables.
+
+    The attributes are those of `DMatrix`. With `caching` the bins of training rows are
+    written to disk, else they stay in memory.
+    """
+
+    missing: float | None = None
+    names: Sequence[str] | None = None
+    types: Sequence[str] | Categories | None = None
+    enable_categorical: bool = True
+    caching: CacheOptions | None = None
+
+    def read(self, partition: Partition) -> PartitionData | None:
+        """Return the rows of a partition; None if it has none.
+
+        A container without rows is not read: it may not have all columns.
+        """
+        if _is_empty(partition.data):
+            return None
+        with partition_errors(partition.number):
+            table, fields = open_features(
+                partition.data,
+                partition.fields,
+                missing=self.missing,
+                names=self.names,
+                types=self.types,
+                enable_categorical=self.enable_categorical,
+            )
+            if table.n_rows == 0:
+                return None
+            collector = FieldCollector()
+            collector.add(fields, table.n_rows)
+        return PartitionData(table, collector.whole())
+
+
+@contextmanager
+def partition_errors(number: int) -> Iterator[None]:
+    """Prefix the message of a `DataError` in the block with the partition's number."""
+    try:
+        yield
+    except DataError as error:
+        text = str(error)
+        if text.startswith(f"partition {number}: "):
+            raise
+        raise DataError(
+            f"partition {number}: {text}", code=error.code, **error.details
+        ) from error
+
+
+def _is_empty(data: Any) -> bool:
+    """Return whether a container certainly has no rows."""
+    shape = getattr(data, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return shape[0] == 0
+    return isinstance(data, list | tuple) and not data
+
+
+class PartitionTable(LocatedTable):
+    """The table of a partition, whose errors name the partition.
+
+    Parameters
+    ----------
+    table
+        The rows, with the columns of all partitions.
+    number
+        The partition's number.
+    """
+
+    def __init__(self, table: Table, number: int) -> None:
+        super().__init__(table, lambda: partition_errors(number))
+        self.is_stream = table.is_stream
+        self._number = number
+
+    def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
+        if not self.is_stream:
+            yield from super().batches(features)
+            return
+        with self._located():
+            for batch in self._table.batches(features):
+                yield PartitionTable(batch, self._number)
+
+    def select(self, features: Sequence[int]) -> Table:
+        return PartitionTable(self._table.select(features), self._number)
+
+    def take(self, rows: np.ndarray) -> Table:
+        return PartitionTable(super().take(rows), self._number)
+
+    def label(self, feature: int) -> str:
+        return f"{super().label(feature)} of partition {self._number}"

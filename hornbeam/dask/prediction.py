@@ -1,4 +1,4 @@
-"""Predictions of collections, made where their partitions lie."""
+"""Lazy prediction of Dask collections: one task for each partition."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.boosting.booster import Booster
+from hornbeam.dask.client import with_client
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.opening import Opening, named
-from hornbeam.dask.partitions import Partition, is_frame, one_block_wide
-from hornbeam.dask.sync import with_client
+from hornbeam.dask.partitions import (
+    Partition,
+    PartitionReader,
+    is_dataframe,
+    merge_column_chunks,
+    partition_errors,
+)
 from hornbeam.dask.workers import Workers
 from hornbeam.data.containers.dispatch import words
 from hornbeam.data.containers.from_numpy import ArrayTable
@@ -27,16 +32,16 @@ from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterErro
 
 __all__ = [
     "ModelSource",
-    "Outcome",
+    "PredictionMeta",
     "inplace_predict",
-    "outcome_of",
     "predict",
-    "predict_by",
+    "predict_partitions",
+    "prediction_meta",
 ]
 
 #: What `hornbeam.dask.train` returns, its booster, or a future of a booster.
 ModelSource: TypeAlias = Mapping[str, Any] | Booster | Future
-#: From a booster, a partition and its base margin to predictions.
+#: From a booster, the data of a partition and its base margin to predictions.
 Task: TypeAlias = Callable[[Booster, Any, Any], npt.NDArray[Any]]
 
 
@@ -58,28 +63,28 @@ def predict(
 ) -> Any:
     """Return a lazy collection of predictions, those of `Booster.predict`.
 
-    Every partition is predicted by a task of its own, on one thread, wherever Dask
-    runs it; if a worker dies, Dask does its tasks again elsewhere. With an asynchronous
+    Each partition is predicted by one task, on one thread, on the worker that Dask
+    chooses; if a worker dies, Dask runs its tasks again elsewhere. With an asynchronous
     client the collection has to be awaited.
 
     Parameters
     ----------
     client
-        The client of the cluster; None for the one that Dask has.
+        The client of the cluster; None for Dask's default client.
     model
         What `train` returns, a booster, or a future of a booster.
     data
         A dask.array or a `DaskDMatrix`, whose predictions are a dask.array; or a
-        dask.dataframe, whose predictions are a series, or a dataframe where a row has
-        several, with the same index.
+        dask.dataframe, whose predictions are a series with the same index, or a
+        dask.dataframe if there are several for each row.
     missing
-        The number that stands for missing, besides NaN and null; a `DaskDMatrix` has
-        its own.
+        The number that represents a missing value, in addition to NaN and null; a
+        `DaskDMatrix` has its own.
     output_margin, pred_leaf, pred_contribs, approx_contribs, pred_interactions, \
 validate_features, iteration_range, strict_shape
         As for `hornbeam.Booster.predict`.
     """
-    how = _Prediction(
+    task = _Prediction(
         {
             "output_margin": output_margin,
             "pred_leaf": pred_leaf,
@@ -90,12 +95,12 @@ validate_features, iteration_range, strict_shape
             "iteration_range": iteration_range,
             "strict_shape": strict_shape,
         },
-        Opening(missing=missing),
+        PartitionReader(missing=missing),
     )
-    outcome = outcome_of(model, how.arguments)
+    meta = prediction_meta(model, task.arguments)
     if isinstance(data, DaskDMatrix):
-        return _predict_matrix(model, data, how, outcome)
-    return predict_by(model, data, how, outcome)
+        return _predict_matrix(model, data, task, meta)
+    return predict_partitions(model, data, task, meta)
 
 
 @with_client
@@ -118,9 +123,9 @@ def inplace_predict(
     client, model
         As for `predict`.
     data
-        A dask.array or a dask.dataframe; what comes back is as for `predict`.
+        A dask.array or a dask.dataframe; the type of the result is as for `predict`.
     base_margin
-        Where the sums start from: a collection with the same partitions.
+        The initial margins: a collection with the same partitions.
     iteration_range, predict_type, missing, validate_features, strict_shape
         As for `hornbeam.Booster.inplace_predict`.
     """
@@ -129,7 +134,7 @@ def inplace_predict(
             f"predict_type must be 'value' or 'margin', not {predict_type!r}",
             code=ErrorCode.UNKNOWN_OPTION,
         )
-    how = _InplacePrediction(
+    task = _InplacePrediction(
         {
             "iteration_range": iteration_range,
             "predict_type": predict_type,
@@ -138,7 +143,7 @@ def inplace_predict(
             "strict_shape": strict_shape,
         }
     )
-    outcome = outcome_of(
+    meta = prediction_meta(
         model,
         {
             "iteration_range": iteration_range,
@@ -146,7 +151,7 @@ def inplace_predict(
             "strict_shape": strict_shape,
         },
     )
-    return predict_by(model, data, how, outcome, base_margin)
+    return predict_partitions(model, data, task, meta, base_margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +159,21 @@ class _Prediction:
     """The task of `predict`."""
 
     arguments: dict[str, Any]
-    opening: Opening
+    reader: PartitionReader
 
     def __call__(
         self, booster: Booster, data: Any, base_margin: Any
     ) -> npt.NDArray[Any]:
-        matrix = DMatrix(data, base_margin=base_margin, missing=self.opening.missing)
+        matrix = DMatrix(data, base_margin=base_margin, missing=self.reader.missing)
         return booster.predict(matrix, **self.arguments)
 
     def of_partition(self, booster: Booster, part: Partition) -> npt.NDArray[Any]:
         """Return the predictions of a partition of a `DaskDMatrix`."""
-        opened = self.opening.open(part)
-        assert opened is not None
-        margin = opened.fields.get("base_margin")
-        with named(part.number):
-            matrix = DMatrix.of_table(opened.table, {"base_margin": margin})
+        content = self.reader.read(part)
+        assert content is not None
+        margin = content.fields.get("base_margin")
+        with partition_errors(part.number):
+            matrix = DMatrix.of_table(content.table, {"base_margin": margin})
             return booster.predict(matrix, **self.arguments)
 
 
@@ -185,26 +190,26 @@ class _InplacePrediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the predictions of a row look like: their shape and type."""
+class PredictionMeta:
+    """Shape and type of the predictions of a row, the `meta` of a lazy collection."""
 
-    width: tuple[int, ...]
+    shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
-def outcome_of(model: ModelSource, arguments: Mapping[str, Any]) -> Outcome:
-    """Return what `Booster.predict` with these arguments makes of a row."""
+def prediction_meta(model: ModelSource, arguments: Mapping[str, Any]) -> PredictionMeta:
+    """Return shape and type of what `Booster.predict` returns with these arguments."""
     if isinstance(model, Future):
-        task = model.client.submit(_outcome, model, arguments, pure=False)
-        found: Outcome = Workers(model.client).results([task])[0]
+        task = model.client.submit(_prediction_meta, model, arguments, pure=False)
+        found: PredictionMeta = Workers(model.client).results([task])[0]
         return found
-    return _outcome(_booster_of(model), arguments)
+    return _prediction_meta(_booster_of(model), arguments)
 
 
-def _outcome(booster: Any, arguments: Mapping[str, Any]) -> Outcome:
+def _prediction_meta(booster: Any, arguments: Mapping[str, Any]) -> PredictionMeta:
     if not isinstance(booster, Booster):
         raise ParameterError(
-            f"the future of a model holds {words(booster)}, not a Booster",
+            f"the result of the future of a model is {words(booster)}, not a Booster",
             code=ErrorCode.NOT_A_MODEL,
         )
     if booster.num_features() == 0:
@@ -216,17 +221,17 @@ def _outcome(booster: Any, arguments: Mapping[str, Any]) -> Outcome:
     table.typeless = frozenset(range(table.n_features))
     without_names = {**arguments, "validate_features": False}
     found = booster.predict(DMatrix.of_table(table, {}), **without_names)
-    return Outcome(found.shape[1:], found.dtype)
+    return PredictionMeta(found.shape[1:], found.dtype)
 
 
-def predict_by(
+def predict_partitions(
     model: ModelSource,
     data: Any,
     task: Task,
-    outcome: Outcome,
+    meta: PredictionMeta,
     base_margin: Any = None,
 ) -> Any:
-    """Return what a task makes of each partition of a collection, lazily.
+    """Return a lazy collection of a task's predictions for each partition.
 
     Parameters
     ----------
@@ -235,18 +240,19 @@ def predict_by(
     data
         A dask.array or a dask.dataframe.
     task
-        From a booster, a partition, and what it has of `base_margin`, to an array with
-        a row for each of the partition's; it must not change them.
-    outcome
-        What that array looks like.
+        A function of a booster, the data of a partition and its part of `base_margin`
+        that returns an array with a row for each row of the partition. It must not
+        modify its arguments.
+    meta
+        Shape and type of that array.
     base_margin
         A collection with the same partitions, or None.
     """
     booster = model_task(model)
     if isinstance(data, da.Array):
-        return _predict_array(booster, data, task, base_margin, outcome)
-    if is_frame(data):
-        return _predict_frame(booster, data, task, base_margin, outcome)
+        return _predict_array(booster, data, task, base_margin, meta)
+    if is_dataframe(data):
+        return _predict_dataframe(booster, data, task, base_margin, meta)
     raise DataError(
         f"cannot predict {words(data)}; pass a dask.array, a dask.dataframe or a "
         "DaskDMatrix",
@@ -255,18 +261,18 @@ def predict_by(
 
 
 def model_task(model: ModelSource) -> Any:
-    """Return the model as what a task can take: in its graph, or a future.
+    """Return the model as an argument of tasks: a delayed object, or its future.
 
-    A model that lies in the graph comes to each worker once, and comes again to
-    whoever takes the place of a worker that dies.
+    As part of the task graph the model is sent to each worker once, and again to the
+    replacement of a worker that dies.
     """
     if isinstance(model, Future):
         return model
-    return delayed(_on_one_thread, pure=True)(dumps(_booster_of(model)))
+    return delayed(_load_model, pure=True)(dumps(_booster_of(model)))
 
 
-def _on_one_thread(pickled: bytes) -> Booster:
-    """Return a booster that leaves the other threads of a worker to other tasks."""
+def _load_model(pickled: bytes) -> Booster:
+    """Return a booster that uses one thread: a task occupies one thread of a worker."""
     booster: Booster = loads(pickled)
     booster.set_param({"nthread": 1})
     return booster
@@ -294,19 +300,19 @@ def _predict_array(
     data: da.Array,
     task: Task,
     base_margin: Any,
-    outcome: Outcome,
+    meta: PredictionMeta,
 ) -> da.Array:
-    width, dtype = outcome.width, outcome.dtype
+    width, dtype = meta.shape, meta.dtype
     if data.ndim != 2:
         raise DataError(
             f"data has {data.ndim} dimensions; pass rows x columns to predict",
             code=ErrorCode.WRONG_DIMENSIONS,
         )
-    data = one_block_wide(data)
+    data = merge_column_chunks(data)
     if base_margin is not None:
-        base_margin = _margin_of_array(base_margin, data)
+        base_margin = _align_margin(base_margin, data)
     return da.map_blocks(
-        _of_array,
+        _predict_block,
         task,
         booster,
         data,
@@ -320,18 +326,18 @@ def _predict_array(
     )
 
 
-def _margin_of_array(base_margin: Any, data: da.Array) -> da.Array:
-    """Return margins in two dimensions, in the chunks of the data's rows."""
+def _align_margin(base_margin: Any, data: da.Array) -> da.Array:
+    """Return the margins in two dimensions, rechunked like the rows of the data."""
     if not isinstance(base_margin, da.Array):
         if not hasattr(base_margin, "to_dask_array"):
             raise DataError(
-                f"base_margin is {words(base_margin)}; pass a dask.array, or a series",
+                f"base_margin is {words(base_margin)}; pass a dask.array or a series",
                 code=ErrorCode.UNSUPPORTED_COLLECTION,
             )
         base_margin = base_margin.to_dask_array()
     if base_margin.ndim == 1:
         base_margin = base_margin[:, None]
-    base_margin = one_block_wide(base_margin)
+    base_margin = merge_column_chunks(base_margin)
     rows = data.chunks[0]
     if base_margin.numblocks[0] != len(rows) or base_margin.chunks[0] != rows:
         known = not any(n != n for n in (*rows, *base_margin.chunks[0]))
@@ -347,40 +353,40 @@ def _margin_of_array(base_margin: Any, data: da.Array) -> da.Array:
     return base_margin
 
 
-def _of_array(
+def _predict_block(
     task: Task,
     booster: Booster,
     block: npt.NDArray[Any],
     base_margin: npt.NDArray[Any] | None,
     width: tuple[int, ...],
 ) -> npt.NDArray[Any]:
-    return _shaped(task(booster, block, base_margin), width)
+    return _fix_empty(task(booster, block, base_margin), width)
 
 
-def _shaped(found: npt.NDArray[Any], width: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return the predictions of no rows in the shape of those of some."""
+def _fix_empty(found: npt.NDArray[Any], width: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return predictions; those of zero rows get the shape that others have."""
     return found.reshape(-1, *width) if found.size == 0 else found
 
 
-def _predict_frame(
+def _predict_dataframe(
     booster: Any,
     data: Any,
     task: Task,
     base_margin: Any,
-    outcome: Outcome,
+    meta: PredictionMeta,
 ) -> Any:
     import dask.dataframe as dd
     import pandas as pd
 
-    width = outcome.width
+    width = meta.shape
     if len(width) > 1:
         raise DataError(
-            "a prediction of a row has several dimensions, which a dataframe cannot "
-            "hold; pass data.to_dask_array(), or a DaskDMatrix",
+            "the prediction of a row has several dimensions, which a dask.dataframe "
+            "does not support; pass data.to_dask_array(), or a DaskDMatrix",
             code=ErrorCode.WRONG_DIMENSIONS,
         )
     if isinstance(base_margin, da.Array):
-        base_margin = dd.from_dask_array(one_block_wide(base_margin))
+        base_margin = dd.from_dask_array(merge_column_chunks(base_margin))
     if base_margin is not None and base_margin.npartitions != data.npartitions:
         raise DataError(
             f"base_margin has {base_margin.npartitions} partitions and the data has "
@@ -388,38 +394,40 @@ def _predict_frame(
             code=ErrorCode.PARTITION_SIZE_MISMATCH,
         )
     kind = pd.DataFrame if width else pd.Series
-    meta = kind(np.empty((0, *width), outcome.dtype), index=data._meta.index[:0])
+    empty = kind(np.empty((0, *width), meta.dtype), index=data._meta.index[:0])
     return dd.map_partitions(
-        _of_frame,
+        _predict_frame,
         data,
         base_margin,
         task,
         booster,
         width,
-        meta=meta,
+        meta=empty,
         align_dataframes=False,
     )
 
 
-def _of_frame(
+def _predict_frame(
     frame: Any, base_margin: Any, task: Task, booster: Booster, width: tuple[int, ...]
 ) -> Any:
     import pandas as pd
 
-    found = _shaped(task(booster, frame, base_margin), width)
+    found = _fix_empty(task(booster, frame, base_margin), width)
     kind = pd.DataFrame if width else pd.Series
     return kind(found, index=frame.index)
 
 
 def _predict_matrix(
-    model: ModelSource, data: DaskDMatrix, how: _Prediction, outcome: Outcome
+    model: ModelSource, data: DaskDMatrix, task: _Prediction, meta: PredictionMeta
 ) -> da.Array:
     booster = model_task(model)
-    task = delayed(replace(how, opening=data.opening).of_partition, pure=True)
+    predict_one = delayed(replace(task, reader=data.reader).of_partition, pure=True)
     pieces = []
     for number, part in enumerate(data.parts):
         rows = int(data.first_rows[number + 1] - data.first_rows[number])
         if rows:
-            shape = (rows, *outcome.width)
-            pieces.append(da.from_delayed(task(booster, part), shape, outcome.dtype))
+            shape = (rows, *meta.shape)
+            pieces.append(
+                da.from_delayed(predict_one(booster, part), shape, meta.dtype)
+            )
     return da.concatenate(pieces)

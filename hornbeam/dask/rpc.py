@@ -1,114 +1,219 @@
-"""Asking an actor on another worker, and noticing when there is nobody any more."""
+"""Remote calls of actors on Dask workers, tree reduction, and failure detection."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 from distributed import get_worker
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
+from hornbeam.backends.cluster import Member, MemberLostError
+
 __all__ = [
-    "FIRST_LOOK",
-    "Answering",
-    "GoneError",
-    "answered",
-    "ask",
-    "let_go",
-    "packed",
+    "FIRST_CHECK",
+    "ReducingActor",
+    "ReductionTree",
+    "WorkerLostError",
+    "call_actor",
+    "cancel",
+    "pack_call",
+    "reduce_tree",
+    "reduction_trees",
     "watch",
 ]
 
-#: Bytes from which on Dask's way for large objects, without copies, is the faster.
+#: Size in bytes from which Dask's zero-copy serialisation of large objects is faster.
 _LARGE = 1 << 16
 
-#: Seconds before the first doubt whether an answer will come.
-FIRST_LOOK = 0.25
-#: Signs of life asked for in vain, one after the other, before a worker is given up. A
-#: single one may be missed because it was the driver that stood still.
-_TRIES = 3
-#: What Python says in a worker that is being closed and has ended its threads.
-_CLOSED = "cannot schedule new futures"
+#: Seconds before the first check that the worker of a pending call is alive.
+FIRST_CHECK = 0.25
+#: Consecutive echoes without a reply after which a worker is considered lost. A single
+#: reply may be missed because the client's own event loop was blocked.
+_MAX_MISSED_ECHOES = 3
+#: Message of the RuntimeError in a worker that is closing and has shut down its thread
+#: pools.
+_POOL_CLOSED = "cannot schedule new futures"
 
 
-class GoneError(Exception):
-    """There is nobody to answer."""
+class WorkerLostError(Exception):
+    """The worker of a call is dead or does not respond."""
 
 
-def packed(verb: str, args: tuple[Any, ...]) -> Any:
-    """Return the message that asks an actor for this; it may be sent to many."""
-    message = dumps((verb, args))
+def pack_call(method: str, args: tuple[Any, ...]) -> Any:
+    """Return the serialised call of an actor's method; many actors may receive it."""
+    message = dumps((method, args))
     return message if len(message) < _LARGE else to_serialize(message)
 
 
-async def ask(
+async def call_actor(
     peer: Any,
     key: str,
     message: Any,
     patience: float,
     is_known_dead: Callable[[], bool] = lambda: False,
 ) -> Any:
-    """Return what the actor `key` answers to a message, or raise what it raises.
+    """Return the result of an actor's method, or raise the error that it raises.
 
     Parameters
     ----------
     peer
-        What takes the calls of a worker: an `rpc`, or a way through the scheduler.
+        The connection to the actor's worker: an `rpc`, or a proxy by the scheduler.
     key
-        The actor's, which is an `Answering`.
+        Key of the actor, a `ReducingActor`.
     message
-        From `packed`.
+        The call, from `pack_call`.
     patience
-        Seconds without any sign of life after which `GoneError` says that its worker is
-        lost.
+        Seconds without a reply to an echo after which `WorkerLostError` is raised.
     is_known_dead
-        Whether others have given it up.
+        Whether the worker was already reported as lost elsewhere.
     """
-    call = peer.hornbeam_ask(key=key, message=message)
-    result = answered(await watch(call, peer, patience, is_known_dead))
+    call = peer.hornbeam_call(key=key, message=message)
+    result = _result_in(await watch(call, peer, patience, is_known_dead))
     return loads(result) if isinstance(result, bytes) else result
 
 
-def answered(reply: dict[str, Any]) -> Any:
-    """Return what an actor has answered, or raise what it has raised."""
+def _result_in(reply: dict[str, Any]) -> Any:
+    """Return the result in an actor's reply, or raise the error in it."""
     if reply["status"] == "OK":
         return reply["result"]
     error = reply["exception"]
-    if isinstance(error, RuntimeError) and _CLOSED in str(error):
-        raise GoneError from error
+    if isinstance(error, RuntimeError) and _POOL_CLOSED in str(error):
+        raise WorkerLostError from error
     raise error
 
 
-class Answering:
-    """An actor that `ask` can ask.
+# Tree reduction
 
-    A call of Dask's actors wraps every argument and result on its own, which takes
-    three times as long as sending one piece of bytes; a level of a tree is one message,
-    so that this is a good part of a round.
+
+@dataclass(frozen=True, slots=True)
+class ReductionTree:
+    """An actor and the subtrees whose sums it adds to its own result.
+
+    Attributes
+    ----------
+    member
+        The actor at the root.
+    key
+        Its key.
+    children
+        The subtrees.
+    """
+
+    member: Member
+    key: str
+    children: tuple[ReductionTree, ...]
+
+
+def reduction_trees(
+    leaves: Sequence[ReductionTree], width: int
+) -> tuple[ReductionTree, ...]:
+    """Return at most `width` trees, with at most `width` children in each node.
+
+    Together they have all the actors of `leaves`, trees without children.
+    """
+    groups = [leaves[i::width] for i in range(min(width, len(leaves)))]
+    return tuple(
+        ReductionTree(first.member, first.key, reduction_trees(rest, width))
+        for first, *rest in groups
+    )
+
+
+async def reduce_tree(
+    peer: Any,
+    tree: ReductionTree,
+    message: Any,
+    patience: float,
+    is_known_dead: Callable[[], bool] = lambda: False,
+) -> Any:
+    """Return the sum of the results of all actors in a tree.
+
+    Parameters
+    ----------
+    peer
+        The connection to the worker of the root.
+    tree
+        The actors.
+    message, patience, is_known_dead
+        As for `call_actor`.
+    """
+    args = (message, patience, tree.children)
+    call = peer.actor_execute(
+        function="sum_tree",
+        actor=tree.key,
+        args=[to_serialize(argument) for argument in args],
+        kwargs={},
+    )
+    return _result_in(await watch(call, peer, patience, is_known_dead))
+
+
+class ReducingActor:
+    """Base class of actors that `call_actor` calls and that sum results in a tree.
+
+    A method call of Dask's own actors wraps every argument and every result, which
+    takes three times as long as sending one block of bytes. A level of a tree is one
+    message, so this is a considerable part of a round.
     """
 
     def __init__(self) -> None:
         worker = get_worker()
-        worker.handlers.setdefault("hornbeam_ask", _answering(worker))
+        worker.handlers.setdefault("hornbeam_call", _handler(worker))
 
     def perform(self, message: bytes) -> Any:
-        """Do what a message says; return the result, as bytes if it is small."""
-        verb, args = loads(message)
-        result = getattr(self, verb)(*args)
+        """Execute a packed call; return the result, pickled if it is small."""
+        method, args = loads(message)
+        result = getattr(self, method)(*args)
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
         if len(head) + sum(buffer.raw().nbytes for buffer in buffers) < _LARGE:
             return pickle.dumps(result, protocol=5)
         return result
 
+    async def sum_tree(
+        self, message: Any, patience: float, children: Sequence[ReductionTree]
+    ) -> Any:
+        """Return the sum of the results of this actor and of the children's trees."""
+        worker = get_worker()
+        # Code in the executor finds its worker by the copied context.
+        own = asyncio.get_running_loop().run_in_executor(
+            worker.executors["actor"],
+            partial(copy_context().run, self.perform, message),
+        )
+        sums = (_reduce_child(worker, child, message, patience) for child in children)
+        results = await asyncio.gather(own, *sums, return_exceptions=True)
+        lost = {}
+        for result in results:
+            if isinstance(result, MemberLostError):
+                lost.update({member.number: member for member in result.members})
+            elif isinstance(result, BaseException):
+                raise result
+        if lost:
+            raise MemberLostError(lost.values())
+        first, *others = results
+        return reduce(add, others, loads(first) if isinstance(first, bytes) else first)
 
-def _answering(worker: Any) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
-    """Return what Dask calls when a worker gets such a message."""
 
-    async def hornbeam_ask(key: str, message: bytes) -> dict[str, Any]:
+async def _reduce_child(
+    worker: Any, child: ReductionTree, message: Any, patience: float
+) -> Any:
+    peer = worker.rpc(child.member.place)
+    try:
+        return await reduce_tree(peer, child, message, patience)
+    except WorkerLostError:
+        raise MemberLostError([child.member]) from None
+
+
+def _handler(worker: Any) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
+    """Return the handler of ``hornbeam_call`` messages for a worker."""
+
+    async def hornbeam_call(key: str, message: bytes) -> dict[str, Any]:
         reply: dict[str, Any] = await worker.actor_execute(
             actor=key, function="perform", args=(message,)
         )
@@ -116,7 +221,10 @@ def _answering(worker: Any) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]
             reply["result"] = reply["result"].data
         return reply
 
-    return hornbeam_ask
+    return hornbeam_call
+
+
+# Failure detection
 
 
 async def watch(
@@ -125,58 +233,58 @@ async def watch(
     patience: float,
     is_known_dead: Callable[[], bool],
 ) -> Any:
-    """Return what `call` does; raise `GoneError` when its worker shows no sign of life.
+    """Return the result of `call`; raise `WorkerLostError` if its worker is lost.
 
-    An actor computes in a thread of its own, so that the worker's event loop answers
-    an echo however long that takes. It does not when the process is stopped, or when
-    the network is cut.
+    An actor computes in a separate thread, so that the worker's event loop replies to
+    an echo however long the computation takes. It does not reply when the process is
+    stopped or the network connection is cut.
     """
-    answer = asyncio.ensure_future(call)
+    reply = asyncio.ensure_future(call)
     echo: asyncio.Future[Any] | None = None
     misses = 0
-    pause = patience / _TRIES
-    wait = min(FIRST_LOOK, pause)
+    interval = patience / _MAX_MISSED_ECHOES
+    timeout = min(FIRST_CHECK, interval)
     try:
         while True:
             await asyncio.wait(
-                {answer} if echo is None else {answer, echo},
-                timeout=wait,
+                {reply} if echo is None else {reply, echo},
+                timeout=timeout,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if answer.done():
-                return _result(answer)
+            if reply.done():
+                return _result_of(reply)
             if is_known_dead():
-                raise GoneError
+                raise WorkerLostError
             if echo is not None:
                 if echo.done() and echo.exception() is None:
-                    # Ask again after a while.
+                    # Alive: send the next echo after an interval.
                     misses, echo = 0, None
-                    wait = pause
+                    timeout = interval
                     continue
                 misses += 1
-                if misses == _TRIES:
-                    raise GoneError
+                if misses == _MAX_MISSED_ECHOES:
+                    raise WorkerLostError
                 echo.cancel()
             echo = asyncio.ensure_future(peer.echo(data=misses))
-            wait = pause
+            timeout = interval
     finally:
-        for task in (answer, echo):
-            let_go(task)
+        for task in (reply, echo):
+            cancel(task)
 
 
-def let_go(task: asyncio.Future[Any] | None) -> None:
-    """End a task that nobody waits for, and have nobody told of its error."""
+def cancel(task: asyncio.Future[Any] | None) -> None:
+    """Cancel a task that is not awaited any more, without a log of its error."""
     if task is None or task.cancelled():
         return
     if task.done():
-        task.exception()  # seen, so that nobody reports it
+        task.exception()  # retrieved, so that asyncio does not log it
     else:
         task.cancel()
 
 
-def _result(answer: asyncio.Future[Any]) -> Any:
+def _result_of(reply: asyncio.Future[Any]) -> Any:
     try:
-        return answer.result()
+        return reply.result()
     except (OSError, RuntimeError, KeyError) as error:
-        # A closed connection, a closed pool of them, and an actor that is not there.
-        raise GoneError from error
+        # A closed connection, a closed connection pool, or an actor that is gone.
+        raise WorkerLostError from error

@@ -1,4 +1,4 @@
-"""The loop of training where the rows are on the workers of a Dask cluster."""
+"""`train` on a Dask cluster, with the arguments of xgboost.dask.train."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback, TrainingCheckPoint
 from hornbeam.dask.booster import ClusterBooster
+from hornbeam.dask.client import with_client
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.shard import Shard
-from hornbeam.dask.sync import with_client
 from hornbeam.errors import ClusterError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
@@ -43,45 +43,45 @@ def train(
 ) -> Any:
     """Return a dict of the ``"booster"`` and the ``"history"`` of its metrics.
 
-    The booster is that of `hornbeam.train` with the same rows on one machine, byte for
-    byte, however many workers there are, whatever partitions, and whether or not
-    workers are lost on the way. With an asynchronous client the dict has to be awaited.
+    The booster equals that of `hornbeam.train` on the same rows on one machine, byte
+    for byte, for any number of workers, any partitions, and whether or not workers are
+    lost during training. With an asynchronous client the dict has to be awaited.
 
     Parameters
     ----------
     client
-        The client of the cluster; None for the one that Dask has. It must stay open.
+        The client of the cluster; None for Dask's default client. It must stay open.
     params
-        Parameters, as a mapping or as pairs of name and value. ``nthread`` is that of
-        each worker; by default the threads that Dask gives it.
+        Parameters, as a mapping or as pairs of name and value. ``nthread`` is the
+        number of threads on each worker; by default that of the Dask worker.
     dtrain
-        Data with labels.
+        Training data with labels.
     num_boost_round
-        Rounds to add.
+        Number of rounds to add.
     evals
-        Data to measure after every round, with a name for each.
+        Pairs of evaluation data and its name, evaluated after every round.
     obj
-        An objective of your own: formulas (a `ScalarLoss`), or a function
-        of (predictions, data) to (gradients, hessians). It runs on every worker and
-        gets the margins of the rows there, and their labels.
+        A custom objective: formulas (a `ScalarLoss`), or a function of (predictions,
+        data) to (gradients, hessians). It runs on every worker, with the margins and
+        the labels of the rows there.
     early_stopping_rounds
-        Stop when the last metric of the last of `evals` has not become better for so
-        many rounds.
+        Stop if the last metric of the last of `evals` has not improved for this number
+        of rounds.
     xgb_model
-        A model to continue; it is not changed.
+        A model to continue; it is not modified.
     verbose_eval
-        Print the metrics every round, every so many rounds, or not.
+        Whether to print the metrics of every round, or the period in rounds.
     callbacks
-        See `hornbeam.callbacks`; they run where the client is.
+        See `hornbeam.callbacks`; they run in the client's process.
     custom_metric
-        A metric of your own: (predictions, data) to (name, value), of all rows, where
-        the client is.
+        A custom metric: a function of (predictions, data) to (name, value), of all
+        rows. It runs in the client's process.
     coll_cfg
-        Taken for XGBoost's sake: the workers need no connections but Dask's.
+        Ignored; for compatibility with XGBoost. Workers use Dask's connections only.
     patience
-        Seconds without any sign of life after which a worker is given up, and its
-        partitions go to others; by default the setting ``hornbeam.patience`` of Dask,
-        or 10.
+        Seconds without a reply after which a worker is considered lost, and its
+        partitions are placed on others; by default the setting ``hornbeam.patience`` of
+        Dask, or 10.
     """
     check_training_data(dtrain, evals, DaskDMatrix)
     cluster = DaskCluster(client, Shard, patience=patience)
@@ -102,7 +102,7 @@ def train(
         )
     except ClusterError as error:
         raise ClusterError(
-            f"{error}{_way_on(callbacks)}", code=error.code, **error.details
+            f"{error}{_resume_hint(callbacks)}", code=error.code, **error.details
         ) from error
     finally:
         booster.close()
@@ -110,13 +110,15 @@ def train(
     return {"booster": Booster(model_file=trained), "history": log.history}
 
 
-def _way_on(callbacks: Sequence[TrainingCallback]) -> str:
-    """Return where a training that broke off can be taken up again."""
+def _resume_hint(callbacks: Sequence[TrainingCallback]) -> str:
+    """Return the end of an error message: how to resume training."""
     saved = [
         callback.latest
         for callback in callbacks
         if isinstance(callback, TrainingCheckPoint) and callback.latest is not None
     ]
     if not saved:
-        return "; a TrainingCheckPoint among the callbacks would have kept its trees"
-    return f"; go on from the last checkpoint: xgb_model={str(saved[-1])!r}"
+        return (
+            "; pass a TrainingCheckPoint as a callback to keep the trees grown so far"
+        )
+    return f"; continue from the last checkpoint: xgb_model={str(saved[-1])!r}"

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster: waiting for them, and giving up the silent ones."""
+"""Workers of a Dask cluster: waits with deadlines, and removal of lost workers."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from dask.utils import parse_timedelta
 from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
-from hornbeam.dask.rpc import FIRST_LOOK, GoneError, let_go, watch
+from hornbeam.dask.rpc import FIRST_CHECK, WorkerLostError, cancel, watch
 from hornbeam.errors import ClusterError, ErrorCode, ParameterError
 
-__all__ = ["NO_WORKER", "Workers", "no_worker"]
+__all__ = ["NO_WORKER_TIMEOUT", "Workers", "no_worker_error"]
 
 Result = TypeVar("Result")
 
-#: Seconds from one look at the client to the next while an answer is waited for.
-_LOOK = 1.0
-#: Seconds to wait for workers when there is none, as for one that starts again.
-NO_WORKER = 30.0
-#: Seconds a worker has for a first answer over a connection of the client's own.
-_DIRECT = 3.0
+#: Seconds between two checks of the client while a result is pending.
+_CHECK_INTERVAL = 1.0
+#: Seconds to wait for a worker when there is none, such as for one that restarts.
+NO_WORKER_TIMEOUT = 30.0
+#: Seconds for a first reply over a direct connection of the client to a worker.
+_CONNECT_TIMEOUT = 3.0
 
 
 class Workers:
-    """The workers that a client reaches; whoever waits for them waits with a deadline.
+    """The workers of a client's cluster; every wait for them has a deadline.
 
     Parameters
     ----------
     client
-        Connected, and asked from another thread than that of its event loop.
+        A connected client, used from a thread other than that of its event loop.
     patience
-        Seconds without any sign of life after which a worker is given up; None: the
+        Seconds without a reply after which a worker is considered lost; None: the
         setting ``hornbeam.patience`` of Dask, or 10.
     """
 
     def __init__(self, client: Any, patience: float | str | None = None) -> None:
         if client.asynchronous:
             raise ParameterError(
-                "the client is asynchronous, and this would wait for workers on its "
-                "event loop; do it in a thread: await asyncio.to_thread(...)",
+                "the client is asynchronous, and this call would block its event loop; "
+                "run it in a thread: await asyncio.to_thread(...)",
                 code=ErrorCode.INVALID_CLIENT,
             )
         if patience is None:
@@ -58,230 +58,234 @@ class Workers:
         self.patience = float(seconds)
         self._client = client
         self._address = client.scheduler.address
+        #: Connections to workers, by address.
         self._peers: dict[str, Any] = {}
-        self._left: set[str] = set()
+        #: Addresses of the workers that were considered lost.
+        self._removed: set[str] = set()
 
     def alive(self) -> list[str]:
-        """Return the addresses of the workers that have not been given up, sorted."""
+        """Return the addresses of the workers that are not lost, sorted."""
         return self._wait(self._alive())
 
-    def whereabouts(self, futures: Sequence[Any]) -> list[str | None]:
-        """Return a worker that has each of these futures, None where none has."""
-        return self._wait(self._whereabouts([future.key for future in futures]))
+    def who_has(self, futures: Sequence[Any]) -> list[str | None]:
+        """Return the address of a worker that has each future, None where none has."""
+        return self._wait(self._who_has([future.key for future in futures]))
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
-        """Return what tasks return, or raise what the first that failed raises.
+        """Return the results of tasks, or raise the error of the first that failed.
 
-        A worker that falls silent meanwhile is given up, whether it computes one of
-        them or has what they need; Dask then does its part elsewhere.
+        A worker that stops responding meanwhile is removed from the cluster, whether it
+        computes one of the tasks or has their inputs; Dask computes these elsewhere.
         """
         return self._wait(self._results(list(futures)))
 
-    # On the client's event loop
+    # Coroutines on the client's event loop
 
     def _wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Return what `coroutine` does on the loop, or see that the loop has ended."""
-        future = self._begun(coroutine)
+        """Return the result of `coroutine`, run on the client's event loop.
+
+        Raises a `ClusterError` if the loop ends before.
+        """
+        future = self._submit(coroutine)
         loop = self._client.loop.asyncio_loop
         while True:
             try:
-                return future.result(_LOOK)
+                return future.result(_CHECK_INTERVAL)
             except concurrent.futures.TimeoutError:
-                if future.done():  # in this moment, or with an error of this kind
+                if future.done():  # just now, or with a TimeoutError of its own
                     return future.result()
                 if not loop.is_running():
-                    raise self._closed() from None
+                    raise self._client_closed() from None
             except concurrent.futures.CancelledError:
-                raise self._closed() from None
+                raise self._client_closed() from None
             except BaseException:
                 future.cancel()
                 raise
 
-    def _begun(
+    def _submit(
         self, coroutine: Coroutine[Any, Any, Result]
     ) -> concurrent.futures.Future[Result]:
-        """Have the loop do `coroutine`."""
+        """Start `coroutine` on the client's event loop."""
         loop = self._client.loop.asyncio_loop
         if (
             self._client.status not in ("running", "connecting")
             or not loop.is_running()
         ):
             coroutine.close()
-            raise self._closed()
+            raise self._client_closed()
         return asyncio.run_coroutine_threadsafe(coroutine, loop)
 
-    def _closed(self) -> ClusterError:
+    def _client_closed(self) -> ClusterError:
         return ClusterError(
-            "the Dask client was closed while it was needed; keep it open until "
+            "the Dask client was closed while Hornbeam used it; keep it open until "
             "training and prediction are done",
             code=ErrorCode.INVALID_CLIENT,
         )
 
-    async def _of_scheduler(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Return what the scheduler answers, or say that it does not."""
+    async def _ask_scheduler(self, request: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Return the scheduler's reply; raise a `ClusterError` if there is none."""
         try:
-            answer = question(self._scheduler())
-            return await asyncio.wait_for(answer, self.patience)
+            reply = request(self._scheduler())
+            return await asyncio.wait_for(reply, self.patience)
         except (TimeoutError, OSError, RuntimeError) as error:
             self._scheduler()
             raise ClusterError(
-                f"the Dask scheduler at {self._address} "
-                f"does not answer: it has died, was stopped or is cut off; start the "
-                "cluster anew",
+                f"the Dask scheduler at {self._address} does not answer: its process "
+                "has died or was stopped, or the connection is cut; restart the "
+                "cluster",
                 code=ErrorCode.SCHEDULER_LOST,
             ) from error
 
     def _scheduler(self) -> Any:
-        """Return the connection to the scheduler of a client that is open."""
+        """Return the connection to the scheduler, if the client is open."""
         if self._client.status in ("closing", "closed"):
-            raise self._closed()
+            raise self._client_closed()
         return self._client.scheduler
 
     async def _alive(self) -> list[str]:
-        identity = await self._of_scheduler(lambda s: s.identity(n_workers=-1))
-        return sorted(set(identity["workers"]) - self._left)
+        identity = await self._ask_scheduler(lambda s: s.identity(n_workers=-1))
+        return sorted(set(identity["workers"]) - self._removed)
 
-    async def _whereabouts(self, keys: list[Any]) -> list[str | None]:
-        found = await self._of_scheduler(lambda s: s.who_has(keys=keys))
+    async def _who_has(self, keys: list[Any]) -> list[str | None]:
+        found = await self._ask_scheduler(lambda s: s.who_has(keys=keys))
         return [next(iter(found.get(key) or ()), None) for key in keys]
 
     async def _results(self, futures: list[Any]) -> list[Any]:
-        return await self._guarded(self._gathered(futures))
+        return await self._guard(self._gather(futures))
 
-    async def _guarded(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Return what `coroutine` does; meanwhile give up workers that fall silent.
+    async def _guard(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of `coroutine`; meanwhile remove workers that are lost.
 
-        All are watched: what is waited for may need data that any of them has. Where
-        none is left, Dask would wait for ever.
+        All workers are watched, since tasks may need data from any of them. Without
+        any worker Dask would wait forever, so after `NO_WORKER_TIMEOUT` seconds this is
+        an error.
         """
-        answer = asyncio.ensure_future(coroutine)
+        result = asyncio.ensure_future(coroutine)
         watches: dict[str, asyncio.Future[bool]] = {}
-        wait = min(FIRST_LOOK, self.patience)
+        timeout = min(FIRST_CHECK, self.patience)
         last_seen = time.monotonic()
         try:
             while True:
-                await asyncio.wait({answer}, timeout=wait)
-                if answer.done():
-                    return answer.result()
+                await asyncio.wait({result}, timeout=timeout)
+                if result.done():
+                    return result.result()
                 places = await self._alive()
                 if places:
                     last_seen = time.monotonic()
-                elif time.monotonic() - last_seen > NO_WORKER:
-                    raise no_worker()
-                for place in places:  # and those that have come
+                elif time.monotonic() - last_seen > NO_WORKER_TIMEOUT:
+                    raise no_worker_error()
+                for place in places:  # includes workers that have joined
                     if place not in watches:
                         watches[place] = asyncio.ensure_future(
-                            self._is_silent(place, answer)
+                            self._is_lost(place, result)
                         )
-                silent = [p for p, one in watches.items() if _says_true(one)]
-                await self._give_up(silent)
-                # Again, as one that was busy may have begun to fetch only now.
-                for place in silent:
-                    await self._cut_off(place)
-                wait = min(_LOOK, self.patience)
+                lost = [p for p, one in watches.items() if one.done() and one.result()]
+                await self._remove(lost)
+                # Repeated, as a worker may have started to fetch from it only now.
+                for place in lost:
+                    await self._disconnect(place)
+                timeout = min(_CHECK_INTERVAL, self.patience)
         finally:
-            answer.cancel()
+            result.cancel()
             for one in watches.values():
                 one.cancel()
 
-    async def _gathered(self, futures: list[Any]) -> list[Any]:
-        """Return the results of tasks, or say why they are not to be had."""
+    async def _gather(self, futures: list[Any]) -> list[Any]:
+        """Return the results of tasks; raise a `ClusterError` if they are cancelled."""
         gathering = asyncio.ensure_future(self._client._gather(futures))
         try:
             await asyncio.wait({gathering})
             found: list[Any] = gathering.result()
             return found
         except (concurrent.futures.CancelledError, asyncio.CancelledError) as error:
-            if not gathering.done():  # nobody waits any more
+            if not gathering.done():  # this coroutine was cancelled itself
                 gathering.cancel()
                 raise
             await self._alive()
             raise ClusterError(
-                f"tasks were cancelled while they were waited for: {error}",
+                f"Dask tasks were cancelled before they were done: {error}",
                 code=ErrorCode.CLUSTER_FAILURE,
             ) from error
 
-    async def _is_silent(self, place: str, answer: asyncio.Future[Any]) -> bool:
-        """Return whether a worker has fallen silent before there was an answer."""
+    async def _is_lost(self, place: str, result: asyncio.Future[Any]) -> bool:
+        """Return whether a worker stopped responding before `result` was done."""
         try:
-            peer = await self._reached(place)
-            await watch(asyncio.wait({answer}), peer, self.patience, lambda: False)
-        except GoneError:
+            peer = await self._connect(place)
+            await watch(asyncio.wait({result}), peer, self.patience, lambda: False)
+        except WorkerLostError:
             return True
         return False
 
-    async def _reached(self, address: str) -> Any:
-        """Return what takes calls of a worker: directly, or else by the scheduler."""
-        if address in self._left:  # others may still have members there
-            raise GoneError
+    async def _connect(self, address: str) -> Any:
+        """Return a connection to a worker: direct, or else a proxy by the scheduler."""
+        if address in self._removed:  # other callers may still have actors there
+            raise WorkerLostError
         peer = self._peers.get(address)
         if peer is None:
             peer = self._client.rpc(address)
+            timeout = min(_CONNECT_TIMEOUT, self.patience)
             try:
-                await asyncio.wait_for(peer.echo(data=0), min(_DIRECT, self.patience))
+                await asyncio.wait_for(peer.echo(data=0), timeout)
             except (OSError, RuntimeError):
                 peer = ProxyRPC(self._scheduler(), address)
             self._peers[address] = peer
         return peer
 
-    async def _give_up(self, places: Iterable[str]) -> None:
-        """Have the scheduler forget workers that are silent but not known as dead.
+    async def _remove(self, places: Iterable[str]) -> None:
+        """Remove lost workers from the scheduler, which may not know that they are.
 
-        What they hold for Dask is then computed elsewhere, and a worker that wakes up
-        finds that it is no longer wanted.
+        Dask then computes their results elsewhere, and a worker whose process resumes
+        is told to close.
         """
-        for place in set(places) - self._left:
-            self._left.add(place)
+        for place in set(places) - self._removed:
+            self._removed.add(place)
             self._peers.pop(place, None)
-            await self._forget(place)
-            await self._cut_off(place)
+            await self._remove_from_scheduler(place)
+            await self._disconnect(place)
 
-    async def _forget(self, place: str) -> None:
+    async def _remove_from_scheduler(self, place: str) -> None:
 
-        async def forget(dask_scheduler: Any, address: str) -> None:
+        async def remove(dask_scheduler: Any, address: str) -> None:
             await dask_scheduler.remove_worker(address, stimulus_id="hornbeam-patience")
 
-        message = _message(forget, place)
-        await self._of_scheduler(lambda s: s.run_function(**message))
+        message = _run_message(remove, place)
+        await self._ask_scheduler(lambda s: s.run_function(**message))
 
-    async def _cut_off(self, place: str) -> None:
-        """Have nobody wait for what a worker was to send: not the client, no worker.
+    async def _disconnect(self, place: str) -> None:
+        """Close the connections of the client and of all workers to a lost worker.
 
-        A connection to a process that is stopped stays open, and a worker that fetches
-        data over it does not even compute them itself before it ends.
+        The connection to a stopped process stays open, and a worker that fetches data
+        over it waits for the connection to close before it computes the data itself.
         """
 
-        def cut(dask_worker: Any, address: str) -> None:
+        def disconnect(dask_worker: Any, address: str) -> None:
             dask_worker.rpc.remove(address)
 
         self._client.rpc.remove(place)
-        message = _message(cut, place)
-        told = [
+        message = _run_message(disconnect, place)
+        calls = [
             asyncio.ensure_future(self._client.rpc(other).run(**message))
             for other in await self._alive()
         ]
-        if told:
-            await asyncio.wait(told, timeout=self.patience)
-        for one in told:
-            let_go(one)
+        if calls:
+            await asyncio.wait(calls, timeout=self.patience)
+        for call in calls:
+            cancel(call)
 
 
-def no_worker() -> ClusterError:
-    """Return the error of a cluster that all workers have left."""
+def no_worker_error() -> ClusterError:
+    """Return the error of a cluster without workers."""
     return ClusterError(
         "the cluster has no worker left that answers; add workers, and train again",
         code=ErrorCode.WORKERS_LOST,
     )
 
 
-def _message(function: Callable[..., Any], address: str) -> dict[str, Any]:
-    """Return what has a server of Dask run a function, which needs no Hornbeam there.
+def _run_message(function: Callable[..., Any], address: str) -> dict[str, Any]:
+    """Return the arguments by which a Dask server runs `function` with an address.
 
-    The function's other argument is what the server passes by name.
+    The function is pickled by value, so that Hornbeam need not be installed there. The
+    server passes itself as ``dask_worker`` or ``dask_scheduler``.
     """
     arguments = {"args": dumps(()), "kwargs": dumps({"address": address})}
     return {"function": dumps(function), **arguments, "wait": True}
-
-
-def _says_true(future: asyncio.Future[bool]) -> bool:
-    return future.done() and future.result()

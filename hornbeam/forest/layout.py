@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,7 +18,7 @@ from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, concatenate_trees
 from hornbeam.kernels.coded import CODE_BITS, MOST_CUTS, TOP_LEVELS
 from hornbeam.kernels.layout import CODED_DTYPE, RUN_DTYPE
-from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS
+from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS, PackedNodes
 
 __all__ = [
     "BinnedLayout",
@@ -138,6 +138,13 @@ class Layout:
         )
 
     @cached_property
+    def packed(self) -> PackedNodes:
+        """The nodes, as kernels take them."""
+        return PackedNodes(
+            self.nodes, self.thresholds, self.category_spans, self.category_bits
+        )
+
+    @cached_property
     def by_output(self) -> NDArray[np.float32]:
         """(outputs, nodes) leaf values by output; (1, nodes) for scalar leaves."""
         return np.ascontiguousarray(np.atleast_2d(self.values.T))
@@ -214,8 +221,7 @@ _LEFT = np.uint64(32)
 _LEAF_BIN = MOST_CUTS + 1
 
 
-@dataclass(frozen=True, slots=True)
-class BinnedLayout:
+class BinnedLayout(NamedTuple):
     """The arrays that `hornbeam.kernels.coded.add_coded_trees` takes with `Layout`.
 
     Consecutive trees form a run as long as they have at most `MOST_CUTS` distinct

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ from hornbeam.kernels.predict import FEATURE
 __all__ = ["TreePaths"]
 
 
-@dataclass(frozen=True, slots=True)
-class TreePaths:
+class TreePaths(NamedTuple):
     """The edges of trees in depth-first order, left before right.
 
     Parameters

@@ -1,30 +1,76 @@
-"""Classification and regression trees, each grown whole by one thread.
+"""Classification and regression trees (CART), each grown by one thread.
 
-Boosting sums up all nodes of a level at once, for there are few. A tree that is grown
-until its leaves are pure has about as many nodes as rows, and most of them hold a
-handful. So here a node is done with before the next is begun: its rows are sorted by
-the codes of a feature, and gone through once. As trees of a forest do not wait for one
-another, no tree is shared out among threads.
+Boosting builds the histograms of a whole level at once, because levels have few nodes.
+A tree that grows until its leaves are pure has about as many nodes as rows, and most of
+them have a handful of rows. So a node is finished before the next one is begun: its
+rows are sorted by the bins of a feature and scanned once. The trees of a forest are
+independent, so that one tree is not divided among threads.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
-from hornbeam.kernels.cart_split import gather, search_node
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.cart_cut_search import NodeTargets
+from hornbeam.kernels.cart_split import NodeScratch, gather, search_node
 from hornbeam.kernels.impurity import class_gain
 from hornbeam.kernels.jit import inline, kernel
 
-__all__ = ["grow_tree", "place_cuts", "reach"]
+__all__ = ["CartNodes", "CartScratch", "grow_tree", "place_cuts", "reach"]
 
 _ONE = np.uint64(1)
 
 
+class CartScratch(NamedTuple):
+    """Scratch arrays of `grow_tree`.
+
+    Attributes
+    ----------
+    node
+        Of `search_node`.
+    constants
+        (open nodes, words) uint64: the features known to be constant in each node.
+    open_nodes
+        (open nodes,) int64.
+    best
+        (1,) BEST_DTYPE.
+    goes_right
+        (most categories,) uint8.
+    """
+
+    node: NodeScratch
+    constants: NDArray[np.uint64]
+    open_nodes: NDArray[np.int64]
+    best: NDArray[Any]
+    goes_right: NDArray[np.uint8]
+
+
+class CartNodes(NamedTuple):
+    """A tree.
+
+    Attributes
+    ----------
+    nodes
+        (nodes,) CART_DTYPE.
+    categories
+        (categories,) int32: the categories that go right, node after node.
+    sums
+        (nodes, sums) float64: weight and values, or the weight of each class.
+    """
+
+    nodes: NDArray[Any]
+    categories: NDArray[np.int32]
+    sums: NDArray[np.float64]
+
+
 @kernel
 def _send(keys, missing_code, is_categorical, goes_right, split):
-    """Write over each key whether the row goes right; return how many go left.
+    """Replace each key by whether the row goes right; return the rows that go left.
 
-    Where no row of the node misses the feature, the missing go with most rows.
+    If the node has no missing values of the feature, they will go with the majority.
     """
     n_missing = 0
     n_right = 0
@@ -47,10 +93,11 @@ def _send(keys, missing_code, is_categorical, goes_right, split):
 
 
 @kernel
-def _part(goes_right, items, rights):
-    """Bring the items that go left before those that go right, in order.
+def _partition(goes_right, items, rights):
+    """Partition items stably: left ones first, then right ones.
 
-    Both writes are done and one place moves on, so that there is no branch.
+    Each item is written to both outputs and one of the positions advances, so that
+    there is no branch.
     """
     n_left = np.uint64(0)
     n_right = np.uint64(0)
@@ -66,8 +113,11 @@ def _part(goes_right, items, rights):
 
 
 @kernel
-def _add_up(n_classes, weights, values, labels, sums):
-    """Add up weights and values, or the weights of each class."""
+def _add_up(n_classes, targets, begin, end, sums):
+    """Sum weights and values, or the weights of each class."""
+    weights = targets.weights[begin:end]
+    values = targets.values[begin:end]
+    labels = targets.labels[begin:end]
     if n_classes > 0:
         for i in range(weights.size):
             sums[labels[i]] += weights[i]
@@ -85,7 +135,7 @@ def _copy(source, target):
 
 @kernel
 def _is_pure(labels):
-    """Return whether all rows have one target."""
+    """Return whether all rows have the same target."""
     i = 1
     while i < labels.size and labels[i] == labels[0]:
         i += 1
@@ -94,54 +144,38 @@ def _is_pure(labels):
 
 @kernel
 def grow_tree(
-    tree,  # uint64: its number
-    key,  # uint64: the seed
-    rows,  # (own rows,) int32: those of the bag; in, and sorted by leaf out
-    table,  # codes (features, rows); bins (features,) int64: the missing have this
-    # code; is_categorical (features,) uint8; values (codes,) float64: the least of
-    # each code, feature after feature, and (features + 1,) int64: where each begins
-    rules,  # criterion, classes (0: numbers), features to draw, whether to draw cuts
-    targets,  # (own rows,) weights and values, float64, and labels, int32: of classes,
-    # or numbers that are the same where the targets are; in, and sorted by leaf out
-    limits,  # (4,) float64: least rows and weight of a leaf, least rows and gain of
-    # what is split
-    most_depth,
-    most_leaves,  # 0: any number, and the last node first; else the best one first
-    room,
-    seen,
-    lists,
-    work,
-    tails,  # missing, features, swaps
-    constants,  # (open nodes, words) uint64, scratch
-    open_nodes,  # (open nodes,) int64, scratch
-    best,  # (1,) BEST_DTYPE, scratch
-    goes_right,  # (most categories,) uint8, scratch
-    sums,  # (nodes, sums) float64, out: weight and values, or the weight of each class
-    categories,  # (categories,) int32, out: that go right, node after node
-    nodes,  # (nodes,) CART_DTYPE, out
+    draws,  # `cart_split.TreeDraws`
+    rows,  # (own rows,) int32: the sampled rows; in, and sorted by leaf out
+    table,  # `cart_split.CartTable`
+    rules,  # `cart_cut_search.CartRules`
+    targets,  # `cart_cut_search.NodeTargets` of the rows; in, and sorted by leaf out
+    scratch,  # CartScratch
+    tree,  # CartNodes, out
 ):
-    """Grow a tree; return how many nodes it has, or -1 if it has more categories."""
-    codes, by_row, bins, is_categorical, _, _ = table
-    criterion, n_classes, _, _ = rules
+    """Grow a tree; return its number of nodes, or -1 if it has too many categories."""
+    bins, is_categorical = table.n_bins, table.is_categorical
+    criterion, n_classes = rules.criterion, rules.n_classes
     weights, values, labels = targets
-    missing, features, swaps = tails
-    split = best[0]
+    nodes, categories, sums = tree
+    constants, open_nodes = scratch.constants, scratch.open_nodes
+    goes_right, keys = scratch.goes_right, scratch.node.keys
+    split = scratch.best[0]
     n_sums = sums.shape[1]
     n_categories = 0
     n_nodes = 1
     n_leaves = 1
     n_open = 0
     sums[0] = 0.0
-    _add_up(n_classes, weights, values, labels, sums[0])
+    _add_up(n_classes, targets, 0, rows.size, sums[0])
     nodes[0]["parent"] = -1
     nodes[0]["depth"] = 0
     nodes[0]["begin"] = 0
     nodes[0]["end"] = rows.size
     inherited = constants[constants.shape[0] - 1]
     inherited[:] = np.uint64(0)
-    first = 0  # of the nodes that are new
+    first = 0  # of the new nodes
     while True:
-        # Find out how to split what is new: the root, or two children.
+        # Search the splits of new nodes: the root, or two children.
         for node in range(first, n_nodes):
             begin, end = nodes[node]["begin"], nodes[node]["end"]
             nodes[node]["left"] = -1
@@ -154,29 +188,23 @@ def grow_tree(
             nodes[node]["threshold"] = np.nan
             nodes[node]["gain"] = 0.0
             count = end - begin
-            if count < limits[2] or nodes[node]["depth"] >= most_depth:
+            if count < rules.min_samples_split:
+                continue
+            if nodes[node]["depth"] >= rules.max_depth:
                 continue
             if _is_pure(labels[begin:end]):
                 continue
             _copy(inherited, constants[n_open])
             search_node(
-                tree,
-                key,
+                draws,
                 node,
                 rows[begin:end],
                 table,
                 rules,
-                (weights[begin:end], values[begin:end], labels[begin:end]),
+                NodeTargets(weights[begin:end], values[begin:end], labels[begin:end]),
                 sums[node],
-                limits,
                 constants[n_open],
-                room,
-                seen,
-                lists,
-                work,
-                missing,
-                features,
-                swaps,
+                scratch.node,
                 split,
                 goes_right,
             )
@@ -190,7 +218,7 @@ def grow_tree(
                 for k in range(n_classes):
                     weight += sums[node, k]
                 gain = class_gain(criterion, split["score"], weight, sums[node])
-            if gain < limits[3]:
+            if gain < rules.min_gain:
                 continue
             nodes[node]["feature"] = f
             nodes[node]["gain"] = gain
@@ -209,10 +237,10 @@ def grow_tree(
                 nodes[node]["n_categories"] = count
             open_nodes[n_open] = node
             n_open += 1
-        if n_open == 0 or n_leaves == most_leaves:
+        if n_open == 0 or n_leaves == rules.max_leaf_nodes:
             break
         slot = n_open - 1
-        if most_leaves > 0:
+        if rules.max_leaf_nodes > 0:
             for i in range(n_open):
                 gain = nodes[open_nodes[i]]["gain"]
                 most = nodes[open_nodes[slot]]["gain"]
@@ -229,16 +257,15 @@ def grow_tree(
             goes_right[: bins[f]] = 0
             for i in range(nodes[node]["n_categories"]):
                 goes_right[categories[nodes[node]["first_category"] + i]] = 1
-        keys = room[0]
-        gather(codes, by_row, f, rows[begin:end], keys)
+        gather(table, f, rows[begin:end], keys)
         middle = begin + _send(
             keys[: end - begin], bins[f], is_categorical[f], goes_right, nodes[node]
         )
-        _part(keys, rows[begin:end], room[1])
-        _part(keys, labels[begin:end], room[1])
-        _part(keys, weights[begin:end], seen[0])
+        _partition(keys, rows[begin:end], scratch.node.bins)
+        _partition(keys, labels[begin:end], scratch.node.bins)
+        _partition(keys, weights[begin:end], scratch.node.seen.weights)
         if n_classes == 0:
-            _part(keys, values[begin:end], seen[0])
+            _partition(keys, values[begin:end], scratch.node.seen.weights)
         first = n_nodes
         for side in range(2):
             child = n_nodes
@@ -248,18 +275,12 @@ def grow_tree(
             nodes[child]["end"] = middle if side == 0 else end
             n_nodes += 1
         sums[first] = 0.0
-        _add_up(
-            n_classes,
-            weights[begin:middle],
-            values[begin:middle],
-            labels[begin:middle],
-            sums[first],
-        )
+        _add_up(n_classes, targets, begin, middle, sums[first])
         for k in range(n_sums):
             sums[first + 1, k] = sums[node, k] - sums[first, k]
         nodes[node]["left"] = first
         n_leaves += 1
-    for i in range(n_open):  # no leaf was left for these
+    for i in range(n_open):  # these stay leaves
         nodes[open_nodes[i]]["feature"] = -1
         nodes[open_nodes[i]]["gain"] = 0.0
         nodes[open_nodes[i]]["n_categories"] = 0
@@ -269,11 +290,14 @@ def grow_tree(
 @kernel
 def place_cuts(
     nodes,  # (nodes,) CART_DTYPE, in and out
-    thresholds,  # (nodes,) float64: what goes left is below; or NaN
-    values,  # (codes,) float64: the least of each code, feature after feature
-    starts,  # (features + 1,) int64: where those of each begin
+    thresholds,  # (nodes,) float64: rows below go left; or NaN
+    values,  # (bins,) float64: the least value of each bin, feature after feature
+    starts,  # (features + 1,) int64: the first bin of each feature
 ):
-    """Have codes go left whose values are below the threshold, between the two ends."""
+    """Set the last left bin of each split by its threshold.
+
+    It stays between the bins of the node that enclose the threshold.
+    """
     for i in range(nodes.size):
         if thresholds[i] == thresholds[i] and nodes[i]["next_bin"] >= 0:
             first = starts[nodes[i]["feature"]]
@@ -289,16 +313,16 @@ def place_cuts(
 
 @kernel
 def reach(
-    table,  # see `grow_tree`
+    table,  # `cart_split.CartTable`
     rows,  # (some,) int32
     nodes,  # (nodes,) CART_DTYPE
     categories,  # (categories,) int32
-    swapped,  # a feature, or -1
-    others,  # (some,) int32: the rows whose values of that feature are taken instead
+    swapped,  # a feature to permute, or -1
+    others,  # (some,) int32: the rows that give the values of that feature
     leaves,  # (some,) int32, out
 ):
-    """Write the leaf that each row comes to."""
-    _, by_row, bins, is_categorical, _, _ = table
+    """Write the leaf of each row."""
+    by_row, bins, is_categorical = table.by_row, table.n_bins, table.is_categorical
     for i in range(rows.size):
         node = 0
         while nodes[node]["left"] >= 0:

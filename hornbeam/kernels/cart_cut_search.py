@@ -1,12 +1,15 @@
-"""The best cut of a node's rows by their keys, which are codes or ranks.
+"""The best cut of a CART node's rows by their keys: bins, or ranks of categories.
 
-Where there are more keys than rows, the rows are sorted by them and gone through one by
-one. Else the rows of each key are added up first.
+If there are many keys for the number of rows, the rows are sorted by key and scanned.
+Else the rows of each key are summed first.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels.impurity import (
     ENTROPY,
@@ -19,21 +22,95 @@ from hornbeam.kernels.impurity import (
 )
 from hornbeam.kernels.jit import kernel
 
-__all__ = ["search_keys"]
+__all__ = ["CartRules", "CutScratch", "NodeTargets", "search_keys"]
 
 _ONE = np.uint64(1)
 
-#: Rows that are sorted by insertion.
+#: At most so many rows are sorted by insertion.
 _FEW = 24
 _DIGITS = 256
 
 
+class CartRules(NamedTuple):
+    """The criterion and the stopping rules of a CART tree.
+
+    Attributes
+    ----------
+    criterion
+        See `impurity`.
+    n_classes
+        The number of classes; 0: regression.
+    max_features
+        Features drawn as candidates of each split.
+    random_cuts
+        Whether the thresholds of candidates are drawn at random (extra-trees).
+    min_samples_leaf, min_weight_leaf
+        The least rows and the least weight of a leaf.
+    min_samples_split, min_gain
+        The least rows of a node that is split, and the least gain.
+    max_depth
+        The maximum depth.
+    max_leaf_nodes
+        The maximum number of leaves of a tree that grows best-first; 0: unlimited, and
+        the tree grows depth-first.
+    """
+
+    criterion: int
+    n_classes: int
+    max_features: int
+    random_cuts: bool
+    min_samples_leaf: float
+    min_weight_leaf: float
+    min_samples_split: float
+    min_gain: float
+    max_depth: int
+    max_leaf_nodes: int
+
+
+class NodeTargets(NamedTuple):
+    """The targets of rows.
+
+    Attributes
+    ----------
+    weights
+        (rows,) float64.
+    values
+        (rows,) float64: weighted targets of a regression.
+    labels
+        (rows,) int32: classes; or numbers that are equal where the targets are.
+    """
+
+    weights: NDArray[np.float64]
+    values: NDArray[np.float64]
+    labels: NDArray[np.int32]
+
+
+class CutScratch(NamedTuple):
+    """Scratch arrays of `search_keys`.
+
+    Attributes
+    ----------
+    order, spare
+        (rows,) int32.
+    counts
+        (256, or twice the rows if that is more,) int32.
+    left, right
+        (sums,) float64.
+    key_sums
+        (rows * (sums + 1),) float64.
+    """
+
+    order: NDArray[np.int32]
+    spare: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+    key_sums: NDArray[np.float64]
+
+
 @kernel
 def sort_keys(keys, count, low, high, order, spare, counts):
-    """Write the places of keys from `low` to `high` in ascending order, stably.
-
-    `spare` has room for as many places, and `counts` for 256 numbers and for two a key.
-    """
+    """Write the stable order of keys from `low` to `high`, ascending."""
     if count <= _FEW:
         for i in range(count):
             key = keys[i]
@@ -81,9 +158,10 @@ def sort_keys(keys, count, low, high, order, spare, counts):
 
 @kernel
 def _search_numbers(
-    keys, order, count, weights, values, missing, totals, limits, missing_left, best
+    rules, keys, count, seen, missing, totals, missing_left, scratch, best
 ):
-    """Find where the squared error falls most, with the missing on one side."""
+    """Find the cut with the least squared error; missing values go to one side."""
+    weights, values, order = seen.weights, seen.values, scratch.order
     total_w = totals[0]
     left_w, left_v = 0.0, 0.0
     left_n = 0
@@ -91,7 +169,7 @@ def _search_numbers(
         left_w, left_v = missing[0], missing[1]
         left_n = np.int64(missing[2])
     total_n = count + np.int64(missing[2])
-    least_n, least_w = np.int64(limits[0]), limits[1]
+    least_n, least_w = np.int64(rules.min_samples_leaf), rules.min_weight_leaf
     found = False
     for j in range(count):
         i = order[j]
@@ -118,25 +196,15 @@ def _search_numbers(
 
 @kernel
 def _search_classes(
-    criterion,
-    keys,
-    order,
-    count,
-    weights,
-    labels,
-    missing,
-    totals,
-    limits,
-    missing_left,
-    left,
-    right,
-    best,
+    rules, keys, count, seen, missing, totals, missing_left, scratch, best
 ):
-    """Find where the classes come apart best, with the missing on one side.
+    """Find the cut with the least impurity; missing values go to one side.
 
-    The sums over classes are kept up to date, row by row: of the squares, or of
-    n log(n).
+    The sums over classes of the squares, or of n log(n), are updated row by row.
     """
+    criterion = rules.criterion
+    weights, labels, order = seen.weights, seen.labels, scratch.order
+    left, right = scratch.left, scratch.right
     classes = totals.size
     left_w, right_w = 0.0, 0.0
     left_sum, right_sum = 0.0, 0.0
@@ -154,7 +222,7 @@ def _search_classes(
             left_sum += times_log(left[k])
             right_sum += times_log(right[k])
     most = most_of(left)
-    least_n, least_w = np.int64(limits[0]), limits[1]
+    least_n, least_w = np.int64(rules.min_samples_leaf), rules.min_weight_leaf
     found = False
     for j in range(count):
         i = order[j]
@@ -197,45 +265,45 @@ def _search_classes(
 
 
 @kernel
-def _count_numbers(keys, low, weights, values, cells):
-    """Add up the rows, weights and values of each key."""
+def _count_numbers(keys, low, weights, values, sums):
+    """Sum the rows, weights and values of each key."""
     for i in range(keys.size):
-        cell = cells[np.uint64(keys[i] - low)]
-        cell[0] += 1.0
-        cell[1] += weights[i]
-        cell[2] += values[i]
+        own = sums[np.uint64(keys[i] - low)]
+        own[0] += 1.0
+        own[1] += weights[i]
+        own[2] += values[i]
 
 
 @kernel
-def _count_classes(keys, low, weights, labels, cells):
-    """Add up the rows of each key, and the weights of its classes."""
+def _count_classes(keys, low, weights, labels, sums):
+    """Sum the rows of each key, and the weights of its classes."""
     for i in range(keys.size):
-        cell = cells[np.uint64(keys[i] - low)]
-        cell[0] += 1.0
-        cell[np.uint64(labels[i]) + _ONE] += weights[i]
+        own = sums[np.uint64(keys[i] - low)]
+        own[0] += 1.0
+        own[np.uint64(labels[i]) + _ONE] += weights[i]
 
 
 @kernel
-def _search_cells(
-    criterion, cells, low, missing, totals, limits, missing_left, left, right, best
-):
-    """Find the best cut between keys, of which each has its sums in a cell."""
+def _search_sums(rules, key_sums, low, missing, totals, missing_left, scratch, best):
+    """Find the best cut between keys from the sums of each key."""
+    criterion = rules.criterion
+    left, right = scratch.left, scratch.right
     sums = totals.size
     left_n = missing[sums] if missing_left else 0.0
     total_n = missing[sums]
-    for d in range(cells.shape[0]):
-        total_n += cells[d, 0]
+    for d in range(key_sums.shape[0]):
+        total_n += key_sums[d, 0]
     for k in range(sums):
         left[k] = missing[k] if missing_left else 0.0
-    least_n, least_w = limits[0], limits[1]
+    least_n, least_w = rules.min_samples_leaf, rules.min_weight_leaf
     found = False
     d = 0
-    while d < cells.shape[0]:
-        left_n += cells[d, 0]
+    while d < key_sums.shape[0]:
+        left_n += key_sums[d, 0]
         for k in range(sums):
-            left[k] += cells[d, np.uint64(k) + _ONE]
+            left[k] += key_sums[d, np.uint64(k) + _ONE]
         following = d + 1
-        while following < cells.shape[0] and cells[following, 0] == 0.0:
+        while following < key_sums.shape[0] and key_sums[following, 0] == 0.0:
             following += 1
         right_n = total_n - left_n
         if left_n >= least_n and right_n >= least_n and right_n > 0.0:
@@ -253,7 +321,7 @@ def _search_cells(
                     score = score_classes(criterion, left_w, left)
                     score += score_classes(criterion, right_w, right)
                 if score > best["score"]:
-                    is_last = following == cells.shape[0]
+                    is_last = following == key_sums.shape[0]
                     best["score"] = score
                     best["bin"] = low + d
                     best["next_bin"] = -1 if is_last else low + following
@@ -264,69 +332,35 @@ def _search_cells(
 
 
 @kernel
-def search_keys(
-    criterion, keys, low, high, count, seen, missing, totals, limits, work, best
-):
-    """Look at all cuts of keys from `low` to `high`; say if one is the best so far."""
-    order, spare, counts, left, right, room = work
-    weights, values, labels = seen
+def search_keys(rules, keys, low, high, count, seen, missing, totals, scratch, best):
+    """Search all cuts of keys from `low` to `high`; return whether one is the best."""
     ways = 2 if missing[missing.size - 1] > 0.0 else 1
     found = False
     width = np.int64(high) - np.int64(low) + 1
     if width <= count >> 1:
         used = width * (totals.size + 1)
         for i in range(used):
-            room[i] = 0.0
-        cells = room[:used].reshape(width, totals.size + 1)
-        if criterion == SQUARED_ERROR:
-            _count_numbers(keys[:count], low, weights, values, cells)
+            scratch.key_sums[i] = 0.0
+        key_sums = scratch.key_sums[:used].reshape(width, totals.size + 1)
+        if rules.criterion == SQUARED_ERROR:
+            _count_numbers(keys[:count], low, seen.weights, seen.values, key_sums)
         else:
-            _count_classes(keys[:count], low, weights, labels, cells)
+            _count_classes(keys[:count], low, seen.weights, seen.labels, key_sums)
         for missing_left in range(ways):
-            better = _search_cells(
-                criterion,
-                cells,
-                low,
-                missing,
-                totals,
-                limits,
-                missing_left,
-                left,
-                right,
-                best,
+            better = _search_sums(
+                rules, key_sums, low, missing, totals, missing_left, scratch, best
             )
             found = found or better
         return found
-    sort_keys(keys, count, low, high, order, spare, counts)
+    sort_keys(keys, count, low, high, scratch.order, scratch.spare, scratch.counts)
     for missing_left in range(ways):
-        if criterion == SQUARED_ERROR:
+        if rules.criterion == SQUARED_ERROR:
             better = _search_numbers(
-                keys,
-                order,
-                count,
-                weights,
-                values,
-                missing,
-                totals,
-                limits,
-                missing_left,
-                best,
+                rules, keys, count, seen, missing, totals, missing_left, scratch, best
             )
         else:
             better = _search_classes(
-                criterion,
-                keys,
-                order,
-                count,
-                weights,
-                labels,
-                missing,
-                totals,
-                limits,
-                missing_left,
-                left,
-                right,
-                best,
+                rules, keys, count, seen, missing, totals, missing_left, scratch, best
             )
         found = found or better
     return found

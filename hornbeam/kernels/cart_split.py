@@ -1,14 +1,17 @@
-"""The best split of a node by a few features: by number, by category, at random."""
+"""The best split of a CART node among drawn features: numerical or categorical."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.cart_cut_search import search_keys
+from hornbeam.kernels.cart_cut_search import CutScratch, NodeTargets, search_keys
 from hornbeam.kernels.jit import kernel
 
-__all__ = ["gather", "search_node"]
+__all__ = ["CartTable", "NodeScratch", "TreeDraws", "gather", "search_node"]
 
 # Purposes of draws (see `maths.philox`).
 _FEATURE = np.uint64(0x51000000)
@@ -21,18 +24,87 @@ _WORD = np.uint64(6)
 _PLACE = np.uint64(63)
 _ONE = np.uint64(1)
 
-#: Rows of a node whose codes are taken from row-major ones.
+#: Nodes of at most so many rows read their bins from the row-major copy.
 _BY_ROW = 8192
 
 
-@kernel
-def gather(codes, by_row, feature, rows, keys):
-    """Write the codes of rows, and return the lowest and the highest.
+class CartTable(NamedTuple):
+    """The binned features.
 
-    The codes of a few rows are taken from row-major ones: all features of a row then
-    share its cache lines, which stay for the nodes below. Many rows are gone through
-    faster in columns.
+    Attributes
+    ----------
+    by_feature, by_row
+        (features, rows) and (rows, features) uint16: the bins.
+    n_bins
+        (features,) int64; missing values have this bin.
+    is_categorical
+        (features,) uint8.
+    lows
+        (bins,) float64: the least value of each bin, feature after feature.
+    starts
+        (features + 1,) int64: the first bin of each feature in `lows`.
     """
+
+    by_feature: NDArray[Any]
+    by_row: NDArray[Any]
+    n_bins: NDArray[np.int64]
+    is_categorical: NDArray[np.uint8]
+    lows: NDArray[np.float64]
+    starts: NDArray[np.int64]
+
+
+class TreeDraws(NamedTuple):
+    """The key of a tree's random draws."""
+
+    tree: np.uint64
+    seed: np.uint64
+
+
+class NodeScratch(NamedTuple):
+    """Scratch arrays of `search_node`.
+
+    Attributes
+    ----------
+    keys, bins, places
+        (rows,) int32.
+    seen
+        The targets of rows whose value is not missing.
+    present, ranks
+        (most bins,) int32: the categories of a node, and their ranks.
+    means
+        (2, most bins) float64: the means and weights of categories.
+    missing
+        (sums + 1,) float64: the sums of rows with a missing value, and their number.
+    features
+        (features,) int32: 0, 1, ...; unchanged afterwards.
+    swaps
+        (features,) int32.
+    cut
+        Of `search_keys`.
+    """
+
+    keys: NDArray[np.int32]
+    bins: NDArray[np.int32]
+    places: NDArray[np.int32]
+    seen: NodeTargets
+    present: NDArray[np.int32]
+    ranks: NDArray[np.int32]
+    means: NDArray[np.float64]
+    missing: NDArray[np.float64]
+    features: NDArray[np.int32]
+    swaps: NDArray[np.int32]
+    cut: CutScratch
+
+
+@kernel
+def gather(table, feature, rows, keys):
+    """Write the bins of rows; return the lowest and the highest.
+
+    The bins of a few rows are read from the row-major copy: all features of a row share
+    cache lines, which stay cached for the nodes below. For many rows, columns are
+    faster.
+    """
+    by_feature, by_row = table.by_feature, table.by_row
     f = np.uint64(feature)
     low = np.int32(1 << 30)
     high = np.int32(-1)
@@ -44,7 +116,7 @@ def gather(codes, by_row, feature, rows, keys):
             high = max(high, key)
     else:
         for i in range(rows.size):
-            key = np.int32(codes[f, np.uint64(rows[i])])
+            key = np.int32(by_feature[f, np.uint64(rows[i])])
             keys[i] = key
             low = min(low, key)
             high = max(high, key)
@@ -53,9 +125,9 @@ def gather(codes, by_row, feature, rows, keys):
 
 @kernel
 def _leave_out_missing(keys, count, missing_code, places):
-    """Bring the known keys together, with their places.
+    """Compact the keys that are not missing, with their places.
 
-    Returns how many there are, the lowest and the highest.
+    Returns their number, the lowest and the highest.
     """
     known = 0
     low = np.int32(1 << 30)
@@ -73,9 +145,9 @@ def _leave_out_missing(keys, count, missing_code, places):
 
 @kernel
 def _take(known, places, n_classes, own, seen, missing):
-    """Bring the known rows together, and sum up the others.
+    """Compact the targets of rows with a value, and sum those of the others.
 
-    `missing` has their sums, as a node has them, and after these how many there are.
+    `missing` gets their sums, as a node has them, and then their number.
     """
     weights, values, labels = own
     seen_weights, seen_values, seen_labels = seen
@@ -98,9 +170,9 @@ def _take(known, places, n_classes, own, seen, missing):
 
 @kernel
 def _list_categories(codes, count, seen, wanted, means, present):
-    """List the categories that are there, with the mean of each; return how many.
+    """Write the categories of the node and the mean of each; return their number.
 
-    The mean is that of the values, or the share of the class `wanted`.
+    The mean is that of the values, or the proportion of the class `wanted`.
     """
     weights, values, labels = seen
     for i in range(count):
@@ -123,17 +195,18 @@ def _list_categories(codes, count, seen, wanted, means, present):
 
 
 @kernel
-def _draw_means(tree, key, node, feature, present, means):
-    """Give each category a random number for its mean."""
+def _draw_means(draws, node, feature, present, means):
+    """Write a random number for the mean of each category."""
     for code in present:
         counter = np.uint64(node) << _NODE | np.uint64(code)
-        draw = maths.philox(counter, tree, _CUT + np.uint64(1 + feature), key)
+        purpose = _CUT + np.uint64(1 + feature)
+        draw = maths.philox(counter, draws.tree, purpose, draws.seed)
         means[code] = draw[0]
 
 
 @kernel
 def _rank_categories(present, means, ranks):
-    """Write the rank of each category that is there by its mean, and sort them."""
+    """Sort the categories of the node by mean, and write the rank of each."""
     step = 1
     while 3 * step + 1 < present.size:
         step = 3 * step + 1
@@ -157,7 +230,7 @@ def _rank_categories(present, means, ranks):
 
 @kernel
 def _draw_cut(bits, values, low, high):
-    """Return a number between two values, and the last code that is not above it."""
+    """Return a random number between two values, and the last bin not above it."""
     share = (np.float64(bits) + 0.5) / 4294967296.0
     cut = values[low] + share * (values[high] - values[low])
     last = low
@@ -173,43 +246,45 @@ def _draw_cut(bits, values, low, high):
 
 @kernel
 def _search_categories(
-    draw_of,  # tree, seed, node, feature; or
-    is_random,
-    criterion,
-    n_classes,
-    codes,
+    draws,
+    node,
+    feature,
+    rules,
     count,
     seen,
-    missing,
     totals,
-    limits,
-    lists,
-    work,
+    scratch,
     best,
     goes_right,  # (categories,) uint8: of the best split, out
 ):
-    """Look at the cuts of categories in the order of their means; say if one is best.
+    """Search the cuts of categories sorted by mean; return whether one is the best.
 
-    They have the best of all partitions among them for numbers and for two classes
-    (Breiman et al. 1984, section 4.2.2). Of more classes each has its turn to be the
-    one whose share is the mean.
+    For regression and two classes they include the best of all partitions (Breiman et
+    al. 1984, section 4.2.2). With more classes, the categories are sorted by the
+    proportion of each class in turn.
     """
-    keys, present, ranks, means = lists
-    tree, key, node, feature = draw_of
+    keys, bins, present, means = (
+        scratch.keys,
+        scratch.bins,
+        scratch.present,
+        scratch.means,
+    )
+    missing = scratch.missing
+    n_classes, is_random = rules.n_classes, rules.random_cuts
     orders = n_classes if n_classes > 2 and not is_random else 1
     found = False
     for turn in range(orders):
         wanted = -1 if n_classes == 0 else n_classes - 1 - turn
-        size = _list_categories(codes, count, seen, wanted, means, present)
+        size = _list_categories(bins, count, seen, wanted, means, present)
         if is_random:
-            _draw_means(tree, key, node, feature, present[:size], means[0])
-        _rank_categories(present[:size], means[0], ranks)
+            _draw_means(draws, node, feature, present[:size], means[0])
+        _rank_categories(present[:size], means[0], scratch.ranks)
         for i in range(count):
-            keys[i] = ranks[codes[i]]
+            keys[i] = scratch.ranks[bins[i]]
         high = size - 1
         if is_random and high > 0:
             counter = np.uint64(node) << _NODE | np.uint64(feature)
-            draw = maths.philox(counter, tree, _CUT, key)
+            draw = maths.philox(counter, draws.tree, _CUT, draws.seed)
             cut = np.int64((np.uint64(draw[0]) * np.uint64(high)) >> _NODE)
             for i in range(count):
                 keys[i] = keys[i] > cut
@@ -217,11 +292,11 @@ def _search_categories(
         else:
             cut = -1
         if search_keys(
-            criterion, keys, 0, high, count, seen, missing, totals, limits, work, best
+            rules, keys, 0, high, count, seen, missing, totals, scratch.cut, best
         ):
             found = True
             last = best["bin"] if cut < 0 or best["next_bin"] < 0 else cut
-            goes_right[:] = 0  # what the node does not have goes left
+            goes_right[:] = 0  # categories that the node does not have go left
             for i in range(size):
                 goes_right[present[i]] = i > last
     return found
@@ -229,48 +304,38 @@ def _search_categories(
 
 @kernel
 def search_node(
-    tree,  # uint64
-    key,  # uint64: the seed
+    draws,  # TreeDraws
     node,  # its number
     rows,  # (own rows,) int32
-    table,  # see `grow_tree`
-    rules,  # criterion, classes (0: numbers), features to draw, whether to draw cuts
-    own,  # of the node's rows: weights, values, labels
+    table,  # CartTable
+    rules,  # CartRules
+    own,  # NodeTargets of the node's rows
     totals,  # (sums,) float64
-    limits,  # (2,) float64: least rows of a leaf, and least weight
-    constants,  # (words,) uint64: features that are known to be constant, in and out
-    room,  # keys, codes, places of rows; scratch
-    seen,  # weights, values, labels of rows that are not missing; scratch
-    lists,  # present categories, their ranks, and their means; scratch
-    work,  # of `search_keys`; scratch
-    missing,  # (sums + 1,) float64, scratch
-    features,  # (features,) int32: 0, 1, ...; in and, as before, out
-    swaps,  # (features,) int32, scratch
+    constants,  # (words,) uint64: features known to be constant, in and out
+    scratch,  # NodeScratch
     best,  # BEST_DTYPE, out
-    goes_right,  # (most categories,) uint8: where the best split is by category, out
+    goes_right,  # (most categories,) uint8: of the best split by category, out
 ):
-    """Find the best split of a node by some features.
+    """Find the best split of a node among drawn features.
 
-    Features are drawn until one of them is not constant at the node, and as many as
-    `most_features` at least.
+    `max_features` are drawn, and more until one of them is not constant in the node.
     """
-    codes, by_row, bins, is_categorical, values, starts = table
-    criterion, n_classes, most_features, is_random = rules
-    keys, raw, places = room
-    present, ranks, means = lists
+    bins, is_categorical, starts = table.n_bins, table.is_categorical, table.starts
+    keys, raw, missing = scratch.keys, scratch.bins, scratch.missing
+    features, swaps, cut_scratch = scratch.features, scratch.swaps, scratch.cut
     count = rows.size
     best["feature"] = -1
     best["score"] = -np.inf
     drawn = 0
     useful = 0
-    draws_all = most_features >= features.size
+    draws_all = rules.max_features >= features.size
     bits = (np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0))
-    while drawn < features.size and (drawn < most_features or useful == 0):
+    while drawn < features.size and (drawn < rules.max_features or useful == 0):
         if not draws_all:
             i = np.uint64(drawn)
             if i & _LANE == 0:
                 counter = np.uint64(node) << _NODE | i >> _LANES
-                bits = maths.philox(counter, tree, _FEATURE, key)
+                bits = maths.philox(counter, draws.tree, _FEATURE, draws.seed)
             rest = np.uint64(features.size - drawn)
             swap = drawn + np.int64((bits[i & _LANE] * rest) >> _NODE)
             swaps[drawn] = swap
@@ -281,58 +346,44 @@ def search_node(
         if (constants[word] >> place) & _ONE:
             continue
         known = count
-        low, high = gather(codes, by_row, f, rows, raw)
+        low, high = gather(table, f, rows, raw)
         if high == bins[f]:
-            known, low, high = _leave_out_missing(raw, count, bins[f], places)
+            known, low, high = _leave_out_missing(raw, count, bins[f], scratch.places)
         if known == 0 or (low == high and known == count):
             constants[word] |= _ONE << place
             continue
         useful += 1
-        filled = own
+        seen = own
         missing[:] = 0.0
         if known < count:
-            _take(known, places, n_classes, own, seen, missing)
-            filled = seen
+            _take(known, scratch.places, rules.n_classes, own, scratch.seen, missing)
+            seen = scratch.seen
         if is_categorical[f]:
             better = _search_categories(
-                (tree, key, node, f),
-                is_random,
-                criterion,
-                n_classes,
-                raw,
+                draws,
+                node,
+                f,
+                rules,
                 known,
-                filled,
-                missing,
+                seen,
                 totals,
-                limits,
-                (keys, present, ranks, means),
-                work,
+                scratch,
                 best,
                 goes_right[: bins[f]],
             )
             cut = np.nan
-        elif is_random and low < high:
+        elif rules.random_cuts and low < high:
             counter = np.uint64(node) << _NODE | np.uint64(f)
-            draw = maths.philox(counter, tree, _CUT, key)
-            own_values = values[starts[f] : starts[f + 1]]
-            cut, last = _draw_cut(draw[0], own_values, low, high)
+            draw = maths.philox(counter, draws.tree, _CUT, draws.seed)
+            lows = table.lows[starts[f] : starts[f + 1]]
+            cut, last = _draw_cut(draw[0], lows, low, high)
             for j in range(known):
                 keys[j] = raw[j] > last
             better = search_keys(
-                criterion,
-                keys,
-                0,
-                1,
-                known,
-                filled,
-                missing,
-                totals,
-                limits,
-                work,
-                best,
+                rules, keys, 0, 1, known, seen, missing, totals, cut_scratch, best
             )
             if better:
-                if best["next_bin"] < 0:  # only the missing go right
+                if best["next_bin"] < 0:  # only missing values go right
                     best["bin"] = high
                     cut = np.nan
                 else:
@@ -341,17 +392,7 @@ def search_node(
         else:
             cut = np.nan
             better = search_keys(
-                criterion,
-                raw,
-                low,
-                high,
-                known,
-                filled,
-                missing,
-                totals,
-                limits,
-                work,
-                best,
+                rules, raw, low, high, known, seen, missing, totals, cut_scratch, best
             )
         if better:
             best["feature"] = f

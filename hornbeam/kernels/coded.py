@@ -1,30 +1,40 @@
-"""Sums of leaf values for many rows: values become codes once, and trees compare codes.
+"""Sums of leaf values for many rows, by trees that compare bin indices.
 
-What a forest asks of a feature is only which of its thresholds lie above a value: a
-number of one byte. The first levels of a tree are then compared as a whole, node after
-node with a column of codes of all rows: loops over bytes, of which vectors hold 32 or
-64. The rows go on from there one by one.
+Each value is binned once by the thresholds of the trees: a number of one byte. The
+first levels of a tree are then evaluated as a whole, node by node with a column of bin
+indices of all rows: loops over bytes, of which SIMD vectors hold 32 or 64. From there
+on, rows descend one by one.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels.binning import bin_column
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["CODED_ROWS", "CODE_BITS", "MOST_CUTS", "TOP_LEVELS", "add_coded_trees"]
+__all__ = [
+    "CODED_ROWS",
+    "CODE_BITS",
+    "MOST_CUTS",
+    "TOP_LEVELS",
+    "CodedScratch",
+    "add_coded_trees",
+]
 
-#: Rows that go down a tree together: the loop over each node is long enough to begin.
+#: Rows that descend a tree together: enough to amortise the start of a vector loop.
 CODED_ROWS = 1024
-#: Levels that are compared as a whole: of the next, twice as many nodes would cost more
-#: than a step of each row.
+#: Levels that are evaluated as a whole: the twice as many nodes of the next level would
+#: cost more than one step of each row.
 TOP_LEVELS = 6
-#: Thresholds of one feature: codes are one more, in one byte.
+#: The most thresholds of one feature; there is one more bin, and a bin is one byte.
 MOST_CUTS = 255
-#: A split is the number of its column of codes, and in so many bits below it the least
-#: code that goes right. At a leaf that is more than any code.
+#: A split is the number of its bin column, and in so many bits below it the least bin
+#: that goes right. At a leaf that is larger than any bin.
 CODE_BITS = 9
 
 _CODE = np.uint64((1 << CODE_BITS) - 1)
@@ -33,9 +43,30 @@ _SHIFT = np.uint64(CODE_BITS)
 _LEFT = np.uint64(32)
 
 
+class CodedScratch(NamedTuple):
+    """Scratch arrays; `rows` are those that descend together.
+
+    Attributes
+    ----------
+    values
+        (threads, rows) of the type of the data.
+    places
+        (threads, rows) uint32.
+    tracks
+        (threads, 2, rows) uint8.
+    bins
+        (threads, most columns of a run, rows) uint8.
+    """
+
+    values: NDArray[Any]
+    places: NDArray[np.uint32]
+    tracks: NDArray[np.uint8]
+    bins: NDArray[np.uint8]
+
+
 @inline
 def _encode(data, run, columns, cuts, lane, position, codes):
-    """Write the columns of codes that a run of trees compares."""
+    """Write the columns of bin indices that a run of trees compares."""
     for number in range(run["first_column"], run["end_column"]):
         column = columns[number]
         values = lane[: data.shape[0]]
@@ -54,7 +85,7 @@ def _encode(data, run, columns, cuts, lane, position, codes):
 
 @kernel
 def _descend_top(codes, splits, levels, rights, places):
-    """Send rows down the first levels of a tree, which has all nodes there."""
+    """Move rows down the first levels of a tree, where all nodes are present."""
     for i in range(places.size):
         places[i] = 0
     first = 0
@@ -74,7 +105,7 @@ def _descend_top(codes, splits, levels, rights, places):
 
 @kernel
 def _descend(codes, nodes, steps, places):
-    """Send rows on, step by step."""
+    """Move rows further down, step by step."""
     for _ in range(steps):
         for i in range(places.size):
             node = nodes[np.uint64(places[i])]
@@ -89,23 +120,17 @@ def add_coded_trees(
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
     roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
-    runs,  # (runs,) RUN_DTYPE
-    columns,  # (columns of all runs,) CODED_DTYPE
-    cuts,  # (cuts of all columns,) of the type of data; NaN where there are no more
-    tops,  # (trees, top nodes) uint32: the splits of the first levels of each tree
-    entries,  # (trees, top nodes + 1) uint32: the places where they lead
-    nodes,  # (nodes,) uint64: the place of the left child above, the split below
+    coded,  # `hornbeam.forest.layout.BinnedLayout`
     values,  # (nodes,) float32
-    lanes,  # (members, rows that go together) of the type of data, scratch
-    places,  # (members, rows that go together) uint32, scratch
-    tracks,  # (members, 2, rows that go together) uint8, scratch
-    codes,  # (members, most columns of a run, rows that go together) uint8, scratch
+    scratch,  # CodedScratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
-    """Add to each row's margins the value of its leaf in every tree, in their order.
+    """Add the leaf values of all trees to the margins of rows, in the trees' order.
 
-    As `hornbeam.kernels.predict.add_trees`.
+    The result is that of `hornbeam.kernels.predict.add_trees`.
     """
+    runs, columns, cuts, tops, entries, nodes = coded
+    lanes, places, tracks, codes = scratch
     rows = data.shape[0]
     together = lanes.shape[1]
     task = next_task(sync, 0)

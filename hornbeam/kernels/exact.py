@@ -50,12 +50,15 @@ class NodeEntries(NamedTuple):
         (2 * rows,) int64: gradient and hessian of each row.
     totals
         (nodes, 3) int64: the sums of gradients, hessians and rows.
+    directions
+        (features, 2) int64: the first direction of the search, and the end.
     """
 
     entries: NDArray[np.uint64]
     segments: NDArray[np.int64]
     gradients: NDArray[np.int64]
     totals: NDArray[np.int64]
+    directions: NDArray[np.int64]
 
 
 @inline
@@ -126,7 +129,6 @@ def find_exact_splits(
     sync,
     nodes,  # NodeEntries
     candidates,  # CandidateFeatures
-    ways,  # (features, 2) int64: the first direction to search, and the end
     scales,  # (2,) float64: the value of one unit of gradient and hessian sums
     rules,  # SplitRules
     limits,  # NodeConstraints of the nodes, or None
@@ -144,7 +146,7 @@ def find_exact_splits(
     missing values on the right, direction 1 from the highest value downwards with
     missing values on the left. The first of equal candidates wins.
     """
-    entries, segments, pairs, totals = nodes
+    entries, segments, pairs, totals, directions = nodes
     chosen, allowed, _ = candidates
     buffer = scratch[thread_id]
     sums_g = buffer[0].view(np.int64)
@@ -176,7 +178,9 @@ def find_exact_splits(
             count = _join(
                 cuts, found, count, limits, sums_g, sums_h, sums_n, lasts, firsts
             )
-        for down in range(ways[feature, 0], ways[feature, 1] if count > 0 else 0):
+        for down in range(
+            directions[feature, 0], directions[feature, 1] if count > 0 else 0
+        ):
             search_one_way(
                 down,
                 NodeSums(sums_g, sums_h, sums_n),

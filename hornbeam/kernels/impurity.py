@@ -1,7 +1,7 @@
-"""How impure the nodes of whole trees are, and how much a split makes that better.
+"""Impurity of CART nodes, and its decrease by a split.
 
-The squared error of numbers; the Gini index, the entropy or the share of errors of
-classes (Breiman et al. 1984, chapters 4 and 8).
+The squared error of regression; the Gini index, the entropy or the misclassification
+rate of classes (Breiman et al. 1984, chapters 4 and 8).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ __all__ = [
     "times_log",
 ]
 
-#: What the splits of a tree are judged by; see `cart.targets`.
+#: The split criteria; see `cart.targets`.
 SQUARED_ERROR, GINI, ENTROPY, ERROR = range(4)
 
-#: Bits of a natural logarithm.
+#: 1 / ln(2): bits per nat.
 _BITS = 1.4426950408889634
 
 
 @inline
 def score_numbers(left_w, left_v, right_w, totals):
-    """Return how much less the squared error is, times the weight of the node."""
+    """Return the decrease of the squared error, times the weight of the node."""
     pull = left_v * totals[0] - totals[1] * left_w
     return pull * pull / (left_w * right_w)
 
 
 @kernel
 def score_classes(criterion, weight, counts):
-    """Return how pure a node is, times its weight: the more, the better."""
+    """Return the purity of a node, times its weight: higher is better."""
     if criterion == ERROR:
         return most_of(counts)
     total = 0.0
@@ -52,11 +52,13 @@ def score_classes(criterion, weight, counts):
 
 @inline
 def times_log(x):
+    """Return x log(x); 0 for 0."""
     return x * maths.log(x) if x > 0.0 else 0.0
 
 
 @inline
 def most_of(counts):
+    """Return the largest count."""
     most = counts[0]
     for k in range(1, counts.size):
         most = max(most, counts[k])
@@ -65,6 +67,6 @@ def most_of(counts):
 
 @inline
 def class_gain(criterion, score, weight, counts):
-    """Return how much less impure the children are by their score, times the weight."""
+    """Return the decrease of the impurity by a split, times the weight."""
     gain = max(0.0, score - score_classes(criterion, weight, counts))
     return gain * _BITS if criterion == ENTROPY else gain

@@ -1,25 +1,29 @@
-"""What features contribute to the margins of rows, against rows of a background.
+"""Interventional SHAP values: contributions to margins relative to a background.
 
-A coalition is a row with its own features inside, and those of a background row
-outside; contributions are means over the background. A leaf is reached by a coalition
-that has inside all features that only the row takes there, ``a`` of them, and outside
-all that only the background row takes, ``b``; one that neither takes bars it. The
-Shapley value of such a game is, times the value of the leaf,
+A coalition is a row whose features outside of it have the values of a background row;
+contributions are means over the background. A coalition reaches a leaf if it contains
+all features by which only the row follows the path, ``a`` of them, and none of those by
+which only the background row does, ``b``; and if at each feature of the path one of the
+two rows follows it. The Shapley value of such a game is, times the value of the leaf,
 
     (a - 1)! b! / (a + b)!    for each of the first
     - a! (b - 1)! / (a + b)!  for each of the second.
 
-So all that a leaf asks of a row is one bit for each feature on the way: whether it
-takes it there. Where those are few, the background is counted by its bits, which gives
-for each leaf a table of contributions by the bits of a row: however large the
-background is, rows look them up. Where they are many, the bits of the background are
-listed for each leaf, and which of its rows take each feature: those that a row meets
-there take all that it lacks, and they are few where the way is long.
+So a row is described at a leaf by one bit for each feature on the path: whether it
+follows the path at that feature. If the features are few, background rows are counted
+by their bits, and each leaf has a table of contributions by the bits of a row: a lookup
+whose cost does not depend on the size of the background. If they are many, each leaf
+lists the bits of the background rows, and for each feature the background rows that
+follow it: only background rows that follow all features which the row does not follow
+contribute, and they are few on a long path.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels.bits import count_bits, lowest_bit
 from hornbeam.kernels.jit import inline, kernel
@@ -29,36 +33,110 @@ from hornbeam.kernels.sync import next_task
 __all__ = [
     "BITS_OF_WORD",
     "ROWS_OF_WORD",
+    "BackgroundLists",
+    "LeafTables",
+    "ListScratch",
+    "PathScratch",
     "explain_by_lists",
     "explain_by_tables",
     "list_background",
     "weigh_background",
 ]
 
-#: Features whose bits are in one word.
+#: Features per word of bits.
 BITS_OF_WORD = 32
-#: Rows of the background whose bits are in one word.
+#: Background rows per word of bits.
 ROWS_OF_WORD = 64
 _ALL = ~np.uint32(0)
 _ONE = np.uint32(1)
 _ONE_OF_MANY = np.uint64(1)
 
 
+class LeafTables(NamedTuple):
+    """Contributions of leaves of value 1, by feature and by the bits of a row.
+
+    Attributes
+    ----------
+    starts
+        (edges + 1,) int64: the first entry of the leaf at the end of each edge.
+    values
+        (starts[-1],) float64: (features, 2 ** features) for each leaf.
+    """
+
+    starts: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+class BackgroundLists(NamedTuple):
+    """Which features of each leaf's path the background rows follow.
+
+    Attributes
+    ----------
+    shares
+        (background rows,) float64: the weights of the rows; those of the whole
+        background have the sum 1.
+    lacks
+        (leaves, words, background rows) uint32: the features that are not followed.
+    takers
+        (features of leaves, words of rows) uint64: the rows that follow each feature.
+    """
+
+    shares: NDArray[np.float64]
+    lacks: NDArray[np.uint32]
+    takers: NDArray[np.uint64]
+
+
+class PathScratch(NamedTuple):
+    """Scratch arrays of rows that descend a tree together.
+
+    Attributes
+    ----------
+    columns
+        (threads, features, rows) of the type of the data.
+    bits
+        (threads, levels + 1, words, rows) uint32.
+    named
+        (threads, levels + 1) int64: the features of the bits.
+    """
+
+    columns: NDArray[Any]
+    bits: NDArray[np.uint32]
+    named: NDArray[np.int64]
+
+
+class ListScratch(NamedTuple):
+    """Scratch arrays of `explain_by_lists`.
+
+    Attributes
+    ----------
+    rows
+        Of rows that descend a tree together.
+    met
+        (threads, words of rows) uint64: background rows that contribute.
+    gains
+        (threads, levels + 1) float64: the contributions of one leaf.
+    """
+
+    rows: PathScratch
+    met: NDArray[np.uint64]
+    gains: NDArray[np.float64]
+
+
 @inline
 def _every(n, word):
-    """Return the bits of a word that are of `n` features."""
+    """Return the bits of a word that belong to `n` features."""
     others = BITS_OF_WORD * (word + 1) - n
     return np.uint32(np.uint64(_ALL) >> np.uint64(min(max(0, others), 63)))
 
 
 @kernel
-def _send_along(edge, columns, size, nodes, thresholds, spans, rights, bits):
-    """Write the bits of rows at the end of an edge; rows that do not take it lose its.
+def _send_along(edge, columns, size, packed, bits):
+    """Write the bits of rows at the end of an edge; rows that do not take it lose one.
 
-    Bits of features further down are all there. `bits` are (levels + 1, words, rows).
+    The bits of features further down are all set. `bits` are (levels + 1, words, rows).
     """
     place, level = np.uint64(edge["parent"]), edge["level"]
-    node, threshold = nodes[place], thresholds[place]
+    node, threshold = packed.nodes[place], packed.thresholds[place]
     column = columns[edge["feature"], :size]
     side = np.int32(edge["is_right"])
     own, bit = edge["bit"] // BITS_OF_WORD, np.uint32(edge["bit"] % BITS_OF_WORD)
@@ -67,9 +145,9 @@ def _send_along(edge, columns, size, nodes, thresholds, spans, rights, bits):
             for i in range(size):
                 bits[level, word, i] = bits[level - 1, word, i]
     above, below = bits[level - 1, own], bits[level, own]
-    if spans.shape[0] > 0 and spans[place, 0] >= 0:
+    if packed.spans.shape[0] > 0 and packed.spans[place, 0] >= 0:
         for i in range(size):
-            right = goes_right_mixed(column[i], place, node, threshold, spans, rights)
+            right = goes_right_mixed(column[i], place, node, threshold, packed)
             below[i] = above[i] & ~(np.uint32(right != side) << bit)
     else:
         for i in range(size):
@@ -79,7 +157,7 @@ def _send_along(edge, columns, size, nodes, thresholds, spans, rights, bits):
 
 @kernel
 def _turn(data, begin, columns):
-    """Write rows from `begin` on as columns; return how many there are."""
+    """Write rows from `begin` on as columns; return their number."""
     size = min(columns.shape[1], data.shape[0] - begin)
     for i in range(size):
         for f in range(columns.shape[0]):
@@ -89,9 +167,9 @@ def _turn(data, begin, columns):
 
 @kernel
 def _tabulate(counts, n, weights, table):
-    """Write what a leaf of value 1 gives each of `n` features, by the bits of a row.
+    """Write the contributions of `n` features at a leaf of value 1, by a row's bits.
 
-    `counts` is (2**n,): the share of the background with these bits.
+    `counts` is (2**n,): the share of the background with each pattern of bits.
     """
     table[:] = 0.0
     every = (1 << n) - 1
@@ -99,7 +177,7 @@ def _tabulate(counts, n, weights, table):
         share = counts[bits]
         if share == 0.0:
             continue
-        # What the background lacks a row must have; of the rest, any part.
+        # A row must follow what the background does not; of the rest, any subset.
         lacking = every & ~bits
         a = 0
         for j in range(n):
@@ -127,21 +205,17 @@ def weigh_background(
     sync,
     data,  # (background rows, features) float32 or float64, row-major, NaN missing
     shares,  # (background rows,) float64, of sum 1
-    nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
-    thresholds,  # (nodes,) of the type of data
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
-    trees,  # (trees,) WAYS_DTYPE
-    edges,  # (edges,) EDGE_DTYPE
-    starts,  # (edges + 1,) int64: where the tables of leaves begin
+    packed,  # PackedNodes
+    paths,  # `hornbeam.forest.tree_paths.TreePaths`
     weights,  # (features + 1, features + 1) float64: (a - 1)! b! / (a + b)!
-    columns,  # (members, features, rows that go together) of the type of data, scratch
-    bits,  # (members, levels + 1, 1, the same rows) uint32, scratch
-    counts,  # (members, most patterns of a tree) float64, scratch
-    tables,  # (starts[-1],) float64, out
+    scratch,  # PathScratch
+    counts,  # (threads, most patterns of a tree) float64, scratch
+    tables,  # LeafTables, out
 ):
     """Write the tables of contributions of the leaves of trees."""
-    own_bits, own_columns = bits[thread_id], columns[thread_id]
+    trees, edges = paths.trees, paths.edges
+    starts = tables.starts
+    own_bits, own_columns = scratch.bits[thread_id], scratch.columns[thread_id]
     own_bits[0] = _ALL
     t = next_task(sync, 0)
     while t < trees.size:
@@ -154,9 +228,7 @@ def weigh_background(
             for e in range(first, last):
                 edge = edges[e]
                 reached = own_bits[edge["level"], 0]
-                _send_along(
-                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
-                )
+                _send_along(edge, own_columns, size, packed, own_bits)
                 if edge["is_leaf"]:
                     every = _every(edge["features"], 0)
                     for i in range(size):
@@ -166,7 +238,7 @@ def weigh_background(
         for e in range(first, last):
             if edges[e]["is_leaf"]:
                 n = edges[e]["features"]
-                table = tables[starts[e] : starts[e + 1]].reshape((n, 1 << n))
+                table = tables.values[starts[e] : starts[e + 1]].reshape((n, 1 << n))
                 _tabulate(own_counts[counted : counted + (1 << n)], n, weights, table)
                 counted += 1 << n
         t = next_task(sync, 0)
@@ -178,25 +250,20 @@ def explain_by_tables(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
-    thresholds,  # (nodes,) of the type of data
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
+    packed,  # PackedNodes
     values,  # (outputs, nodes) float32, or (1, nodes) of trees of one output each
-    trees,  # (trees,) WAYS_DTYPE
-    edges,  # (edges,) EDGE_DTYPE
-    starts,  # (edges + 1,) int64: where the tables of leaves begin
-    tables,  # (starts[-1],) float64, by `weigh_background`
-    columns,  # (members, features, rows that go together) of the type of data, scratch
-    bits,  # (members, levels + 1, 1, the same rows) uint32, scratch
-    named,  # (members, levels + 1) int64, scratch: the features of bits
+    paths,  # `hornbeam.forest.tree_paths.TreePaths`
+    tables,  # LeafTables, from `weigh_background`
+    scratch,  # PathScratch
     found,  # (outputs, features, rows) float64, in and out
 ):
-    """Add what the features of rows contribute by trees that have tables."""
-    own_bits, own_columns, own_named = (
-        bits[thread_id],
-        columns[thread_id],
-        named[thread_id],
+    """Add the contributions of features in trees that have tables."""
+    trees, edges = paths.trees, paths.edges
+    starts = tables.starts
+    own_columns, own_bits, own_named = (
+        scratch.columns[thread_id],
+        scratch.bits[thread_id],
+        scratch.named[thread_id],
     )
     together = own_columns.shape[1]
     own_bits[0] = _ALL
@@ -209,14 +276,14 @@ def explain_by_tables(
             for e in range(trees[t]["begin"], trees[t]["end"]):
                 edge = edges[e]
                 reached = own_bits[edge["level"], 0]
-                _send_along(
-                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
-                )
+                _send_along(edge, own_columns, size, packed, own_bits)
                 own_named[edge["bit"]] = edge["feature"]
                 if edge["is_leaf"]:
                     n = edge["features"]
                     every = _every(n, 0)
-                    table = tables[starts[e] : starts[e + 1]].reshape((n, 1 << n))
+                    table = tables.values[starts[e] : starts[e + 1]].reshape(
+                        (n, 1 << n)
+                    )
                     for k in range(values.shape[0]):
                         value = np.float64(values[k, edge["child"]])
                         sums = found[max(output, k)]
@@ -234,20 +301,16 @@ def list_background(
     n_threads,
     sync,
     data,  # (background rows, features) float32 or float64, row-major, NaN missing
-    nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
-    thresholds,  # (nodes,) of the type of data
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
-    trees,  # (trees,) WAYS_DTYPE
-    edges,  # (edges,) EDGE_DTYPE
-    firsts,  # (trees, 2) int64: the first leaf of a tree, and the first of its features
-    columns,  # (members, features, rows that go together) of the type of data, scratch
-    bits,  # (members, levels + 1, words, the same rows) uint32, scratch
-    lacks,  # (leaves, words, background rows) uint32, out: the features not taken
-    takers,  # (features of leaves, words of rows) uint64, out: who takes each feature
+    packed,  # PackedNodes
+    paths,  # `hornbeam.forest.tree_paths.TreePaths`
+    firsts,  # (trees, 2) int64: the first leaf of a tree, and its first feature
+    scratch,  # PathScratch
+    lists,  # BackgroundLists, out
 ):
-    """Write which features of each leaf's way each row of the background takes."""
-    own_bits, own_columns = bits[thread_id], columns[thread_id]
+    """Write which features of each leaf's path the background rows follow."""
+    trees, edges = paths.trees, paths.edges
+    lacks, takers = lists.lacks, lists.takers
+    own_bits, own_columns = scratch.bits[thread_id], scratch.columns[thread_id]
     own_bits[0] = _ALL
     t = next_task(sync, 0)
     while t < trees.size:
@@ -256,9 +319,7 @@ def list_background(
             leaf, start = firsts[t, 0], firsts[t, 1]
             for e in range(trees[t]["begin"], trees[t]["end"]):
                 edge = edges[e]
-                _send_along(
-                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
-                )
+                _send_along(edge, own_columns, size, packed, own_bits)
                 if edge["is_leaf"]:
                     n, reached = edge["features"], own_bits[edge["level"]]
                     for word in range(reached.shape[0]):
@@ -283,9 +344,10 @@ def list_background(
 
 @inline
 def _meet(bits, i, n, lacks, takers, shares, weights, met, gains):
-    """Write what a leaf of value 1 gives the `n` features of a row; return whether.
+    """Write the contributions of `n` features of a row at a leaf of value 1.
 
-    It gives nothing where no row of the background takes all that the row lacks.
+    Returns False where they are all 0, because no background row follows all features
+    that the row does not follow.
     """
     last = met.size - 1
     met[:] = ~np.uint64(0)
@@ -335,31 +397,23 @@ def explain_by_lists(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    shares,  # (background rows,) float64, of the whole background's sum 1
-    nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
-    thresholds,  # (nodes,) of the type of data
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
+    packed,  # PackedNodes
     values,  # (outputs, nodes) float32, or (1, nodes) of trees of one output each
-    trees,  # (trees,) WAYS_DTYPE
-    edges,  # (edges,) EDGE_DTYPE
-    lacks,  # (leaves, words, background rows) uint32, by `list_background`
-    takers,  # (features of leaves, words of rows) uint64, by the same
+    paths,  # `hornbeam.forest.tree_paths.TreePaths`
+    lists,  # BackgroundLists, from `list_background`
     weights,  # (features + 1, features + 1) float64: (a - 1)! b! / (a + b)!
-    columns,  # (members, features, rows that go together) of the type of data, scratch
-    bits,  # (members, levels + 1, words, the same rows) uint32, scratch
-    named,  # (members, levels + 1) int64, scratch: the features of bits
-    met,  # (members, words of rows) uint64, scratch
-    gains,  # (members, levels + 1) float64, scratch
+    scratch,  # ListScratch
     found,  # (outputs, rows, features) float64, in and out
 ):
-    """Add what the features of rows contribute by trees whose background is listed."""
-    own_bits, own_columns, own_named = (
-        bits[thread_id],
-        columns[thread_id],
-        named[thread_id],
+    """Add the contributions of features in trees whose background is listed."""
+    trees, edges = paths.trees, paths.edges
+    shares, lacks, takers = lists
+    own_columns, own_bits, own_named = (
+        scratch.rows.columns[thread_id],
+        scratch.rows.bits[thread_id],
+        scratch.rows.named[thread_id],
     )
-    own_gains = gains[thread_id]
+    own_met, own_gains = scratch.met[thread_id], scratch.gains[thread_id]
     together = own_columns.shape[1]
     own_bits[0] = _ALL
     task = next_task(sync, 0)
@@ -371,9 +425,7 @@ def explain_by_lists(
             output = trees[t]["output"]
             for e in range(trees[t]["begin"], trees[t]["end"]):
                 edge = edges[e]
-                _send_along(
-                    edge, own_columns, size, nodes, thresholds, spans, rights, own_bits
-                )
+                _send_along(edge, own_columns, size, packed, own_bits)
                 own_named[edge["bit"]] = edge["feature"]
                 if edge["is_leaf"]:
                     n, reached = edge["features"], own_bits[edge["level"]]
@@ -381,7 +433,7 @@ def explain_by_lists(
                     for i in range(size):
                         if _meet(
                             reached, i, n, lacks[leaf], takers_here, shares, weights,
-                            met[thread_id], own_gains,
+                            own_met, own_gains,
                         ):  # fmt: skip
                             for k in range(values.shape[0]):
                                 value = np.float64(values[k, edge["child"]])

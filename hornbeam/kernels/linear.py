@@ -1,26 +1,62 @@
-"""Coordinate descent on the weights of a linear model, and its sums for prediction."""
+"""Coordinate descent on the weights of a linear model, and its margins."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import barrier, next_task
 
-__all__ = ["TASK_CELLS", "add_products", "descend", "size_steps"]
+__all__ = [
+    "TASK_CELLS",
+    "LinearColumns",
+    "LinearRules",
+    "add_products",
+    "descend",
+    "size_steps",
+]
 
-#: Cells of one task: sums are taken task by task, whoever does them.
+#: Entries of one task: sums are taken task by task, in whichever thread.
 TASK_CELLS = 1 << 12
 _TASK_ROWS = 1 << 10
 
 
+class LinearColumns(NamedTuple):
+    """The stored entries of columns, one column after the other.
+
+    Attributes
+    ----------
+    starts
+        (columns + 1,) int64: the first entry of each column.
+    rows
+        (entries,) uint32.
+    values
+        (entries,) float32 or float64.
+    """
+
+    starts: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    values: NDArray[Any]
+
+
+class LinearRules(NamedTuple):
+    """The learning rate and the penalties of a linear model."""
+
+    learning_rate: float
+    reg_lambda: float
+    reg_alpha: float
+
+
 @inline
 def _sums(rows, values, gradients, hessians, begin, end):
-    """Return the sums of gradients and hessians over cells, times their values."""
+    """Return the sums of gradients times values, and of hessians times squares."""
     gradient, hessian = 0.0, 0.0
-    for cell in range(begin, end):
-        row, value = np.uint64(rows[cell]), np.float64(values[cell])
+    for i in range(begin, end):
+        row, value = np.uint64(rows[i]), np.float64(values[i])
         if hessians[row] >= 0.0:
             gradient += gradients[row] * value
             hessian += hessians[row] * value * value
@@ -32,23 +68,26 @@ def size_steps(
     thread_id,
     n_threads,
     sync,
-    starts,  # (columns + 1,) int64: the first cell of each column
-    rows,  # (cells,) uint32
-    values,  # (cells,) float32 or float64
-    rules,  # (3,) float64: learning rate, lambda, alpha
+    columns,  # LinearColumns
+    rules,  # LinearRules
     gradients,  # (rows,) float64
     hessians,  # (rows,) float64
     weights,  # (columns,) float32
     sizes,  # (columns,) float64, out
 ):
-    """Write how large a step the weight of each column would take by itself."""
+    """Write the size of the coordinate step of each column on its own."""
+    starts, rows, values = columns
     column = next_task(sync, 0)
     while column < sizes.size:
         gradient, hessian = _sums(
             rows, values, gradients, hessians, starts[column], starts[column + 1]
         )
         step = maths.coordinate_step(
-            gradient, hessian, np.float64(weights[column]), rules[1], rules[2]
+            gradient,
+            hessian,
+            np.float64(weights[column]),
+            rules.reg_lambda,
+            rules.reg_alpha,
         )
         sizes[column] = abs(step)
         column = next_task(sync, 0)
@@ -59,20 +98,19 @@ def descend(
     thread_id,
     n_threads,
     sync,
-    order,  # (steps,) int64: columns; the last of all is the bias
-    starts,  # (columns + 1,) int64: the first cell of each column
-    rows,  # (cells,) uint32
-    values,  # (cells,) float32 or float64
-    rules,  # (3,) float64: learning rate, lambda, alpha
+    order,  # (steps,) int64: columns; the highest one is the bias
+    columns,  # LinearColumns
+    rules,  # LinearRules
     hessians,  # (rows,) float64
     parts,  # (tasks of the longest column, 2) float64, scratch
     gradients,  # (rows,) float64, in and out
     weights,  # (columns,) float32, in and out
 ):
-    """Move the weight of one column after the other, and the gradients with it.
+    """Update the weight of one column after the other, and the gradients.
 
-    The members share the cells of a column, each those of its own tasks.
+    Threads share the entries of a column by tasks.
     """
+    starts, rows, values = columns
     for k in range(order.size):
         column = order[k]
         begin, end = starts[column], starts[column + 1]
@@ -94,17 +132,17 @@ def descend(
             gradient,
             hessian,
             weight,
-            0.0 if is_bias else rules[1],
-            0.0 if is_bias else rules[2],
+            0.0 if is_bias else rules.reg_lambda,
+            0.0 if is_bias else rules.reg_alpha,
         )
-        moved = np.float32(rules[0] * step)
+        moved = np.float32(rules.learning_rate * step)
         if thread_id == 0:
             weights[column] = np.float32(weight) + moved
         for task in range(thread_id, tasks, n_threads):
             first = begin + task * TASK_CELLS
-            for cell in range(first, min(first + TASK_CELLS, end)):
-                row = np.uint64(rows[cell])
-                value = np.float64(values[cell])
+            for i in range(first, min(first + TASK_CELLS, end)):
+                row = np.uint64(rows[i])
+                value = np.float64(values[i])
                 gradients[row] += hessians[row] * value * np.float64(moved)
         barrier(sync, n_threads)
 
@@ -118,7 +156,7 @@ def add_products(
     weights,  # (features + 1, outputs) float32; the last are the biases
     margins,  # (rows, outputs) float64, in and out
 ):
-    """Add to each row's margins the bias and the products of weights and features."""
+    """Add the bias and the products of weights and features to each row's margins."""
     rows, features = data.shape
     task = next_task(sync, 0)
     while task * _TASK_ROWS < rows:

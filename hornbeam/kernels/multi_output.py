@@ -908,11 +908,8 @@ def add_multi_output_trees(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's place, depth, not used, splits by category
-    nodes,  # (nodes,) uint64, see FEATURE_BITS
-    thresholds,  # (nodes,) of the type of data; NaN at leaves
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
+    roots,  # (trees, 4) int32: root's position, depth, not used, splits by category
+    packed,  # PackedNodes
     values,  # (nodes, outputs) float32
     places,  # (members, rows that go down together) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
@@ -931,9 +928,7 @@ def add_multi_output_trees(
         own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
         for t in range(roots.shape[0]):
-            reach_leaves(
-                block, has_missing, roots[t], nodes, thresholds, spans, rights, own
-            )
+            reach_leaves(block, has_missing, roots[t], packed, own)
             for i in range(own_margins.shape[0]):
                 value = values[own[i]]
                 sums = own_margins[i]

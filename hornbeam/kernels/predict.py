@@ -1,8 +1,11 @@
-"""Sums of leaf values over trees, and the leaves that rows fall into."""
+"""Sums of leaf values over trees, and the leaf indices of rows."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import next_task
@@ -14,6 +17,7 @@ __all__ = [
     "PREDICT_ROWS",
     "ROWS_OF_LARGE",
     "TREES_AT_ONCE",
+    "PackedNodes",
     "add_trees",
     "add_trees_to_few",
     "any_missing",
@@ -24,54 +28,77 @@ __all__ = [
     "reach_leaves",
 ]
 
-#: Rows that go down a tree together: their steps do not wait for one another, and
+#: Rows that descend a tree together: their steps are independent of one another, and
 #: the tree's nodes stay in the cache.
 PREDICT_ROWS = 64
-#: So many of large trees, whose nodes leave the nearest cache from tree to tree.
+#: The same for large trees, whose nodes do not stay in the first cache between trees.
 ROWS_OF_LARGE = 2048
 
-#: Trees that a single row goes down together, for the same reason.
+#: Trees that a single row descends together, for the same reason.
 TREES_AT_ONCE = 16
 
-#: A node is one word: the place of its left child in the upper half, below it whether
-#: the missing go right, and the feature in the lowest bits.
+#: A node is one word: the position of its left child in the upper half, below it
+#: whether missing values go right, and the feature in the lowest bits.
 FEATURE_BITS = 31
-#: What of a node is the feature.
+#: The bits of the feature in a node.
 FEATURE = np.uint64((1 << FEATURE_BITS) - 1)
 _MISSING = np.uint64(FEATURE_BITS)
 _LEFT = np.uint64(32)
 _ONE = np.uint64(1)
 
-#: Trees of more levels are mostly uneven: a few rows at a time walk to their leaves.
+#: Deeper trees are mostly unbalanced: a few rows at a time descend to their leaves.
 MOST_LEVELS = 12
 _SIDE_BY_SIDE = 8
 
 
+class PackedNodes(NamedTuple):
+    """The nodes of all trees, end to end.
+
+    Attributes
+    ----------
+    nodes
+        (nodes,) uint64, see FEATURE_BITS. A leaf is its own left child.
+    thresholds
+        (nodes,) of the type of the data; NaN at leaves.
+    spans
+        (nodes, 2) int64: the first word of the categories that go right, and the number
+        of categories; -1 at splits by threshold. No rows without splits by category.
+    rights
+        (words,) uint64: bit sets of the categories that go right.
+    """
+
+    nodes: NDArray[np.uint64]
+    thresholds: NDArray[Any]
+    spans: NDArray[np.int64]
+    rights: NDArray[np.uint64]
+
+
 @inline
 def _next_place(value, node, threshold):
-    """Return where a row with no missing value goes."""
+    """Return the next position of a row without missing values."""
     return np.int32(node >> _LEFT) + np.int32(value >= threshold)
 
 
 @inline
 def goes_right(value, node, threshold):
-    """Return 1 if a row goes right whose value may be missing, else 0."""
+    """Return 1 if a row goes right, whose value may be missing, else 0."""
     missing_right = np.int32((node >> _MISSING) & _ONE)
     return missing_right if value != value else np.int32(value >= threshold)
 
 
 @inline
 def _next_place_missing(value, node, threshold):
-    """Return where a row goes if its value may be missing."""
+    """Return the next position of a row whose value may be missing."""
     return np.int32(node >> _LEFT) + goes_right(value, node, threshold)
 
 
 @kernel
-def _descend_whole(data, root, depth, nodes, thresholds, places):
-    """Send rows without missing values down one tree; leave their leaves in `places`.
+def _descend_whole(data, root, depth, packed, places):
+    """Write the leaf positions of rows without missing values in one tree.
 
-    A leaf is its own left child, and nothing goes right of it: its threshold is NaN.
+    A leaf is its own left child, and no row goes right of it: its threshold is NaN.
     """
+    nodes, thresholds = packed.nodes, packed.thresholds
     node = nodes[np.uint64(root)]
     threshold = thresholds[np.uint64(root)]
     column = data[:, node & FEATURE]
@@ -86,8 +113,9 @@ def _descend_whole(data, root, depth, nodes, thresholds, places):
 
 
 @inline
-def _descend(data, root, depth, nodes, thresholds, places):
-    """Send any rows down any tree; leave their leaves in `places`."""
+def _descend(data, root, depth, packed, places):
+    """Write the leaf positions of any rows in any tree of numerical splits."""
+    nodes, thresholds = packed.nodes, packed.thresholds
     if depth > MOST_LEVELS:
         for begin in range(0, data.shape[0], _SIDE_BY_SIDE):
             end = min(begin + _SIDE_BY_SIDE, data.shape[0])
@@ -115,8 +143,9 @@ def _descend(data, root, depth, nodes, thresholds, places):
 
 
 @inline
-def goes_right_mixed(value, place, node, threshold, spans, rights):
-    """Return 1 if a row goes right where the split may be by category, else 0."""
+def goes_right_mixed(value, place, node, threshold, packed):
+    """Return 1 if a row goes right, where the split may be by category, else 0."""
+    spans, rights = packed.spans, packed.rights
     first, count = spans[place, np.uint64(0)], spans[place, np.uint64(1)]
     if first < 0:
         return goes_right(value, node, threshold)
@@ -131,26 +160,27 @@ def goes_right_mixed(value, place, node, threshold, spans, rights):
 
 
 @inline
-def _next_place_mixed(value, place, node, threshold, spans, rights):
-    """Return where a row goes if the split may be by category."""
-    right = goes_right_mixed(value, place, node, threshold, spans, rights)
+def _next_place_mixed(value, place, node, threshold, packed):
+    """Return the next position of a row where the split may be by category."""
+    right = goes_right_mixed(value, place, node, threshold, packed)
     return np.int32(node >> _LEFT) + right
 
 
 @inline
-def next_place(row, is_mixed, place, nodes, thresholds, spans, rights):
-    """Return where one row goes from a node; from a leaf, nowhere."""
-    node, threshold = nodes[place], thresholds[place]
+def next_place(row, is_mixed, place, packed):
+    """Return the next position of one row; that of a leaf is its own."""
+    node, threshold = packed.nodes[place], packed.thresholds[place]
     value = row[node & FEATURE]
     if is_mixed:
-        after = _next_place_mixed(value, place, node, threshold, spans, rights)
+        after = _next_place_mixed(value, place, node, threshold, packed)
         return np.uint64(after)
     return np.uint64(_next_place_missing(value, node, threshold))
 
 
 @kernel
-def _descend_mixed(data, root, depth, nodes, thresholds, spans, rights, places):
-    """Send any rows down a tree with splits by category; leave their leaves."""
+def _descend_mixed(data, root, depth, packed, places):
+    """Write the leaf positions of any rows in a tree with splits by category."""
+    nodes, thresholds = packed.nodes, packed.thresholds
     for i in range(data.shape[0]):
         places[i] = root
     moved = 1
@@ -161,9 +191,7 @@ def _descend_mixed(data, root, depth, nodes, thresholds, spans, rights, places):
             place = np.uint64(places[i])
             node = nodes[place]
             value = data[i, node & FEATURE]
-            after = _next_place_mixed(
-                value, place, node, thresholds[place], spans, rights
-            )
+            after = _next_place_mixed(value, place, node, thresholds[place], packed)
             moved |= np.int64(after) ^ np.int64(place)
             places[i] = after
         step += 1
@@ -171,6 +199,7 @@ def _descend_mixed(data, root, depth, nodes, thresholds, spans, rights, places):
 
 @inline
 def any_missing(data):
+    """Return whether any value is missing."""
     missing = 0
     for i in range(data.shape[0]):
         for f in range(data.shape[1]):
@@ -179,14 +208,14 @@ def any_missing(data):
 
 
 @inline
-def reach_leaves(data, has_missing, root, nodes, thresholds, spans, rights, places):
-    """Send rows down a tree, by the way that suits them; leave their leaves."""
+def reach_leaves(data, has_missing, root, packed, places):
+    """Write the leaf positions of rows in a tree, by the fastest loop that fits."""
     if root[3] > 0:
-        _descend_mixed(data, root[0], root[1], nodes, thresholds, spans, rights, places)
+        _descend_mixed(data, root[0], root[1], packed, places)
     elif has_missing or root[1] > MOST_LEVELS:
-        _descend(data, root[0], root[1], nodes, thresholds, places)
+        _descend(data, root[0], root[1], packed, places)
     else:
-        _descend_whole(data, root[0], root[1], nodes, thresholds, places)
+        _descend_whole(data, root[0], root[1], packed, places)
 
 
 @kernel
@@ -195,16 +224,13 @@ def add_trees(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
-    nodes,  # (nodes,) uint64, see FEATURE_BITS
-    thresholds,  # (nodes,) of the type of data; NaN at leaves
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
+    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
+    packed,  # PackedNodes
     values,  # (nodes,) float32
-    places,  # (members, rows that go down together) int32, scratch
+    places,  # (threads, rows that descend together) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
-    """Add to each row's margins the value of its leaf in every tree, in their order."""
+    """Add the leaf values of all trees to the margins of rows, in the trees' order."""
     rows = data.shape[0]
     own = places[thread_id]
     together = own.size
@@ -215,9 +241,7 @@ def add_trees(
         own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
         for t in range(roots.shape[0]):
-            reach_leaves(
-                block, has_missing, roots[t], nodes, thresholds, spans, rights, own
-            )
+            reach_leaves(block, has_missing, roots[t], packed, own)
             sums = own_margins[:, np.uint64(roots[t, 2])]
             for i in range(sums.size):
                 sums[i] += values[np.uint64(own[i])]
@@ -227,7 +251,7 @@ def add_trees(
 @kernel
 def add_trees_to_few(
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
+    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
     nodes,  # (nodes,) uint64, see FEATURE_BITS
     thresholds,  # (nodes,) of the type of data; NaN at leaves
     spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
@@ -236,7 +260,12 @@ def add_trees_to_few(
     places,  # (TREES_AT_ONCE,) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
-    """Add the same to the margins of few rows, each of which goes down many trees."""
+    """Do the same as `add_trees` for a few rows, each of which descends many trees.
+
+    The arrays come one by one, because a tuple takes half a microsecond longer to pass,
+    which counts for a single row.
+    """
+    packed = PackedNodes(nodes, thresholds, spans, rights)
     by_category = spans.shape[0] > 0
     for i in range(data.shape[0]):
         row, sums = data[i], margins[i]
@@ -252,9 +281,7 @@ def add_trees_to_few(
                 levels -= 1
                 for t in range(these.shape[0]):
                     place = np.uint64(places[t])
-                    after = next_place(
-                        row, by_category, place, nodes, thresholds, spans, rights
-                    )
+                    after = next_place(row, by_category, place, packed)
                     moved |= after ^ place
                     places[t] = np.int32(after)
             for t in range(these.shape[0]):
@@ -267,16 +294,13 @@ def find_leaves(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
-    nodes,  # (nodes,) uint64, see FEATURE_BITS
-    thresholds,  # (nodes,) of the type of data; NaN at leaves
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
-    numbers,  # (nodes,) int32: the node's number in its tree
-    places,  # (members, rows that go down together) int32, scratch
+    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
+    packed,  # PackedNodes
+    numbers,  # (nodes,) int32: the node's index in its tree
+    places,  # (threads, rows that descend together) int32, scratch
     leaves,  # (rows, trees) float32, out
 ):
-    """Write the number of the leaf that each row falls into, tree by tree."""
+    """Write the index of the leaf of each row in each tree."""
     rows = data.shape[0]
     own = places[thread_id]
     together = own.size
@@ -285,7 +309,7 @@ def find_leaves(
         begin = task * together
         block = data[begin : begin + together]
         for t in range(roots.shape[0]):
-            reach_leaves(block, True, roots[t], nodes, thresholds, spans, rights, own)
+            reach_leaves(block, True, roots[t], packed, own)
             for i in range(block.shape[0]):
                 leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)

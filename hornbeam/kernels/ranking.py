@@ -1,16 +1,17 @@
-"""Gradients and metrics of rows in groups, each group a list to be put in order.
+"""Gradients and metrics of learning to rank, query group by query group.
 
-A list is in the order of its scores, the highest first, and rows of equal scores in
-the order in which they are given. A pair is two places of a list, the first above the
-second, whose labels differ. Each group is one task and adds up in its own order, so
-that no number of threads shows.
+The list of a group is sorted by descending score, stably. A pair is two positions of a
+list, the first above the second, whose labels differ. Each group is one task that sums
+in its own order, so that results do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
@@ -20,6 +21,10 @@ from hornbeam.kernels.sync import next_task
 __all__ = [
     "LISTS",
     "PLACES",
+    "GroupMetric",
+    "LambdaRules",
+    "QueryGroups",
+    "RankScratch",
     "cross_entropy",
     "discount_places",
     "find_scales",
@@ -27,25 +32,102 @@ __all__ = [
     "measure_groups",
 ]
 
-# The entries of the rules of `lambda_gradients`.
-KIND, AT_RANDOM, COUNT, NORMALISED, BY_DISTANCE = range(5)
-
-#: Arrays of floats and of integers that a member needs, each as long as a list.
+#: Arrays of floats and of integers that a thread needs, each as long as a list.
 LISTS = 9
 PLACES = 4
 _SCORES, _LABELS, _GAINS, _HITS, _PRECISIONS, _PULLS, _HESSIANS, _STEPS, _CURVES = (
     range(LISTS)
 )
 
-#: Runs that are sorted by insertion before they are merged.
+#: Runs sorted by insertion before they are merged.
 _RUN = 8
 _LN2 = 6.93147180559945286227e-01
 _LEAST_HESSIAN = 1e-16
-#: A bias below it is not divided by.
+#: The least position bias that is divided by.
 _LEAST_BIAS = 1e-16
-#: What the share of all others is at least, where it is divided by.
+#: The lower bound of 1 - softmax where it is a divisor.
 _LEAST_SHARE = 1e-9
 _LANES_OF_DRAW = 4
+
+
+class GroupMetric(NamedTuple):
+    """A ranking metric.
+
+    Attributes
+    ----------
+    kind
+        GAIN, AVERAGE_PRECISION or PRECISION.
+    depth
+        The positions that count, at least 1.
+    nothing
+        The value of a group without a gain.
+    """
+
+    kind: int
+    depth: int
+    nothing: float
+
+
+class QueryGroups(NamedTuple):
+    """The query groups, with all that does not depend on scores.
+
+    Attributes
+    ----------
+    targets
+        (2, rows) float64: labels and gains.
+    pointers
+        (groups + 1,) int64: the first row of each group.
+    factors
+        (2, groups) float64: multiplied with changes of the metric, and with gradients.
+    discounts
+        (longest list,) float64.
+    """
+
+    targets: NDArray[np.float64]
+    pointers: NDArray[np.int64]
+    factors: NDArray[np.float64]
+    discounts: NDArray[np.float64]
+
+
+class LambdaRules(NamedTuple):
+    """Which pairs LambdaMART uses, and how it weights them.
+
+    Attributes
+    ----------
+    kind
+        GAIN, AVERAGE_PRECISION or PRECISION: the metric whose change weights a pair.
+    at_random
+        Whether `count` pairs are drawn for each row; else pairs have a position among
+        the first `count`.
+    count
+        See `at_random`.
+    normalised
+        Whether the gradients of a group are divided by the logarithm of their sum, or
+        by the number of draws.
+    by_distance
+        Whether pairs are divided by the difference of their scores.
+    """
+
+    kind: int
+    at_random: bool
+    count: int
+    normalised: bool
+    by_distance: bool
+
+
+class RankScratch(NamedTuple):
+    """Scratch arrays, each as long as the longest list.
+
+    Attributes
+    ----------
+    lists
+        (threads, LISTS, longest list) float64.
+    places
+        (threads, PLACES, longest list) int64.
+    """
+
+    lists: NDArray[np.float64]
+    places: NDArray[np.int64]
 
 
 @kernel
@@ -54,7 +136,7 @@ def sort_falling(
     order,  # (n,) int64, out
     spare,  # (n,) int64
 ):
-    """Write the places of the values from the highest down, ties in their order."""
+    """Write the stable order of the values, descending."""
     n = values.size
     for begin in range(0, n, _RUN):
         for i in range(begin, min(begin + _RUN, n)):
@@ -83,14 +165,14 @@ def sort_falling(
 def discount_places(
     discounts,  # (longest list,) float64, out
 ):
-    """Write how much a gain counts at each place, 1 / log2(place + 2)."""
+    """Write the discount of each position, 1 / log2(position + 2)."""
     for place in range(discounts.size):
         discounts[place] = _LN2 / maths.log(place + 2.0)
 
 
 @inline
 def _discounted(gains, order, discounts, depth):
-    """Return the sum of the gains in this order down to a depth."""
+    """Return the discounted cumulative gain of this order, down to a depth."""
     total = 0.0
     for place in range(min(depth, order.size)):
         total += gains[order[place]] * discounts[place]
@@ -103,16 +185,16 @@ def find_scales(
     n_threads,
     sync,
     kind,
-    depth,  # places that count
+    depth,  # positions that count
     gains,  # (rows,) float64
     pointers,  # (groups + 1,) int64
     discounts,  # (longest list,) float64
     scales,  # (groups,) float64, out
-    places,  # (members, PLACES, longest list) int64
+    places,  # (threads, PLACES, longest list) int64
 ):
-    """Write what changes within each group are multiplied by; 0 where none has a gain.
+    """Write the factor of metric changes of each group; 0 without any gain.
 
-    It is 1 over the best sum of discounted gains, or over the number of relevant rows.
+    It is 1 / ideal DCG, or 1 / number of relevant rows.
     """
     task = next_task(sync, 0)
     while task < scales.size:
@@ -134,17 +216,16 @@ def measure_groups(
     thread_id,
     n_threads,
     sync,
-    kind,
-    depth,  # places that count, at least 1
+    metric,  # GroupMetric
     predictions,  # (rows,) float64
     gains,  # (rows,) float64
     pointers,  # (groups + 1,) int64
     discounts,  # (longest list,) float64
-    nothing,  # the value of a group without a gain
     values,  # (groups,) float64, out
-    places,  # (members, PLACES, longest list) int64
+    places,  # (threads, PLACES, longest list) int64
 ):
     """Write the metric of each group, 1 at best."""
+    kind, depth, nothing = metric
     task = next_task(sync, 0)
     while task < values.size:
         begin, end = pointers[task], pointers[task + 1]
@@ -176,8 +257,8 @@ def measure_groups(
 def _pair(distance, change):
     """Return the gradient of the better row of a pair, and the hessian of both.
 
-    The loss is log(1 + e**-distance) times what a swap would change, `distance` being
-    the score of the better row less that of the other.
+    The loss is log(1 + e**-distance) times the change of the metric by a swap; the
+    distance is the score of the better row minus that of the other.
     """
     wrong = maths.sigmoid(-distance)
     return -wrong * change, max(wrong * (1.0 - wrong), _LEAST_HESSIAN) * change * 2.0
@@ -185,15 +266,15 @@ def _pair(distance, change):
 
 @inline
 def _change_of_gain(gain, other_gain, discount, other_discount):
-    """Return what two rows gain more or less when they swap places."""
+    """Return the absolute change of DCG when two rows swap positions."""
     return abs((gain - other_gain) * (discount - other_discount))
 
 
 @inline
 def _change_of_precision(i, j, label, other_label, hits, other_hits, between):
-    """Return how the sum of precisions changes when places i < j swap their rows.
+    """Return the change of the sum of precisions when positions i < j swap rows.
 
-    The hits are those down to each place, `between` the sum of the label by the place
+    The hits are those down to each position; `between` is the sum of label / position
     from i + 1 to j - 1.
     """
     first, last = hits / (i + 1.0), other_hits / (j + 1.0)
@@ -209,9 +290,9 @@ def _begin_list(
     labels,  # (n,) float64
     gains,  # (n,) float64
     lists,  # (LISTS, longest list) float64, out
-    places,  # (PLACES, longest list) int64, out: the order first
+    places,  # (PLACES, longest list) int64, out: the first is the order
 ):
-    """Put a group in order, with nothing pulling at its rows yet."""
+    """Sort a group and set its gradients to zero."""
     n = scores.size
     order = places[0, :n]
     sort_falling(scores, order, places[1])
@@ -232,7 +313,7 @@ def _begin_list(
 
 @inline
 def _change_of_swap(i, j, kind, lists, discounts):
-    """Return how much it changes when the rows at places i < j swap."""
+    """Return the change of the metric when the rows at positions i < j swap."""
     if kind == GAIN:
         return _change_of_gain(
             lists[_GAINS, i], lists[_GAINS, j], discounts[i], discounts[j]
@@ -249,10 +330,10 @@ def _change_of_swap(i, j, kind, lists, discounts):
 def _add_pair(
     better, worse, rules, by_distance, scale, lists, order, discounts, bias, costs
 ):
-    """Let the rows at two places pull at each other; return how much they do."""
+    """Add the gradients of a pair of positions; return their magnitude."""
     i, j = min(better, worse), max(better, worse)
     distance = lists[_SCORES, better] - lists[_SCORES, worse]
-    change = _change_of_swap(i, j, rules[KIND], lists, discounts) * scale
+    change = _change_of_swap(i, j, rules.kind, lists, discounts) * scale
     if by_distance:
         change /= abs(distance) + 0.01
     pull, hessian = _pair(distance, change)
@@ -283,7 +364,7 @@ def _write_changes(
     discounts,  # (longest list,) float64
     changes,  # (n - i - 1,) float64, out
 ):
-    """Write how much a swap of place i with each one after it would change."""
+    """Write the metric change of a swap of position i with each later one."""
     first, end = i + 1, i + 1 + changes.size
     if kind == GAIN:
         gain, discount = lists[_GAINS, i], discounts[i]
@@ -309,14 +390,14 @@ def _write_changes(
 def _add_top_pairs(
     n, rules, by_distance, scale, lists, order, discounts, bias, costs
 ) -> float:
-    """Add each pair whose upper place is among the first ones; return the sum of pulls.
+    """Add all pairs with a position among the first; return the sum of magnitudes.
 
-    It says what `_add_pair` says, in loops without a branch, which the compiler turns
-    into vectors.
+    The result is that of `_add_pair`, in loops without branches, which the compiler
+    vectorises.
     """
     total = 0.0
     spread, offset = (1.0, 0.01) if by_distance else (0.0, 1.0)
-    for i in range(min(rules[COUNT], n)):
+    for i in range(min(rules.count, n)):
         score, label = lists[_SCORES, i], lists[_LABELS, i]
         if bias.shape[1] > 0:
             for j in range(i + 1, n):
@@ -329,7 +410,7 @@ def _add_top_pairs(
                     )  # fmt: skip
             continue
         steps, curves = lists[_STEPS, i + 1 : n], lists[_CURVES, i + 1 : n]
-        _write_changes(rules[KIND], i, scale, lists, discounts, steps)
+        _write_changes(rules.kind, i, scale, lists, discounts, steps)
         scores, labels = lists[_SCORES, i + 1 : n], lists[_LABELS, i + 1 : n]
         for k in range(steps.size):
             sign = (1.0 if label > labels[k] else 0.0) - (
@@ -357,10 +438,10 @@ def _add_top_pairs(
 
 @kernel
 def _add_pairs(count, rules, by_distance, scale, lists, places, discounts, bias, costs):
-    """Add so many pairs, whose places are at hand, in their order.
+    """Add `count` pairs of positions in their order.
 
-    It says what `_add_pair` says. What needs neither tables nor the order is a loop of
-    its own, which the compiler turns into vectors.
+    The result is that of `_add_pair`. The part without table lookups is a separate
+    loop, which the compiler vectorises.
     """
     order = places[0]
     better, worse = places[2, :count], places[3, :count]
@@ -377,7 +458,7 @@ def _add_pairs(count, rules, by_distance, scale, lists, places, discounts, bias,
     for k in range(better.size):
         i, j = min(better[k], worse[k]), max(better[k], worse[k])
         steps[k] = scores[better[k]] - scores[worse[k]]
-        curves[k] = _change_of_swap(i, j, rules[KIND], lists, discounts)
+        curves[k] = _change_of_swap(i, j, rules.kind, lists, discounts)
     for k in range(steps.size):
         change = curves[k] * scale / (abs(steps[k]) * spread + offset)
         steps[k], curves[k] = _pair(steps[k], change)
@@ -403,11 +484,11 @@ def _add_random_pairs(
     bias,
     costs,
 ):
-    """Add, for each row, pairs with rows of other labels that are drawn."""
+    """Add for each row pairs with randomly drawn rows of other labels."""
     order, by_label = places[0, :n], places[1, :n]
     labels = lists[_LABELS, :n]
     sort_falling(labels, by_label, places[2])
-    draws_of_row = -(-rules[COUNT] // _LANES_OF_DRAW)
+    draws_of_row = -(-rules.count // _LANES_OF_DRAW)
     count = begin = 0
     while begin < n:
         end = begin + 1
@@ -419,7 +500,7 @@ def _add_random_pairs(
             for draw in range(draws_of_row):
                 counter = row * draws_of_row + draw
                 drawn = maths.philox(np.uint64(counter), draws[0], draws[1], draws[2])
-                rest = rules[COUNT] - draw * _LANES_OF_DRAW
+                rest = rules.count - draw * _LANES_OF_DRAW
                 for number in range(min(rest, _LANES_OF_DRAW)):
                     lane = drawn[number]
                     other = np.int64((lane * np.uint64(others)) >> np.uint64(32))
@@ -444,54 +525,51 @@ def lambda_gradients(
     n_threads,
     sync,
     scores,  # (rows,) float64
-    targets,  # (2, rows) float64: labels and gains
-    pointers,  # (groups + 1,) int64
-    groups,  # (2, groups) float64: what changes and gradients are multiplied by
-    discounts,  # (longest list,) float64
-    rules,  # (5,) int64: see KIND and those after it
-    draws,  # (3,) uint64: stream, purpose and key
+    queries,  # QueryGroups
+    rules,  # LambdaRules
+    draws,  # `sampling.DrawKey`
     bias,  # (2, positions) float64 of the better and the worse row; no positions: none
     gradients,  # (2, rows) float64, out: gradients and hessians
     costs,  # (groups, 2, positions) float64, out
-    lists,  # (members, LISTS, longest list) float64
-    places,  # (members, PLACES, longest list) int64
+    scratch,  # RankScratch
 ):
     """Write gradients and hessians of pairs (LambdaMART; Burges 2010).
 
-    Pairs have an upper place among the first COUNT, or COUNT of them are drawn for
-    each row. `costs` is what the better and the worse rows at each position of the
-    groups as they are given have lost, from which `bias` is learned (Hu et al. 2019).
+    `costs` are the losses of the better and the worse rows by their position in the
+    input, from which the position bias is learned (Hu et al. 2019).
     """
+    targets, pointers, groups, discounts = queries
+    lists, places = scratch
     task = next_task(sync, 0)
     while task < pointers.size - 1:
         begin, end = pointers[task], pointers[task + 1]
         n = end - begin
         own, order = lists[thread_id], places[thread_id, 0, :n]
         _begin_list(
-            rules[KIND], scores[begin:end], targets[0, begin:end],
+            rules.kind, scores[begin:end], targets[0, begin:end],
             targets[1, begin:end], own, places[thread_id],
         )  # fmt: skip
         for position in range(costs.shape[2]):
             costs[task, 0, position] = 0.0
             costs[task, 1, position] = 0.0
-        by_distance = rules[BY_DISTANCE] > 0 and own[_SCORES, 0] != own[_SCORES, n - 1]
+        by_distance = rules.by_distance and own[_SCORES, 0] != own[_SCORES, n - 1]
         factor = 1.0
-        if rules[AT_RANDOM] > 0:
+        if rules.at_random:
             _add_random_pairs(
                 n, begin, draws, rules, by_distance, groups[0, task], own,
                 places[thread_id], discounts, bias, costs[task],
             )  # fmt: skip
-            factor = 1.0 / rules[COUNT]
+            factor = 1.0 / rules.count
         else:
             total = 2.0 * _add_top_pairs(
                 n, rules, by_distance, groups[0, task], own, order, discounts, bias,
                 costs[task],
             )  # fmt: skip
-            # log2(1 + total) / total, to the last digit of small totals, too.
+            # log2(1 + total) / total, accurate for small totals too.
             more = 1.0 + total
             factor = maths.log(more) / (more - 1.0) if more > 1.0 else 1.0
             factor /= _LN2
-        if rules[NORMALISED] == 0:
+        if not rules.normalised:
             factor = 1.0
         factor *= groups[1, task]
         for place in range(n):
@@ -509,14 +587,15 @@ def cross_entropy(
     gains,  # (rows,) float64: 2**label - 1
     pointers,  # (groups + 1,) int64
     weights,  # (groups,) float64
-    draws,  # (3,) uint64: stream, purpose and key
+    draws,  # `sampling.DrawKey`
     gradients,  # (2, rows) float64, out: gradients and hessians
-    lists,  # (members, LISTS, longest list) float64
+    lists,  # (threads, LISTS, longest list) float64
 ):
     """Write gradients and hessians of XE-NDCG (Bruch 2021).
 
-    The gradient of the cross-entropy of the softmax of the scores and a distribution
-    drawn from the labels goes on, as there, by the two next terms of a series.
+    The gradient of the cross-entropy between the softmax of the scores and a
+    distribution drawn from the labels is extended, as in the paper, by the next two
+    terms of a series.
     """
     task = next_task(sync, 0)
     while task < weights.size:

@@ -1,13 +1,16 @@
-"""Gradients of losses whose unit is the typical size of the residuals of all rows.
+"""Gradients of losses that are scaled by the typical residual of all rows.
 
-The size is S = (sum(w sqrt(|r|)) / sum(w))**2 over the rows' residuals r and weights w,
-of each output by itself. Its sums are taken in integers, in steps that the largest
-summand decides, so that neither the order of the rows nor the team shows in them.
+The scale is S = (sum(w sqrt(|r|)) / sum(w))**2 over the rows' residuals r and weights
+w, for each output. Its sums are taken in fixed point, in units given by the largest
+summand, so that they depend neither on the order of the rows nor on the threads.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import weigh
@@ -15,7 +18,25 @@ from hornbeam.kernels.jit import inline, kernel_of
 from hornbeam.kernels.layout import SUM_BITS, TASK_ROWS
 from hornbeam.kernels.sync import barrier, next_task
 
-__all__ = ["absolute_error", "by_size", "quantile_error"]
+__all__ = ["ResidualScratch", "absolute_error", "by_size", "quantile_error"]
+
+
+class ResidualScratch(NamedTuple):
+    """Scratch arrays; the columns are the outputs, and the weights if there are any.
+
+    Attributes
+    ----------
+    summands
+        (threads, TASK_ROWS) float64.
+    largest
+        (columns, tasks of a column) float64.
+    sums
+        (columns, tasks of a column) int64.
+    """
+
+    summands: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    sums: NDArray[np.int64]
 
 
 @inline
@@ -25,7 +46,7 @@ def _power_of_two(exponent):
 
 @inline
 def _steps_of_one(largest, rows):
-    """Return the power of two of steps in 1, so small that sums of them fit 62 bits.
+    """Return the power of two by which summands are scaled, so that sums fit 62 bits.
 
     `largest` has the largest summand of each block.
     """
@@ -49,7 +70,7 @@ def _total(sums, largest, rows):
 
 @inline
 def _write_summands(scores, targets, weights, column, begin, end, summands):
-    """Write what rows add to a sum: of roots, or behind all outputs of weights."""
+    """Write the summands of rows: weighted roots, or weights in the last column."""
     count = end - begin
     own = weights[begin:end]
     if column == scores.shape[0]:
@@ -65,7 +86,7 @@ def _write_summands(scores, targets, weights, column, begin, end, summands):
 
 
 def by_size(loss):
-    """Return the kernel that writes g and h of a loss of a residual and its size."""
+    """Return the kernel that writes g and h of a loss of residual and scale."""
 
     @kernel_of(loss)
     def write(
@@ -75,14 +96,13 @@ def by_size(loss):
         scores,  # (outputs, rows) float64
         targets,  # (outputs, rows) float64, or (1, rows) for all outputs
         weights,  # (rows,) float64, or empty for all ones
-        numbers,  # (outputs,) float64: the loss's number, if it has any
+        numbers,  # (outputs,) float64: the parameter of the loss, if it has any
         gradients,  # (outputs, rows) float32 or float64, out
         hessians,  # (outputs, rows) the same, out
-        summands,  # (members, TASK_ROWS) float64
-        largest,  # (columns, tasks of a column) float64: outputs, and weights if any
-        sums,  # (columns, tasks of a column) int64
+        scratch,  # ResidualScratch
     ):
         outputs, rows = scores.shape
+        summands, largest, sums = scratch
         columns, blocks = largest.shape
         own_summands = summands[thread_id]
         task = next_task(sync, 0)

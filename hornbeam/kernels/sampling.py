@@ -1,6 +1,8 @@
-"""Counter-based draws: each depends on its own number, not on who draws it when."""
+"""Counter-based random draws: each depends on its counter, not on threads or order."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
+    "DrawKey",
+    "GradientSampling",
     "draw_bag",
     "draw_bits",
     "draw_by_size",
@@ -19,9 +23,45 @@ __all__ = [
 ]
 
 
-# Purpose of draws (see `maths.philox`); of others it is the caller's.
+# The purpose of bootstrap draws (see `maths.philox`); callers pass that of others.
 _BAG = np.uint64(0x50000000)
 _HALF = np.uint64(32)
+
+
+class DrawKey(NamedTuple):
+    """The key of a sequence of random draws.
+
+    Attributes
+    ----------
+    stream
+        The number of the tree or the iteration.
+    purpose
+        A constant that separates sequences of different uses.
+    seed
+        The seed of the training.
+    """
+
+    stream: np.uint64
+    purpose: np.uint64
+    seed: np.uint64
+
+
+class GradientSampling(NamedTuple):
+    """The probabilities of rows by gradient magnitude, sqrt(g^2 + weight h^2).
+
+    Attributes
+    ----------
+    hessian_weight
+        The weight of the squared hessian.
+    threshold
+        Rows of this magnitude or more are always taken.
+    rest
+        The probability of all other rows; 0: magnitude / threshold.
+    """
+
+    hessian_weight: float
+    threshold: float
+    rest: float
 
 
 @kernel
@@ -30,13 +70,12 @@ def draw_rows(
     n_threads,
     sync,
     number,  # of the first row among all rows
-    threshold,  # a row is taken if its 32 bits are below this
-    stream,  # uint64: the tree
-    purpose,  # uint64
-    key,  # uint64: the seed
+    threshold,  # a row is taken if its 32 random bits are below this
+    key,  # DrawKey
     taken,  # (rows,) uint8, out
 ):
     """Write for each row whether it is in the sample."""
+    stream, purpose, seed = key
     rows = taken.size
     each = TASK_ROWS // 4
     begin, end = number // 4, (number + rows + 3) // 4
@@ -44,7 +83,7 @@ def draw_rows(
     while begin + task * each < end:
         first = begin + task * each
         for quarter in range(first, min(first + each, end)):
-            draw = maths.philox(np.uint64(quarter), stream, purpose, key)
+            draw = maths.philox(np.uint64(quarter), stream, purpose, seed)
             for lane in range(4):
                 row = 4 * quarter + lane - number
                 if 0 <= row < rows:
@@ -54,7 +93,7 @@ def draw_rows(
 
 @inline
 def _size_class(gradients, hessians, row, weight):
-    """Return the class of a row's size, sqrt(g^2 + weight h^2) over its outputs."""
+    """Return the class of a row's magnitude, sqrt(g^2 + weight h^2) over outputs."""
     square = 0.0
     for k in range(gradients.shape[0]):
         g, h = np.float64(gradients[k, row]), np.float64(hessians[k, row])
@@ -69,10 +108,10 @@ def weigh_rows(
     sync,
     gradients,  # (outputs, rows) float32 or float64
     hessians,  # (outputs, rows) the same
-    weight,  # float64: of a hessian beside a gradient
-    counts,  # (members, SIZE_CLASSES) int64, zeros in, out
+    weight,  # float64: of the squared hessian
+    counts,  # (threads, SIZE_CLASSES) int64, zeros in, out
 ):
-    """Count the rows of each class of sizes, sqrt(g^2 + weight h^2) over outputs."""
+    """Count the rows of each class of magnitudes, sqrt(g^2 + weight h^2)."""
     rows = gradients.shape[1]
     own = counts[thread_id]
     task = next_task(sync, 0)
@@ -90,22 +129,20 @@ def draw_by_size(
     number,  # of the first row among all rows
     gradients,  # (outputs, rows) float32 or float64
     hessians,  # (outputs, rows) the same
-    weight,  # float64: of a hessian beside a gradient
-    threshold,  # float64: rows of this size or more are all taken
-    rest,  # float64: the share of all others; 0: by their size
-    stream,  # uint64: the tree
-    purpose,  # uint64
-    key,  # uint64: the seed
+    probability,  # GradientSampling
+    key,  # DrawKey
     taken,  # (rows,) uint8, out
     scaled_gradients,  # (outputs, rows) float64, out: 0 where not taken
     scaled_hessians,  # (outputs, rows) float64, out
 ):
-    """Take each row with the probability p = min(1, size / threshold).
+    """Take each row with the probability p = min(1, magnitude / threshold).
 
-    Or, if it is smaller than the threshold, with p = rest. What is taken is divided by
-    p, so that its sums are on average those of all rows. The size is that of the row's
-    class, the lowest that is in it.
+    With a `rest` above 0, rows below the threshold have p = rest. The gradients of
+    taken rows are divided by p, which makes their sums unbiased. The magnitude is the
+    lower bound of the row's class.
     """
+    weight, threshold, rest = probability
+    stream, purpose, seed = key
     rows = taken.size
     each = TASK_ROWS // 4
     begin, end = number // 4, (number + rows + 3) // 4
@@ -113,7 +150,7 @@ def draw_by_size(
     while begin + task * each < end:
         first = begin + task * each
         for quarter in range(first, min(first + each, end)):
-            draw = maths.philox(np.uint64(quarter), stream, purpose, key)
+            draw = maths.philox(np.uint64(quarter), stream, purpose, seed)
             for lane in range(4):
                 row = 4 * quarter + lane - number
                 if 0 <= row < rows:
@@ -151,10 +188,10 @@ def draw_exponentials(
     key,  # uint64: the seed
     waits,  # (items,) float64, out
 ):
-    """Write an exponential draw of mean 1 for each item: the least wait comes first.
+    """Write an exponential draw of mean 1 for each item.
 
-    It is -ln(u) for a u in (0, 1) made of the bits of `draw_bits`, and the lower the
-    bits, the shorter the wait.
+    It is -ln(u) for a u in (0, 1) made of the bits of `draw_bits`: lower bits give
+    smaller values.
     """
     for i in range(waits.size):
         draw = maths.philox(np.uint64(i // 4), stream, purpose, key)
@@ -166,8 +203,8 @@ def draw_exponentials(
 def draw_bag(
     stream,  # uint64: the tree
     key,  # uint64: the seed
-    draws,  # how often to draw, with replacement
-    times,  # (rows,) int32: how often each row was drawn, zeros in, out
+    draws,  # the number of draws, with replacement
+    times,  # (rows,) int32: the number of draws of each row, zeros in, out
 ):
     """Draw a bootstrap sample."""
     rows = np.uint64(times.size)

@@ -1,12 +1,13 @@
-"""Losses of times that were not all seen: gradients and metrics.
+"""Losses of censored survival times: gradients and metrics.
 
-A time may be known, or known to lie above one bound, below another, or between two.
-Logarithms of times are `low` and `high` here, -inf and inf where there is no bound.
+A time is observed, or censored on the right, on the left or in an interval. `low` and
+`high` are the logarithms of its bounds, -inf and inf where there is none.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
     "DISTRIBUTIONS",
+    "CoxScratch",
+    "EventTimes",
     "accelerated_failure",
     "by_time",
     "events_of",
@@ -31,30 +34,73 @@ __all__ = [
 ]
 
 _NORMAL, _LOGISTIC, _EXTREME = range(3)
-#: The distributions of log time about the margin, as kernels know them.
+#: The codes of the distributions of log time around the margin.
 DISTRIBUTIONS = {"normal": _NORMAL, "logistic": _LOGISTIC, "extreme": _EXTREME}
 
-# XGBoost's bounds of gradients and hessians, and of a likelihood.
+# XGBoost's bounds of gradients, hessians and likelihoods.
 _STEEPEST = 15.0
 _LEAST_HESSIAN = 1e-16
 _LEAST_LIKELIHOOD = 1e-12
 
 _LOG_ROOT_TWO_PI = 0.9189385332046728
-# Bounds nearer than this are as good as one time between them.
+# An interval narrower than this is treated as one time between its bounds.
 _NARROW = 1e-5
-# Where all of the normal distribution is above, as far as a float64 tells.
+# The normal distribution function is 0 below this, to float64 precision.
 _LOWEST = -37.0
-# Beyond it the curvature of a normal tail is lost, and the slope is far too steep.
+# Beyond this, the curvature of a normal tail is lost to rounding.
 _HIGHEST = 1e6
-# Of e**x, x beyond which nothing is left of x / e**x; and what is near enough to 0.
+# x / e**x is 0 beyond the first; the second replaces 0 in logarithms.
 _FAR = 700.0
 _TINY = 1e-300
-# Margins of hazards are held within it, so that the squares of their sums are finite.
+# The bound of log hazards, so that the squares of their sums are finite.
 _MOST_HAZARD = 300.0
 
-# Each of these returns the logarithm of a distribution's share from `low` to `high`,
-# its slope by a shift of both, and minus its curvature. Of bounds that are as good as
-# one it is the density between them instead of the share.
+
+class EventTimes(NamedTuple):
+    """The rows in the order of their times, for Cox regression.
+
+    Attributes
+    ----------
+    weights
+        (rows,) float64, or empty for all ones.
+    events
+        (rows,) float64: the weight of a row with an observed event, else 0.
+    moment_of
+        (rows,) uint32: the index of the row's time among all times, ascending.
+    order
+        (rows,) uint32: the rows by ascending time.
+    begins
+        (moments + 1,) int64: the first row of each time in `order`.
+    seen
+        (moments,) float64: the sum of the events of each time.
+    """
+
+    weights: npt.NDArray[np.float64]
+    events: npt.NDArray[np.float64]
+    moment_of: npt.NDArray[np.uint32]
+    order: npt.NDArray[np.uint32]
+    begins: npt.NDArray[np.int64]
+    seen: npt.NDArray[np.float64]
+
+
+class CoxScratch(NamedTuple):
+    """Scratch arrays of `proportional_hazards`.
+
+    Attributes
+    ----------
+    hazards
+        (3, rows) float64: hazards, the same times weights, and by time.
+    sums
+        (moments, 2) float64: the two sums of each moment are adjacent.
+    """
+
+    hazards: npt.NDArray[np.float64]
+    sums: npt.NDArray[np.float64]
+
+
+# Each of these returns the logarithm of a distribution's probability from `low` to
+# `high`, its derivative by a shift of both, and minus its second derivative. For
+# an interval narrower than _NARROW it is the density between the bounds instead.
 
 
 @inline
@@ -70,14 +116,14 @@ def _normal_density(low, high):
 
 @inline
 def _normal_slopes(low, high, fall, share):
-    """The slopes of a share in densities at `low`, where that at `high` is `fall`."""
+    """Return slope and curvature; `fall` is density(high) / density(low)."""
     slope = (fall - 1.0) / share
     return slope, slope * slope - (low - high * fall) / share
 
 
 @inline
 def _normal_tail(low, high):
-    """The slopes of `normal` if one bound is endless: no density is left there."""
+    """Return slope and curvature of `normal` if one bound is infinite."""
     mirrored = high < math.inf
     low = min(max(-high if mirrored else low, _LOWEST), _HIGHEST)
     slope, curvature = _normal_slopes(low, 0.0, 0.0, maths.mills_ratio(low))
@@ -86,10 +132,10 @@ def _normal_tail(low, high):
 
 @inline
 def normal(low, high):
-    """The share of the normal distribution.
+    """Return the values for the normal distribution.
 
-    Divided by the density at the lower end, or at the upper one seen from above, it
-    is a difference of Mills ratios, which keeps its digits in both tails.
+    The probability divided by the density at the bound nearer to 0 is a difference of
+    Mills ratios, which is accurate in both tails.
     """
     if _is_one(low, high):
         return _normal_density(low, high)
@@ -107,9 +153,10 @@ def normal(low, high):
 
 @inline
 def logistic(low, high):
-    """The share of the logistic distribution F: F(high) (1 - F(low)) (1 - e**-width).
+    """Return the values for the logistic distribution function F.
 
-    The last factor does not change by a shift.
+    The probability is F(high) (1 - F(low)) (1 - e**-width), whose last factor does not
+    depend on a shift.
     """
     below = maths.sigmoid(high)
     above = maths.sigmoid(-low)
@@ -127,7 +174,7 @@ def _extreme_slopes(w, width, ratio):
 
 @inline
 def _extreme_end(low, high):
-    """The slopes of `extreme` if bounds are equal, or the upper one is endless."""
+    """Return slope and curvature of `extreme` for equal bounds or an infinite one."""
     endless = high == math.inf
     width = _FAR if endless else 0.0
     ratio = _FAR / (maths.exp(_FAR) - 1.0) if endless else 1.0
@@ -136,7 +183,7 @@ def _extreme_end(low, high):
 
 @inline
 def extreme(low, high):
-    """The share of the least of many, 1 - e**-w below z, where w = e**z."""
+    """Return the values for the extreme value distribution, 1 - exp(-e**z)."""
     w = maths.exp(low)
     width = min(maths.exp(high) - w, _FAR)
     square = width * width
@@ -155,7 +202,7 @@ def extreme(low, high):
 
 @inline
 def log_share_of(distribution, low, high):
-    """Return the logarithm, slope and minus the curvature of a distribution's share."""
+    """Return log probability, slope and minus the curvature of a distribution."""
     if distribution == _NORMAL:
         return normal(low, high)
     if distribution == _LOGISTIC:
@@ -165,7 +212,7 @@ def log_share_of(distribution, low, high):
 
 @inline
 def log_time(time):
-    """Return the logarithm of a bound of a time; -inf for none below, inf above."""
+    """Return the logarithm of a bound of a time; -inf and inf where there is none."""
     if time <= 0.0:
         return -math.inf
     return time if time == math.inf else maths.log(time)
@@ -183,19 +230,19 @@ def log_times(
 
 @inline
 def _held(gradient, hessian):
-    """Return a gradient and a hessian within XGBoost's bounds, as float32."""
+    """Return a gradient and a hessian, clipped to XGBoost's bounds, as float32."""
     gradient = min(max(gradient, -_STEEPEST), _STEEPEST)
     hessian = min(max(hessian, _LEAST_HESSIAN), _STEEPEST)
     return np.float32(gradient), np.float32(hessian)
 
 
-# Most rows need less than the whole formula. The others of a few rows are gathered, so
-# that the processor does several at once.
+# Most rows need only a part of the formula. The other rows are gathered, so that their
+# loop is vectorised too.
 
 
 @inline
 def _find_others(distribution, low, high, found):
-    """Write which rows are tails, in front, and spans, behind; return how many."""
+    """Write the tail rows to the front and the intervals to the end; return counts."""
     tails = spans = 0
     last = found.size - 1
     for i in range(low.size):
@@ -214,7 +261,7 @@ def _find_others(distribution, low, high, found):
 
 @inline
 def _gather(found, low, high, margins, rate, lows, highs):
-    """Write the scaled bounds of the rows that were found."""
+    """Write the scaled bounds of the found rows."""
     for j in range(found.size):
         i = np.uint64(found[j])
         lows[j] = (low[i] - margins[i]) * rate
@@ -223,7 +270,7 @@ def _gather(found, low, high, margins, rate, lows, highs):
 
 @inline
 def _scatter(found, slopes, curvatures, rate, g, h):
-    """Write the gradients and hessians of the rows that were found."""
+    """Write the gradients and hessians of the found rows."""
     for j in range(found.size):
         i = np.uint64(found[j])
         g[i], h[i] = _held(slopes[j] * rate, curvatures[j] * rate * rate)
@@ -240,7 +287,7 @@ def accelerated_failure(
     numbers,  # (2,) float64: the distribution, and its scale
     gradients,  # (1, rows) float32 or float64, out
     hessians,  # (1, rows) the same, out
-    scratch,  # (members, 3, lane) float64: bounds, then slopes of a few rows; which
+    scratch,  # (threads, 3, lane) float64: bounds, then slopes; the indices of rows
 ):
     """Write g and h of minus the log-likelihood of bounds, times the row's weight."""
     rows = scores.shape[1]
@@ -256,7 +303,7 @@ def accelerated_failure(
             high = targets[1, begin:end]
             g = gradients[0, begin:end]
             h = hessians[0, begin:end]
-            # A loop for each, so that the compiler can do several rows at once.
+            # One loop per distribution, so that the compiler vectorises it.
             if distribution == _NORMAL:
                 for i in range(margins.size):
                     _, slope, curvature = _normal_density(
@@ -313,10 +360,10 @@ def accelerated_failure(
 def by_time(
     labels: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the rows by rising time, and where each moment begins in this order.
+    """Return the rows by ascending time, and the begin of each moment in this order.
 
-    A time is what is left of a label without its sign. Rows of the same time are a
-    moment; the last begin is the number of rows.
+    A time is the absolute value of a label. Rows of the same time are a moment; the
+    last begin is the number of rows.
     """
     times, order = sort_floats(np.abs(labels), np.arange(labels.size))
     assert order is not None
@@ -326,16 +373,16 @@ def by_time(
 def events_of(
     labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the weight of each row whose event was seen, 0 for the others.
+    """Return the weight of each row with an observed event, 0 for censored rows.
 
-    Without any weights all weigh 1.
+    Empty weights count as 1.
     """
     return np.where(labels > 0.0, weights if weights.size else 1.0, 0.0)
 
 
 @inline
 def _sum_of(values, begin, end):
-    """Return a sum that is the same in any order: in whole steps of the largest."""
+    """Return a sum that does not depend on the order, in fixed point."""
     if end - begin == 1:
         return values[np.uint64(begin)]
     own = values[begin:end]
@@ -353,11 +400,11 @@ def _sum_of(values, begin, end):
 
 @kernel
 def sum_moments(
-    values,  # (rows,) float64, by rising time, not negative
-    begins,  # (moments + 1,) int64: where rows of the same time begin
+    values,  # (rows,) float64, by ascending time, not negative
+    begins,  # (moments + 1,) int64: the first row of each time
     sums,  # (moments,) float64, out
 ):
-    """Write the sum of the values of each moment, the same in any order of them."""
+    """Write the sum of the values of each moment, independent of their order."""
     for m in range(sums.size):
         sums[m] = _sum_of(values, begins[m], begins[m + 1])
 
@@ -368,14 +415,8 @@ def proportional_hazards(
     n_threads,
     sync,
     scores,  # (rows,) float64: logarithms of hazards
-    weights,  # (rows,) float64, or empty for all ones
-    events,  # (rows,) float64: the weight of a row whose event was seen, or 0
-    moment_of,  # (rows,) uint32: which of all times, that rise, is the row's
-    order,  # (rows,) uint32: the rows by rising time
-    begins,  # (moments + 1,) int64: where rows of the same time begin in it
-    seen,  # (moments,) float64: the sum of the events
-    hazards,  # (3, rows) float64, scratch: of one row, times its weight, by time
-    sums,  # (moments, 2) float64, scratch: two of a moment lie together
+    times,  # EventTimes
+    scratch,  # CoxScratch
     gradients,  # (rows,) float32 or float64, out
     hessians,  # (rows,) the same, out
 ):
@@ -383,10 +424,11 @@ def proportional_hazards(
 
     A row is at risk until its time, and R is the sum of the hazards at risk at an
     event. A row of hazard e has g = e r - [event] and h = e r - e**2 s, where r and s
-    are the sums of 1 / R and 1 / R**2 over the events up to its time, its own time's
-    included (Breslow's way with ties). With weights these are sums of rows as often as
-    they weigh.
+    are the sums of 1 / R and 1 / R**2 over the events up to and including its time
+    (Breslow's method for ties). A weight counts as so many rows.
     """
+    weights, events, moment_of, order, begins, seen = times
+    hazards, sums = scratch
     rows = order.size
     hazard, weighted, by_time = hazards[0], hazards[1], hazards[2]
     if weights.size == 0:
@@ -447,12 +489,12 @@ def proportional_hazards(
 
 @kernel
 def partial_likelihood(
-    hazards,  # (rows,) float64, all by rising time
+    hazards,  # (rows,) float64, all by ascending time
     weights,  # (rows,) float64, or empty: every row counts once
-    events,  # (rows,) float64: the weight of a row whose event was seen, or 0
-    begins,  # (moments + 1,) int64: where rows of the same time begin
+    events,  # (rows,) float64: the weight of a row with an observed event, or 0
+    begins,  # (moments + 1,) int64: the first row of each time
 ) -> float:
-    """Return minus the partial log-likelihood an event; NaN without any event."""
+    """Return minus the mean partial log-likelihood of events; NaN without events."""
     total = count = at_risk = 0.0
     for m in range(begins.size - 2, -1, -1):
         seen = 0.0
@@ -475,7 +517,7 @@ def mean_failure_loss(
     distribution,
     scale,
 ) -> float:
-    """Return minus the mean log-likelihood of bounds, a density of equal ones."""
+    """Return minus the mean log-likelihood; equal bounds have a density."""
     total = weight_total = 0.0
     for i in range(times.size):
         weight = weights[i] if weights.size else 1.0

@@ -1,55 +1,106 @@
-"""What each feature contributes to the margins of rows: Shapley values of trees.
+"""Path-dependent SHAP values and interaction values of trees.
 
-A leaf that `n` features lead to is a game: features outside of a coalition count as
-not known, and a row then takes each of their edges in part, by the cover. With ``o``,
-whether the row takes all of a feature's edges to the leaf, and ``z``, the product of
-their shares of cover, feature ``i`` contributes
+A leaf whose path has `n` features is a game: features outside of a coalition are
+unknown, and a row then takes each of their edges in part, by the cover. With ``o``,
+whether the row takes all edges of a feature on the path, and ``z``, the product of
+their cover ratios, the contribution of feature ``i`` is
 
     value * (o[i] - z[i]) * sum over coalitions S without i of
         |S|! (n - |S| - 1)! / n! * product of o over S * product of z over the others,
 
-and since those weights are integrals of ``t ** |S| * (1 - t) ** (n - |S| - 1)``,
+and since these weights are integrals of ``t ** |S| * (1 - t) ** (n - |S| - 1)``,
 
     value * (o[i] - z[i]) * integral of the product of all f[j], j other than i,
         f[j] = z[j] * (1 - t) + o[j] * t,
 
-which is a polynomial of degree n - 1: ``n / 2`` points of Gauss and Legendre are exact.
-So a row goes down all edges of a tree, with one product for each point; and on the way
-back, sums of values times products, from all leaves below an edge, are what its feature
-contributes, by the factor ``(o - z) / f``. Nothing is subtracted but the part that an
-edge by the same feature above has counted.
+which is a polynomial of degree n - 1, so that Gauss-Legendre quadrature with ``n / 2``
+points is exact. A row descends all edges of a tree, with one product for each point. On
+the way back, the sum of values times products over all leaves below an edge, times
+``(o - z) / f``, is the contribution of the edge's feature, minus the part that an edge
+by the same feature above has already added.
 
-Of two features the same holds with both factors: their interaction.
+The interaction of two features is the same with the factors of both.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.predict import FEATURE, goes_right, goes_right_mixed, next_place
 from hornbeam.kernels.sync import next_task
 
-__all__ = ["ROWS_OF_WAY", "explain_rows", "trace_rows"]
+__all__ = ["ROWS_OF_PATH", "ShapScratch", "ShapValues", "explain_rows", "trace_rows"]
 
-#: Rows that go down and up a tree side by side: so many that what is made for a tree is
-#: soon made, and what they hold at all levels stays in the cache of a core.
-ROWS_OF_WAY = 128
+#: Rows that descend a tree together: enough to amortise the tables of a tree, and few
+#: enough that their state at all levels stays in the cache of a core.
+ROWS_OF_PATH = 128
 
-#: What a row has taken of a feature's edges to the end of one: not those above, those
-#: above but not this one, or all.
+#: The states of a row at an edge: it has not taken the edges by the same feature above;
+#: it has taken those but not this one; it has taken all.
 _STATES = 3
+
+
+class ShapScratch(NamedTuple):
+    """Scratch arrays of `explain_rows`; `rows` are those that descend together.
+
+    Attributes
+    ----------
+    columns
+        (threads, features, rows) of the type of the data.
+    shares
+        (threads, features, rows) float64: contributions.
+    pairs
+        (threads, features ** 2 or 0, rows) float64: interactions.
+    weights
+        (threads, edges of a tree, points, 2 * states) float64.
+    open_edges
+        (threads, levels + 1) int64.
+    taken
+        (threads, levels + 1, rows) int64.
+    flows
+        (threads, 3, levels + 1, points, rows) float64.
+    """
+
+    columns: NDArray[Any]
+    shares: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    open_edges: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    flows: NDArray[np.float64]
+
+
+class ShapValues(NamedTuple):
+    """The output of `explain_rows`: one of the two arrays has rows.
+
+    Attributes
+    ----------
+    names
+        (features,) int64: the position of each feature in the output.
+    single
+        (rows, outputs, all features + 1) float32 or float64.
+    pairs
+        (rows, outputs, all + 1, all + 1) the same, or (0, 0, 0, 0).
+    """
+
+    names: NDArray[np.intp]
+    single: NDArray[Any]
+    pairs: NDArray[Any]
 
 
 @inline
 def _inverse(factor):
-    """Return 1 / factor; 0 where there are no rows, and nothing to divide."""
+    """Return 1 / factor; 0 where the cover, and so the numerator, is 0."""
     return 1.0 / factor if factor > 0.0 else 0.0
 
 
 @kernel
 def _weigh_edges(edges, points, weights):
-    """Write, for each edge, point and state, the factor of the products and the gain.
+    """Write the product factor and the gain factor of each edge, point and state.
 
     `weights` is (edges, points, 2 * states) float64.
     """
@@ -69,13 +120,13 @@ def _weigh_edges(edges, points, weights):
 
 
 @kernel
-def _take_edge(column, edge, nodes, thresholds, spans, rights, before, taken):
-    """Write which rows take an edge, and those by the same feature above: `before`."""
-    place = np.uint64(edge["parent"])
-    node, threshold, side = nodes[place], thresholds[place], edge["is_right"]
-    if spans.shape[0] > 0 and spans[place, 0] >= 0:
+def _take_edge(column, edge, packed, before, taken):
+    """Write which rows take an edge and those by the same feature above (`before`)."""
+    place, side = np.uint64(edge["parent"]), edge["is_right"]
+    node, threshold = packed.nodes[place], packed.thresholds[place]
+    if packed.spans.shape[0] > 0 and packed.spans[place, 0] >= 0:
         for i in range(column.size):
-            right = goes_right_mixed(column[i], place, node, threshold, spans, rights)
+            right = goes_right_mixed(column[i], place, node, threshold, packed)
             taken[i] = before[i] & np.int64(right == side)
     else:
         for i in range(column.size):
@@ -85,7 +136,7 @@ def _take_edge(column, edge, nodes, thresholds, spans, rights, before, taken):
 
 @kernel
 def _go_down(before, taken, weight, above, products, gains):
-    """Multiply the products by the factors of an edge, and note its gains."""
+    """Multiply the products by the factors of an edge, and write its gain factors."""
     m0, m1, m2 = weight[0], weight[1], weight[2]
     g0, g1, g2 = weight[3], weight[4], weight[5]
     for i in range(products.size):
@@ -98,20 +149,17 @@ def _go_down(before, taken, weight, above, products, gains):
 def _follow(
     columns,  # (features, rows)
     count,  # of the rows
-    nodes,
-    thresholds,
-    spans,
-    rights,
+    packed,  # PackedNodes
     values,  # (nodes,) of one output
     edges,  # of one tree
     weights,  # (edges, points, 2 * states)
-    open_edges,  # (levels + 1,) the edges from the root to where the rows are
+    open_edges,  # (levels + 1,) the edges from the root to the current one
     taken,  # (levels + 1, rows) int64; 1 in the first
     flows,  # (3, levels + 1, points, rows): products, sums and gains
     shares,  # (features, rows) in and out
-    pairs,  # (features * features, rows) in and out; no rows at all if not asked for
+    pairs,  # (features * features, rows) in and out; (0, rows): no interactions
 ):
-    """Add what each feature, and each pair of them, contributes by one tree."""
+    """Add the contributions of features, and perhaps of pairs, in one tree."""
     products, sums, gains = flows[0], flows[1], flows[2]
     n_points = weights.shape[1]
     n_features = columns.shape[0]
@@ -146,7 +194,7 @@ def _follow(
         edge = edges[e]
         before, own = taken[edge["above"], :count], taken[level, :count]
         column = columns[edge["feature"], :count]
-        _take_edge(column, edge, nodes, thresholds, spans, rights, before, own)
+        _take_edge(column, edge, packed, before, own)
         value = np.float64(values[edge["child"]]) if edge["is_leaf"] else 0.0
         for q in range(n_points):
             product = products[level, q, :count]
@@ -171,33 +219,22 @@ def explain_rows(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
-    thresholds,  # (nodes,) of the type of data
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
+    packed,  # PackedNodes
     values,  # (outputs, nodes) float32, or (1, nodes) of trees of one output each
-    trees,  # (trees,) WAYS_DTYPE
-    edges,  # (edges,) EDGE_DTYPE
-    quadrature,  # (points + 1, 2, points) float64: for each number, points and weights
-    names,  # (features,) int64: where each feature is in the result
-    columns,  # (members, features, rows that go together) of the type of data, scratch
-    shares,  # (members, features, rows that go together) float64, scratch
-    pairs,  # (members, features ** 2 or 0, the same rows) float64, scratch
-    weights,  # (members, edges of a tree, points, 2 * states) float64, scratch
-    open_edges,  # (members, levels + 1) int64, scratch
-    taken,  # (members, levels + 1, the same rows) int64, scratch
-    flows,  # (members, 3, levels + 1, points, the same rows) float64, scratch
-    found,  # (rows, outputs, all features + 1) float32 or float64, out
-    found_pairs,  # (rows, outputs, all + 1, all + 1) the same, or (0, 0, 0, 0), out
+    paths,  # `hornbeam.forest.tree_paths.TreePaths`
+    quadrature,  # (points + 1, 2, points) float64: by their number, points and weights
+    scratch,  # ShapScratch
+    found,  # ShapValues, out
 ):
-    """Write what the features contribute to the margins of rows, and pairs of them."""
+    """Write the contributions of features, or of pairs, to the margins of rows."""
     rows, n_features = data.shape
-    own_columns, own_shares, own_pairs = (
-        columns[thread_id],
-        shares[thread_id],
-        pairs[thread_id],
-    )
-    own_taken, own_flows = taken[thread_id], flows[thread_id]
+    trees, edges = paths.trees, paths.edges
+    names, single, pairs = found
+    own_columns = scratch.columns[thread_id]
+    own_shares = scratch.shares[thread_id]
+    own_pairs = scratch.pairs[thread_id]
+    own_taken = scratch.taken[thread_id]
+    own_flows = scratch.flows[thread_id]
     together = own_columns.shape[1]
     own_taken[0] = 1
     task = next_task(sync, 0)
@@ -207,7 +244,7 @@ def explain_rows(
         for i in range(size):
             for f in range(n_features):
                 own_columns[f, i] = data[begin + i, f]
-        for k in range(found.shape[1]):
+        for k in range(single.shape[1]):
             own_shares[:] = 0.0
             own_pairs[:] = 0.0
             for t in range(trees.size):
@@ -216,44 +253,38 @@ def explain_rows(
                     continue
                 n_points = tree["points"]
                 own_edges = edges[tree["begin"] : tree["end"]]
-                own_weights = weights[thread_id, : own_edges.size, :n_points]
+                own_weights = scratch.weights[thread_id, : own_edges.size, :n_points]
                 _weigh_edges(own_edges, quadrature[n_points, 0, :n_points], own_weights)
                 for q in range(n_points):
                     own_flows[0, 0, q] = quadrature[n_points, 1, q]
                 _follow(
                     own_columns,
                     size,
-                    nodes,
-                    thresholds,
-                    spans,
-                    rights,
+                    packed,
                     values[min(k, values.shape[0] - 1)],
                     own_edges,
                     own_weights,
-                    open_edges[thread_id],
+                    scratch.open_edges[thread_id],
                     own_taken,
                     own_flows,
                     own_shares,
                     own_pairs,
                 )
-            if found_pairs.shape[0] == 0:
+            if pairs.shape[0] == 0:
                 for i in range(size):
                     for f in range(n_features):
-                        found[begin + i, k, names[f]] = own_shares[f, i]
+                        single[begin + i, k, names[f]] = own_shares[f, i]
             else:
                 for i in range(size):
                     _write_pairs(
-                        own_shares[:, i],
-                        own_pairs[:, i],
-                        names,
-                        found_pairs[begin + i, k],
+                        own_shares[:, i], own_pairs[:, i], names, pairs[begin + i, k]
                     )
         task = next_task(sync, 0)
 
 
 @inline
 def _write_pairs(shares, pairs, names, found):
-    """Write half of what a pair contributes to either side, and the rest to itself."""
+    """Write half of each interaction to either side, and the rest to the diagonal."""
     n_features = shares.size
     for f in range(n_features):
         rest = shares[f]
@@ -271,17 +302,14 @@ def trace_rows(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's place, depth, output, splits by category
-    nodes,  # (nodes,) uint64, see hornbeam.kernels.predict
-    thresholds,  # (nodes,) of the type of data; NaN at leaves
-    spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
-    rights,  # (words,) uint64: the categories that go right
+    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
+    packed,  # PackedNodes
     means,  # (outputs, nodes) float64, or (1, nodes) of trees of one output each
-    names,  # (features,) int64: where each feature is in the result
-    shares,  # (members, features, rows that go together) float64, scratch
+    names,  # (features,) int64: the position of each feature in the output
+    shares,  # (threads, features, rows that descend together) float64, scratch
     found,  # (rows, outputs, all features + 1) float32 or float64, out
 ):
-    """Write what each feature changes by the steps down the trees that ask for it."""
+    """Write approximate contributions: changes of the mean along the row's path."""
     rows, n_features = data.shape
     own_shares = shares[thread_id]
     together = own_shares.shape[1]
@@ -298,10 +326,7 @@ def trace_rows(
                         _trace(
                             block[i],
                             roots[t],
-                            nodes,
-                            thresholds,
-                            spans,
-                            rights,
+                            packed,
                             own_means,
                             own_shares[:, i],
                         )
@@ -312,11 +337,11 @@ def trace_rows(
 
 
 @inline
-def _trace(row, root, nodes, thresholds, spans, rights, means, shares):
-    """Add what each step of a row down one tree changes."""
+def _trace(row, root, packed, means, shares):
+    """Add the change of the mean at each step of a row down one tree."""
     place = np.uint64(root[0])
-    after = next_place(row, root[3] > 0, place, nodes, thresholds, spans, rights)
+    after = next_place(row, root[3] > 0, place, packed)
     while after != place:
-        shares[nodes[place] & FEATURE] += means[after] - means[place]
+        shares[packed.nodes[place] & FEATURE] += means[after] - means[place]
         place = after
-        after = next_place(row, root[3] > 0, place, nodes, thresholds, spans, rights)
+        after = next_place(row, root[3] > 0, place, packed)

@@ -105,13 +105,11 @@ class RankingMetric(Metric):
             team.run(
                 kernels.measure_groups,
                 members,
-                self.kind,
-                self.depth,
+                kernels.GroupMetric(self.kind, self.depth, self.nothing),
                 predictions.ravel(),
                 gains,
                 pointers,
                 discounts,
-                self.nothing,
                 values,
                 np.empty((members, kernels.PLACES, discounts.size), np.int64),
             )

@@ -15,7 +15,11 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import deviation, expectile_error, pinball
 from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.residuals import absolute_error, quantile_error
+from hornbeam.kernels.residuals import (
+    ResidualScratch,
+    absolute_error,
+    quantile_error,
+)
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import climb_rows
 from hornbeam.objectives.base import Floats, Link, Objective, register
@@ -107,9 +111,11 @@ class SizedLoss(Objective):
             np.array(self.levels, np.float64),
             gradients,
             hessians,
-            np.empty((members, TASK_ROWS)),
-            np.empty((columns, blocks)),
-            np.empty((columns, blocks), np.int64),
+            ResidualScratch(
+                np.empty((members, TASK_ROWS)),
+                np.empty((columns, blocks)),
+                np.empty((columns, blocks), np.int64),
+            ),
         )
         return gradients, hessians
 

@@ -22,6 +22,7 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels import maths
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
+from hornbeam.kernels.sampling import DrawKey
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.base import Floats, Link, Objective, WarmUpCases, register
 from hornbeam.objectives.config import ConfigGroup
@@ -157,9 +158,9 @@ class Ranking(Objective):
             )
         return lists
 
-    def _draws(self, iteration: int, purpose: int) -> NDArray[np.uint64]:
-        key = self.parameters.seed % 2**64
-        return np.array([iteration, purpose, key], np.uint64)
+    def _draws(self, iteration: int, purpose: int) -> DrawKey:
+        seed = self.parameters.seed % 2**64
+        return DrawKey(np.uint64(iteration), np.uint64(purpose), np.uint64(seed))
 
 
 class LambdaRank(Ranking):
@@ -216,23 +217,28 @@ class LambdaRank(Ranking):
         members = team.members_for(_COST_PER_PAIR * pairs)
         gradients = np.empty((2, margins.size))
         costs = np.empty((sizes.size, *bias.shape))
-        rules = [self.kind, self._at_random, self._count]
-        rules += [p.lambdarank_normalization, p.lambdarank_score_normalization]
         team.run(
             ranking.lambda_gradients,
             members,
             margins[0],
-            lists.targets,
-            lists.pointers,
-            lists.groups,
-            lists.discounts,
-            np.array(rules, np.int64),
+            ranking.QueryGroups(
+                lists.targets, lists.pointers, lists.groups, lists.discounts
+            ),
+            ranking.LambdaRules(
+                self.kind,
+                self._at_random,
+                self._count,
+                p.lambdarank_normalization,
+                p.lambdarank_score_normalization,
+            ),
             self._draws(iteration, _OF_PAIRS),
             bias,
             gradients,
             costs,
-            lists.memory(members, ranking.LISTS),
-            lists.memory(members, ranking.PLACES, np.int64),
+            ranking.RankScratch(
+                lists.memory(members, ranking.LISTS),
+                lists.memory(members, ranking.PLACES, np.int64),
+            ),
         )
         if p.lambdarank_unbiased:
             self.next_state = self._learned(bias, costs)

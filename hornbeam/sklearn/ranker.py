@@ -212,13 +212,13 @@ base_margin_eval_set
                     "qid",
                     code=ErrorCode.GROUPS_MISSING,
                 )
-        predictions = self._gathered(self.predict(X))
+        predictions = self._gather(self.predict(X))
         info = MetaInfo(len(predictions), self.n_features_in_)
         given = {"label": y, "qid": qid, "group": group}
-        info.set({name: self._gathered(values) for name, values in given.items()})
+        info.set({name: self._gather(values) for name, values in given.items()})
         return self.get_booster().metrics[-1].of(predictions.astype(float), info)
 
-    def _gathered(self, values: Any) -> Any:
+    def _gather(self, values: Any) -> Any:
         """Return values as local arrays."""
         return values
 

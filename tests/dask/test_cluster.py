@@ -15,10 +15,10 @@ from clusters import process_of
 from hornbeam import ClusterError, DataError, ParameterError
 from hornbeam.backends.cluster import MemberLostError, Share
 from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.tree_reduction import Adder
+from hornbeam.dask.rpc import ReducingActor
 
 
-class Adding(Adder):
+class Adding(ReducingActor):
     """Holds arrays and adds to them."""
 
     def __init__(self, numbers, parts, times=1):

@@ -306,7 +306,7 @@ def test_an_asynchronous_client_awaits_everything(cluster):
             model = await ours.dask.DaskXGBClassifier(n_estimators=2, max_depth=depth)
             await model.fit(array(X), array(TWO))
             assert model.get_booster().digest() == found["booster"].digest()
-            with pytest.raises(ValueError, match="event loop; do it in a thread"):
+            with pytest.raises(ValueError, match="event loop; run it in a thread"):
                 data.get_label()
             lazily = [
                 await ours.dask.predict(client, found, data),

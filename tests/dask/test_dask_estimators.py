@@ -281,7 +281,7 @@ def test_labels_that_are_wrong_are_said_with_their_place(client, frame, target):
         DaskHornbeamClassifier().fit(X, in_chunks(broken))
     with pytest.raises(DataError, match="partition 0 of y: Unknown label type"):
         DaskHornbeamClassifier().fit(X, in_chunks(target.to_numpy()))
-    with pytest.raises(DataError, match="eval_set holds the label 2"):
+    with pytest.raises(DataError, match="eval_set has the label 2"):
         DaskHornbeamClassifier(**SMALL).fit(
             X, in_chunks(label), eval_set=[(X, in_chunks(label + 1))]
         )

@@ -353,7 +353,7 @@ def test_other_matrices_are_refused(client):
     [
         ({"tree_method": "exact"}, DaskDMatrix, "doesn't support distributed training"),
         ({"sketch_scope": "local"}, DaskDMatrix, "'approx' on a cluster"),
-        ({"multi_strategy": "multi_output_tree"}, DaskDMatrix, "goes with .*'hist'"),
+        ({"multi_strategy": "multi_output_tree"}, DaskDMatrix, "requires .*'hist'"),
         ({}, DaskQuantileDMatrix, "make a DaskDMatrix"),
     ],
 )

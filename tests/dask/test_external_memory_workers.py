@@ -135,7 +135,7 @@ def test_a_limit_without_a_cache(client):
 @pytest.mark.slow
 def test_what_a_killed_process_has_left_is_cleaned(tmp_path, monkeypatch):
     code = (
-        "from test_members_on_disk import page; import sys, time\n"
+        "from test_external_memory_workers import page; import sys, time\n"
         "left = page(sys.argv[1]); print('ready', flush=True); time.sleep(60)"
     )
     child = subprocess.Popen(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 from dask import delayed
-from members import place
+from placed_rows import place
 
 from hornbeam import DataError, DMatrix, ParameterError
 from hornbeam.dask import DaskDMatrix, DaskQuantileDMatrix
@@ -94,8 +94,8 @@ def test_delayed_objects_of_any_container(client, frame, convert):
     matrix = DaskDMatrix(client, parts, labels)
     whole = DMatrix(convert(x), frame["label"])
     assert matrix.schema == whole.schema and matrix.dtype == whole.dtype
-    cluster, members = place(matrix)
-    got = np.concatenate(cluster.call(members, "block", 0, 50))
+    cluster, actors = place(matrix)
+    got = np.concatenate(cluster.call(actors, "block", 0, 50))
     np.testing.assert_array_equal(got, whole.rows(0, ROWS))
     cluster.close()
 
@@ -111,13 +111,13 @@ def test_futures_and_files(client, frame, tmp_path):
         matrix = DaskDMatrix(client, parts, "label")
         assert matrix.schema == whole.schema
         np.testing.assert_array_equal(matrix.get_label(), whole.get_label())
-        cluster, members = place(matrix)
-        got = np.concatenate(cluster.call(members, "block", 0, 45))
+        cluster, actors = place(matrix)
+        got = np.concatenate(cluster.call(actors, "block", 0, 45))
         np.testing.assert_array_equal(got, whole.rows(0, ROWS))
         cluster.close()
 
 
-def test_members_hold_what_goes_with_their_rows(client, frame):
+def test_actors_hold_what_goes_with_their_rows(client, frame):
     margin = np.arange(2.0 * ROWS).reshape(ROWS, 2)
     matrix = DaskDMatrix(
         client,
@@ -127,9 +127,9 @@ def test_members_hold_what_goes_with_their_rows(client, frame):
         base_margin=da.from_array(margin),
     )
     whole = {"label": frame["label"], "weight": frame["weight"], "base_margin": margin}
-    cluster, members = place(matrix)
+    cluster, actors = place(matrix)
     seen = []
-    for spans, fields in cluster.call(members, "fields"):
+    for spans, fields in cluster.call(actors, "fields"):
         ends = [*spans[1:, 0], len(fields["label"])]
         for (begin, first), end in zip(spans.tolist(), ends, strict=True):
             rows = np.arange(first, first + end - begin)
@@ -152,12 +152,9 @@ def test_columns_may_come_in_any_order_and_know_other_categories(client):
     assert matrix.feature_names == ["kind", "a"]
     assert matrix.get_categories().of(0).tolist() == list("abcde")
     assert matrix.feature_types == ["c", "float"]
-    cluster, members = place(matrix, 3)
+    cluster, actors = place(matrix, 3)
     rows = np.concatenate(
-        [
-            cluster.call(members[i : i + 1], "block", 0, n)[0]
-            for i, n in [(0, 2), (1, 2)]
-        ]
+        [cluster.call(actors[i : i + 1], "block", 0, n)[0] for i, n in [(0, 2), (1, 2)]]
     )
     np.testing.assert_array_equal(rows, [[1, 1], [3, 2], [2, 3], [0, 4]])
     cluster.close()
@@ -170,8 +167,8 @@ def test_a_column_may_be_without_values_somewhere(client):
     ]
     matrix = DaskDMatrix(client, [delayed(part) for part in parts])
     assert matrix.feature_types == ["c", "float"]
-    cluster, members = place(matrix)
-    (first,), (second,) = (cluster.call([m], "block", 0, 2) for m in members)
+    cluster, actors = place(matrix)
+    (first,), (second,) = (cluster.call([m], "block", 0, 2) for m in actors)
     np.testing.assert_array_equal(first, [[np.nan, 1], [np.nan, 2]])
     np.testing.assert_array_equal(second, [[0, np.nan], [1, np.nan]])
     cluster.close()
@@ -190,8 +187,8 @@ def test_empty_partitions_are_nothing(client, frame):
     assert matrix.together == [[1], [3]]
     np.testing.assert_array_equal(matrix.first_rows, [0, 0, 30, 30, 90, 90])
     np.testing.assert_array_equal(matrix.get_label(), frame["label"])
-    cluster, members = place(matrix)
-    assert [len(codes[0]) for codes in cluster.call(members, "fields")] == [1, 1]
+    cluster, actors = place(matrix)
+    assert [len(codes[0]) for codes in cluster.call(actors, "fields")] == [1, 1]
     cluster.close()
     with pytest.raises(DataError, match="none of the 2 partitions has rows"):
         DaskDMatrix(client, [delayed(empty)] * 2, "label")
@@ -206,8 +203,8 @@ def test_groups_are_kept_whole(client):
     )
     assert matrix.together == [[0, 1, 2], [3, 4]]
     assert matrix.get_group().tolist() == [25, 30, 5, 30]
-    cluster, members = place(matrix)
-    pointers = [f["group_ptr"].tolist() for _, f in cluster.call(members, "fields")]
+    cluster, actors = place(matrix)
+    pointers = [f["group_ptr"].tolist() for _, f in cluster.call(actors, "fields")]
     assert pointers == [[0, 25, 55, 60], [0, 30]]
     cluster.close()
 
@@ -240,10 +237,8 @@ def test_one_partition_may_be_without_weight(client):
 
 def test_a_number_may_stand_for_missing(client):
     matrix = DaskDMatrix(client, da.from_array(np.array([[-1.0, 2]])), missing=-1)
-    cluster, members = place(matrix)
-    np.testing.assert_array_equal(
-        cluster.call(members, "block", 0, 1)[0], [[np.nan, 2]]
-    )
+    cluster, actors = place(matrix)
+    np.testing.assert_array_equal(cluster.call(actors, "block", 0, 1)[0], [[np.nan, 2]])
     cluster.close()
 
 
@@ -319,8 +314,7 @@ FAULTS = {
     ),
     "weights of a group": (
         bad(ONES, ONES, qid=([1, 1, 3], [3, 4, 4]), weight=([1, 2], [1, 2])),
-        "the group 3 runs from partition 0 into partition 1; give one weight for each "
-        "row",
+        "the group 3 spans the partitions 0 and 1; give one weight for each row",
     ),
     "number of partitions": (
         bad(ONES, ONES, label=([1, 2, 3],)),
@@ -353,7 +347,7 @@ FAULTS = {
     ),
     "set later": (
         lambda client: DaskDMatrix(client, da.ones((3, 2))).set_label([1, 2, 3]),
-        "settled when it is made",
+        "cannot be changed after it is made",
     ),
     "no categories": (
         lambda client: DaskDMatrix(

@@ -99,7 +99,7 @@ def strike(monkeypatch):
         seen = []
 
         class Watched(DaskCluster):
-            async def _ask(self, member, message, branch=None):
+            async def _call_one(self, member, message, tree=None):
                 if kind_of(message) == kind and member.place in processes:
                     seen.append(member.place)
                     if len(seen) >= number and len(struck) < n_victims:
@@ -107,7 +107,7 @@ def strike(monkeypatch):
                         if n_victims == 1 or place not in struck:
                             struck.append(place)
                             os.kill(processes[place], how)
-                return await super()._ask(member, message, branch)
+                return await super()._call_one(member, message, tree)
 
         monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", Watched)
         return struck
@@ -145,14 +145,14 @@ def end(processes):
 AT = [
     ("prepare", signal.SIGKILL),
     ("prepare", signal.SIGSTOP),
-    ("read_for_cuts", signal.SIGKILL),
+    ("column_passes", signal.SIGKILL),
     ("bin", signal.SIGSTOP),
     ("begin", signal.SIGKILL),
     ("gradients", signal.SIGSTOP),
     ("level", signal.SIGKILL),
     ("sum_leaves", signal.SIGSTOP),
     ("margins_after", signal.SIGKILL),
-    ("beside", signal.SIGSTOP),
+    ("fields", signal.SIGSTOP),
     ("begin_margins", signal.SIGKILL),
     ("margins_with", signal.SIGSTOP),
 ]
@@ -200,7 +200,9 @@ def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["weigh_cuts", "read_for_cuts", "recode", "level"])
+@pytest.mark.parametrize(
+    "kind", ["weigh_cuts", "column_passes", "set_tree_bins", "level"]
+)
 def test_a_tree_with_codes_of_its_own(own_cluster, strike, expected, kind):
     client = own_cluster(2)
     params = {**PARAMS, "tree_method": "approx", "max_bin": 16}
@@ -396,5 +398,5 @@ def test_rows_that_cannot_be_made_anew(own_cluster):
                 os.kill(process, signal.SIGKILL)
             return False
 
-    with pytest.raises(ClusterError, match="cannot be made anew"):
+    with pytest.raises(ClusterError, match="cannot be computed again"):
         train(client, PARAMS, matrix, 10, callbacks=[Strike()], verbose_eval=False)

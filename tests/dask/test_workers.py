@@ -110,7 +110,7 @@ def test_a_scheduler_that_dies_while_tasks_are_waited_for(own_scheduler, how):
 @pytest.mark.slow
 @pytest.mark.time_limit(90)
 def test_all_workers_leave_while_tasks_are_waited_for(own_cluster, monkeypatch):
-    monkeypatch.setattr("hornbeam.dask.workers.NO_WORKER", 2.0)
+    monkeypatch.setattr("hornbeam.dask.workers.NO_WORKER_TIMEOUT", 2.0)
     client = own_cluster(1)
     future = client.submit(time.sleep, 60)
     threading.Timer(1.0, client.cluster.scale, [0]).start()

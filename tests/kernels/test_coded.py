@@ -9,7 +9,7 @@ from kernel_calls import MEMBERS, call
 from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 
 from hornbeam.forest.layout import Layout
-from hornbeam.kernels.coded import CODED_ROWS, MOST_CUTS, add_coded_trees
+from hornbeam.kernels.coded import CODED_ROWS, MOST_CUTS, CodedScratch, add_coded_trees
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.predict import MOST_LEVELS
 
@@ -22,14 +22,20 @@ def margins_of(trees, outputs, rows, margins, members=1):
     coded, margins = layout.binned, margins.copy()
     columns = 2 * FEATURES
     call(
-        add_coded_trees, rows, layout.roots, coded.runs, coded.columns, coded.cuts,
-        coded.tops, coded.entries, coded.nodes, layout.values,
-        np.empty((members, CODED_ROWS), rows.dtype),
-        np.empty((members, CODED_ROWS), np.uint32),
-        np.empty((members, 2, CODED_ROWS), np.uint8),
-        np.empty((members, columns, CODED_ROWS), np.uint8),
-        margins, members=members,
-    )  # fmt: skip
+        add_coded_trees,
+        rows,
+        layout.roots,
+        coded,
+        layout.values,
+        CodedScratch(
+            np.empty((members, CODED_ROWS), rows.dtype),
+            np.empty((members, CODED_ROWS), np.uint32),
+            np.empty((members, 2, CODED_ROWS), np.uint8),
+            np.empty((members, columns, CODED_ROWS), np.uint8),
+        ),
+        margins,
+        members=members,
+    )
     return margins
 
 

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from kernel_calls import MEMBERS, call
 
-from hornbeam.kernels.linear import TASK_CELLS, add_products, descend, size_steps
+from hornbeam.kernels.linear import (
+    TASK_CELLS,
+    LinearColumns,
+    LinearRules,
+    add_products,
+    descend,
+    size_steps,
+)
 
 RULES = np.array([0.5, 3.0, 2.0])
 
@@ -47,8 +54,8 @@ def test_weights_descend_one_after_the_other(members, dtype):
     call(
         descend,
         order,
-        *columns,
-        RULES,
+        LinearColumns(*columns),
+        LinearRules(*RULES.tolist()),
         hessians,
         parts,
         own,
@@ -67,8 +74,8 @@ def test_steps_by_themselves(members):
     sizes = np.empty(4)
     call(
         size_steps,
-        *filled(rows),
-        RULES,
+        LinearColumns(*filled(rows)),
+        LinearRules(*RULES.tolist()),
         gradients,
         hessians,
         weights,

@@ -12,7 +12,10 @@ from test_predict import CODES, FEATURES, TYPES, forest, in_type, random_rows
 from test_predict import random_tree as bare_tree
 from test_tree_shap_kernels import Table
 
-from hornbeam.boosting.interventional_shap import Against, contributions_against
+from hornbeam.boosting.interventional_shap import (
+    InterventionalShap,
+    interventional_shap_values,
+)
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.jit import COMPILED
@@ -20,16 +23,16 @@ from hornbeam.kernels.team import lease
 
 ROWS, OTHERS = (8, 7) if COMPILED else (4, 5)
 OTHERS_OF_CHAIN = 600 if COMPILED else 67
-WAYS = [Against.add_by_tables, Against.add_by_lists]
+WAYS = [InterventionalShap.add_by_tables, InterventionalShap.add_by_lists]
 
 
 def found_by(way, trees, outputs, rows, background, shares, threads=1):
-    """Return what features contribute by a method of `Against` for all trees."""
+    """Return SHAP values by a method of `InterventionalShap` for all trees."""
     layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
     ways = TreePaths.of(trees, layout)
     n_outputs = trees[0].leaf_size if trees[0].leaf_size > 1 else max(outputs) + 1
     with lease(threads) as team:
-        against = Against(
+        against = InterventionalShap(
             team, Table(rows), Table(background), shares, layout, ways, n_outputs
         )
         way(against, ways.trees)
@@ -40,7 +43,7 @@ def found(trees, outputs, rows, background, shares, start, threads=1):
     """Return contributions as the package finds them."""
     layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
     with lease(threads) as team:
-        return contributions_against(
+        return interventional_shap_values(
             team,
             Table(rows),
             Table(background),
@@ -132,11 +135,16 @@ def test_a_chain_of_more_features_than_tables_have(n, members):
     start = np.zeros((10, 1))
     whole = found([tree], [0], rows, background, shares, start, members)
     lists = found_by(
-        Against.add_by_lists, [tree], [0], rows, background, shares, members
+        InterventionalShap.add_by_lists, [tree], [0], rows, background, shares, members
     )
     np.testing.assert_array_equal(whole[:, :, :-1], lists)
     one = found_by(
-        Against.add_by_lists, [tree], [0], rows[:1], background[:1], np.ones(1)
+        InterventionalShap.add_by_lists,
+        [tree],
+        [0],
+        rows[:1],
+        background[:1],
+        np.ones(1),
     )
     np.testing.assert_allclose(one[0, 0], naive_of_chain(tree, rows[0]), atol=1e-12)
     predicted = naive.predict_tree(tree, rows)

@@ -377,10 +377,15 @@ def test_every_output_gets_the_values_of_its_own(dtype, missing, members):
     margins = start.copy()
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        add_multi_output_trees, rows, layout.roots, layout.nodes, layout.thresholds,
-        layout.category_spans, layout.category_bits, layout.values, places, margins,
+        add_multi_output_trees,
+        rows,
+        layout.roots,
+        layout.packed,
+        layout.values,
+        places,
+        margins,
         members=members,
-    )  # fmt: skip
+    )
     expected = start.copy()
     for tree in trees:
         expected += naive.predict_tree(in_type(tree, dtype), rows)

@@ -89,10 +89,15 @@ def margins_of(trees, outputs, rows, margins, members=1):
     margins = margins.copy()
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        add_trees, rows, layout.roots, layout.nodes, layout.thresholds,
-        layout.category_spans, layout.category_bits, layout.values, places, margins,
+        add_trees,
+        rows,
+        layout.roots,
+        layout.packed,
+        layout.values,
+        places,
+        margins,
         members=members,
-    )  # fmt: skip
+    )
     return margins
 
 
@@ -111,10 +116,15 @@ def leaves_of(trees, rows, members=1):
     leaves = np.full((len(rows), len(trees)), -1, np.float32)
     places = np.empty((members, PREDICT_ROWS), np.int32)
     call(
-        find_leaves, rows, layout.roots, layout.nodes, layout.thresholds,
-        layout.category_spans, layout.category_bits, layout.numbers, places, leaves,
+        find_leaves,
+        rows,
+        layout.roots,
+        layout.packed,
+        layout.numbers,
+        places,
+        leaves,
         members=members,
-    )  # fmt: skip
+    )
     return leaves
 
 

@@ -1,4 +1,4 @@
-"""Lists in order, and the pairs that pull at their rows, against plain twins."""
+"""Sorted lists, and the gradients of pairs, against reference implementations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kernel_calls import MEMBERS, call, needs_compiler
 
 from hornbeam.kernels import ranking
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
+from hornbeam.kernels.sampling import DrawKey
 
 SIZES = [5, 1, 40, 2, 9]
 POINTERS = np.cumsum([0, *SIZES])
@@ -96,13 +97,25 @@ def gradients_of(
     bias = np.empty((2, 0)) if bias is None else bias
     gradients = np.full((2, ROWS), np.nan)
     costs = np.full((len(SIZES), *bias.shape), np.nan)
-    flags = [code, method == "mean", count]
-    flags += [rules.get("normalised", 1), rules.get("by_distance", 1)]
+    flags = ranking.LambdaRules(
+        code,
+        method == "mean",
+        count,
+        bool(rules.get("normalised", 1)),
+        bool(rules.get("by_distance", 1)),
+    )
     call(
-        ranking.lambda_gradients, scores, np.array([labels, gains]), POINTERS, groups,
-        DISCOUNTS, np.array(flags), np.array([7, 4 << 28, 11], np.uint64), bias,
-        gradients, costs, *memory(members), members=members,
-    )  # fmt: skip
+        ranking.lambda_gradients,
+        scores,
+        ranking.QueryGroups(np.array([labels, gains]), POINTERS, groups, DISCOUNTS),
+        flags,
+        DrawKey(np.uint64(7), np.uint64(4 << 28), np.uint64(11)),
+        bias,
+        gradients,
+        costs,
+        ranking.RankScratch(*memory(members)),
+        members=members,
+    )
     return gradients, costs
 
 
@@ -200,7 +213,7 @@ def test_cross_entropy(spread, members):
     scores, _, gains = drawn("gain")
     scores *= spread
     found, weights = np.full((2, ROWS), np.nan), np.arange(1.0, len(SIZES) + 1)
-    draws = np.array([3, 5 << 28, 11], np.uint64)
+    draws = DrawKey(np.uint64(3), np.uint64(5 << 28), np.uint64(11))
     call(
         ranking.cross_entropy, scores, gains, POINTERS, weights, draws, found,
         memory(members)[0], members=members,
@@ -228,9 +241,16 @@ def test_metrics_of_groups(depth, members):
     ):
         found = np.full(len(SIZES), np.nan)
         call(
-            ranking.measure_groups, kind, depth, scores, labels, POINTERS, DISCOUNTS,
-            0.25, found, memory(members)[1], members=members,
-        )  # fmt: skip
+            ranking.measure_groups,
+            ranking.GroupMetric(kind, depth, 0.25),
+            scores,
+            labels,
+            POINTERS,
+            DISCOUNTS,
+            found,
+            memory(members)[1],
+            members=members,
+        )
         expected = [
             twin(labels[s][np.argsort(-scores[s], kind="stable")], depth, 0.25)
             for s in SPANS

@@ -9,6 +9,8 @@ from kernel_calls import MEMBERS, call, needs_compiler
 
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.sampling import (
+    DrawKey,
+    GradientSampling,
     draw_bag,
     draw_bits,
     draw_by_size,
@@ -18,6 +20,11 @@ from hornbeam.kernels.sampling import (
 )
 
 SEEDS = [0, 7, 2**32 + 1, 2**64 - 1]
+
+
+def key(stream, seed):
+    """Return the key of draws for sampling rows."""
+    return DrawKey(np.uint64(stream), np.uint64(0), np.uint64(seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -43,9 +50,8 @@ def sample(rows, rate, tree=0, seed=0, members=1, number=0):
     """Return which rows are taken."""
     taken = np.full(rows, 9, np.uint8)
     call(
-        draw_rows, number, int(rate * 2.0**32), np.uint64(tree), np.uint64(0),
-        np.uint64(seed), taken, members=members,
-    )  # fmt: skip
+        draw_rows, number, int(rate * 2.0**32), key(tree, seed), taken, members=members
+    )
     return taken
 
 
@@ -127,9 +133,15 @@ def test_larger_gradients_are_drawn_more_often_and_scaled_less(
     taken = np.full(60, 9, np.uint8)
     scaled = np.full((2, outputs, 60), np.nan)
     call(
-        draw_by_size, number, g, h, 0.7, threshold, 0.0, np.uint64(3), np.uint64(0),
-        np.uint64(7), taken, *scaled,
-    )  # fmt: skip
+        draw_by_size,
+        number,
+        g,
+        h,
+        GradientSampling(0.7, float(threshold), 0.0),
+        key(3, 7),
+        taken,
+        *scaled,
+    )
     _, lowest = lowest_of_classes(g, h, 0.7)
     for row in range(60):
         share = lowest[row] / threshold
@@ -150,9 +162,16 @@ def test_a_sample_by_size_does_not_depend_on_the_team_or_the_parts():
     def draw(begin, members):
         taken, scaled = np.empty(rows - begin, np.uint8), np.empty((2, 1, rows - begin))
         call(
-            draw_by_size, begin, g[:, begin:], h[:, begin:], 1.0, 0.8, 0.0,
-            np.uint64(3), np.uint64(0), np.uint64(7), taken, *scaled, members=members,
-        )  # fmt: skip
+            draw_by_size,
+            begin,
+            g[:, begin:],
+            h[:, begin:],
+            GradientSampling(1.0, 0.8, 0.0),
+            key(3, 7),
+            taken,
+            *scaled,
+            members=members,
+        )
         return np.array([taken, *scaled[:, 0]])
 
     alone = draw(0, 1)
@@ -168,9 +187,15 @@ def test_sums_of_what_is_drawn_by_size_are_on_average_those_of_all():
     for seed in range(200):
         taken, scaled = np.empty(60, np.uint8), np.empty((2, 1, 60))
         call(
-            draw_by_size, 0, g, h, 1.0, 5.0, 0.0, np.uint64(3), np.uint64(0),
-            np.uint64(seed), taken, *scaled,
-        )  # fmt: skip
+            draw_by_size,
+            0,
+            g,
+            h,
+            GradientSampling(1.0, 5.0, 0.0),
+            key(3, seed),
+            taken,
+            *scaled,
+        )
         sums[seed] = scaled.sum(axis=2)[:, 0]
     error = np.abs(sums.mean(axis=0) - [g.sum(), h.sum()])
     assert (error < 4 * sums.std(axis=0) / 200**0.5).all()

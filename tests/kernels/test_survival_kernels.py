@@ -27,11 +27,16 @@ def hazard_gradients(scores, labels, weights=UNWEIGHTED, members=1):
     moment_of = np.empty(rows, np.uint32)
     moment_of[order] = np.repeat(np.arange(seen.size), np.diff(begins))
     call(
-        survival.proportional_hazards, scores, weights, events, moment_of,
-        order.astype(np.uint32), begins, seen, np.empty((3, rows)),
-        np.empty((seen.size, 2)), g, h,
+        survival.proportional_hazards,
+        scores,
+        survival.EventTimes(
+            weights, events, moment_of, order.astype(np.uint32), begins, seen
+        ),
+        survival.CoxScratch(np.empty((3, rows)), np.empty((seen.size, 2))),
+        g,
+        h,
         members=members,
-    )  # fmt: skip
+    )
     return g, h
 
 

@@ -11,7 +11,7 @@ import pytest
 from test_predict import CODES, FEATURES, TYPES, forest, in_type, random_rows
 from test_predict import random_tree as bare_tree
 
-from hornbeam.boosting.tree_shap import contributions_of
+from hornbeam.boosting.tree_shap import tree_shap_values
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import deleted_nodes
 from hornbeam.forest.tree_paths import TreePaths
@@ -52,7 +52,7 @@ class Table:
 def found_by(trees, outputs, rows, start, **kind):
     layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
     with lease(1) as team:
-        return contributions_of(
+        return tree_shap_values(
             team,
             Table(rows),
             layout,

@@ -14,9 +14,8 @@ from distributed import Client
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.dask.clients import client_of
-from hornbeam.dask.partitions import is_frame, pieces_of
-from hornbeam.dask.sync import method_by_client
+from hornbeam.dask.client import client_method, client_of
+from hornbeam.dask.partitions import delayed_parts, is_dataframe
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.xgboost.booster import Booster
@@ -92,10 +91,10 @@ class DaskScikitLearnBase(XGBModel):
         found = train(self.client, *args, coll_cfg=self.coll_cfg, **options)
         return found["booster"], found["history"]
 
-    fit: Any = method_by_client(cast(Any, XGBModel.fit))
+    fit: Any = client_method(cast(Any, XGBModel.fit))
 
     @deprecate_positional_args
-    @method_by_client
+    @client_method
     def predict(
         self,
         X: Any,
@@ -120,9 +119,9 @@ class DaskScikitLearnBase(XGBModel):
             base_margin=base_margin,
             validate_features=validate_features,
         )
-        return found.to_dask_array() if is_frame(found) else found
+        return found.to_dask_array() if is_dataframe(found) else found
 
-    @method_by_client
+    @client_method
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
         """Return a lazy dask.array of the leaf of each row in each tree."""
         matrix = DaskDMatrix(
@@ -173,7 +172,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
 
     def _distinct(self, y: Any) -> npt.NDArray[Any]:
         """Return the labels of all partitions, sorted."""
-        tasks = [delayed(np.unique)(piece) for piece in pieces_of(y, "y")]
+        tasks = [delayed(np.unique)(piece) for piece in delayed_parts(y, "y")]
         found = Workers(self.client).results(self.client.compute(tasks))
         return np.unique(np.concatenate(found))
 
@@ -183,7 +182,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
             self.objective = params["objective"]
 
     @deprecate_positional_args
-    @method_by_client
+    @client_method
     def predict(
         self,
         X: Any,
@@ -210,7 +209,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
             return (found > 0.5).astype(int)
         return da.map_blocks(_most_probable, found, drop_axis=1, dtype=np.int64)
 
-    @method_by_client
+    @client_method
     def predict_proba(
         self,
         X: Any,
@@ -277,7 +276,7 @@ class DaskXGBRanker(XGBRankerMixIn, DaskScikitLearnBase):
         return ltr_metric_decorator(function, self.n_jobs)
 
     @deprecate_positional_args
-    @method_by_client
+    @client_method
     def fit(
         self,
         X: Any,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dask.delayed import delayed
 from distributed import Client
 
-from hornbeam.dask.partitions import is_frame
+from hornbeam.dask.partitions import is_dataframe
 from hornbeam.dask.workers import Workers
 from hornbeam.xgboost.dask.kinds import is_series
 
@@ -36,7 +36,7 @@ def in_order_of_groups(client: Client, fields: dict[str, Any]) -> dict[str, Any]
         The arguments of a matrix: ``data``, a dask.dataframe, and series beside it.
     """
     data = fields["data"]
-    if not is_frame(data):
+    if not is_dataframe(data):
         raise TypeError(
             "When `allow_group_split` is set to False, X is required to be a "
             f"dataframe, not {type(data).__name__}"

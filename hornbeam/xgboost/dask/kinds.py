@@ -11,7 +11,7 @@ import dask.array as da
 from dask.delayed import Delayed
 from distributed import Client, Future
 
-from hornbeam.dask.sync import with_client as _with_client
+from hornbeam.dask.client import with_client as _with_client
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.booster import Booster
 

@@ -1,4 +1,4 @@
-"""Rows on a cluster that a model is trained on, and rows that it is measured on."""
+"""Matrices placed on workers, with cached margins: for training and for evaluation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.boosting.dart import MarginScale
-from hornbeam.dask.binning import Coded, bin_parts, calls_for_codes
+from hornbeam.dask.binning import GlobalBins, bin_calls, bin_partitions
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.learning import Start, View
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.placement import Holding
-from hornbeam.dask.shard import LabelFacts
+from hornbeam.dask.placement import Placement
+from hornbeam.dask.shard import LabelInfo
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.forest.layout import Layout
@@ -36,7 +36,7 @@ Weights = NDArray[np.float32]
 
 
 class Trainee(Protocol):
-    """What rows on a cluster need to know of the booster."""
+    """Protocol of the state of a booster that placed matrices use."""
 
     @property
     def model(self) -> Model:
@@ -56,42 +56,65 @@ class Trainee(Protocol):
     def start_now(
         self, weights: Weights, scale: MarginScale | None, learns: bool = False
     ) -> Start:
-        """Return the trees so far, under these weights, rounded by the scale.
+        """Return the trees so far with these tree weights, rounded by the scale.
 
-        With the objective, if gradients come from it.
+        With `learns` it includes the objective, if workers can compute its gradients.
         """
 
     def changes(
         self, before: Weights, weights: Weights, scale: MarginScale | None
     ) -> Layout | None:
-        """Return trees that bring margins from these weights to those, or None."""
+        """Return the trees whose sum changes margins from `before` to `weights`.
 
-    def begin_on(self, facts: LabelFacts, start: Floats | None, coded: Coded) -> None:
-        """Begin the model, if it has no trees, from what the training data says."""
+        None if there is no change.
+        """
+
+    def begin_on(
+        self, facts: LabelInfo, start: Floats | None, bins: GlobalBins
+    ) -> None:
+        """Initialise the model from the training data, if it has no trees."""
 
 
-class _Measured(Holding):
-    """Rows whose labels can be compared with their margins.
+class PlacedMatrix(Placement):
+    """A matrix on the actors of a cluster, with labels and margins.
+
+    Parameters
+    ----------
+    trainee
+        The state of the booster.
+    cluster, matrix, schema, unseen, of
+        As for `Placement`.
 
     Attributes
     ----------
     weights
-        Those under which the first trees of the model are in the margins.
+        The tree weights with which the first trees of the model are in the margins.
     scale
-        By which margins are rounded; None: they are not.
+        The scale by which margins are rounded; None: they are not.
     """
 
     weights: Weights
-    scale: MarginScale | None = None
-    _trainee: Trainee
-    _view: View | None = None
 
-    def _ready(self, members: Sequence[Member]) -> None:
-        self._take_scale(members)
-        super()._ready(members)
+    def __init__(
+        self,
+        trainee: Trainee,
+        cluster: DaskCluster,
+        matrix: DaskDMatrix,
+        schema: Schema,
+        unseen: str,
+        of: str,
+    ) -> None:
+        super().__init__(cluster, matrix, schema, unseen, of)
+        self.scale: MarginScale | None = None
+        self._trainee = trainee
+        self._view: View | None = None
 
-    def _take_scale(self, members: Sequence[Member]) -> None:
-        """Ask how large the margins are, if it matters; `members` have all rows."""
+    def _initialize(self, members: Sequence[Member]) -> None:
+        self._set_scale(members)
+        super()._initialize(members)
+
+    def _set_scale(self, members: Sequence[Member]) -> None:
+        """Set the scale on the first call; `members` then have all rows."""
         model = self._trainee.model
         if self.scale is None:
             self.weights = model.weights
@@ -101,7 +124,10 @@ class _Measured(Holding):
                 self.scale = MarginScale(max(found)).with_trees(model.trees)
 
     def extend_scale(self, trees: Sequence[Tree]) -> None:
-        """Round by the scale of these trees, too."""
+        """Extend the scale so that it includes these trees.
+
+        If it changes, actors compute their margins again.
+        """
         if self.scale is None:
             return
         step = self.scale.step
@@ -109,29 +135,26 @@ class _Measured(Holding):
         if self.scale.step != step:
             self.weights = self._trainee.model.weights
             try:
-                self._begin_anew()
+                self._recompute()
             except MemberLostError as lost:
-                self.mend(lost)
+                self.recover(lost)
 
-    def _begin_anew(self) -> None:
-        """Make the margins of the members anew."""
-        super()._ready(self.members)
+    def _recompute(self) -> None:
+        """Compute the margins of all actors again."""
+        super()._initialize(self.members)
 
-    def beside(self) -> View:
-        """Return what goes with all rows, which is asked for once."""
+    def view(self) -> View:
+        """Return labels, weights and so on of all rows, gathered on the first call."""
         while self._view is None:
             try:
-                self._view = self._gathered()
+                self._view = self._gather_fields(self.members)
             except MemberLostError as lost:
-                self.mend(lost)
+                self.recover(lost)
         return self._view
 
-    def _gathered(self) -> View:
-        return self._beside_of(self.members)
-
-    def _beside_of(self, members: Sequence[Member]) -> View:
+    def _gather_fields(self, members: Sequence[Member]) -> View:
         matrix = self.matrix
-        found = self.cluster.call(members, "beside")
+        found = self.cluster.call(members, "fields")
         fields: dict[str, Any] = {}
         for name in found[0][1]:
             parts = [
@@ -144,17 +167,17 @@ class _Measured(Holding):
         return View(info, matrix.schema)
 
 
-class ClusterTraining(_Measured):
-    """Rows that trees grow on.
+class ClusterTraining(PlacedMatrix):
+    """The training matrix on a cluster: bins, histograms and margins of its rows.
 
     Parameters
     ----------
     trainee
-        Whose trees.
+        The state of the booster.
     estimate
-        Whether gradients come from its objective, and the base score, too.
+        Whether gradients come from its objective, and so does the base score.
     cluster, matrix, schema, unseen, of
-        As for `Holding`.
+        As for `Placement`.
     """
 
     def __init__(
@@ -167,132 +190,110 @@ class ClusterTraining(_Measured):
         unseen: str,
         of: str,
     ) -> None:
-        super().__init__(cluster, matrix, schema, unseen, of)
-        self._trainee, self._estimate = trainee, estimate
-        self._coded: Coded | None = None
+        super().__init__(trainee, cluster, matrix, schema, unseen, of)
+        self._estimate = estimate
+        self._bins: GlobalBins | None = None
+        #: Incremented by each recovery; actors reject messages of earlier terms.
         self._term = 0
         self._rows: ClusterRows | None = None
         self._backend: Backend | None = None
-        self._recuts = trainee.params.method() == "approx"
-        #: Whether all rows have the codes of `coded`, by the hessians of a tree.
-        self._is_cut = False
+        self._per_tree_bins = trainee.params.method() == "approx"
+        #: Whether all actors have the bins of `bins`, from the hessians of a tree.
+        self._has_tree_bins = False
 
     @property
-    def coded(self) -> Coded:
-        """How the rows are coded."""
-        assert self._coded is not None
-        return self._coded
+    def bins(self) -> GlobalBins:
+        """The cuts and the histogram layout of all rows."""
+        assert self._bins is not None
+        return self._bins
 
     @property
     def rows(self) -> ClusterRows:
-        """The rows of all members."""
+        """The rows of all actors."""
         assert self._rows is not None
         return self._rows
 
     @property
     def backend(self) -> Backend:
-        """The rows as growers use them."""
+        """The backend by which trees are grown on the rows."""
         assert self._backend is not None
         return self._backend
 
     @property
     def cuts(self) -> ClusterTraining:
-        """The values at the bounds of bins."""
+        """The object whose `thresholds` returns the thresholds of splits."""
         return self
 
     @property
     def info(self) -> MetaInfo:
-        """The meta info of all rows."""
-        return self.beside().info
+        """Labels, weights and so on of all rows."""
+        return self.view().info
 
     @property
     def feature_weights(self) -> Floats | None:
         """(features,): the weights of features in column sampling."""
         return self.matrix.feature_weights
 
-    def hold(self) -> None:
-        super().hold()
+    def place(self) -> None:
+        super().place()
         p, outputs = self._trainee.params, self._trainee.objective.n_outputs
         self._backend = create_hist_backend(
-            self.rows, self.coded.layout, self.matrix.n_rows,
+            self.rows, self.bins.layout, self.matrix.n_rows,
             threads=p.nthread, max_histograms=p.max_cached_hist_node,
             multi_output_columns=p.multi_output_columns(outputs),
-            make_tree_bins=self._recut if self._recuts else None,
+            make_tree_bins=self._make_tree_bins if self._per_tree_bins else None,
         )  # fmt: skip
 
-    def _ready(self, members: Sequence[Member]) -> None:
-        if self._coded is None:
-            self._coded = self._begin_model(members)
-            self._take_scale(members)
+    def close(self) -> None:
+        if self._backend is not None:
+            self._backend.close()
+        super().close()
+
+    # Initialisation
+
+    def _initialize(self, members: Sequence[Member]) -> None:
+        if self._bins is None:
+            self._bins = self._begin_model(members)
+            self._set_scale(members)
             self._begin(members)
         else:
-            super()._ready(members)
+            super()._initialize(members)
 
-    def _beginning(self) -> list[Call]:
-        calls = calls_for_codes(self.coded, self._trainee.params.nthread)
+    def _initial_calls(self) -> list[Call]:
+        calls = bin_calls(self.bins, self._trainee.params.nthread)
         return [*calls, self._begin_call()]
 
-    def _begin_model(self, members: Sequence[Member]) -> Coded:
+    def _begin_model(self, members: Sequence[Member]) -> GlobalBins:
+        """Check the labels, bin the rows, and initialise the model."""
         matrix = self.matrix
         objective = self._trainee.objective
         model = self._trainee.model
         facts = self.cluster.sum(
             members,
-            "look_at_labels",
+            "check_labels",
             objective if self._estimate else None,
             model.boost_from_average and not model.trees,
         )
         totals = None
         if self._estimate and not objective.by_row:
-            self._view = self._beside_of(members)
+            self._view = self._gather_fields(members)
         if facts.largest is not None:
             steps = self.cluster.sum(
                 members, "sum_start", objective, facts.largest, matrix.n_rows
             )
             totals = as_totals(steps, facts.largest, matrix.n_rows)
-        coded = self._bin(members, matrix.largest_weight)
-        self._trainee.begin_on(facts, self._start(totals), coded)
-        return coded
+        bins = self._bin(members, matrix.largest_weight)
+        self._trainee.begin_on(facts, self._base_score(totals), bins)
+        return bins
 
-    def _bin(self, members: Sequence[Member], largest_weight: float | None) -> Coded:
-        p = self._trainee.params
-        return bin_parts(
-            self.cluster,
-            members,
-            self._schema,
-            self.matrix.n_rows,
-            largest_weight,
-            p.bins(),
-            p.nthread,
-            self._recuts,
-        )
-
-    def _recut(self, output: int) -> HistogramLayout | None:
-        """Have the rows coded by the hessians of this output, unless they are."""
-        self.rows.flush()
-        found = self.cluster.call(self.members, "weigh_cuts", output)
-        if self._is_cut and all(is_same for _, is_same in found):
-            return None
-        self._is_cut = False
-        self._coded = self._bin(self.members, max(largest for largest, _ in found))
-        layout = self._coded.layout
-        self.cluster.call(self.members, "recode", layout)
-        self.rows.set_layout(layout)
-        self._is_cut = True
-        return layout
-
-    def thresholds(self, splits: NDArray[Any]) -> Floats:
-        """Return what values that go left are below, as `Cuts.thresholds` does."""
-        return self.coded.cuts.thresholds(splits)
-
-    def _start(self, totals: Floats | None) -> Floats | None:
+    def _base_score(self, totals: Floats | None) -> Floats | None:
         """Return the base score; None if it is not estimated."""
         model, objective = self._trainee.model, self._trainee.objective
         if not self._estimate or not model.boost_from_average or model.trees:
             return None
         if totals is not None:
             return objective.start_from(totals)
-        info = self.beside().info
+        info = self.view().info
         return objective.estimate_base_score(
             objective.targets_of(info), info.row_weights
         )
@@ -302,12 +303,54 @@ class ClusterTraining(_Measured):
         self.cluster.call(members, verb, *args)
 
     def _begin_call(self) -> Call:
-        start = self._trainee.start_now(self._weights_now(), self.scale, self._estimate)
-        return "begin", (self._term, start, self.coded.layout)
+        start = self._trainee.start_now(
+            self._current_weights(), self.scale, self._estimate
+        )
+        return "begin", (self._term, start, self.bins.layout)
 
-    def _weights_now(self) -> Weights:
-        """Return the weights of the trees that are to be in the margins."""
+    def _current_weights(self) -> Weights:
+        """Return the tree weights with which the margins have to be computed."""
         return self._trainee.model.weights if self.scale is None else self.weights
+
+    # Bins
+
+    def _bin(
+        self, members: Sequence[Member], largest_weight: float | None
+    ) -> GlobalBins:
+        p = self._trainee.params
+        return bin_partitions(
+            self.cluster,
+            members,
+            self._schema,
+            self.matrix.n_rows,
+            largest_weight,
+            p.bins(),
+            p.nthread,
+            self._per_tree_bins,
+        )
+
+    def _make_tree_bins(self, output: int) -> HistogramLayout | None:
+        """Bin the rows by the hessians of an output; return the layout.
+
+        Returns None if the hessians, and so the bins, are those of the tree before.
+        """
+        self.rows.flush()
+        found = self.cluster.call(self.members, "weigh_cuts", output)
+        if self._has_tree_bins and all(is_same for _, is_same in found):
+            return None
+        self._has_tree_bins = False
+        self._bins = self._bin(self.members, max(largest for largest, _ in found))
+        layout = self._bins.layout
+        self.cluster.call(self.members, "set_tree_bins", layout)
+        self.rows.set_layout(layout)
+        self._has_tree_bins = True
+        return layout
+
+    def thresholds(self, splits: NDArray[Any]) -> Floats:
+        """Return the thresholds of splits, as `Cuts.thresholds` does."""
+        return self.bins.cuts.thresholds(splits)
+
+    # Recovery
 
     def _rewind(self) -> None:
         self._term += 1
@@ -318,28 +361,30 @@ class ClusterTraining(_Measured):
             [m for m, is_able in zip(self.members, able, strict=True) if not is_able]
         )
 
-    def _settle(self) -> None:
+    def _members_changed(self) -> None:
         if self._rows is None:
             outputs = self._trainee.objective.n_outputs
             self._rows = ClusterRows(
                 self.cluster,
-                self.coded.layout,
+                self.bins.layout,
                 self.matrix.n_rows,
                 outputs,
                 self._trainee.params.multi_output_columns(outputs),
             )
         self._rows.begin_term(self._term, self.members)
-        self._is_cut = False
+        self._has_tree_bins = False
 
-    def _before_moving(self) -> None:
+    def _before_transfer(self) -> None:
         self.rows.flush()
 
     def _catch_up(self, members: Sequence[Member]) -> None:
-        start = self._trainee.start_now(self._weights_now(), self.scale)
+        start = self._trainee.start_now(self._current_weights(), self.scale)
         self.cluster.call(members, "catch_up", start)
 
+    # Margins
+
     def update_to(self, weights: Weights) -> None:
-        """Have the margins be those of the trees under these weights."""
+        """Update the margins to these tree weights."""
         if self.scale is None:
             return
         layout = self._trainee.changes(self.weights, weights, self.scale)
@@ -347,54 +392,29 @@ class ClusterTraining(_Measured):
             self.rows.defer("add_trees", layout)
         self.weights = weights
 
-    def _begin_anew(self) -> None:
+    def _recompute(self) -> None:
         self._begin(self.members)
-        self._settle()
+        self._members_changed()
 
     def margins(self) -> Floats:
-        """Return the margins under all trees, (rows, outputs)."""
+        """Return the margins of all trees, (rows, outputs)."""
         while True:
             try:
                 self.update_to(self._trainee.model.weights)
                 return np.array(self.rows.margins().T, order="C")
             except MemberLostError as lost:
-                self.mend(lost)
-
-    def close(self) -> None:
-        if self._backend is not None:
-            self._backend.close()
-        super().close()
+                self.recover(lost)
 
 
-class ClusterMargins(_Measured):
-    """Margins of rows that are only looked at.
+class ClusterMargins(PlacedMatrix):
+    """Margins of an evaluation matrix on a cluster; the parameters are the same."""
 
-    Parameters
-    ----------
-    trainee
-        Whose trees.
-    cluster, matrix, schema, unseen, of
-        As for `Holding`.
-    """
-
-    def __init__(
-        self,
-        trainee: Trainee,
-        cluster: DaskCluster,
-        matrix: DaskDMatrix,
-        schema: Schema,
-        unseen: str,
-        of: str,
-    ) -> None:
-        super().__init__(cluster, matrix, schema, unseen, of)
-        self._trainee = trainee
-
-    def _beginning(self) -> list[Call]:
+    def _initial_calls(self) -> list[Call]:
         weights = self._trainee.model.weights
         return [("begin_margins", (self._trainee.start_now(weights, self.scale),))]
 
     def margins(self) -> Floats:
-        """Return the margins under all trees, (rows, outputs)."""
+        """Return the margins of all trees, (rows, outputs)."""
         model = self._trainee.model
         self.extend_scale(model.trees[self.weights.size :])
         begin, n_trees = self.weights.size, len(model.trees)
@@ -407,7 +427,7 @@ class ClusterMargins(_Measured):
                 )
                 break
             except MemberLostError as lost:
-                self.mend(lost)
+                self.recover(lost)
         self.weights = model.weights
         outputs = len(found[0][1])
         return np.ascontiguousarray(

@@ -1,4 +1,4 @@
-"""Cuts and codes of rows on several workers are those of one table."""
+"""Cuts and bins of rows on several workers equal those of one table."""
 
 import dask.array as da
 import numpy as np
@@ -7,47 +7,47 @@ import pytest
 from dask import delayed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from members import place
+from placed_rows import place
 
 from hornbeam import DataError, DMatrix
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
 from hornbeam.dask import DaskDMatrix, binning
-from hornbeam.dask.binning import bin_parts, calls_for_codes
+from hornbeam.dask.binning import bin_calls, bin_partitions
 
 
-def coded(matrix, max_bin, n_members=2):
-    """Return how members code the rows, and all their codes by global row."""
-    cluster, members = place(matrix, n_members)
-    found = bin_parts(
+def binned_by(matrix, max_bin, n_actors=2):
+    """Return the global bins, and the bin indices of all rows in global order."""
+    cluster, actors = place(matrix, n_actors)
+    found = bin_partitions(
         cluster,
-        members,
+        actors,
         matrix.schema,
         matrix.n_rows,
         matrix.largest_weight,
         max_bin,
         n_threads=1,
     )
-    codes = gathered(cluster, members, matrix, found)
+    bins = gathered(cluster, actors, matrix, found)
     cluster.close()
-    return found, codes
+    return found, bins
 
 
-def gathered(cluster, members, matrix, found):
-    codes = np.empty((matrix.n_features, matrix.n_rows), found.facts.dtype)
-    for spans, binned in cluster.call(members, "codes"):
+def gathered(cluster, actors, matrix, found):
+    bins = np.empty((matrix.n_features, matrix.n_rows), found.facts.dtype)
+    for spans, binned in cluster.call(actors, "bins"):
         assert binned.by_feature.dtype == found.facts.dtype
         layout = binned.as_bins().layout
         np.testing.assert_array_equal(layout.feature_table, found.layout.feature_table)
         np.testing.assert_array_equal(layout.offsets, found.layout.offsets)
         ends = [*spans[1:, 0], binned.n_rows]
         for (begin, first), end in zip(spans.tolist(), ends, strict=True):
-            codes[:, first : first + end - begin] = binned.by_feature[:, begin:end]
-    return codes
+            bins[:, first : first + end - begin] = binned.by_feature[:, begin:end]
+    return bins
 
 
-def assert_same(matrix, whole, max_bin, n_members=2):
-    """Compare with the table in memory, which `whole` is."""
-    found, codes = coded(matrix, max_bin, n_members)
+def assert_same(matrix, whole, max_bin, n_actors=2):
+    """Compare with the bins of `whole`, the same rows as one DMatrix."""
+    found, bins = binned_by(matrix, max_bin, n_actors)
     assert matrix.schema == whole.schema
     one = bin_table(whole.table, max_bin, weights=whole.row_weights)
     np.testing.assert_array_equal(found.cuts.pointers, one.cuts.pointers)
@@ -55,8 +55,8 @@ def assert_same(matrix, whole, max_bin, n_members=2):
     np.testing.assert_array_equal(found.cuts.minimums, one.cuts.minimums)
     np.testing.assert_array_equal(found.facts.has_missing, one.has_missing)
     assert found.facts.is_float32 == one.is_float32
-    assert codes.dtype == one.by_feature.dtype
-    np.testing.assert_array_equal(codes, one.by_feature)
+    assert bins.dtype == one.by_feature.dtype
+    np.testing.assert_array_equal(bins, one.by_feature)
 
 
 @settings(
@@ -82,14 +82,14 @@ def test_cuts_do_not_depend_on_partitions(client, data):
         weight=None if weight is None else da.from_array(weight, chunks=(chunks,)),
     )
     max_bin = data.draw(st.sampled_from([2, 16, 256, 300]), "bins")
-    members = data.draw(st.integers(1, 3), "members")
-    assert_same(matrix, DMatrix(x, weight=weight), max_bin, members)
+    actors = data.draw(st.integers(1, 3), "actors")
+    assert_same(matrix, DMatrix(x, weight=weight), max_bin, actors)
 
 
-@pytest.mark.parametrize("n_members", [1, 2, 3])
-def test_many_rows_of_all_kinds(client, monkeypatch, n_members):
-    # Little room: columns are not kept whole, and are read more than once.
-    monkeypatch.setattr(binning, "_ROOM", (64 << 10) * n_members)
+@pytest.mark.parametrize("n_actors", [1, 2, 3])
+def test_many_rows_with_columns_of_all_kinds(client, monkeypatch, n_actors):
+    # A small limit: columns do not fit in one pass, and need several.
+    monkeypatch.setattr(binning, "_PASS_BYTES", (64 << 10) * n_actors)
     monkeypatch.setattr(binning, "_COLUMNS_AT_ONCE", 4)
     rng = np.random.default_rng(1)
     n_rows = 30_000
@@ -102,27 +102,27 @@ def test_many_rows_of_all_kinds(client, monkeypatch, n_members):
     frame.loc[n_rows - 5 :, ["a", "kind"]] = None
     parts = [delayed(frame[:4]), delayed(frame[4:20_000]), delayed(frame[20_000:])]
     matrix = DaskDMatrix(client, parts)
-    assert_same(matrix, DMatrix(frame), 256, n_members)
+    assert_same(matrix, DMatrix(frame), 256, n_actors)
 
 
-def test_a_missing_cell_of_a_full_column_widens_the_codes_of_all(client):
+def test_a_missing_value_in_one_partition_widens_the_bins_of_all(client):
     x = np.arange(512.0)[:, None] % 256
     full = da.from_array(x, chunks=(100, 1))
-    assert coded(DaskDMatrix(client, full), 256)[1].dtype == np.uint8
+    assert binned_by(DaskDMatrix(client, full), 256)[1].dtype == np.uint8
     levels = pd.Categorical(np.arange(512) % 256, range(256))
     frame = pd.DataFrame({"kind": levels})
     frame.loc[511] = None
     parts = [delayed(frame[:200]), delayed(frame[200:])]
     matrix = DaskDMatrix(client, parts)
-    assert coded(matrix, 256)[1].dtype == np.uint16
+    assert binned_by(matrix, 256)[1].dtype == np.uint16
     assert_same(matrix, DMatrix(frame), 256)
 
 
-def test_one_partition_of_doubles_among_floats(client):
+def test_one_float64_partition_among_float32(client):
     rng = np.random.default_rng(2)
     first = rng.normal(size=(300, 2)).astype(np.float32)
     second = rng.normal(size=(200, 2))
-    # Doubles just above some floats: their cut must not fall on the float.
+    # float64 values just above float32 values: the cut must separate them.
     second[:100] = first[:100] + 1e-12
     matrix = DaskDMatrix(client, [delayed(first), delayed(second)])
     whole = DMatrix(np.concatenate([first.astype(np.float64), second]))
@@ -130,7 +130,7 @@ def test_one_partition_of_doubles_among_floats(client):
     assert_same(matrix, whole, 1024)
 
 
-def test_columns_of_codes_without_names(client):
+def test_category_codes_without_names(client):
     rng = np.random.default_rng(3)
     x = rng.integers(0, 40, (200, 2)).astype(np.float32)
     x[:100, 0] %= 3
@@ -140,7 +140,7 @@ def test_columns_of_codes_without_names(client):
     assert_same(matrix, DMatrix(x, feature_types=["c", "q"]), 256)
 
 
-def test_categories_that_only_some_partitions_know(client):
+def test_categories_that_only_some_partitions_have(client):
     parts = [
         pd.DataFrame({"kind": pd.Categorical(["b", "d", None]), "x": [1.0, 2, 3]}),
         pd.DataFrame({"kind": ["c", "a", "a"], "x": [4.0, 5, 6]}),
@@ -151,46 +151,46 @@ def test_categories_that_only_some_partitions_know(client):
     assert_same(matrix, DMatrix(whole), 256)
 
 
-def test_new_members_take_the_codes_of_all(client):
+def test_new_actors_use_the_global_cuts(client):
     rng = np.random.default_rng(4)
     matrix = DaskDMatrix(client, da.from_array(rng.normal(size=(500, 3)), (100, 3)))
-    cluster, members = place(matrix, 3)
-    found = bin_parts(cluster, members, matrix.schema, 500, None, 32, 1)
-    before = gathered(cluster, members, matrix, found)
+    cluster, actors = place(matrix, 3)
+    found = bin_partitions(cluster, actors, matrix.schema, 500, None, 32, 1)
+    before = gathered(cluster, actors, matrix, found)
     cluster.close()
-    cluster, members = place(matrix, 1)
-    for verb, args in calls_for_codes(found, 1):
-        cluster.call(members, verb, *args)
-    np.testing.assert_array_equal(gathered(cluster, members, matrix, found), before)
-    # Coded rows can be read as what stands for their bins.
+    cluster, actors = place(matrix, 1)
+    for verb, args in bin_calls(found, 1):
+        cluster.call(actors, verb, *args)
+    np.testing.assert_array_equal(gathered(cluster, actors, matrix, found), before)
+    # Binned rows can be read as the representative values of their bins.
     one = bin_with_cuts(DMatrix(rng.normal(size=(1, 3))).table, found.cuts)
-    assert cluster.call(members, "block", 0, 500)[0].dtype == one.dtype
+    assert cluster.call(actors, "block", 0, 500)[0].dtype == one.dtype
     cluster.close()
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_a_cell_that_cannot_be_is_said_with_its_place(client, weighted):
+def test_errors_in_values_name_partition_and_row(client, weighted):
     x = np.ones((60, 2))
     x[47, 1] = np.inf
     weight = da.ones(60, chunks=20) if weighted else None
     matrix = DaskDMatrix(client, da.from_array(x, chunks=(20, 2)), weight=weight)
     with pytest.raises(DataError, match=r"partition 2: .*row 7"):
-        coded(matrix, 256)
+        binned_by(matrix, 256)
 
 
-def test_a_code_that_is_none_is_said_with_its_place(client):
+def test_errors_in_category_codes_name_partition_and_row(client):
     x = np.zeros((40, 1))
     x[33] = 0.5
     matrix = DaskDMatrix(client, da.from_array(x, chunks=(20, 1)), feature_types=["c"])
     with pytest.raises(DataError, match=r"partition 1: row 13 .* holds 0.5"):
-        coded(matrix, 256)
+        binned_by(matrix, 256)
 
 
-def test_partitions_that_change_are_noticed(client, tmp_path):
+def test_a_partition_whose_size_changes_is_an_error(client, tmp_path):
     path = tmp_path / "part.csv"
 
     def read(path):
-        return path  # every opening reads the file
+        return path  # so that each read opens the file again
 
     path.write_text("a,b\n1,2\n3,4\n")
     matrix = DaskDMatrix(client, [delayed(read)(str(path))])

@@ -1,0 +1,38 @@
+"""Actors with the rows of a matrix, placed on workers as for training."""
+
+from hornbeam.backends.cluster import Share
+from hornbeam.dask.cluster import DaskCluster
+from hornbeam.dask.partition_rows import PartitionRows
+from hornbeam.dask.rpc import ReducingActor
+
+
+class RowsActor(ReducingActor, PartitionRows):
+    """An actor that returns its rows, fields and bins."""
+
+    def __init__(self, numbers, partitions, reader):
+        ReducingActor.__init__(self)
+        PartitionRows.__init__(self, partitions, reader)
+
+    def bins(self):
+        return self.spans, self.binned
+
+    def block(self, start, stop):
+        return self.rows(start, stop)
+
+    def fields(self):
+        return self.spans, self.info.fields()
+
+
+def place(matrix, n_actors=2):
+    """Return a cluster, and actors with the partitions in turn."""
+    cluster = DaskCluster(matrix.client, RowsActor)
+    places = cluster.alive()
+    shares = []
+    for i in range(min(n_actors, len(matrix.together))):
+        chains = matrix.together[i::n_actors]
+        numbers = tuple(sorted(number for chain in chains for number in chain))
+        parts = tuple(matrix.parts[number] for number in numbers)
+        shares.append(Share(numbers, places[i % len(places)], parts))
+    actors = cluster.place(shares, matrix.reader)
+    cluster.call(actors, "prepare", matrix.schema, matrix.first_rows)
+    return cluster, actors
