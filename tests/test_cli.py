@@ -452,7 +452,7 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
         ([*TRAIN, "--params", "list.json"], "must hold one object"),
         ([*TRAIN, "--early-stopping", 3], "pass --valid"),
         ([*TRAIN, "--memory-limit", "1GB"], "pass --cache"),
-        ([*TRAIN, "--cache", "train.csv"], "cannot be made"),
+        ([*TRAIN, "--cache", "train.csv"], "cannot be created"),
         ([*TRAIN, "--cache", "new", "--memory-limit", "much"], "'700MB'"),
         (
             [*TRAIN, "--weight", "wait"],

@@ -31,15 +31,9 @@ class _Timeline:
     Attributes
     ----------
     made_of
-<<<<<<< HEAD
         The labels and weights that it was computed from.
-    arrays
-        The arguments of the kernel that depend on them, and its scratch memory.
-=======
-        Labels and weights.
     times, scratch
-        What the kernel takes of them, and where it works.
->>>>>>> main
+        The arguments of the kernel that depend on them, and its working memory.
     """
 
     made_of: tuple[Floats, Floats | None]
@@ -92,16 +86,10 @@ class ProportionalHazards(LogLink):
         )
         team.run(
             survival.proportional_hazards,
-<<<<<<< HEAD
             team.members_for(_COST_PER_ROW * rows),
             margins[0],
-            *line.arrays,
-=======
-            team.members_for(_CELLS_PER_ROW * rows),
-            scores[0],
             line.times,
             line.scratch,
->>>>>>> main
             gradients[0],
             hessians[0],
         )
@@ -132,13 +120,7 @@ class ProportionalHazards(LogLink):
         survival.sum_moments(events[order], begins, seen)
         moment_of = np.empty(labels.size, np.uint32)
         moment_of[order] = np.repeat(np.arange(n_moments), np.diff(begins))
-<<<<<<< HEAD
         # To allocate it in every round would take longer than to compute in it.
-        scratch = np.empty((3, labels.size)), np.empty((n_moments, 2))
-        arrays = (own, events, moment_of, order.astype(np.uint32), begins, seen)
-        self._timeline = _Timeline((labels, weights), arrays + scratch)
-=======
-        # New memory every round would take longer than the work in it.
         scratch = survival.CoxScratch(
             np.empty((3, labels.size)), np.empty((n_moments, 2))
         )
@@ -146,7 +128,6 @@ class ProportionalHazards(LogLink):
             own, events, moment_of, order.astype(np.uint32), begins, seen
         )
         self._timeline = _Timeline((labels, weights), times, scratch)
->>>>>>> main
         return self._timeline
 
 
