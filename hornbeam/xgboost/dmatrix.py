@@ -41,7 +41,7 @@ class DMatrix(_DMatrix):
     """
 
     # There `approx` trains on batches with a cache, too.
-    _holds_beside_cache = True
+    _sorts_with_cache = True
     _kind_of_info = MetaInfo
 
     @deprecate_positional_args
