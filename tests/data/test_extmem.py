@@ -336,5 +336,5 @@ def test_trees_of_all_outputs_hold_no_samples(tmp_path):
     data = DMatrix(rows, rows[:, :2], cache=tmp_path)
     paged = train(params, data, 2)
     assert paged.digest() == train(params, DMatrix(rows, rows[:, :2]), 2).digest()
-    with pytest.raises(ParameterError, match="extmem_single_page holds the samples"):
+    with pytest.raises(ParameterError, match="extmem_single_page caches the samples"):
         train({**params, "extmem_single_page": True}, data, 1)
