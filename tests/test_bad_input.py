@@ -1067,12 +1067,12 @@ CASES = {
     "gradients to split trees of one output by": (
         objective_giving((LABELS, LABELS, LABELS, LABELS)),
         ParameterError,
-        "gradients to split by|multi_strategy='multi_output_tree'|leave",
+        "split gradients|multi_strategy='multi_output_tree'|leave",
     ),
     "gradients of mixes to split by": (
         vector_objective_giving(THREE, THREE, LABELS, LABELS, sketch_outputs=1),
         ParameterError,
-        "gradients to split by|leave sketch_outputs out",
+        "split gradients|leave sketch_outputs out",
     ),
     "gradients to split by in one direction": (
         vector_objective_giving(THREE, THREE, LABELS, LABELS, monotone_constraints=[1]),
