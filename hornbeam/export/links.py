@@ -1,4 +1,4 @@
-"""What makes predictions of margins, by names for which each language has a formula."""
+"""The links from margins to predictions, which each exported language implements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hornbeam.objectives.compiled import OWNER
 
 __all__ = ["FORMULAS", "HIGHEST_LOG", "LEAST_STEP", "link_of"]
 
-#: The names, and what a row's margins m become.
+#: The predictions of a row with margins m, by the name of the link.
 FORMULAS: Mapping[str, str] = {
     "identity": "m, the margins themselves",
     "sigmoid": "1 / (1 + exp(-m))",
@@ -25,9 +25,9 @@ FORMULAS: Mapping[str, str] = {
     "shares": "m over the sum of the m of all outputs",
 }
 
-#: Logarithms of the parameters of distributions are held within it.
+#: The bound on the magnitude of logarithms of distribution parameters.
 HIGHEST_LOG = 69.0
-#: Between two expectiles there is this at least (see `hornbeam.kernels.maths.climb`).
+#: The least step between two expectiles (see `hornbeam.kernels.maths.climb`).
 LEAST_STEP = 1e-6
 
 
@@ -39,17 +39,17 @@ def link_of(
     Parameters
     ----------
     objective
-        Its objective.
+        The objective of the model.
     attributes
-        What is attached to it: whether predictions take a formula of the caller's.
+        The attributes of the model, by which a custom transform is recognised.
     of_classes
-        Whether predictions are to be probabilities of classes.
+        Whether predictions are class probabilities.
     """
     owner = attributes.get(OWNER)
     if owner is not None:
         raise ParameterError(
-            f"the predictions of this model take {owner}.transform, which cannot be "
-            "exported; export margins, output_margin=True, and transform those",
+            f"the predictions of this model need {owner}.transform, which cannot be "
+            "exported; export margins, output_margin=True, and transform them",
             code=ErrorCode.NOT_EXPORTABLE,
         )
     if of_classes and objective.probability_link is not None:

@@ -162,7 +162,7 @@ def test_where_nothing_is_left_out_it_says_so(params, message):
 def test_gradients_of_ones_own_and_folds_have_no_loss_out_of_the_bag():
     x, y = table()
     data = DMatrix(x, y)
-    with pytest.raises(ParameterError, match="a function of gradients alone"):
+    with pytest.raises(ParameterError, match="a function that returns gradients only"):
         watched({}, data, obj=lambda m, d: (m - y, np.ones(y.size)))
     with pytest.raises(ParameterError, match="cv measures on rows"):
         hornbeam.cv({"subsample": 0.5}, data, 2, callbacks=[OutOfBag()])

@@ -83,7 +83,9 @@ def test_a_name_with_a_dash_is_refused():
 
 def test_scores_of_one_name_are_refused():
     matrix = hornbeam.DMatrix(*rows(0))
-    with pytest.raises(DataError, match="two scores of a round have the same name"):
+    with pytest.raises(
+        DataError, match="two metric values of a round have the same name"
+    ):
         fit(hornbeam, [], evals=[(matrix, "data"), (matrix, "data")])
 
 

@@ -45,5 +45,5 @@ def test_a_pickled_checkpoint_is_a_booster(tmp_path):
 def test_mistakes_of_checkpoints(tmp_path):
     with pytest.raises(ParameterError, match="interval of TrainingCheckPoint"):
         hornbeam.TrainingCheckPoint(tmp_path, interval=0)
-    with pytest.raises(ParameterError, match="which is no directory; make it first"):
+    with pytest.raises(ParameterError, match="is not a directory; create it first"):
         fit(hornbeam, [hornbeam.TrainingCheckPoint(tmp_path / "absent")])

@@ -26,5 +26,5 @@ def test_the_schedule_is_that_of_xgboost(rates):
 def test_mistakes_of_the_schedule():
     with pytest.raises(ParameterError, match="a function of the epoch or a list"):
         hornbeam.LearningRateScheduler(0.1)
-    with pytest.raises(ParameterError, match="holds 2 rates, too few for round 2"):
+    with pytest.raises(ParameterError, match="has 2 rates, too few for round 2"):
         fit(hornbeam, [hornbeam.LearningRateScheduler([0.1, 0.1])])

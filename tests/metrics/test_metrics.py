@@ -180,7 +180,7 @@ def test_losses_of_levels(weighted):
         assert found == pytest.approx(np.mean(expected))
         # One prediction a row is one for every level.
         assert create(name, 1, settings)(predictions[:, 0], labels, weights) > 0.0
-        with pytest.raises(DataError, match="3 predictions a row for the levels"):
+        with pytest.raises(DataError, match="3 predictions per row for levels"):
             create(name, 3, settings)(np.zeros((60, 3)), labels)
         with pytest.raises(ParameterError, match=f"needs {name}_alpha"):
             create(name)(predictions[:, 0], labels)
@@ -393,7 +393,7 @@ def test_wrong_names_are_told_apart(name, n_outputs, message):
     [
         ("rmse", (3,), [0.0, 1.0], None, "3 predictions for 2 labels"),
         ("rmse", (2,), [0.0, 1.0], [1.0], "1 weights for 2 labels"),
-        ("rmse", (0,), [], None, "no rows"),
+        ("rmse", (0,), [], None, "not defined for 0 rows"),
         ("rmse", (2, 3), [0.0, 1.0], None, "use 'merror' or 'mlogloss'"),
         ("logloss", (2,), [0.0, 2.0], None, "label of row 1 is 2"),
         ("error", (2,), [-1.0, 1.0], None, "label of row 0 is -1"),
@@ -402,7 +402,7 @@ def test_wrong_names_are_told_apart(name, n_outputs, message):
         ("tweedie-nloglik@1.5", (2,), [0.0, -1.0], None, "of at least 0, but"),
         ("gamma-deviance", (2,), [0.0, -1.0], None, "row 1 is -1"),
         ("auc", (2,), [0.0, 7.0], None, "label of row 1 is 7"),
-        ("auc", (2, 3), [0.0, 3.0], None, "whole-number labels from 0 to 2"),
+        ("auc", (2, 3), [0.0, 3.0], None, "integer labels from 0 to 2"),
         ("mlogloss", (2, 3), [0.0, 1.5], None, "label of row 1 is 1.5"),
         ("merror", (2, 3), [-1.0, 1.0], None, "label of row 0 is -1"),
     ],

@@ -92,7 +92,7 @@ def test_a_prediction_of_nan_gives_nan():
 
 
 MISTAKES = {
-    "ndcg@": "needs a number of places",
+    "ndcg@": "needs a number of ranks",
     "ndcg@0": "such as 'ndcg@5'",
     "map@x": "such as 'map@5'",
     "pre@5x": "such as 'pre@5'",
@@ -104,7 +104,7 @@ MISTAKES = {
 def test_mistakes_in_names(name):
     with pytest.raises(ParameterError, match=MISTAKES[name]):
         create(name)
-    with pytest.raises(ParameterError, match="'auc-' is unknown"):
+    with pytest.raises(ParameterError, match="unknown eval_metric 'auc-'"):
         create("auc-")
 
 
