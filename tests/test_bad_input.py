@@ -1,7 +1,7 @@
-"""Every kind of bad input is one clear error: what, where, and how to mend it.
+"""Invalid input raises an error with the cause, the position and the remedy.
 
-What a matrix refuses by itself is in `data/test_bad_data.py`; broken model files of
-every kind are in `forest/test_broken_models.py`.
+Errors of matrices are tested in `data/test_bad_data.py`, and those of model files in
+`forest/test_broken_models.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SOFTMAX = hornbeam.train(CLASSES, DMatrix(ROWS, ranked(LABELS, 3)), 2)
 
 
 def train(params=None, rows=ROWS, labels=LABELS, rounds=2, evals=None, **arguments):
-    """Train, with what DMatrix takes among the arguments going to it."""
+    """Train; arguments of `DMatrix` are passed to it."""
     info = {
         name: arguments.pop(name)
         for name in ("weight", "base_margin", "feature_names")
@@ -55,7 +55,7 @@ GRADES = np.arange(60.0) % 4
 
 
 def rank(params=None, labels=GRADES, **info):
-    """Train a ranking of six groups."""
+    """Train a ranking model with six groups."""
     data = DMatrix(ROWS, labels, **{"group": [10] * 6, **info})
     return hornbeam.train({"objective": "rank:ndcg", **(params or {})}, data, 1)
 
@@ -67,7 +67,7 @@ def changed(values, row, value):
 
 
 def bounded(lower, upper):
-    """Return data of times, all of them within these bounds."""
+    """Return survival data with these label bounds."""
     bounds = np.full(60, float(lower)), np.full(60, float(upper))
     return DMatrix(ROWS, label_lower_bound=bounds[0], label_upper_bound=bounds[1])
 
@@ -84,14 +84,14 @@ THREE = np.ones((60, 3))
 
 
 def vector_objective_giving(*result, **params):
-    """Return a training of trees of three outputs by these gradients."""
+    """Return a function that trains multi-output trees by these gradients."""
     params = {"multi_strategy": "multi_output_tree", "num_target": 3, **params}
     data = DMatrix(ROWS, THREE)
     return lambda: hornbeam.train(params, data, 1, obj=lambda margins, data: result)
 
 
 class Formulas(SimpleNamespace):
-    """An objective in formulas, some of them wrong."""
+    """A compiled custom objective with some invalid formulas."""
 
     def __init__(self, **wrong):
         right = {"gradient": lambda y, m: m - y, "hessian": lambda y, m: 1.0}
@@ -114,9 +114,9 @@ def linear():
     return hornbeam.train({"booster": "gblinear"}, DATA, 2)
 
 
-# name: (what is done, the error, words that its message must hold)
+# name: (action, error class, words of the message)
 CASES = {
-    # Pictures
+    # Plots
     "a picture of what is no model": (
         lambda: explain.plot_shap_summary("model.json", ROWS),
         ParameterError,
@@ -243,7 +243,7 @@ CASES = {
         ParameterError,
         "max_cached_hist_node=9 has no effect on tree_method='approx'|leave it out",
     ),
-    # Leaves that are searched for
+    # Line search
     "penalty on leaves that are searched for": (
         lambda: train({"leaf_solver": "line_search", "reg_lambda": 1.0}),
         ParameterError,
@@ -281,7 +281,7 @@ CASES = {
         DataError,
         "no rows to learn from|pass at least one row",
     ),
-    # Trees that are updated, or put together
+    # Refresh, prune and merge
     "update of nothing": (
         lambda: train({"process_type": "update"}),
         ParameterError,
@@ -383,7 +383,7 @@ CASES = {
         ParameterError,
         "monotone_constraints=(1,) has no effect with booster='gblinear'|leave it out",
     ),
-    # Trees that are dropped
+    # DART
     "dropout without dart": (
         lambda: train({"rate_drop": 0.3}),
         ParameterError,
@@ -682,7 +682,7 @@ CASES = {
         DataError,
         "expected a DMatrix, got ndarray",
     ),
-    # Columns at predict
+    # Columns at prediction
     "fewer columns": (
         lambda: MODEL.predict(DMatrix(ROWS[:, :2])),
         DataError,
@@ -987,7 +987,7 @@ CASES = {
         DataError,
         "max_bin=16|max_bin=8|same number for both",
     ),
-    # The arguments of train
+    # Arguments of train
     "negative rounds": (
         lambda: train(rounds=-1),
         ParameterError,
@@ -1033,7 +1033,7 @@ CASES = {
         ParameterError,
         "a path, the bytes of a model file, or a Booster|not from 3",
     ),
-    # Objectives and metrics of one's own
+    # Custom objectives and metrics
     "objective a name": (
         lambda: train(obj="reg:squarederror"),
         ParameterError,
@@ -1144,7 +1144,7 @@ CASES = {
         DataError,
         "a string without tabs",
     ),
-    # Rounds to predict with
+    # iteration_range
     "rounds beyond the last": (
         lambda: MODEL.predict(DATA, iteration_range=(0, 5)),
         ParameterError,
@@ -1200,7 +1200,7 @@ CASES = {
         ParameterError,
         "'value' or 'margin', not 'leaf'",
     ),
-    # Trees of all outputs
+    # Multi-output trees
     "a sketch of trees of one output": (
         lambda: train({"sketch_outputs": 2}),
         ParameterError,
@@ -1225,7 +1225,7 @@ CASES = {
         ParameterError,
         "multi_strategy='one_output_per_tree' differs from the model's|leave it out",
     ),
-    # Rounds of linear models, and of DART, to predict with
+    # iteration_range of linear models and DART
     "a part of a linear model": (
         lambda: linear().predict(DATA, iteration_range=(0, 1)),
         ParameterError,
@@ -1241,7 +1241,7 @@ CASES = {
         ParameterError,
         "iteration_range=(1, 3)|2 rounds",
     ),
-    # Whole trees
+    # Single trees and forests
     "targets that leaves cannot hold": (
         lambda: hornbeam.DecisionTreeRegressor().fit([[1.0], [2.0]], [1.0, -1e300]),
         DataError,
@@ -1309,14 +1309,14 @@ def test_bad_input_raises_a_clear_error(case):
     assert isinstance(caught.value, hornbeam.HornbeamError)
 
 
-# --- From outside ---------------------------------------------------------------------
+# --- Entry points ---------------------------------------------------------------------
 
 ORDER = np.arange(60.0)
 NAMED = pd.DataFrame(ROWS, columns=NAMES)
 CATEGORIES = pd.DataFrame({"a": LABELS, "b": pd.Categorical(["x", "y"] * 30)})
 
-# What an objective, a booster or a constraint cannot learn from:
-# (parameters, rows, what a matrix takes beside them, words of the message).
+# Invalid data for an objective, a booster or a constraint:
+# (parameters, rows, other arguments of the matrix, words of the message).
 UNLEARNABLE = {
     "a negative count": (
         {"objective": "count:poisson"},

@@ -164,5 +164,5 @@ def test_gradients_of_ones_own_and_folds_have_no_loss_out_of_the_bag():
     data = DMatrix(x, y)
     with pytest.raises(ParameterError, match="a function that returns gradients only"):
         watched({}, data, obj=lambda m, d: (m - y, np.ones(y.size)))
-    with pytest.raises(ParameterError, match="cv measures on rows"):
+    with pytest.raises(ParameterError, match="cv evaluates on rows"):
         hornbeam.cv({"subsample": 0.5}, data, 2, callbacks=[OutOfBag()])
