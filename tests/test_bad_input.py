@@ -200,7 +200,7 @@ CASES = {
             {"tree_method": "exact"}, QuantileDMatrix(ROWS, LABELS), 1
         ),
         DataError,
-        "need the values themselves|QuantileDMatrix has only the bins|make a DMatrix",
+        "need the values of features|keeps only their bins|make a DMatrix",
     ),
     "local candidates of histograms": (
         lambda: train({"sketch_scope": "local"}),
@@ -985,7 +985,7 @@ CASES = {
             {"max_bin": 8}, QuantileDMatrix(ROWS, LABELS, max_bin=16), 1
         ),
         DataError,
-        "max_bin=16|max_bin=8|same number for both",
+        "max_bin=16|max_bin=8|same max_bin for both",
     ),
     # Arguments of train
     "negative rounds": (
