@@ -1,4 +1,4 @@
-"""The declarations of objective classes, and objectives of other packages."""
+"""The declarations of objective classes, and objectives registered by other packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_class_declares_what_the_package_needs(name):
+def test_every_class_has_all_declarations(name):
     objective = find(name)
     assert objective.name == name
     assert objective.task in get_args(Task)
