@@ -1,4 +1,4 @@
-"""Custom objectives in formulas, next to built-in objectives: results, checks, files."""
+"""Custom objectives in formulas: results next to built-in ones, checks, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declarations of objective classes, and objectives registered by other packages."""
+"""The declarations of objective classes, and objectives of other packages."""
 
 from __future__ import annotations
 
