@@ -1298,7 +1298,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input(case):
+def test_bad_input_raises_a_clear_error(case):
     act, error, needed = CASES[case]
     with pytest.raises(error) as caught:
         act()
@@ -1446,7 +1446,7 @@ def by_estimator(params, obj, rows, info):
 
 @pytest.mark.parametrize("way", [by_train, by_quantile_matrix, by_cv, by_estimator])
 @pytest.mark.parametrize("case", UNLEARNABLE)
-def test_what_cannot_be_learned_is_refused_by_each_way_in(case, way):
+def test_invalid_training_data_is_rejected_by_each_entry_point(case, way):
     params, rows, info, needed = UNLEARNABLE[case]
     own = {**params}
     obj = own.pop("obj", None)
@@ -1459,7 +1459,7 @@ def test_what_cannot_be_learned_is_refused_by_each_way_in(case, way):
 # --- After an error -------------------------------------------------------------------
 
 
-def test_errors_leave_the_model_as_it_was():
+def test_an_error_does_not_change_the_model():
     model = MODEL.copy()
     digest = model.digest()
     for act in (

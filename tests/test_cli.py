@@ -77,7 +77,7 @@ def booster(model) -> hornbeam.Booster:
     return hornbeam.Booster(model_file=model)
 
 
-def test_a_pipe_gets_quiet_lines(folder):
+def test_output_to_a_pipe_has_no_progress_bar(folder):
     lines = (folder / "said").read_text().splitlines()
     assert [line.split("  ")[0] for line in lines[:-1]] == [
         "round 10/20",
@@ -87,7 +87,7 @@ def test_a_pipe_gets_quiet_lines(folder):
     assert lines[-1].startswith("20 rounds on 300 rows and 3 columns in ")
 
 
-def test_a_model_is_that_of_the_library(folder, booster):
+def test_train_writes_the_model_of_the_library(folder, booster):
     table = pyarrow.parquet.read_table(folder / "train.parquet")
     features = table.select(["hour", "wind", "seats"])
     label = table.column("late").cast(pa.float64()).to_numpy()
@@ -97,13 +97,13 @@ def test_a_model_is_that_of_the_library(folder, booster):
     np.testing.assert_array_equal(booster.predict(matrix), twin.predict(matrix))
 
 
-def test_the_model_is_the_same_on_any_number_of_threads(folder, booster):
+def test_the_model_does_not_depend_on_the_number_of_threads(folder, booster):
     command(*training(folder, "nthread=3", model="again.ubj"))
     again = hornbeam.Booster(model_file=folder / "again.ubj")
     assert again.digest() == booster.digest()
 
 
-def test_predictions_go_to_standard_output_and_files(folder, model, booster):
+def test_predictions_are_written_to_standard_output_and_files(folder, model, booster):
     names = ["hour", "wind", "seats"]
     table = pyarrow.csv.read_csv(folder / "valid.csv").select(names)
     expected = booster.predict(hornbeam.DMatrix(table))
@@ -182,7 +182,7 @@ def test_large_files_are_streamed(folder):
     )
 
 
-def test_rows_on_disk_make_the_same_model(folder, tmp_path):
+def test_external_memory_gives_the_same_model(folder, tmp_path):
     told = folder / "model.ubj", folder / "paged.ubj"
     more = [*("--cache", tmp_path / "a", "--cache", tmp_path / "b")]
     more += ["--memory-limit", "4GB"]
@@ -194,7 +194,7 @@ def test_rows_on_disk_make_the_same_model(folder, tmp_path):
     assert (tmp_path / "a" / "valid" / "hornbeam-pages.json").is_file()
 
 
-def test_a_new_category_is_said_with_its_place(folder):
+def test_an_unseen_category_is_reported_with_its_row(folder):
     (folder / "cities.csv").write_text("late,city\n" + "1,Rome\n0,Oslo\n" * 9)
     (folder / "new.csv").write_text("city\nOslo\nBern\n")
     out = folder / "cities.ubj"
@@ -212,7 +212,7 @@ def test_a_new_category_is_said_with_its_place(folder):
     assert len(said.splitlines()) == 3
 
 
-def test_libsvm_brings_its_labels(folder):
+def test_libsvm_files_contain_labels(folder):
     rng = np.random.default_rng(0)
     lines = [f"{x > 0.5:d} 0:{x:.4f} 2:{y:.4f}\n" for x, y in rng.random((200, 2))]
     (folder / "rows.txt").write_text("".join(lines))
@@ -227,7 +227,7 @@ def test_libsvm_brings_its_labels(folder):
     assert len(process.stdout.splitlines()) == 201
 
 
-def test_predictions_need_no_pandas(folder, model):
+def test_predict_works_without_pandas(folder, model):
     interpreter = [sys.executable, "-X", "importtime", "-m", "hornbeam"]
     process = subprocess.run(
         [*interpreter, "predict", folder / "valid.csv", "--model", model],
@@ -240,7 +240,7 @@ def test_predictions_need_no_pandas(folder, model):
     assert "pandas" not in imported
 
 
-def test_margins(folder, model):
+def test_predict_returns_margins_on_request(folder, model):
     plain, margins = (
         np.float64(
             hornbeam_says(
@@ -252,7 +252,7 @@ def test_margins(folder, model):
     np.testing.assert_allclose(plain, 1 / (1 + np.exp(-margins)), rtol=1e-5)
 
 
-def test_groups_weights_and_margins_are_columns_too(folder):
+def test_groups_weights_and_margins_are_read_from_columns(folder):
     table = pyarrow.parquet.read_table(folder / "train.parquet")
     query = np.arange(300) // 10
     fields = {"qid": query, "weight": 1.0 + query % 3, "base_margin": query / 30}
@@ -280,7 +280,7 @@ def test_groups_weights_and_margins_are_columns_too(folder):
     )
 
 
-def test_times_lie_between_columns(folder):
+def test_label_bounds_are_read_from_columns(folder):
     x = np.linspace(0, 1, 200)
     table = pa.table({"x": x, "from": 1 + x, "to": np.where(x < 0.8, 1 + x, np.inf)})
     pyarrow.parquet.write_table(table, folder / "times.parquet")
@@ -296,7 +296,7 @@ def test_times_lie_between_columns(folder):
     np.testing.assert_array_equal(booster.predict(matrix), twin.predict(matrix))
 
 
-def test_several_classes_are_several_columns(folder):
+def test_predictions_of_several_classes_have_a_column_each(folder):
     out = folder / "classes.json"
     command(
         *("train", folder / "train.csv", "--target", "late", "--model", out),
@@ -306,7 +306,7 @@ def test_several_classes_are_several_columns(folder):
     assert said.splitlines()[0] == '"prediction_0","prediction_1"'
 
 
-def test_evaluate_prints_a_metric_a_line(folder, model, booster):
+def test_evaluate_prints_one_metric_per_line(folder, model, booster):
     data = (folder / "valid.csv", "--model", model, "--target", "late")
     said = hornbeam_says("evaluate", *data, "--metric", "auc", "--metric", "error@0.3")
     scores = dict(line.split("\t") for line in said.splitlines())
@@ -315,7 +315,7 @@ def test_evaluate_prints_a_metric_a_line(folder, model, booster):
     assert hornbeam_says("evaluate", *data).startswith("logloss\t")
 
 
-def test_inspect_tells_what_is_inside(model, booster):
+def test_inspect_prints_a_summary_of_the_model(model, booster):
     said = dict(
         line.split("\t") for line in hornbeam_says("inspect", model).splitlines()
     )
@@ -327,7 +327,7 @@ def test_inspect_tells_what_is_inside(model, booster):
     assert int(said["deepest leaf"]) <= 3
 
 
-def test_early_stopping_keeps_the_best_rounds_in_mind(folder):
+def test_early_stopping_records_the_best_round(folder):
     out = folder / "early.ubj"
     process = command(
         *training(folder, "--early-stopping", 1, "eta=0.2", model=out.name)
@@ -343,7 +343,7 @@ def test_early_stopping_keeps_the_best_rounds_in_mind(folder):
     np.testing.assert_array_equal(np.float32(said.splitlines()[1:]), expected)
 
 
-def test_an_export_predicts_as_the_model_does(folder, model, booster):
+def test_an_exported_model_makes_the_same_predictions(folder, model, booster):
     table = pyarrow.csv.read_csv(folder / "valid.csv").select(["hour", "wind", "seats"])
     rows = table.slice(0, 30).to_pylist()
     best = int(booster.attr("best_iteration") or 19) + 1
@@ -360,7 +360,7 @@ def test_an_export_predicts_as_the_model_does(folder, model, booster):
         assert (folder / name).stat().st_size > 1000
 
 
-def test_a_report_is_a_page_of_files_and_queries(folder, model, booster):
+def test_report_accepts_files_and_queries(folder, model, booster):
     train, valid = folder / "train.parquet", folder / "valid.csv"
     named = ["--target", "late", "--weight", "weight", "--title", "Late & later"]
     pages = []
@@ -381,7 +381,7 @@ def test_a_report_is_a_page_of_files_and_queries(folder, model, booster):
     assert '<th scope="row">learning_rate</th><td class="words">0.2</td>' in pages[0]
 
 
-def test_an_export_knows_the_labels_that_a_classifier_has_saved(folder):
+def test_an_exported_classifier_has_its_labels(folder):
     X = np.arange(40.0).reshape(-1, 1)
     model = hornbeam.HornbeamClassifier(n_estimators=3, objective="binary:logitraw")
     model.fit(X, np.repeat(["early", "late"], 20)).save_model(folder / "labels.ubj")
@@ -392,7 +392,7 @@ def test_an_export_knows_the_labels_that_a_classifier_has_saved(folder):
     np.testing.assert_allclose([source["predict"](row) for row in X], want, rtol=1e-6)
 
 
-def test_a_terminal_gets_a_bar_and_tables(folder, model):
+def test_output_to_a_terminal_has_a_bar_and_tables(folder, model):
     for arguments, shown in (
         (training(folder, model="bar.ubj"), "20/20"),
         (["inspect", model], "Importance (gain)"),
@@ -452,7 +452,7 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
         ([*TRAIN, "--params", "list.json"], "must hold one object"),
         ([*TRAIN, "--early-stopping", 3], "pass --valid"),
         ([*TRAIN, "--memory-limit", "1GB"], "pass --cache"),
-        ([*TRAIN, "--cache", "train.csv"], "cannot be made"),
+        ([*TRAIN, "--cache", "train.csv"], "cannot be created"),
         ([*TRAIN, "--cache", "new", "--memory-limit", "much"], "'700MB'"),
         (
             [*TRAIN, "--weight", "wait"],
@@ -512,7 +512,7 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, folder):
+def test_a_user_error_prints_one_line_and_exits_with_2(arguments, message, folder):
     (folder / "broken.json").write_text("{")
     (folder / "list.json").write_text("[1]")
     (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
@@ -533,7 +533,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, folder):
     assert (folder / "kept.csv").read_text() == "what was there"
 
 
-def test_a_missing_extra_is_one_line_too():
+def test_a_missing_extra_prints_one_line():
     code = (
         "import sys; sys.modules['typer'] = None; "
         "from hornbeam.__main__ import main; main()"

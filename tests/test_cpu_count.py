@@ -34,18 +34,18 @@ def test_all_processors_by_default():
 
 
 @pytest.mark.parametrize("name", ["NUMBA_NUM_THREADS", "OMP_NUM_THREADS"])
-def test_what_others_leave(name):
+def test_thread_limits_in_the_environment_are_respected(name):
     assert asked(**{name: "1"}) == 1
     assert asked(**{name: " 1,4"}) == 1
     assert asked(**{name: "4096"}) == asked()
     assert asked(**{name: "0"}) == asked(**{name: "many"}) == asked()
 
 
-def test_the_least_counts():
+def test_the_smallest_limit_applies():
     assert asked(NUMBA_NUM_THREADS="4096", OMP_NUM_THREADS="1") == 1
 
 
-def test_processors_of_the_process():
+def test_cpu_affinity_is_respected():
     allowed = sorted(os.sched_getaffinity(0))
     try:
         os.sched_setaffinity(0, allowed[:1])
@@ -55,7 +55,7 @@ def test_processors_of_the_process():
     assert processor_count() == len(allowed)
 
 
-def test_limit_of_a_container():
+def test_cgroup_quota_is_respected():
     group = CGROUPS / "cpu" / f"hornbeam-{os.getpid()}"
     try:
         group.mkdir()

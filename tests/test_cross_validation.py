@@ -37,7 +37,7 @@ def cv(params=None, rows=ROWS, labels=LABELS, rounds=4, matrix=DMatrix, **argume
         {"folds": [(list(range(100)), list(range(150, 200))), (range(90), [1, 299])]},
     ],
 )
-def test_the_table_is_xgboosts(arguments):
+def test_results_equal_xgboosts(arguments):
     ours = cv(**arguments)
     data = xgboost.DMatrix(ROWS, LABELS)
     theirs = xgboost.cv(PARAMS, data, 4, **arguments)
@@ -45,7 +45,7 @@ def test_the_table_is_xgboosts(arguments):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-def test_groups_stay_whole():
+def test_ranking_groups_are_not_divided():
     sizes = [10, 20, 30, 40, 100, 50, 50]
     arguments = {"nfold": 3, "seed": 3}
     ours = cv(group=sizes, **arguments)
@@ -57,7 +57,7 @@ def test_groups_stay_whole():
     assert splitter.shape == (4, 4)
 
 
-def test_each_fold_is_a_training_of_its_own():
+def test_each_fold_equals_a_separate_training():
     """Of its rows, with the cuts of all; what did not see a row predicts it."""
     folds = [(np.arange(200), np.arange(200, 300)), (np.arange(50, 300), np.arange(50))]
     params = {**PARAMS, "subsample": 0.8, "max_bin": 8}
@@ -77,7 +77,7 @@ def test_each_fold_is_a_training_of_its_own():
 
 
 @pytest.mark.parametrize("method", ["exact", "approx"])
-def test_folds_whose_values_are_cut_themselves(method):
+def test_methods_without_shared_bins(method):
     folds = [(np.arange(200), np.arange(200, 300)), (np.arange(50, 300), np.arange(50))]
     params = {**PARAMS, "tree_method": method}
     _, predictions = cv(params, folds=folds, return_predictions=True)
@@ -87,12 +87,12 @@ def test_folds_whose_values_are_cut_themselves(method):
         np.testing.assert_array_equal(predictions[test], alone)
 
 
-def test_codes_of_some_rows_lie_column_after_column_too():
+def test_bins_of_a_fold_are_contiguous_by_column():
     part = QuantileDMatrix.of_rows(DMatrix(ROWS, LABELS), np.arange(0, 300, 2), 256)
     assert part.binned(256).by_feature.flags.c_contiguous
 
 
-def test_stratified_folds_have_their_share_of_every_label():
+def test_stratified_folds_have_equal_class_proportions():
     labels = ranked(LABELS, 3)
     labels[:280] = 0
     tests = []
@@ -111,7 +111,7 @@ def test_stratified_folds_have_their_share_of_every_label():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_threads_change_nothing(threads):
+def test_results_do_not_depend_on_the_number_of_threads(threads):
     params = {"nthread": threads, "subsample": 0.5}
     given = {"nfold": 5, "return_predictions": True}
     table, predictions = cv(params, **given)
@@ -120,7 +120,7 @@ def test_threads_change_nothing(threads):
     np.testing.assert_array_equal(predictions, expected[1])
 
 
-def test_any_matrix_serves():
+def test_every_matrix_class_is_accepted():
     expected = cv(return_predictions=True)
     for matrix in (QuantileDMatrix, hornbeam.DMatrix):
         table, predictions = cv(matrix=matrix, return_predictions=True)
@@ -128,7 +128,7 @@ def test_any_matrix_serves():
         np.testing.assert_array_equal(predictions, expected[1])
 
 
-def test_what_goes_with_the_rows_goes_with_the_folds():
+def test_folds_have_the_meta_info_of_their_rows():
     weight = np.linspace(0, 2, len(LABELS))
     plain = cv()
     assert not cv(weight=weight).equals(plain)
@@ -137,7 +137,7 @@ def test_what_goes_with_the_rows_goes_with_the_folds():
 
 
 @pytest.mark.parametrize("booster", ["gbtree", "dart"])
-def test_stopping_early_ends_at_the_best_round(booster):
+def test_early_stopping_truncates_at_the_best_round(booster):
     arguments = {"rounds": 60, "early_stopping_rounds": 2, "nfold": 4}
     params = {"eta": 1.0, "booster": booster}
     if booster == "dart":
@@ -153,7 +153,7 @@ def test_stopping_early_ends_at_the_best_round(booster):
     np.testing.assert_allclose(np.mean(errors), last, rtol=1e-6)
 
 
-def test_stopping_early_stops_where_xgboost_does():
+def test_early_stopping_stops_at_xgboosts_round():
     arguments = {"early_stopping_rounds": 2, "nfold": 4}
     table = cv({"eta": 1.0}, rounds=60, **arguments)
     theirs = xgboost.cv(
@@ -165,7 +165,7 @@ def test_stopping_early_stops_where_xgboost_does():
     assert len(theirs) == len(table)
 
 
-def test_callbacks_see_all_folds(capsys):
+def test_callbacks_receive_all_folds(capsys):
     class Watch(hornbeam.TrainingCallback):
         def after_iteration(self, model, epoch, evals_log):
             rounds = {fold.bst.num_boosted_rounds() for fold in model.cvfolds}
@@ -187,7 +187,7 @@ def test_callbacks_see_all_folds(capsys):
     assert len(cv({"eta": 1.0}, rounds=30, callbacks=[best])) < 30
 
 
-def test_objectives_and_metrics_of_ones_own():
+def test_custom_objective_and_metric():
     def furthest(predictions, data):
         return "furthest", np.abs(predictions - data.get_label()).max()
 
@@ -202,7 +202,7 @@ def test_objectives_and_metrics_of_ones_own():
     np.testing.assert_allclose(own.iloc[:, :2], cv({"base_score": 0.5}).iloc[:, :2])
 
 
-def test_folds_may_be_changed_before_they_train():
+def test_fpreproc_may_change_folds():
     def halve(train, test, params):
         rows = np.arange(train.num_row() // 2)
         return train.slice(rows), test, {**params, "eta": 1.0}
@@ -212,7 +212,7 @@ def test_folds_may_be_changed_before_they_train():
     assert not changed.equals(cv(metrics="mae"))
 
 
-def test_without_a_frame():
+def test_results_without_pandas():
     table = cv(as_pandas=False)
     assert table == cv().to_dict("list")
     assert cv(rounds=0, as_pandas=False) == {}
@@ -255,7 +255,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_folds(case):
+def test_invalid_folds_raise_an_error(case):
     arguments, words = BAD[case]
     with pytest.raises(hornbeam.HornbeamError, match=words):
         cv(**arguments)

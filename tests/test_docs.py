@@ -17,11 +17,11 @@ def parameters():
 
 
 @pytest.mark.parametrize("page", list(parameters()))
-def test_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
+def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert pages.run(PAGES[page], page) == PAGES[page]
 
 
-def test_there_are_examples():
+def test_examples_are_found():
     assert len(pages.blocks(PAGES["README.md"])) == 2
     assert len(pages.blocks(PAGES["docs/data.md"])) == 4

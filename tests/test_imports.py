@@ -104,7 +104,7 @@ INNER = sorted(set(MODULES) - {""})
 
 
 @pytest.mark.parametrize("module", INNER)
-def test_imports_go_down(module):
+def test_modules_import_from_lower_layers_only(module):
     for target in imports(module):
         if target == "":
             # The version is all that the inside may know of the public face.
@@ -115,7 +115,7 @@ def test_imports_go_down(module):
 
 
 @pytest.mark.parametrize("module", INNER)
-def test_only_backends_know_a_concrete_backend(module):
+def test_only_backends_import_a_concrete_backend(module):
     if module.split(".")[0] == "backends":
         return
     concrete = {
@@ -127,14 +127,14 @@ def test_only_backends_know_a_concrete_backend(module):
 
 
 @pytest.mark.parametrize("package", [m for m in INNER if MODULES[m] != m])
-def test_no_package_imports_what_is_in_it(package):
+def test_no_package_imports_its_modules(package):
     # A thread that imports a module while another imports its package would wait for
     # that one, which waits for the module: the threads of a worker do so.
     targets = imports(package, at_run_time=True)
     assert not [target for target in targets if target.startswith(f"{package}.")]
 
 
-def test_no_module_imports_itself_by_a_detour():
+def test_there_are_no_import_cycles():
     graph = {module: set(imports(module, at_run_time=True)) for module in INNER}
     done: set[str] = set()
 

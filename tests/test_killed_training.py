@@ -108,7 +108,7 @@ def saved(folder):
         *(pytest.param("memory", name, marks=pytest.mark.slow) for name in BOOSTERS),
     ],
 )
-def test_killed_training_ends_with_the_same_bits(tmp_path, way, booster):
+def test_killed_training_resumes_to_the_same_model(tmp_path, way, booster):
     parameters = BOOSTERS[booster]
     whole, folder = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()

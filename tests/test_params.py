@@ -17,13 +17,13 @@ from hornbeam.errors import ParameterError
 from hornbeam.params import Parameters, parameter_table
 
 
-def test_nothing_given_is_all_defaults():
+def test_no_parameters_are_all_defaults():
     for empty in (None, {}, [], {"eta": None}):
         assert Parameters.resolve(empty) == Parameters()
     assert Parameters().changed() == {}
 
 
-def test_every_default_obeys_its_own_rule():
+def test_every_default_is_valid():
     given = {row.name: row.default for row in parameter_table() if row.default != []}
     assert Parameters.resolve(given) == Parameters()
 
@@ -64,7 +64,7 @@ def test_every_alias_reaches_its_field():
         ({"sketch_eps": "0.05"}, "sketch_eps", 0.05),
     ],
 )
-def test_spellings(given, name, value):
+def test_values_are_converted(given, name, value):
     parameters = Parameters.resolve(given)
     read = getattr(parameters, name)
     assert read == value
@@ -119,14 +119,14 @@ def test_spellings(given, name, value):
         ({"seed": 2**63}, "seed must be from"),
     ],
 )
-def test_mistakes_name_the_remedy(given, message):
+def test_errors_state_the_remedy(given, message):
     with pytest.raises(ParameterError) as caught:
         Parameters.resolve(given)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_updated_overrides_and_leaves_the_old_alone():
+def test_updated_returns_a_changed_copy():
     first = Parameters.resolve({"eta": 0.1, "eval_metric": "auc"})
     second = first.updated({"learning_rate": 0.2, "eval_metric": "rmse"})
     assert (first.learning_rate, second.learning_rate) == (0.1, 0.2)
@@ -134,7 +134,7 @@ def test_updated_overrides_and_leaves_the_old_alone():
     assert second.updated(None) is second
 
 
-def test_plain_values_lead_back():
+def test_plain_values_round_trip():
     parameters = Parameters.resolve(
         {"eta": 0.1, "eval_metric": ["auc"], "base_score": [0.1, 0.2]}
     )
@@ -172,17 +172,17 @@ def test_changed_is_computed_once_and_returns_copies():
         },
     )
 )
-def test_a_value_and_its_text_are_the_same(params):
+def test_a_value_and_its_string_are_equivalent(params):
     as_text = {name: str(value) for name, value in params.items()}
     assert Parameters.resolve(as_text) == Parameters.resolve(params)
 
 
-def test_names_of_the_table_are_unique():
+def test_parameter_names_are_unique():
     names = [n for row in parameter_table() for n in (row.name, *row.aliases)]
     assert len(names) == len(set(names))
 
 
-def test_parameters_of_xgboost_are_known_or_announced():
+def test_every_parameter_of_xgboost_is_known():
     """No name that XGBoost trains trees with is taken for a misspelling."""
     estimator = xgboost.XGBModel()
     booster = xgboost.train(
@@ -300,7 +300,7 @@ LATER_VALUES = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_of_xgboosts_table(name):
+def test_a_parameter_has_xgboosts_aliases_default_and_values(name):
     aliases, default, taken, refused = ROWS[name]
     (row,) = (row for row in parameter_table() if row.name == name)
     assert row.aliases == aliases
@@ -315,7 +315,7 @@ def test_a_row_of_xgboosts_table(name):
                 Parameters.resolve({spelling: value})
 
 
-def test_what_is_announced_says_so():
+def test_unsupported_parameters_of_xgboost_are_named():
     given = [{name: 1} for name in LATER_NAMES]
     given += [{name: v} for name, values in LATER_VALUES.items() for v in values]
     for params in given:
@@ -326,18 +326,18 @@ def test_what_is_announced_says_so():
 @pytest.mark.parametrize(
     ("eps", "bins"), [(0.03, 34), (0.1, 10), (1 / 49, 49), (1 / 7, 7), (0.9, 2)]
 )
-def test_a_step_of_ranks_is_a_number_of_bins(eps, bins):
+def test_sketch_eps_is_converted_to_max_bin(eps, bins):
     given = {"tree_method": "approx", "sketch_eps": eps}
     assert Parameters.resolve(given).bins() == bins
     assert Parameters.resolve({**given, "max_bin": bins}).bins() == bins
 
 
-def test_defaults_of_linear_models_are_their_own():
+def test_linear_models_have_other_defaults():
     linear = Parameters.resolve({"booster": "gblinear"})
     assert (linear.learning_rate, linear.reg_lambda, linear.reg_alpha) == (0.5, 0, 0)
 
 
-def test_leaves_that_are_searched_for_have_no_penalty():
+def test_line_search_has_no_penalty_by_default():
     searched = Parameters.resolve({"leaf_solver": "line_search"})
     assert (searched.reg_lambda, searched.learning_rate) == (0.0, 0.3)
     assert searched.updated({"leaf_solver": "newton"}) == Parameters()
@@ -354,7 +354,7 @@ OURS = """
 """.split()
 
 
-def test_the_table_has_no_row_that_no_list_here_has():
+def test_every_parameter_is_listed_in_this_file():
     assert {row.name for row in parameter_table()} == {*ROWS, *OURS}
 
 
@@ -384,14 +384,14 @@ OBJECTIVES = {
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_an_objective_of_xgboost_and_its_metric(name):
+def test_objectives_of_xgboost_have_its_default_metric(name):
     metric, params = OBJECTIVES[name]
     booster = Booster({"objective": name, **params})
     assert [own.name for own in booster.metrics] == [metric]
     assert booster.params.objective == name
 
 
-def test_a_name_that_xgboost_has_given_up():
+def test_a_deprecated_name_of_xgboost():
     assert Booster({"objective": "reg:linear"}).model.objective == "reg:squarederror"
 
 
@@ -404,7 +404,7 @@ METRICS = """
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_metric_of_xgboost(name):
+def test_metrics_of_xgboost_exist(name):
     params = {"quantile_alpha": 0.5, "expectile_alpha": 0.5, "eval_metric": name}
     if name in ("merror", "mlogloss"):
         params |= {"objective": "multi:softprob", "num_class": 3}

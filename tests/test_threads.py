@@ -84,7 +84,7 @@ def test_a_fork_after_training_can_train():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_in_the_middle_of_training_can_train():
+def test_a_fork_during_training_can_train():
     """The child has none of its parent's threads, and waits for none of them."""
     digests = output_of(
         """
@@ -171,7 +171,7 @@ def test_eight_threads_predict_while_four_train():
         assert all(each.result() >= 3 for each in predicting)
 
 
-def test_one_booster_in_many_threads_at_first_use():
+def test_concurrent_first_predictions_of_one_booster():
     """Threads that need the same layout of trees at the same time all get it."""
     rows, labels = few_values(3000, 6)
     booster = hornbeam.train({}, DMatrix(rows, labels), 30)
@@ -198,7 +198,7 @@ def test_more_threads_than_processors():
     assert len(digests) == 1
 
 
-def test_small_work_wakes_nobody():
+def test_small_tasks_run_on_the_calling_thread():
     output = output_of(
         """
         small = hornbeam.DMatrix(rows[:2000], labels[:2000], nthread=4)
@@ -220,7 +220,7 @@ def resident_bytes():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
-def test_training_again_and_again_takes_no_more_memory():
+def test_repeated_training_does_not_leak_memory():
     rows = np.random.default_rng(0).normal(size=(20_000, 20)).astype(np.float32)
     labels = rows[:, 0] + rows[:, 1]
 
@@ -244,7 +244,7 @@ def test_training_again_and_again_takes_no_more_memory():
     assert resident_bytes() - before < 20e6
 
 
-def test_memory_goes_back_when_training_is_done():
+def test_training_memory_is_freed_after_training():
     """A booster that was trained holds trees, not rows."""
     import gc
     import weakref
@@ -259,7 +259,7 @@ def test_memory_goes_back_when_training_is_done():
     assert booster.inplace_predict(rows).shape == (5000,)
 
 
-def test_a_booster_that_is_dropped_in_the_middle_leaves_nothing_broken():
+def test_a_booster_collected_during_training_does_no_harm():
     """Its team has lost its threads by the time the garbage collector comes."""
     output = output_of(
         """

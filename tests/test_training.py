@@ -64,7 +64,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_parameters_mean_the_same_in_every_spelling(spelling):
+def test_parameter_aliases_are_equivalent(spelling):
     assert fit(SPELLINGS[spelling]).digest() == fit(CANONICAL).digest()
     assert fit(CANONICAL).digest() != fit().digest()
 
@@ -90,19 +90,19 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_so_does_every_other_one(name):
+def test_every_other_parameter_changes_the_model(name):
     labels = ranked(LABELS, 2)
     changed = fit({name: OTHERS[name]}, labels=labels)
     assert changed.digest() != fit(labels=labels).digest()
 
 
-def test_the_policy_of_growth_decides_who_gets_the_leaves():
+def test_grow_policy_determines_which_nodes_are_split():
     by_level = fit({"max_leaves": 6})
     best_first = fit({"max_leaves": 6, "grow_policy": "lossguide"})
     assert by_level.digest() != best_first.digest()
 
 
-def test_a_cache_of_few_histograms_changes_nothing():
+def test_a_small_histogram_cache_gives_the_same_model():
     for policy in ("depthwise", "lossguide"):
         params = {"grow_policy": policy, "max_depth": 7, "min_child_weight": 0}
         assert (
@@ -113,7 +113,7 @@ def test_a_cache_of_few_histograms_changes_nothing():
 # --- Reports --------------------------------------------------------------------------
 
 
-def test_lines_have_five_decimals(capsys):
+def test_evaluation_lines_have_five_decimals(capsys):
     result = {}
     fit(
         {"eval_metric": ["rmse", "mae"]},
@@ -135,13 +135,13 @@ def test_lines_have_five_decimals(capsys):
 @pytest.mark.parametrize(
     ("every", "numbers"), [(2, [0, 2, 4, 5]), (False, []), (0, []), (None, [])]
 )
-def test_lines_every_so_many_rounds(capsys, every, numbers):
+def test_verbose_eval_is_an_interval_of_rounds(capsys, every, numbers):
     fit(rounds=6, evals=watching("a"), verbose_eval=every)
     lines = capsys.readouterr().out.splitlines()
     assert [int(line[1 : line.index("]")]) for line in lines] == numbers
 
 
-def test_results_are_the_metrics_of_the_predictions():
+def test_evals_result_has_the_metrics_of_the_predictions():
     result = {}
     held_out = DMatrix(ROWS[:100], LABELS[:100])
     booster = fit(
@@ -161,7 +161,7 @@ def furthest(predictions, data):
     return "furthest", np.abs(predictions - data.get_label()).max()
 
 
-def test_what_metrics_and_objectives_of_ones_own_are_given():
+def test_arguments_of_custom_metrics_and_objectives():
     """A metric gets predictions, or margins if the objective is one's own too."""
     labels = ranked(LABELS, 3)
     seen = []
@@ -201,7 +201,7 @@ def test_a_metric_cannot_change_the_margins():
     assert plain.digest() == fit().digest()
 
 
-def test_default_metrics_can_be_switched_off():
+def test_default_metrics_can_be_disabled():
     result = {}
     fit(
         {"disable_default_eval_metric": True},
@@ -215,7 +215,7 @@ def test_default_metrics_can_be_switched_off():
 # --- Stopping and continuing ----------------------------------------------------------
 
 
-def test_early_stopping_marks_the_best_round():
+def test_early_stopping_records_the_best_round():
     rows, labels = few_values(600, 5, seed=3)
     held_out = DMatrix(rows[400:], labels[400:])
     result = {}
@@ -247,7 +247,7 @@ def test_early_stopping_may_maximize():
     assert (booster.best_iteration, booster.num_boosted_rounds()) == (0, 4)
 
 
-def test_a_model_is_continued_from_every_kind_of_source(tmp_path):
+def test_xgb_model_accepts_models_files_and_bytes(tmp_path):
     params = {"max_depth": 3, "subsample": 0.7, "colsample_bynode": 0.6, "seed": 3}
     whole = fit(params, rounds=6).digest()
     half = fit(params, rounds=3)
@@ -261,7 +261,7 @@ def test_a_model_is_continued_from_every_kind_of_source(tmp_path):
     assert half.digest() == before and half.num_boosted_rounds() == 3
 
 
-def test_a_model_goes_on_after_training():
+def test_a_trained_model_can_be_updated():
     data = DMatrix(ROWS, LABELS)
     booster = hornbeam.train({}, data, 2)
     for number in range(2):
@@ -269,7 +269,7 @@ def test_a_model_goes_on_after_training():
     assert booster.digest() == fit().digest()
 
 
-def test_training_continues_on_other_rows():
+def test_training_continues_with_other_rows():
     more = DMatrix(*few_values(300, 5, seed=9))
     first = fit(rounds=2)
     both = hornbeam.train({}, more, 2, xgb_model=first)
@@ -280,7 +280,7 @@ def test_training_continues_on_other_rows():
     assert np.isfinite(both.predict(data)).all()
 
 
-def test_no_rounds():
+def test_training_of_zero_rounds():
     booster = fit(rounds=0)
     assert booster.num_boosted_rounds() == 0
     np.testing.assert_array_equal(booster.predict(DMatrix(ROWS)), np.full(400, 0.5))
@@ -288,7 +288,7 @@ def test_no_rounds():
     assert fit(rounds=4, xgb_model=booster).digest() == fit().digest()
 
 
-def test_the_data_is_left_as_it_was():
+def test_training_does_not_modify_the_data():
     rows, labels = ROWS.copy(), LABELS.copy()
     data = DMatrix(rows, labels, weight=np.ones(400), base_margin=np.zeros(400))
     hornbeam.train({"subsample": 0.5}, data, 3, evals=[(data, "a")], verbose_eval=False)
@@ -298,7 +298,7 @@ def test_the_data_is_left_as_it_was():
     np.testing.assert_array_equal(data.get_weight(), np.ones(400))
 
 
-def test_new_labels_and_margins_are_seen():
+def test_changed_labels_and_margins_are_used():
     data = DMatrix(ROWS, LABELS)
     booster = hornbeam.Booster({"base_score": 0.0}, [data])
     booster.update(data, 0)
@@ -366,7 +366,7 @@ def test_an_all_missing_column_is_not_used():
     assert np.isfinite(booster.inplace_predict(np.ones((1, 7)))).all()
 
 
-def test_nothing_but_missing_values():
+def test_only_missing_values():
     booster = fit(rows=np.full((400, 2), np.nan))
     np.testing.assert_allclose(
         booster.inplace_predict([[np.nan, 1.0]]), LABELS.mean(), rtol=1e-5
@@ -374,7 +374,7 @@ def test_nothing_but_missing_values():
 
 
 @pytest.mark.parametrize("low", [1e9, -1e9, 1e12])
-def test_labels_that_float32_cannot_tell_apart(low):
+def test_labels_that_are_equal_in_float32(low):
     step = 10 * abs(low) / 1e9
     labels = np.where(ROWS[:, 0] > 3, low, low + step)
     booster = fit(labels=labels, rounds=40)
@@ -418,7 +418,7 @@ CONTAINERS["read-only"] = read_only
 
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("matrix", [DMatrix, QuantileDMatrix])
-def test_the_same_numbers_in_any_container(container, matrix):
+def test_equal_data_in_any_container_gives_the_same_model(container, matrix):
     rows = CONTAINERS[container](ROWS)
     labels = LABELS.astype(">f8") if "big" in container else read_only(LABELS)
     booster = fit(rows=rows, labels=labels, matrix=matrix)
@@ -431,7 +431,7 @@ def test_the_same_numbers_in_any_container(container, matrix):
     np.testing.assert_array_equal(booster.predict(matrix(rows)), expected)
 
 
-def test_values_that_float32_would_merge_are_told_apart():
+def test_values_that_are_equal_in_float32_are_distinguished():
     column = 1.0 + np.arange(200)[:, np.newaxis] * 1e-12
     labels = (np.arange(200) % 2).astype(float)
     booster = fit({"eta": 1, "max_depth": 0, "lambda": 0}, column, labels)

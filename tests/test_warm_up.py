@@ -37,7 +37,7 @@ def steps():
     return steps
 
 
-def test_it_tells_how_far_it_is(steps):
+def test_warm_up_reports_its_progress(steps):
     total = steps[0][1]
     assert steps == [(done, total) for done in range(1, total + 1)]
 
@@ -55,7 +55,7 @@ print(warm_up._uncompiled(), own.ru_utime, theirs.ru_utime)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
-def test_in_a_new_installation_all_cores_compile(tmp_path):
+def test_a_new_installation_compiles_on_all_cores(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", COLD],
         cwd=Path(hornbeam.__file__).parents[1],
@@ -121,7 +121,7 @@ def few_cells(rng):
 
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
 @pytest.mark.parametrize("table", [categorical, one_hot, few_cells])
-def test_nor_does_one_of_categories_or_of_few_cells(table):
+def test_a_fit_of_categories_or_sparse_rows_compiles_nothing(table):
     before = compiled()
     X, more = table(np.random.default_rng(0))
     y = np.random.default_rng(1).integers(2, size=X.shape[0])

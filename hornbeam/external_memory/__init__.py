@@ -1,1 +1,1 @@
-"""Codes on disk, block after block: written once, read again in every sweep."""
+"""Bins in external memory: blocks of rows on disk, read again in every pass."""

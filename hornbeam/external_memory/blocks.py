@@ -1,4 +1,4 @@
-"""One block of rows as a file: its columns one after the other, then its rows."""
+"""The file of one block of rows: its columns, then a row-major copy."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ __all__ = [
     "encode_block",
 ]
 
-#: Rows of a block: a column of bytes is then a quarter of a megabyte, one good read.
+#: Rows of a block. A column of uint8 is then 256 KiB, a good size for one read.
 BLOCK_ROWS = 1 << 18
-#: Buffers that one call of preadv takes (IOV_MAX of Linux).
-_MOST_BUFFERS = 1024
+#: Most buffers of one call of preadv (IOV_MAX of Linux).
+_MAX_BUFFERS = 1024
 
-Codes = npt.NDArray[Any]
+Bins = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 
 class DamagedBlockError(Exception):
-    """What is wrong with a block's file."""
+    """The file of a block is missing, truncated, or fails its checksum."""
 
 
-def crc_of(by_feature: Codes) -> int:
-    """Return the CRC-32 of the CRC-32s of the columns, whatever their codecs."""
+def crc_of(by_feature: Bins) -> int:
+    """Return the CRC-32 of the CRC-32s of the columns; it does not depend on codecs."""
     raw = Encoding("raw")
     return _join(zlib.crc32(encode(raw, column)) for column in by_feature)
 
@@ -52,21 +52,21 @@ def _join(crcs: Iterable[int]) -> int:
     return zlib.crc32(np.fromiter(crcs, "<u4").data)
 
 
-def row_major(by_feature: Codes) -> Codes:
-    """Return the codes (columns, rows) row after row, (rows * columns,)."""
+def row_major(by_feature: Bins) -> Bins:
+    """Return column-major bins (columns, rows) as row-major ones, (rows * columns,)."""
     by_row = np.empty(by_feature.size, by_feature.dtype)
     interleave(by_feature, 0, by_feature.shape[1], by_row)
     return by_row
 
 
-def choose_encodings(codec: str, by_feature: Codes) -> list[Encoding]:
-    """Return how to lay down each column and the row-major copy of such blocks."""
-    choices = [choose_encoding(codec, column, 1) for column in by_feature]
-    return [*choices, choose_encoding(codec, row_major(by_feature), len(by_feature))]
+def choose_encodings(codec: str, by_feature: Bins) -> list[Encoding]:
+    """Return the encoding of each column and of the row-major copy."""
+    encodings = [choose_encoding(codec, column, 1) for column in by_feature]
+    return [*encodings, choose_encoding(codec, row_major(by_feature), len(by_feature))]
 
 
-def same_encodings(segments: Sequence[Segment], by_feature: Codes) -> list[Encoding]:
-    """Return how to lay down a block as it was, from its segments."""
+def same_encodings(segments: Sequence[Segment], by_feature: Bins) -> list[Encoding]:
+    """Return encodings with the codecs of existing segments, to rewrite their block."""
     runs = [*by_feature, row_major(by_feature)]
     widths = [*([1] * len(by_feature)), len(by_feature)]
     return [
@@ -76,32 +76,33 @@ def same_encodings(segments: Sequence[Segment], by_feature: Codes) -> list[Encod
 
 
 def encode_block(
-    by_feature: Codes, choices: Sequence[Encoding]
+    by_feature: Bins, encodings: Sequence[Encoding]
 ) -> tuple[list[memoryview], list[Segment], int]:
-    """Return the pieces of a block's file, what is where in it, and its `crc_of`.
+    """Return the encoded segments of a block, their places, and its `crc_of`.
 
-    A run that has become too large for nibbles is laid down raw.
+    A segment with bins of 16 or more is stored raw instead of as nibbles.
     """
     pieces: list[memoryview] = []
     segments: list[Segment] = []
     crcs: list[int] = []
     offset = 0
-    for run, choice in zip([*by_feature, row_major(by_feature)], choices, strict=True):
-        if choice.codec == "nibble" and not fits_nibble(run):
-            choice = Encoding("raw")
-        piece = encode(choice, run)
+    runs = [*by_feature, row_major(by_feature)]
+    for run, encoding in zip(runs, encodings, strict=True):
+        if encoding.codec == "nibble" and not fits_nibble(run):
+            encoding = Encoding("raw")
+        piece = encode(encoding, run)
         pieces.append(piece)
         crc = zlib.crc32(piece)
-        segments.append(Segment(choice.codec, offset, piece.nbytes, crc))
+        segments.append(Segment(encoding.codec, offset, piece.nbytes, crc))
         offset += piece.nbytes
         if len(crcs) < len(by_feature):
-            is_raw = choice.codec == "raw"
+            is_raw = encoding.codec == "raw"
             crcs.append(crc if is_raw else zlib.crc32(encode(Encoding("raw"), run)))
     return pieces, segments, _join(crcs)
 
 
 class BlockReader:
-    """Reads the segments of blocks, one after the other, in one thread."""
+    """Reads and decodes segments of blocks, in one thread."""
 
     def __init__(self) -> None:
         self._stored = np.empty(0, np.uint8)
@@ -109,11 +110,11 @@ class BlockReader:
     def advise(
         self, path: Path, entry: BlockEntry, columns: Sequence[int], by_row: bool
     ) -> None:
-        """Have the system read ahead what is asked of a block, if it can."""
+        """Tell the system which segments of a block will be read next (fadvise)."""
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            return  # whoever reads it will say so
+            return  # `read` raises the error
         try:
             for offset, length in _ranges(entry, columns, by_row):
                 os.posix_fadvise(file, offset, length, os.POSIX_FADV_WILLNEED)
@@ -128,37 +129,39 @@ class BlockReader:
         entry: BlockEntry,
         columns: Sequence[int],
         by_row: bool,
-        by_feature: Codes,
-        rows: Codes,
+        by_feature: Bins,
+        rows: Bins,
         verified: npt.NDArray[np.bool_],
     ) -> None:
-        """Read one block.
+        """Read one block. Raises `DamagedBlockError` if its file is damaged.
 
         Parameters
         ----------
         path
             Its file.
         entry
-            What should be in it.
+            Its entry of the manifest.
         columns
             The columns to read, ascending.
         by_row
-            Whether to read the row-major copy too.
+            Whether to read the row-major copy, too.
         by_feature
-            (columns, rows), C-contiguous, out.
+            (columns, rows), C-contiguous; output.
         rows
-            (rows * columns,), out.
+            (rows * columns,); output.
         verified
-            (segments,) bool: whose checksums are known to be right; updated.
+            (segments,) bool: segments whose checksums were verified; updated.
         """
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise DamagedBlockError("it is not there") from None
+            raise DamagedBlockError("the file is missing") from None
         try:
             size = os.fstat(file).st_size
             if size != entry.n_bytes:
-                raise DamagedBlockError(f"it has {size} bytes, not {entry.n_bytes}")
+                raise DamagedBlockError(
+                    f"the file has {size} bytes, not {entry.n_bytes}"
+                )
             waiting: list[tuple[Segment, Bytes, int]] = []
             for place in _places(entry, columns, by_row):
                 segment = entry.segments[place]
@@ -191,7 +194,7 @@ def _places(entry: BlockEntry, columns: Sequence[int], by_row: bool) -> list[int
 def _ranges(
     entry: BlockEntry, columns: Sequence[int], by_row: bool
 ) -> list[tuple[int, int]]:
-    """Return the (offset, length) of what is read, neighbours as one."""
+    """Return the (offset, length) to read; adjacent segments are one range."""
     ranges: list[tuple[int, int]] = []
     for place in _places(entry, columns, by_row):
         _, offset, length, _ = entry.segments[place]
@@ -207,10 +210,10 @@ def _read_raw(
     waiting: Sequence[tuple[Segment, Bytes, int]],
     verified: npt.NDArray[np.bool_],
 ) -> None:
-    """Read raw segments to where they belong, neighbours in one call."""
+    """Read raw segments into their arrays; adjacent ones in one call of preadv."""
     begin = 0
     for i in range(1, len(waiting) + 1):
-        if i < len(waiting) and i - begin < _MOST_BUFFERS:
+        if i < len(waiting) and i - begin < _MAX_BUFFERS:
             before = waiting[i - 1][0]
             if waiting[i][0].offset == before.offset + before.length:
                 continue
@@ -223,13 +226,13 @@ def _read_raw(
 
 
 def _read_at(file: int, offset: int, views: Sequence[Bytes]) -> None:
-    """Fill the views from `offset` on."""
+    """Fill the arrays with the bytes of the file from `offset` on."""
     left = sum(view.size for view in views)
     parts = [view.data for view in views]
     while left:
         count = os.preadv(file, parts, offset)
         if count == 0:
-            raise DamagedBlockError(f"it ends at byte {offset}")
+            raise DamagedBlockError(f"the file ends at byte {offset}")
         left -= count
         offset += count
         while parts and count >= parts[0].nbytes:
@@ -245,5 +248,5 @@ def _verify(
     if verified[place]:
         return
     if zlib.crc32(stored.data) != segment.crc:
-        raise DamagedBlockError(f"the checksum of its segment {place} does not fit")
+        raise DamagedBlockError(f"segment {place} has a wrong checksum")
     verified[place] = True

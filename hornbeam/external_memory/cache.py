@@ -1,4 +1,4 @@
-"""Opening a cache: the one that is there, if it fits, or a new one."""
+"""Opens the cache of a data source, or builds it."""
 
 from __future__ import annotations
 
@@ -26,51 +26,52 @@ from hornbeam.external_memory.writer import BlockWriter
 
 __all__ = ["open_or_build", "open_store"]
 
-#: Seconds to wait for others that only look whether a cache is theirs.
-_GLANCE = 2.0
-#: Blocks that are made again one by one; for more the source had better be read anew.
-_FEW = 4
+#: Seconds to wait for processes that hold a lock only to check the fingerprint.
+_CHECK_SECONDS = 2.0
+#: Most damaged blocks that are rebuilt one by one. With more, the whole cache is built
+#: again.
+_MAX_REBUILT = 4
 
-#: Gets a maker of PageWriters (n_rows, n_columns, dtype, codec=, block_rows=), writes
-#: all rows, and returns what the writer's `finish` returns. Another writer may be made
-#: before that, to begin anew.
+#: Takes a function that makes a BlockWriter (n_rows, n_columns, dtype, codec=,
+#: block_rows=), writes all rows, and returns the result of the writer's `finish`. To
+#: start again, it makes another writer.
 Build = Callable[[Callable[..., BlockWriter]], Manifest]
 
 
 def open_store(
-    folders: Folder | Sequence[Folder], fingerprint: str, mend: Rebuild | None = None
+    folders: Folder | Sequence[Folder], fingerprint: str, rebuild: Rebuild | None = None
 ) -> BlockStore | None:
-    """Return the pages in these folders if they were made of this source.
+    """Return the blocks in a cache if they were built from this source, else None.
 
-    None otherwise; what is half-made is deleted then. Waits while another process
-    builds there, and says so on stderr after a second.
+    Deletes the blocks of an unfinished build. Waits while another process builds the
+    cache, with a notice on stderr after a second.
 
     Parameters
     ----------
     folders
-        The folder of the cache, or several, in the order in which it was made.
+        The cache folder, or several in the order in which the cache was built.
     fingerprint
-        Of the source.
-    mend
-        Makes a damaged block anew; without it such a block is a DataError.
+        Fingerprint of the source.
+    rebuild
+        Rebuilds the rows of a damaged block; None: such a block raises a DataError.
     """
-    places = as_folders(folders)
-    if not all(place.is_dir() for place in places):
+    paths = as_folders(folders)
+    if not all(path.is_dir() for path in paths):
         return None
-    lock = FolderLock(places)
+    lock = FolderLock(paths)
     try:
         while True:
             lock.wait()
-            manifest, _ = _find(places, fingerprint, mend is not None)
+            manifest, _ = _find(paths, fingerprint, rebuild is not None)
             if manifest is None:
                 if lock.is_exclusive:
-                    if _is_rubbish(places):
-                        clean_folders(places)
+                    if _is_unfinished(paths):
+                        clean_folders(paths)
                     lock.remove()
                 lock.close()
                 return None
             if lock.try_lock(exclusive=False):
-                return BlockStore(places, manifest, lock, mend)
+                return BlockStore(paths, manifest, lock, rebuild)
     except BaseException:
         lock.close()
         raise
@@ -80,53 +81,53 @@ def open_or_build(
     folders: Folder | Sequence[Folder],
     fingerprint: str,
     build: Build,
-    mend: Rebuild | None = None,
+    rebuild: Rebuild | None = None,
 ) -> BlockStore:
-    """Return the pages in these folders, made by `build` if they are not there.
+    """Return the blocks in a cache, built if they are not there.
 
-    Of two that want to build, one does, and the other waits and then uses the same
-    pages. Whatever stops the building, nothing is left of it; after a kill, the next
-    opening deletes what is.
+    Of two processes that build the same cache, one waits and then opens the blocks of
+    the other. A build that fails leaves no files; the files of a killed process are
+    deleted when the cache is opened again.
 
     Parameters
     ----------
-    folders, fingerprint, mend
-        As for `open_store`. Folders are made where they do not exist.
+    folders, fingerprint, rebuild
+        As for `open_store`. Folders that do not exist are created.
     build
-        Called with a function that makes the BlockWriter of this cache; it writes all
-        rows and returns what the writer's `finish` returns:
+        Called with a function that makes the BlockWriter of this cache; writes all rows
+        and returns the result of the writer's `finish`:
         ``lambda new: fill(new(n_rows, n_columns, np.uint8, codec="auto"))``.
     """
-    places = as_folders(folders)
-    made = make_folders(places)
-    lock = FolderLock(places)
+    paths = as_folders(folders)
+    made = make_folders(paths)
+    lock = FolderLock(paths)
     begin, is_building = time.monotonic(), False
     writers: list[BlockWriter] = []
     try:
         while True:
             lock.wait()
-            manifest, why = _find(places, fingerprint, mend is not None)
+            manifest, why = _find(paths, fingerprint, rebuild is not None)
             if manifest is None and lock.is_exclusive:
                 if why:
                     sys.stderr.write(f"hornbeam: {why}; the cache is made again\n")
                 is_building = True
-                clean_folders(places)
-                manifest = build(partial(_new_writer, writers, places, fingerprint))
+                clean_folders(paths)
+                manifest = build(partial(_new_writer, writers, paths, fingerprint))
             if manifest is not None and lock.try_lock(exclusive=False):
-                return BlockStore(places, manifest, lock, mend)
+                return BlockStore(paths, manifest, lock, rebuild)
             is_building = False
             lock.close()
-            if manifest is None and time.monotonic() - begin > _GLANCE:
+            if manifest is None and time.monotonic() - begin > _CHECK_SECONDS:
                 raise DataError(
-                    f"the cache folder {str(places[0])!r} is in use, for other data; "
-                    "name another folder, or delete the matrix that uses it",
+                    f"the cache folder {str(paths[0])!r} is in use for other data; "
+                    "pass another folder, or delete the matrix that uses it",
                     code=ErrorCode.CACHE_FOLDER_IN_USE,
                 )
-            time.sleep(_GLANCE / 40)
+            time.sleep(_CHECK_SECONDS / 40)
     except BaseException:
         _abandon(writers)
         if is_building:
-            clean_folders(places)
+            clean_folders(paths)
             lock.remove()
         lock.close()
         remove_empty(made)
@@ -135,15 +136,15 @@ def open_or_build(
 
 def _new_writer(
     writers: list[BlockWriter],
-    places: Sequence[Path],
+    paths: Sequence[Path],
     fingerprint: str,
     *shape: Any,
     **options: Any,
 ) -> BlockWriter:
     if writers:
         _abandon(writers)
-        clean_folders(places)
-    writers.append(BlockWriter(places, fingerprint, *shape, **options))
+        clean_folders(paths)
+    writers.append(BlockWriter(paths, fingerprint, *shape, **options))
     return writers[-1]
 
 
@@ -153,22 +154,22 @@ def _abandon(writers: list[BlockWriter]) -> None:
 
 
 def _find(
-    places: Sequence[Path], fingerprint: str, can_mend: bool
+    folders: Sequence[Path], fingerprint: str, can_rebuild: bool
 ) -> tuple[Manifest | None, str]:
-    """Return the manifest of this source, or None and what is wrong with another."""
+    """Return the manifest of this source; otherwise None and why it cannot be used."""
     try:
-        manifest = read_manifest(places)
+        manifest = read_manifest(folders)
     except DataError as error:
         return None, str(error)
     if manifest is None:
         return None, ""
     if manifest.fingerprint != fingerprint:
-        return None, f"what is in {str(places[0])!r} was made of other data"
+        return None, f"the cache in {str(folders[0])!r} was built from other data"
     for codec in {s.codec for entry in manifest.blocks for s in entry.segments}:
         check_codec(codec)
-    paths = [(places[entry.folder] / entry.file, entry) for entry in manifest.blocks]
+    paths = [(folders[entry.folder] / entry.file, entry) for entry in manifest.blocks]
     damaged = [path for path, entry in paths if _size_of(path) != entry.n_bytes]
-    if len(damaged) > (_FEW if can_mend else 0):
+    if len(damaged) > (_MAX_REBUILT if can_rebuild else 0):
         return None, f"{str(damaged[0])!r} is damaged ({len(damaged)} files in all)"
     return manifest, ""
 
@@ -180,9 +181,9 @@ def _size_of(path: Path) -> int:
         return -1
 
 
-def _is_rubbish(places: Sequence[Path]) -> bool:
-    """Return whether the folders hold blocks that no manifest speaks of."""
+def _is_unfinished(folders: Sequence[Path]) -> bool:
+    """Return whether the folders have no manifest, as after an unfinished build."""
     try:
-        return read_manifest(places) is None
+        return read_manifest(folders) is None
     except DataError:
         return True

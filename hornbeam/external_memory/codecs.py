@@ -1,8 +1,8 @@
-"""How a run of codes is laid down in a file: raw, as nibbles, or by lz4.
+"""Codecs of bins in a file: raw, nibble and lz4.
 
-raw: as in memory, little-endian. nibble: codes below 16, two a byte; the low halves
-are the first half of the run and the high ones the second, so that both directions
-are plain vector loops. lz4: a chunk of Blosc2, its bits (or bytes) shuffled first.
+raw: as in memory, little-endian. nibble: two bins below 16 per byte. The low halves
+hold the first half of the array and the high halves the second, so that encoding and
+decoding are plain vector loops. lz4: a chunk of Blosc2 with shuffled bits or bytes.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ __all__ = [
     "stored_sizes",
 ]
 
-Codes = npt.NDArray[Any]
+Bins = npt.NDArray[Any]
 
-#: What a run can be, and what can be asked for.
+#: Codecs of stored arrays, and the values of the parameter `codec`.
 STORED = ("raw", "nibble", "lz4")
 CODECS = ("auto", *STORED)
-#: How many times smaller lz4 must make a run to be worth its time: a core unpacks about
-#: 1.4 GB/s of codes from it, 10 from nibbles, and 4-5 come raw from the page cache.
-WORTH = {"raw": 1.25, "nibble": 4.0}
-#: Blosc2 takes no wider items.
-_WIDEST = 255
-#: Bytes that Blosc2 may add to what it cannot compress.
+#: Least compression of lz4 over another codec: a core decodes about 1.4 GB/s of bins
+#: from lz4 and 10 GB/s from nibbles, and reads 4-5 GB/s raw from the page cache.
+MIN_RATIO = {"raw": 1.25, "nibble": 4.0}
+#: Largest item of Blosc2 in bytes.
+_MAX_ITEM_BYTES = 255
+#: Bytes that Blosc2 may add to data that it cannot compress.
 _OVERHEAD = 32
 
 
 class Encoding:
-    """A codec, and what it is told: the width of an item, and what is shuffled.
+    """A codec and its settings.
 
     Parameters
     ----------
     codec
         "raw", "nibble" or "lz4".
     width
-        Bytes of one item for lz4.
+        Bytes of an item for lz4.
     by_bits
-        Whether lz4 shuffles bits, not bytes.
+        Whether to shuffle bits for lz4; otherwise bytes.
     """
 
     __slots__ = ("by_bits", "codec", "width")
@@ -64,7 +64,7 @@ class Encoding:
 @cache
 def _blosc2() -> Any:
     blosc2 = require("blosc2", "paged", "the codec 'lz4' of a cache of pages")
-    # The threads that read go on while others count; it is off by default.
+    # Let other threads run while one decodes; it is off by default.
     blosc2.set_releasegil(True)
     return blosc2
 
@@ -78,7 +78,7 @@ def _has_blosc2() -> bool:
 
 
 def check_codec(codec: str) -> None:
-    """Refuse a codec that is unknown, or that needs what is not installed."""
+    """Raise an error if a codec is unknown, or needs a package that is missing."""
     if codec not in CODECS:
         raise ParameterError(
             f"codec must be one of {', '.join(CODECS)}, not {codec!r}",
@@ -88,70 +88,70 @@ def check_codec(codec: str) -> None:
         _blosc2()
 
 
-def choose_encoding(codec: str, codes: Codes, width: int) -> Encoding:
-    """Return how to lay down runs like this one.
+def choose_encoding(codec: str, bins: Bins, width: int) -> Encoding:
+    """Return the encoding of arrays like this one.
 
     Parameters
     ----------
     codec
-        What was asked for; "auto" for the plainest that is worth it.
-    codes
-        One run, C-contiguous.
+        A codec, or "auto" for the fastest one to read.
+    bins
+        The array, C-contiguous.
     width
-        How many codes, one after the other, belong to one row: 1 for a column.
+        Number of consecutive bins of one row: 1 for a column.
     """
-    item = width * codes.itemsize
-    widths = [item] if item <= _WIDEST else [codes.itemsize]
+    item = width * bins.itemsize
+    widths = [item] if item <= _MAX_ITEM_BYTES else [bins.itemsize]
     shuffled = [
         Encoding("lz4", item, bits) for item in widths for bits in (True, False)
     ]
-    plain = Encoding("nibble" if codec != "raw" and fits_nibble(codes) else "raw")
+    plain = Encoding("nibble" if codec != "raw" and fits_nibble(bins) else "raw")
     if codec == "lz4":
-        return min(shuffled, key=_size_of(codes))
-    if codec != "auto" or codes.size == 0 or not _has_blosc2():
+        return min(shuffled, key=_encoded_size(bins))
+    if codec != "auto" or bins.size == 0 or not _has_blosc2():
         return plain
-    best = min(shuffled, key=_size_of(codes))
-    plain_size = len(encode(plain, codes))
-    worth = len(encode(best, codes)) * WORTH[plain.codec] <= plain_size
-    return best if worth else plain
+    best = min(shuffled, key=_encoded_size(bins))
+    plain_size = len(encode(plain, bins))
+    is_faster = len(encode(best, bins)) * MIN_RATIO[plain.codec] <= plain_size
+    return best if is_faster else plain
 
 
-def _size_of(codes: Codes) -> Callable[[Encoding], int]:
-    return lambda choice: len(encode(choice, codes))
+def _encoded_size(bins: Bins) -> Callable[[Encoding], int]:
+    return lambda encoding: len(encode(encoding, bins))
 
 
-def fits_nibble(codes: Codes) -> bool:
-    """Return whether nibbles hold these codes."""
-    return codes.size == 0 or int(codes.max()) < 16
+def fits_nibble(bins: Bins) -> bool:
+    """Return whether all bins are below 16."""
+    return bins.size == 0 or int(bins.max()) < 16
 
 
-def encode(choice: Encoding, codes: Codes) -> memoryview:
-    """Return the bytes of a run of codes (C-contiguous)."""
-    flat = codes.reshape(-1)
-    if choice.codec == "raw":
+def encode(encoding: Encoding, bins: Bins) -> memoryview:
+    """Return the encoded bytes of an array of bins (C-contiguous)."""
+    flat = bins.reshape(-1)
+    if encoding.codec == "raw":
         stored = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
         return stored.view(np.uint8).data
-    if choice.codec == "nibble":
+    if encoding.codec == "nibble":
         half = (flat.size + 1) // 2
         packed = flat[:half].astype(np.uint8)
         packed[: flat.size - half] |= flat[half:].astype(np.uint8) << np.uint8(4)
         return packed.data
     blosc2 = _blosc2()
-    filters = [blosc2.Filter.BITSHUFFLE if choice.by_bits else blosc2.Filter.SHUFFLE]
+    filters = [blosc2.Filter.BITSHUFFLE if encoding.by_bits else blosc2.Filter.SHUFFLE]
     chunk = blosc2.compress2(
         flat,
         codec=blosc2.Codec.LZ4,
         clevel=5,
         filters=filters,
         filters_meta=[0],
-        typesize=choice.width,
+        typesize=encoding.width,
         nthreads=1,
     )
     return memoryview(chunk)
 
 
 def stored_sizes(codec: str, size: int, itemsize: int) -> tuple[int, int]:
-    """Return the least and the most bytes that a run of `size` codes can take."""
+    """Return the minimum and maximum number of bytes of `size` encoded bins."""
     if codec == "raw":
         return size * itemsize, size * itemsize
     if codec == "nibble":
@@ -159,10 +159,10 @@ def stored_sizes(codec: str, size: int, itemsize: int) -> tuple[int, int]:
     return 16, size * itemsize + _OVERHEAD
 
 
-def decode(codec: str, stored: npt.NDArray[np.uint8], out: Codes) -> None:
-    """Write the codes of the bytes `stored` into `out` (C-contiguous).
+def decode(codec: str, stored: npt.NDArray[np.uint8], out: Bins) -> None:
+    """Decode the bytes `stored` into `out` (C-contiguous).
 
-    ValueError if these cannot be the bytes of so many codes.
+    Raises a ValueError if the number of bins is not that of `out`.
     """
     flat = out.reshape(-1)
     if codec == "raw":
@@ -174,7 +174,7 @@ def decode(codec: str, stored: npt.NDArray[np.uint8], out: Codes) -> None:
         np.right_shift(rest, 4, out=flat[half:], casting="unsafe")
     else:
         blosc2 = _blosc2()
-        # Blosc2 believes the size in the chunk, not that of the buffer.
+        # Blosc2 trusts the size in the chunk and does not check that of the buffer.
         n_bytes, n_stored, _ = blosc2.get_cbuffer_sizes(stored)
         if (n_bytes, n_stored) != (flat.nbytes, stored.size):
             raise ValueError(f"a chunk of {n_bytes} bytes, not {flat.nbytes}")

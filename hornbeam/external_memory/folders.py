@@ -1,4 +1,10 @@
-"""Cache folders: their files, locks and free space."""
+"""Cache folders: their files, locks and free space.
+
+A cache is locked by many readers, or exclusively by one builder. The locks are those of
+the kernel (flock), so that they end with their process, however it ends. A lock is
+released by closing its file, never by unlocking it: a child process made by fork may
+have the same file open.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +40,7 @@ __all__ = [
 
 MANIFEST = "hornbeam-pages.json"
 LOCK = "hornbeam-pages.lock"
-#: How every manifest begins, half-written ones too.
+#: First bytes of every manifest, also of one that is being written.
 FORMAT = b'{"format": "hornbeam pages"'
 BLOCK_NAME = re.compile(r"hornbeam-[0-9a-f]{16}-[0-9]{8}\.block")
 _SPILL_NAME = re.compile(r"hornbeam-[0-9a-f]{16}\.spill")
@@ -45,7 +51,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def as_folders(cache: Folder | Sequence[Folder]) -> list[Path]:
-    """Return the folders of a cache, none named twice."""
+    """Return the paths of the folders of a cache; raise if one is given twice."""
     named = [cache] if isinstance(cache, (str, os.PathLike)) else cache
     if (
         not isinstance(named, (list, tuple))
@@ -60,34 +66,34 @@ def as_folders(cache: Folder | Sequence[Folder]) -> list[Path]:
     for place, folder in enumerate(folders):
         if folder in folders[:place]:
             raise ParameterError(
-                f"cache names the folder {str(folder)!r} twice; name each once, "
-                "best one of each disk",
+                f"cache lists the folder {str(folder)!r} twice; list each folder once, "
+                "if possible one per disk",
                 code=ErrorCode.INVALID_CACHE_FOLDER,
             )
     return folders
 
 
 def make_folders(folders: Sequence[Path]) -> list[Path]:
-    """Make the folders that are not there yet, and return these."""
+    """Create the folders that do not exist, and return these."""
     made: list[Path] = []
     for folder in folders:
         if folder.is_dir():
             continue
         if folder.exists():
             raise DataError(
-                f"cache names {str(folder)!r}, which is a file; name a folder, which "
-                "is made where it does not exist",
+                f"cache lists {str(folder)!r}, which is a file; pass a folder (it is "
+                "created if it does not exist)",
                 code=ErrorCode.INVALID_CACHE_FOLDER,
             )
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            if folder.is_dir():  # another process has just made it
+            if folder.is_dir():  # another process has just created it
                 continue
             remove_empty(made)
             raise DataError(
-                f"the cache folder {str(folder)!r} cannot be made "
-                f"({error.strerror or error}); name another",
+                f"the cache folder {str(folder)!r} cannot be created "
+                f"({error.strerror or error}); pass another folder",
                 code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
             ) from None
         made.append(folder)
@@ -95,7 +101,7 @@ def make_folders(folders: Sequence[Path]) -> list[Path]:
 
 
 def remove_empty(folders: Sequence[Path]) -> None:
-    """Remove those of the folders that hold nothing."""
+    """Remove the folders that are empty."""
     for folder in folders:
         try:
             folder.rmdir()
@@ -104,35 +110,35 @@ def remove_empty(folders: Sequence[Path]) -> None:
 
 
 def block_name(build: str, number: int) -> str:
-    """Return the name of a block's file; `build` is 16 hexadecimal digits."""
+    """Return the file name of a block; `build` is 16 hexadecimal digits."""
     return f"hornbeam-{build}-{number:08d}.block"
 
 
 def spill_name() -> str:
-    """Return a new name for a file of rows that are set aside."""
+    """Return a new file name for spilled arrays of rows."""
     return f"hornbeam-{os.urandom(8).hex()}.spill"
 
 
 def clean_folders(folders: Sequence[Path]) -> None:
-    """Delete what a cache, whole or half-made, left in its folders.
+    """Delete the files of a cache, complete or unfinished, from its folders.
 
-    Files with other names than ours stay as they are, and so do folders.
+    Other files and subfolders stay.
     """
-    # The manifest first: without it, what is left is known to be rubbish.
+    # Delete the manifest first: a cache without one counts as unfinished.
     paths = [folder / MANIFEST for folder in folders]
-    paths += [path for folder in folders for path in _ours(folder)]
+    paths += [path for folder in folders for path in _cache_files(folder)]
     for path in paths:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise DataError(
-                f"{str(path)!r} is left of an older cache and cannot be deleted "
-                f"({error.strerror or error}); name another folder as the cache",
+                f"{str(path)!r} belongs to an older cache and cannot be deleted "
+                f"({error.strerror or error}); pass another folder as cache",
                 code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
             ) from None
 
 
-def _ours(folder: Path) -> Iterator[Path]:
+def _cache_files(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
@@ -142,16 +148,16 @@ def _ours(folder: Path) -> Iterator[Path]:
             if BLOCK_NAME.fullmatch(name) or _SPILL_NAME.fullmatch(name):
                 yield path
             elif _TEMPORARY_NAME.fullmatch(name):
-                # Other files are saved through such names too, perhaps just now.
+                # Other files have such names while they are saved, perhaps just now.
                 with open(path, "rb") as file:
                     if file.read(len(FORMAT)) == FORMAT:
                         yield path
 
 
 def check_space(folders: Sequence[Path], shares: Sequence[int]) -> None:
-    """Refuse to begin what the disks do not hold.
+    """Raise a `DataError` if the disks have too little free space.
 
-    `shares` are the bytes that each folder is to take. Folders on one disk share it.
+    `shares` are the bytes that each folder needs. Folders can be on the same disk.
     """
     needed: dict[int, int] = {}
     for folder, share in zip(folders, shares, strict=True):
@@ -161,76 +167,76 @@ def check_space(folders: Sequence[Path], shares: Sequence[int]) -> None:
         if needed[device] > free:
             raise DataError(
                 f"the cache needs about {in_words(needed[device])} on the disk of "
-                f"{str(folder)!r}, which has {in_words(free)} free; free some, name "
-                "a folder on a larger disk, or name folders on several disks",
+                f"{str(folder)!r}, which has {in_words(free)} free; free some space, "
+                "or pass a folder on a larger disk or folders on several disks",
                 code=ErrorCode.DISK_FULL,
             )
 
 
 @contextmanager
 def writing(path: Path, count: int) -> Iterator[None]:
-    """Turn a failure to write `count` bytes to `path` into an error that says so."""
+    """Turn an OSError while `count` bytes are written to `path` into a `DataError`."""
     try:
         yield
     except OSError as error:
         if error.errno not in _FULL:
             raise DataError(
                 f"{str(path)!r} could not be written ({error.strerror or error}); "
-                "name a cache folder that can be written to",
+                "pass a cache folder that is writable",
                 code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
             ) from None
         limit = "a limit on the size of files" if error.errno == errno.EFBIG else ""
         quota = "the disk quota" if error.errno == errno.EDQUOT else ""
         raise DataError(
             f"{limit or quota or 'a full disk'} stopped the writing of "
-            f"{in_words(count)} to {str(path)!r}; what was written of the cache is "
-            "deleted: free some space, or name a folder (or several) on larger disks",
+            f"{in_words(count)} to {str(path)!r}; the files of the cache were deleted: "
+            "free some space, or pass a folder (or several) on larger disks",
             code=ErrorCode.DISK_FULL,
         ) from None
 
 
-#: Seconds between two looks at a lock that another process holds, and until the user
-#: is told what is waited for.
-_PAUSE = 0.05
-_PATIENCE = 1.0
+#: Seconds between two attempts to lock, and until a notice is printed.
+_RETRY_SECONDS = 0.05
+_NOTICE_SECONDS = 1.0
 
 
 class FolderLock:
-    """A hold on all folders of a cache.
+    """A lock, shared or exclusive, on all folders of a cache.
 
     Parameters
     ----------
     folders
-        They exist.
+        The folders, which exist.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        # In one order for all, so that no two wait for each other.
+        # Every process locks in the same order, so that there is no deadlock.
         self._paths = sorted(folder / LOCK for folder in folders)
         self._files: list[int] = []
         self.is_exclusive = False
 
     def wait(self) -> None:
-        """Hold the folders alone, or else together with others that read.
+        """Lock the folders exclusively, or shared if other readers have locked them.
 
-        Waits while another builds, and says so on stderr after a second.
+        Waits while another process builds the cache, with a notice on stderr after a
+        second.
         """
-        begin, told = time.monotonic(), False
+        begin, is_noticed = time.monotonic(), False
         while not (self.try_lock(exclusive=True) or self.try_lock(exclusive=False)):
-            if not told and time.monotonic() - begin > _PATIENCE:
-                told = True
+            if not is_noticed and time.monotonic() - begin > _NOTICE_SECONDS:
+                is_noticed = True
                 place = str(self._paths[0].parent)
                 sys.stderr.write(
                     f"hornbeam: waiting for another process (or matrix) that makes "
                     f"the cache in {place!r}\n"
                 )
                 sys.stderr.flush()
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_SECONDS)
 
     def try_lock(self, *, exclusive: bool) -> bool:
-        """Hold the folders alone, or shared, if that can be at once.
+        """Return whether the folders could be locked without waiting.
 
-        Otherwise what was held is held no more.
+        If not, any lock of this object is released.
         """
         kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         if not self._files:
@@ -238,7 +244,7 @@ class FolderLock:
         try:
             for path, file in zip(self._paths, self._files, strict=True):
                 fcntl.flock(file, kind | fcntl.LOCK_NB)
-                if not _is_same(path, file):  # it was deleted before we had it
+                if not _is_same(path, file):  # it was deleted before it was locked
                     self.close()
                     return False
         except BlockingIOError:
@@ -248,13 +254,13 @@ class FolderLock:
         return True
 
     def remove(self) -> None:
-        """Delete the files of the lock, which must be held alone, and give it up."""
+        """Delete the lock files, which must be locked exclusively, and release them."""
         for path in self._paths:
             path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Give the folders up."""
+        """Release the lock."""
         files, self._files, self.is_exclusive = self._files, [], False
         for file in files:
             os.close(file)
@@ -266,7 +272,7 @@ def _open(path: Path) -> int:
     except OSError as error:
         raise DataError(
             f"the cache folder {str(path.parent)!r} is not writable "
-            f"({error.strerror or error}); name another, or change its permissions",
+            f"({error.strerror or error}); pass another, or change its permissions",
             code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
         ) from None
 

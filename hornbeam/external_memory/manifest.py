@@ -1,7 +1,7 @@
-"""The manifest of a cache: what is in which file, and how to know that it is sound.
+"""The manifest of a cache: its blocks, their files and their checksums.
 
-Two lines of JSON: the format, its version and the SHA-256 of the second line; the
-content. Nothing that it says of files is believed before it is checked.
+It has two lines of JSON. The first has the format, its version and the SHA-256 of the
+second line, which has the content. All of it is checked before files are opened.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ VERSION = 1
 
 
 class Segment(NamedTuple):
-    """One column of a block, or its row-major copy, in the block's file.
+    """The bytes of one column of a block, or of its row-major copy, in its file.
 
     Attributes
     ----------
     codec
         "raw", "nibble" or "lz4".
     offset, length
-        Where its bytes are in the file.
+        Where the bytes are in the file.
     crc
-        The CRC-32 of these bytes.
+        CRC-32 of the bytes.
     """
 
     codec: str
@@ -51,15 +51,15 @@ class BlockEntry:
     Attributes
     ----------
     folder
-        Place of its folder in the list of them.
+        Index of its folder.
     file
-        The name of the file in it.
+        Name of its file.
     begin, end
-        Its rows.
+        Its first row, and the row after its last.
     crc
-        Of its codes, whatever the codecs (`blocks.crc_of`).
+        CRC-32 of its bins, which does not depend on codecs (`blocks.crc_of`).
     segments
-        The columns in their order, then the row-major copy.
+        The columns in order, then the row-major copy.
     """
 
     folder: int
@@ -78,18 +78,20 @@ class BlockEntry:
 
 @dataclass(slots=True)
 class Manifest:
-    """All that is known of a cache.
+    """The content of a manifest.
 
     Attributes
     ----------
     fingerprint
-        Of the source that it was made of; the caller's affair.
-    n_folders, n_rows, n_columns, block_rows, dtype
-        Its shape; "uint8" or "uint16".
+        Fingerprint of the source, computed by the caller.
+    n_folders, n_rows, n_columns, block_rows
+        Number of folders, rows, columns, and rows of a block.
+    dtype
+        "uint8" or "uint16".
     facts
-        What the caller wants to know again, JSON-able.
+        JSON object that the caller stores with the blocks.
     blocks
-        In the order of the rows.
+        The blocks in the order of rows.
     """
 
     fingerprint: str
@@ -103,7 +105,7 @@ class Manifest:
 
 
 def write_manifest(folders: Sequence[Path], manifest: Manifest) -> None:
-    """Write the manifest into the first folder, in one step."""
+    """Write the manifest into the first folder, atomically."""
     body = json.dumps(
         {
             "fingerprint": manifest.fingerprint,
@@ -127,9 +129,9 @@ def write_manifest(folders: Sequence[Path], manifest: Manifest) -> None:
 
 
 def read_manifest(folders: Sequence[Path]) -> Manifest | None:
-    """Return the manifest of these folders, or None where there is none.
+    """Return the manifest in these folders; None if there is none.
 
-    DataError if there is one that cannot be used: damaged, or of another version.
+    Raises a DataError if the manifest is damaged or of another version.
     """
     path = folders[0] / MANIFEST
     try:
@@ -144,8 +146,8 @@ def read_manifest(folders: Sequence[Path]) -> Manifest | None:
         return _parse(content, len(folders))
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise DataError(
-            f"{str(path)!r} is not the sound manifest of a cache ({error}); delete it, "
-            "or name another folder",
+            f"{str(path)!r} is not a valid manifest of a cache ({error}); delete it, "
+            "or pass another folder",
             code=ErrorCode.CACHE_DAMAGED,
         ) from None
 
@@ -155,11 +157,11 @@ def _parse(content: bytes, n_folders: int) -> Manifest:
     body = body.removesuffix(b"\n")
     head = json.loads(first)
     if not isinstance(head, dict) or not first.startswith(FORMAT):
-        raise ValueError("it is something else")
+        raise ValueError("unknown format")
     if head["version"] != VERSION:
         raise ValueError(f"it has version {head['version']}, not {VERSION}")
     if hashlib.sha256(body).hexdigest() != head["sha256"]:
-        raise ValueError("its checksum does not fit its content")
+        raise ValueError("wrong checksum")
     data = json.loads(body)
     blocks = [
         BlockEntry(
@@ -187,13 +189,13 @@ def _parse(content: bytes, n_folders: int) -> Manifest:
 
 
 def _check(manifest: Manifest, n_folders: int) -> None:
-    """Refuse what would lead outside of the folders, the files or the buffers."""
+    """Raise a ValueError for folders, files, offsets or sizes that are not valid."""
     if manifest.n_folders != n_folders:
         raise ValueError(f"the cache has {manifest.n_folders} folders, not {n_folders}")
     if manifest.dtype not in ("uint8", "uint16"):
-        raise ValueError(f"its codes are {manifest.dtype}")
+        raise ValueError(f"its bins are {manifest.dtype}")
     if min(manifest.n_columns, manifest.block_rows) < 1:
-        raise ValueError("it has no columns or no rows in a block")
+        raise ValueError("it has no columns, or blocks without rows")
     item = np.dtype(manifest.dtype).itemsize
     row = 0
     for number, entry in enumerate(manifest.blocks):
@@ -217,4 +219,4 @@ def _check(manifest: Manifest, n_folders: int) -> None:
             offset += segment.length
         row = end
     if row != manifest.n_rows:
-        raise ValueError(f"its blocks hold {row} rows of {manifest.n_rows}")
+        raise ValueError(f"its blocks hold {row} of {manifest.n_rows} rows")

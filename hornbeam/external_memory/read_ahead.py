@@ -1,12 +1,13 @@
-"""A sweep over blocks: one thread a folder reads ahead into a ring of buffers.
+"""One thread per folder reads blocks ahead into a ring of buffers.
 
-    blocks   0   1   2   3   4   5 ...        the k-th block of a sweep is read into
-    buffers  a   b   c   a   b   c ...        buffer k modulo the size of the ring
+    blocks   0   1   2   3   4   5 ...        block k of a pass is read into buffer
+    buffers  a   b   c   a   b   c ...        k modulo the size of the ring
              ^ with the consumer
-                 ^---^ read ahead             a buffer is read into again as soon as
-                                              the consumer asks for the next block
+                 ^---^ read ahead             a buffer is reused as soon as the
+                                              consumer takes the next block
 
-So the block that is waited for always has its buffer, whichever thread is ahead.
+So the block that the consumer waits for always has its buffer, whichever thread is
+ahead.
 """
 
 from __future__ import annotations
@@ -19,60 +20,61 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Buffer", "ReadAhead", "room"]
+__all__ = ["Buffer", "ReadAhead", "map_pages"]
 
-Codes = npt.NDArray[Any]
+Bins = npt.NDArray[Any]
 
 
 class Buffer:
-    """Room for one block, taken from the system when it is first written to.
+    """Memory for one block. The system allocates it when it is first written to.
 
     Parameters
     ----------
-    cells
-        Codes of a full block.
+    n_bins
+        Number of bins (rows * columns) of a full block.
     dtype
-        Of the codes.
+        The dtype of the bins.
     """
 
-    def __init__(self, cells: int, dtype: npt.DTypeLike) -> None:
-        self._by_feature, self._by_row = room(cells, dtype), room(cells, dtype)
+    def __init__(self, n_bins: int, dtype: npt.DTypeLike) -> None:
+        self._by_feature = map_pages(n_bins, dtype)
+        self._by_row = map_pages(n_bins, dtype)
 
-    def by_feature(self, n_columns: int, rows: int) -> Codes:
-        """Return the place of the columns, (columns, rows)."""
+    def by_feature(self, n_columns: int, rows: int) -> Bins:
+        """Return the array of the columns, (columns, rows)."""
         return self._by_feature[: n_columns * rows].reshape(n_columns, rows)
 
-    def by_row(self, cells: int) -> Codes:
-        """Return the place of the row-major copy, (rows * columns,)."""
-        return self._by_row[:cells]
+    def by_row(self, n_bins: int) -> Bins:
+        """Return the array of the row-major copy, (rows * columns,)."""
+        return self._by_row[:n_bins]
 
 
-def room(cells: int, dtype: npt.DTypeLike) -> Codes:
-    """Return whole pages of memory, which go back to the system when freed."""
-    size = cells * np.dtype(dtype).itemsize
+def map_pages(n_bins: int, dtype: npt.DTypeLike) -> Bins:
+    """Return an array in separate memory pages, which are unmapped when it is freed."""
+    size = n_bins * np.dtype(dtype).itemsize
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # Large pages of memory, as NumPy asks for them: kernels jump about in the rows.
+    # Use huge pages, as NumPy does: kernels access rows in random order.
     memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, dtype)
 
 
 class ReadAhead:
-    """The threads of one sweep.
+    """The reading threads of one pass.
 
     Parameters
     ----------
-    lanes
-        For each thread the positions of the sweep that it reads, ascending.
+    positions
+        For each thread, the positions in the pass that it reads, ascending.
     size
-        Buffers in the ring.
+        Number of buffers of the ring.
     read
-        Called in a thread with a position, its place in the ring, and the next
+        Called in a thread with a position, the index of its buffer, and the next
         position of this thread (or None).
     """
 
     def __init__(
         self,
-        lanes: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
         size: int,
         read: Callable[[int, int, int | None], None],
     ) -> None:
@@ -83,19 +85,19 @@ class ReadAhead:
         self._stopped = False
         self._threads = [
             threading.Thread(
-                target=self._run, args=(lane,), name="hornbeam-pages", daemon=True
+                target=self._run, args=(own,), name="hornbeam-pages", daemon=True
             )
-            for lane in lanes
-            if lane
+            for own in positions
+            if own
         ]
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
-    def _run(self, lane: Sequence[int]) -> None:
-        for i, position in enumerate(lane):
+    def _run(self, positions: Sequence[int]) -> None:
+        for i, position in enumerate(positions):
             with self._change:
                 while position - self._released >= self._size and not self._stopped:
                     self._change.wait()
@@ -103,7 +105,7 @@ class ReadAhead:
                     return
             failure: BaseException | None = None
             try:
-                after = lane[i + 1] if i + 1 < len(lane) else None
+                after = positions[i + 1] if i + 1 < len(positions) else None
                 self._read(position, position % self._size, after)
             except BaseException as error:
                 failure = error  # raised in the thread that waits for the block
@@ -112,7 +114,7 @@ class ReadAhead:
                 self._change.notify_all()
 
     def wait(self, position: int) -> None:
-        """Return when a block is read; raise what went wrong with it."""
+        """Wait until a block is read; raise the error of reading it."""
         with self._change:
             while position not in self._done:
                 self._change.wait()
@@ -121,13 +123,13 @@ class ReadAhead:
             raise failure
 
     def release(self) -> None:
-        """Give the oldest buffer back."""
+        """Let the oldest buffer be reused."""
         with self._change:
             self._released += 1
             self._change.notify_all()
 
     def stop(self) -> None:
-        """End the threads, and return when they are gone."""
+        """Stop the threads and wait until they have ended."""
         with self._change:
             self._stopped = True
             self._change.notify_all()

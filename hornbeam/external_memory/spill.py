@@ -1,7 +1,7 @@
-"""Arrays of rows that do not fit in memory, block after block in unnamed files.
+"""Arrays with one value per row that do not fit in memory, in unnamed files.
 
-The files lose their names as soon as they are open, so that the system frees them when
-the process ends, however it does.
+The files are unlinked as soon as they are open, so that the system frees them when the
+process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["SpillFiles"]
 
 
 class SpillFiles:
-    """Arrays by name and block, on disk. Threads may use it at the same time.
+    """Stores arrays on disk by name and block. It is thread-safe.
 
     Parameters
     ----------
     folders
-        They take blocks in turn; they exist.
+        The folders, which exist. Blocks are stored in them in turn.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._paths = [folder / spill_name() for folder in folders]
         self._files: list[int] = []
         self._ends = [0] * len(self._paths)
-        #: Where an array is: folder, offset, and the bytes that it and its place have.
+        #: Folder, offset, size in bytes and reserved bytes of each array.
         self._places: dict[tuple[str, int], tuple[int, int, int, int]] = {}
         self._lock = Lock()
         self._free = weakref.finalize(self, _close, self._files)
@@ -46,7 +46,7 @@ class SpillFiles:
                 path.unlink()
 
     def save(self, name: str, block: int, array: npt.NDArray[Any]) -> None:
-        """Keep a copy of an array, in place of the one of this name and block."""
+        """Store an array; it replaces the one of this name and block."""
         stored = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         with self._lock:
             place = self._places.get((name, block))
@@ -54,8 +54,8 @@ class SpillFiles:
                 folder = block % len(self._files)
                 place = folder, self._ends[folder], stored.size, stored.size
                 self._ends[folder] += stored.size
-            folder, offset, _, room = place
-            self._places[name, block] = folder, offset, stored.size, room
+            folder, offset, _, reserved = place
+            self._places[name, block] = folder, offset, stored.size, reserved
         rest = stored.data
         with writing(self._paths[folder], stored.size):
             while rest:
@@ -63,7 +63,7 @@ class SpillFiles:
                 rest, offset = rest[count:], offset + count
 
     def load(self, name: str, block: int, out: npt.NDArray[Any]) -> None:
-        """Fill `out` (C-contiguous) with what was last saved, of the same size."""
+        """Read the array that was last saved into `out` (C-contiguous, same size)."""
         folder, offset, size, _ = self._places[name, block]
         rest = out.reshape(-1).view(np.uint8).data
         if not out.flags.c_contiguous or rest.nbytes != size:
@@ -78,15 +78,15 @@ class SpillFiles:
             if count == 0:
                 folder_name = str(self._paths[folder].parent)
                 raise DataError(
-                    f"rows that were set aside in {folder_name!r} cannot be read "
-                    f"again ({why}); the disk may be failing: train again, from the "
-                    "last checkpoint if there is one",
+                    f"the state of rows in {folder_name!r} cannot be read again "
+                    f"({why}); the disk may be failing: train again, from the last "
+                    "checkpoint if there is one",
                     code=ErrorCode.CACHE_DAMAGED,
                 )
             rest, offset = rest[count:], offset + count
 
     def close(self) -> None:
-        """Give the space back."""
+        """Free the disk space."""
         self._free()
 
 

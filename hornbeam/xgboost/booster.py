@@ -1,4 +1,4 @@
-"""The booster with XGBoost's manners: its types, its warnings, and when it checks."""
+"""The booster with XGBoost's interface: its types, warnings and lazy configuration."""
 
 from __future__ import annotations
 
@@ -26,38 +26,47 @@ from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
 from hornbeam.objectives.base import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.xgboost.booster_config import configuration, parameters_in, values_in
+from hornbeam.xgboost.booster_config import config_tree, iter_params, params_from_config
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import is_dataframe
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.learner import XGBoostLearner, XGBoostPredictor
-from hornbeam.xgboost.objective import as_float32, as_function, by_row
-from hornbeam.xgboost.parameters import DECISIVE, gathered, told, unused
+from hornbeam.xgboost.objective import (
+    float32_metric,
+    gradient_function,
+    reshape_gradients,
+)
+from hornbeam.xgboost.parameters import (
+    SELECTING_PARAMS,
+    as_pairs,
+    hornbeam_params,
+    unused_params,
+)
 
 __all__ = ["Booster"]
 
 
 _FORMATS = (".json", ".ubj")
-#: What follows the brace that JSON begins with; UBJSON has a type there.
-_JSON = (b'"', b" ", b"\t", b"\r", b"\n")
+#: The second byte of a JSON file; in UBJSON it is a type marker.
+_JSON_SECOND_BYTES = (b'"', b" ", b"\t", b"\r", b"\n")
 
 
 class Booster(_Booster):
-    """Gradient boosted trees with their parameters.
+    """Gradient boosted trees, or a linear model, with XGBoost's interface.
 
-    What is set is looked at when it is first needed, in one go, so that the order of
-    `set_param` does not matter; a parameter that has no part in the model is then told
-    in a warning. Predictions are float32.
+    Parameters are configured together when they are first needed, so that the order of
+    `set_param` does not matter; unused parameters are then reported in a warning.
+    Predictions are float32.
 
     Parameters
     ----------
     params
-        Parameters of training, as a mapping or as pairs of name and value.
+        Parameters, as a mapping or as pairs of name and value.
     cache
         Matrices that training will use.
     model_file
-        A model to begin with: a path, the bytes of a file, or another booster.
+        The initial model: a path, the bytes of a file, or another booster.
     """
 
     def __init__(
@@ -69,23 +78,26 @@ class Booster(_Booster):
         for data in cache or ():
             if not isinstance(data, DMatrix):
                 raise TypeError(f"Invalid cache item: {type(data).__name__}")
-        #: What has been set, by XGBoost's names.
+        #: The parameters that were set, by XGBoost's names.
         self._given: dict[str, Any] = {}
-        #: The parameters that a model without rounds came with.
-        self._loaded = Parameters()
-        #: How many labels a row has, which decides how many outputs there are.
+        #: The parameters of a loaded model without rounds.
+        self._loaded_params = Parameters()
+        #: The number of label columns, which sets the number of targets.
         self._n_labels = max((data.n_targets for data in cache or ()), default=0)
-        #: Whether what has been set was looked at, and what of it is of no use.
-        self._settled = True
-        self._lost: list[str] = []
-        #: Whether rounds were added to the model since it was loaded.
-        self._learnt = False
+        #: Whether `_given` is configured, and the unused parameters in it.
+        self._is_configured = True
+        self._unused: list[str] = []
+        #: Whether rounds were added since the model was loaded.
+        self._has_new_rounds = False
         super().__init__(None, cache)
         if isinstance(model_file, Booster):
-            model_file._settle()
-            model_file._keep_metrics()
-            self._given, self._loaded = dict(model_file._given), model_file._loaded
-            vars(self).update(model_file._own_attributes())
+            model_file._ensure_configured()
+            model_file._keep_default_metric()
+            self._given, self._loaded_params = (
+                dict(model_file._given),
+                model_file._loaded_params,
+            )
+            vars(self).update(model_file._user_attributes())
         if isinstance(model_file, _Booster):
             self._replace_model(
                 model_file.model.copy(), model_file.params, model_file._learner.loss
@@ -102,19 +114,19 @@ class Booster(_Booster):
         params: Mapping[str, Any] | Iterable[tuple[str, Any]] | str,
         value: Any = None,
     ) -> None:
-        """Change parameters: a mapping, pairs, or a name and its value.
+        """Set parameters: a mapping, pairs, or a name and its value.
 
-        Metrics are added to those that are there.
+        Values of `eval_metric` are added to the metrics already set.
         """
-        for name, item in gathered(params, value):
+        for name, item in as_pairs(params, value):
             if name in ("eval_metric", "objective"):
-                self._keep_metrics()
+                self._keep_default_metric()
             if name == "eval_metric":
                 more = [item] if isinstance(item, str) else list(item)
                 before = self._given.get(name, [])
                 item = [*before, *(metric for metric in more if metric not in before)]
             self._given[name] = item
-            self._settled = False
+            self._is_configured = False
 
     def _compose(self, parameters: Parameters) -> None:
         learner = XGBoostLearner(parameters)
@@ -125,57 +137,65 @@ class Booster(_Booster):
         self._trainer = Trainer(learner, predictor, cache)
         self._evaluator = Evaluator(learner, predictor, cache)
 
-    def _keep_metrics(self) -> None:
-        """Name the metric of a model that has learnt, if nobody has named one.
+    def _keep_default_metric(self) -> None:
+        """Set `eval_metric` of a trained model to the default metric, if it is not set.
 
-        Others come beside it then, and it stays with another objective.
+        Then further metrics are added to it, and a new objective does not change it.
         """
-        if self._learnt and not self._given.get("eval_metric"):
+        if self._has_new_rounds and not self._given.get("eval_metric"):
             self._given["eval_metric"] = [metric.name for metric in self.metrics]
 
     @with_xgboost_messages
-    def _settle(self) -> None:
-        """Look at what has been set, if that has changed since."""
-        if self._settled:
+    def _ensure_configured(self) -> None:
+        """Configure the booster if parameters were set since it was last configured."""
+        if self._is_configured:
             return
-        # What decides which parameters the model has, then those that it has.
+        # First the parameters that select components, then those of the components.
         rounds = self.model.n_rounds
-        before = parameters_of(self.model, Parameters()) if rounds else self._loaded
-        self._configure(self._counted(before.updated(self._told())), self._learner.loss)
-        names = dict(parameters_in(self._configuration()))
-        parameters = self._counted(before.updated(self._told(names)))
+        before = (
+            parameters_of(self.model, Parameters()) if rounds else self._loaded_params
+        )
+        self._configure(
+            self._with_num_target(before.updated(self._hornbeam_params())),
+            self._learner.loss,
+        )
+        names = dict(iter_params(self._config_tree()))
+        parameters = self._with_num_target(before.updated(self._hornbeam_params(names)))
         self._configure(parameters, self._learner.loss)
         if rounds and "base_score" in self._given:
-            self._begin_at(self._given["base_score"])
-        self._settled = True
-        lost = unused(self._given, names)
-        if lost != self._lost and self.params.verbosity > 0 and self._validates():
+            self._set_base_score(self._given["base_score"])
+        self._is_configured = True
+        lost = unused_params(self._given, names)
+        if lost != self._unused and self.params.verbosity > 0 and self._validates():
             listed = ", ".join(f'"{name}"' for name in lost)
             _warn(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
-        self._lost = lost
+        self._unused = lost
 
     def resolved(self, n_labels: int) -> dict[str, Any]:
-        """Return what has been set and has a part in the model, by Hornbeam's names.
+        """Return the parameters that were set and are used, by Hornbeam's names.
 
         Parameters
         ----------
         n_labels
-            How many labels a row of the data to learn from has.
+            The number of label columns of the training data.
         """
-        self._n_labels, self._settled = n_labels, False
-        self._settle()
-        values = self._told(dict(parameters_in(self._configuration())))
+        self._n_labels, self._is_configured = n_labels, False
+        self._ensure_configured()
+        values = self._hornbeam_params(dict(iter_params(self._config_tree())))
         return values | {"num_target": self.params.num_target}
 
-    def _told(self, names: Collection[str] | None = None) -> dict[str, Any]:
-        """Return what has been set and matters; a model with rounds keeps its shape."""
-        values = told(self._given, names)
+    def _hornbeam_params(self, names: Collection[str] | None = None) -> dict[str, Any]:
+        """Return the parameters that were set, by Hornbeam's names.
+
+        `num_parallel_tree` of a model with rounds cannot change.
+        """
+        values = hornbeam_params(self._given, names)
         if self.model.n_rounds:
             values.pop("num_parallel_tree", None)
         return values
 
-    def _begin_at(self, score: Any) -> None:
-        """Have the rounds that there are begin at another base score."""
+    def _set_base_score(self, score: Any) -> None:
+        """Set the base score of a model that has rounds."""
         given = Parameters.resolve({"base_score": score}).base_score
         scores = np.full(self.model.n_outputs, given, np.float64)
         if np.array_equal(scores, self.model.base_score):
@@ -183,8 +203,12 @@ class Booster(_Booster):
         self.model.base_score, self.model.boost_from_average = scores, False
         self.reset()
 
-    def _counted(self, parameters: Parameters) -> Parameters:
-        """Return parameters with a target for each label, where there can be many."""
+    def _with_num_target(self, parameters: Parameters) -> Parameters:
+        """Return parameters with `num_target` set to the number of label columns.
+
+        They are unchanged if the model has rounds, `num_target` is set, or the
+        objective supports one target only.
+        """
         if self.model.n_rounds or self._n_labels < 2 or parameters.num_target > 1:
             return parameters
         if not create_objective(parameters).many_targets:
@@ -195,32 +219,32 @@ class Booster(_Booster):
         text = str(self._given.get("validate_parameters", False)).lower()
         return text in ("true", "1")
 
-    def _configuration(self) -> dict[str, Any]:
-        return configuration(self, self._given)
+    def _config_tree(self) -> dict[str, Any]:
+        return config_tree(self, self._given)
 
     def save_config(self) -> str:
-        """Return all parameters, as they are resolved, as JSON with XGBoost's names."""
-        self._settle()
-        return json.dumps(self._configuration(), sort_keys=True, separators=(",", ":"))
+        """Return the configuration as JSON: all parameters, with XGBoost's names."""
+        self._ensure_configured()
+        return json.dumps(self._config_tree(), sort_keys=True, separators=(",", ":"))
 
     def load_config(self, config: str) -> None:
-        """Take the parameters that `save_config` has told of another booster."""
+        """Set the parameters of a configuration from `save_config`."""
         tree = json.loads(config)
         if "learner" not in tree:
             raise ParameterError(
-                "this is no configuration: it has no 'learner'",
+                "the configuration has no 'learner'; pass the result of save_config",
                 code=ErrorCode.INVALID_CONFIGURATION,
             )
-        self._given.update(values_in(tree))
-        self._settled = False
+        self._given.update(params_from_config(tree))
+        self._is_configured = False
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
-        """Return the categories that the model knows, by name.
+        """Return the categories of the training data.
 
         Parameters
         ----------
         export_to_arrow
-            Whether their `to_arrow` may be asked for.
+            Whether `to_arrow` of the result may be called.
         """
         own = super().get_categories()
         names, width = self.feature_names, self.model.num_feature
@@ -237,23 +261,25 @@ class Booster(_Booster):
         dtrain
             Data with labels.
         iteration
-            Number of the round, which an `Objective` gets.
+            The number of the round, passed to an `Objective`.
         fobj
-            An objective of your own: a function of (predictions, data), an
-            `Objective`, or formulas.
+            A custom objective: a function of (predictions, data), an `Objective`, or
+            formulas.
         """
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
-        self._settle_for(dtrain)
+        self._ensure_configured_for(dtrain)
         has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
-        super().update(dtrain, iteration, as_function(fobj, iteration, has_vectors))
-        self._learnt = True
+        super().update(
+            dtrain, iteration, gradient_function(fobj, iteration, has_vectors)
+        )
+        self._has_new_rounds = True
 
-    def _settle_for(self, dtrain: DMatrix) -> None:
-        """Look at what has been set, with as many outputs as the data has labels."""
+    def _ensure_configured_for(self, dtrain: DMatrix) -> None:
+        """Configure the booster for the labels and features of the training data."""
         if dtrain.n_targets != self._n_labels:
-            self._n_labels, self._settled = dtrain.n_targets, False
-        self._settle()
+            self._n_labels, self._is_configured = dtrain.n_targets, False
+        self._ensure_configured()
         if self.model.n_rounds and self.feature_names is None:
             self.model.feature_names = dtrain.feature_names or []
             self.model.feature_types = dtrain.feature_types or []
@@ -269,18 +295,18 @@ class Booster(_Booster):
         hess: Any = None,
         fobj: Any = None,
     ) -> None:
-        """Add one round of trees from your own gradients and hessians.
+        """Add one round of trees from given gradients and hessians.
 
         Parameters
         ----------
         dtrain
-            Data; its labels are not looked at.
+            Data; its labels are not used.
         iteration
-            Number of the round, which an `Objective` gets.
+            The number of the round, passed to an `Objective`.
         grad, hess
             (rows,) or (rows, outputs).
         fobj
-            A function or an `Objective` that gives both, instead.
+            A function or an `Objective` that computes both, instead.
         """
         if fobj is not None:
             if grad is not None or hess is not None:
@@ -297,10 +323,10 @@ class Booster(_Booster):
                 "objective should have a valid value.",
                 code=ErrorCode.MISSING_PARAMETER,
             )
-        self._settle_for(dtrain)
-        grad, hess = by_row(grad, hess, dtrain.num_row())
+        self._ensure_configured_for(dtrain)
+        grad, hess = reshape_gradients(grad, hess, dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
-        self._learnt = True
+        self._has_new_rounds = True
 
     # Evaluation
 
@@ -317,28 +343,28 @@ class Booster(_Booster):
         Parameters
         ----------
         evals
-            Data with labels, and the name of each.
+            Pairs of data with labels and its name.
         iteration
             The number in brackets.
         feval
-            A metric of your own, besides the parameter's.
+            A custom metric, in addition to those of `eval_metric`.
         output_margin
             Whether `feval` gets margins instead of predictions.
         """
-        self._settle()
+        self._ensure_configured()
         for data, name in evals:
             if not isinstance(data, DMatrix):
                 raise TypeError(f"expected DMatrix, got {type(data).__name__}")
             if not isinstance(name, str):
                 raise TypeError(f"expected string, got {type(name).__name__}")
             self._learner.validate_features(data.feature_names)
-        built_in, own = [], []
+        built_in, custom = [], []
         for data, name in evals:
             scores = self.measure([(data, name)], feval, output_margin)
             count = len(self.metrics)
             built_in += [f"{key}:{value:.17f}" for key, value in scores[:count]]
-            own += [f"{key}:{value:f}" for key, value in scores[count:]]
-        return "\t".join([f"[{iteration}]", *built_in, *own])
+            custom += [f"{key}:{value:f}" for key, value in scores[count:]]
+        return "\t".join([f"[{iteration}]", *built_in, *custom])
 
     def measure(
         self,
@@ -346,14 +372,16 @@ class Booster(_Booster):
         feval: Any = None,
         output_margin: bool = True,
     ) -> list[tuple[str, float]]:
-        """Return the metrics on `evals`, as in ``("valid-rmse", 0.6)``.
+        """Return the metrics on `evals`, such as ``("valid-rmse", 0.6)``.
 
-        Those of a metric of your own have six decimals, as XGBoost passes them on.
+        Values of a custom metric are rounded to six decimals, as in XGBoost.
         """
-        self._settle()
+        self._ensure_configured()
         scores = []
         for data, name in evals:
-            found = super().measure([(data, name)], as_float32(feval), output_margin)
+            found = super().measure(
+                [(data, name)], float32_metric(feval), output_margin
+            )
             count = len(self.metrics)
             scores += found[:count]
             scores += [(key, float(f"{value:f}")) for key, value in found[count:]]
@@ -380,8 +408,8 @@ class Booster(_Booster):
         """Return predictions in float32; see `hornbeam.Booster.predict`."""
         if not isinstance(data, DMatrix):
             raise TypeError(f"Expecting data to be a DMatrix object, got: {type(data)}")
-        if not self._settled:
-            self._settle()
+        if not self._is_configured:
+            self._ensure_configured()
         if validate_features:
             self._learner.validate_features(data.feature_names)
         if self.model.linear is not None:
@@ -391,7 +419,7 @@ class Booster(_Booster):
                     f"iteration_range={iteration_range} does not begin at 0",
                     code=ErrorCode.UNSUPPORTED_COMBINATION,
                 )
-            iteration_range = 0, 0  # it has no part of its own for a round
+            iteration_range = 0, 0  # a linear model cannot be split into rounds
         kinds = output_margin + pred_leaf + pred_contribs + pred_interactions
         if kinds > 1:
             raise ParameterError(
@@ -427,8 +455,8 @@ class Booster(_Booster):
         strict_shape: bool = False,
     ) -> npt.NDArray[np.float32]:
         """Return predictions of an array or frame, in float32."""
-        if not self._settled:
-            self._settle()
+        if not self._is_configured:
+            self._ensure_configured()
         if isinstance(data, np.ndarray) and data.ndim == 1:
             data = data.reshape(-1, 1)
         if "c" in self.model.feature_types and not is_dataframe(data):
@@ -459,15 +487,15 @@ class Booster(_Booster):
         dump_format: str = "text",
     ) -> list[str]:
         """Return a text for each tree; see `hornbeam.Booster.get_dump`."""
-        self._settle()
+        self._ensure_configured()
         return super().get_dump(os.path.expanduser(fmap), with_stats, dump_format)
 
     @with_xgboost_messages
     def get_score(
         self, fmap: str | os.PathLike[str] = "", importance_type: str = "weight"
     ) -> dict[str, Any]:
-        """Return how important features are; see `hornbeam.Booster.get_score`."""
-        self._settle()
+        """Return feature importances; see `hornbeam.Booster.get_score`."""
+        self._ensure_configured()
         return super().get_score(os.path.expanduser(fmap), importance_type)
 
     @with_xgboost_messages
@@ -478,12 +506,12 @@ class Booster(_Booster):
         bins: int | None = None,
         as_pandas: bool = True,
     ) -> Any:
-        """Return how often trees split a feature near which threshold.
+        """Return a histogram of the thresholds at which a feature is split.
 
-        A feature that the model does not have is split nowhere; for the arguments see
+        It is empty for a feature that the model does not have. For the arguments see
         `hornbeam.Booster.get_split_value_histogram`.
         """
-        self._settle()
+        self._ensure_configured()
         self._learner.require_model()
         names = FeatureMap.of(self.model, fmap).names
         known = feature if feature in names else names[0]
@@ -494,7 +522,7 @@ class Booster(_Booster):
 
     @with_xgboost_messages
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
-        """Replace this model by that of a file, or of the bytes of one."""
+        """Load a model from a file, or from the bytes of one."""
         if not isinstance(fname, str | os.PathLike | bytes | bytearray):
             raise TypeError(f"Unknown file type: {fname!r}")
         if isinstance(fname, str | os.PathLike):
@@ -502,7 +530,11 @@ class Booster(_Booster):
             fname = path
             if path.suffix not in _FORMATS:
                 fname = path.read_bytes()
-                guess = "JSON (`json`)" if fname[1:2] in _JSON else "UBJSON (`ubj`)"
+                guess = (
+                    "JSON (`json`)"
+                    if fname[1:2] in _JSON_SECOND_BYTES
+                    else "UBJSON (`ubj`)"
+                )
                 _warn(
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
                     "guess."
@@ -513,17 +545,17 @@ class Booster(_Booster):
             raise
         except ModelFileError as error:
             self._load_standard(fname, error)
-        self._loaded, self._learnt = self.params, False
-        lost = DECISIVE | {"base_score"}
+        self._loaded_params, self._has_new_rounds = self.params, False
+        lost = SELECTING_PARAMS | {"base_score"}
         self._given = {k: v for k, v in self._given.items() if k not in lost}
-        self._settled = False
+        self._is_configured = False
 
     def _load_standard(
         self, fname: Path | bytes | bytearray, error: ModelFileError
     ) -> None:
-        """Load the model that XGBoost would find in a file that was edited.
+        """Load an edited file as XGBoost would read it, without Hornbeam's additions.
 
-        Raises the `error` of before where there is none.
+        Raises `error` if that is not possible either.
         """
         data = fname.read_bytes() if isinstance(fname, Path) else fname
         try:
@@ -532,19 +564,19 @@ class Booster(_Booster):
             raise error from None
         self._replace_model(model, parameters_of(model, self.params), None)
         _warn(
-            "this model file was edited since Hornbeam wrote it: it is read as a file "
-            "of XGBoost's, with thresholds of float32"
+            "the model file was edited after Hornbeam wrote it; it is read as a file "
+            "of XGBoost, with float32 thresholds"
         )
 
     @with_xgboost_messages
     def save_model(self, fname: str | os.PathLike[str]) -> None:
-        """Write the model for Hornbeam and XGBoost: ``.json``, or ``.ubj`` otherwise.
+        """Save the model in XGBoost's format: JSON for ``.json``, UBJSON otherwise.
 
-        The file is complete or, whatever happens, left as it was.
+        An existing file is replaced atomically: on an error it is unchanged.
         """
         if not isinstance(fname, str | os.PathLike):
             raise TypeError("fname must be a string or os PathLike")
-        self._settle()
+        self._ensure_configured()
         path = Path(fname).expanduser()
         if path.suffix in _FORMATS:
             super().save_model(path)
@@ -557,17 +589,17 @@ class Booster(_Booster):
 
     @with_xgboost_messages
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
-        """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
-        self._settle()
+        """Return the bytes of a model file in the format ``"ubj"`` or ``"json"``."""
+        self._ensure_configured()
         return super().save_raw(raw_format)
 
     def __getitem__(self, val: Any) -> Booster:
-        """Return a booster of some rounds; it shares their trees.
+        """Return a booster of a slice of rounds; it shares their trees.
 
-        As in XGBoost ``[0:0]`` and ``[...]`` are all of them, and an end beyond the
+        As in XGBoost, ``[0:0]`` and ``[...]`` select all rounds, and an end beyond the
         last round is an error.
         """
-        self._settle()
+        self._ensure_configured()
         if isinstance(val, tuple):
             raise ValueError("Only supports slicing through 1 dimension.")
         rounds = slice(None) if val is ... else val
@@ -586,7 +618,7 @@ class Booster(_Booster):
         return cast(Booster, part)
 
     def _checked_slice(self, given: slice, start: int, stop: int) -> slice:
-        """Return the slice from `start` to `stop`, which 0 says is the end."""
+        """Return the slice from `start` to `stop`; 0 means the last round."""
         if stop < start and given.stop not in (None, ...):
             raise ValueError(f"Invalid slice: {given}")
         if start < 0:
@@ -609,11 +641,11 @@ class Booster(_Booster):
         return slice(start, stop or None, given.step)
 
     def copy(self) -> Booster:
-        """Return a booster of the same model that goes its own way."""
+        """Return an independent copy."""
         return Booster(model_file=self)
 
-    def _own_attributes(self) -> dict[str, Any]:
-        """Return what its user has hung on this object."""
+    def _user_attributes(self) -> dict[str, Any]:
+        """Return the attributes that user code has set on this object."""
         plain = vars(Booster())
         return {
             name: value
@@ -622,25 +654,25 @@ class Booster(_Booster):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        self._settle()
-        self._keep_metrics()
-        own = {"given": self._given, "attributes": self._own_attributes()}
+        self._ensure_configured()
+        self._keep_default_metric()
+        own = {"given": self._given, "attributes": self._user_attributes()}
         return {**super().__getstate__(), **own}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         super().__setstate__(state)
-        self._given, self._settled = state["given"], False
-        self._loaded = self.params
+        self._given, self._is_configured = state["given"], False
+        self._loaded_params = self.params
         vars(self).update(state.get("attributes", {}))
 
     # Attributes
 
     def attributes(self) -> dict[str, str]:
-        """Return all attributes, in the order of their names."""
+        """Return all attributes, sorted by name."""
         return dict(sorted(super().attributes().items()))
 
     def set_attr(self, **attributes: Any) -> None:
-        """Set attributes, which are saved with the model; None takes one away."""
+        """Set attributes, which are saved with the model; None deletes one."""
         super().set_attr(
             **{
                 name: None if value is None else str(value)
@@ -650,7 +682,7 @@ class Booster(_Booster):
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns; None if they have none."""
+        """The feature names; None if there are none."""
         return super().feature_names
 
     @feature_names.setter
@@ -661,7 +693,7 @@ class Booster(_Booster):
 
     @property
     def best_iteration(self) -> int:
-        """The best round of training with early stopping."""
+        """The best round of training with early stopping, from 0."""
         return super().best_iteration
 
     @best_iteration.setter

@@ -1,4 +1,4 @@
-"""All parameters of a booster as XGBoost's tree of names, every value a string."""
+"""The configuration of a booster in the form of XGBoost's `save_config`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hornbeam.params import Parameters
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
 
-__all__ = ["NAMES", "configuration", "parameters_in", "values_in"]
+__all__ = ["NAMES", "config_tree", "iter_params", "params_from_config"]
 
 _VERSION = [3, 2, 0]
 
@@ -26,7 +26,7 @@ def _single(value: Any) -> str:
 
 
 def _as_single(text: str) -> str:
-    """Return a number as the nearest float32; other words as they are."""
+    """Return a decimal number rounded to float32; other text unchanged."""
     return _single(text) if re.fullmatch(r"-?\d+\.\d+", text) else text
 
 
@@ -53,105 +53,106 @@ def _groups(value: Any) -> str:
     return json.dumps([list(group) for group in value])
 
 
-class _Row(NamedTuple):
-    """A parameter: how it is spelled, and where its value comes from."""
+class _Field(NamedTuple):
+    """A parameter in the configuration."""
 
     name: str
-    spell: Callable[[Any], str] = str
-    #: The parameter of Hornbeam; of its name, if "".
+    #: Returns the text of a value.
+    to_text: Callable[[Any], str] = str
+    #: The name of Hornbeam's parameter, if it differs.
     field: str = ""
-    #: Its value unless given, where Hornbeam has no such parameter.
+    #: The default of a parameter that Hornbeam does not have.
     default: Any = None
-    #: Whether text that was given is told as it was written.
+    #: Whether a string that was set is kept as it is.
     verbatim: bool = False
 
 
 _GENERIC = (
-    _Row("device"),
-    _Row("fail_on_invalid_gpu_id", _flag, default=False),
-    _Row("n_jobs", field="nthread"),
-    _Row("nthread"),
-    _Row("random_state", field="seed"),
-    _Row("seed"),
-    _Row("seed_per_iteration", _flag, default=False),
-    _Row("validate_parameters", _flag, default=True),
+    _Field("device"),
+    _Field("fail_on_invalid_gpu_id", _flag, default=False),
+    _Field("n_jobs", field="nthread"),
+    _Field("nthread"),
+    _Field("random_state", field="seed"),
+    _Field("seed"),
+    _Field("seed_per_iteration", _flag, default=False),
+    _Field("validate_parameters", _flag, default=True),
 )
 _LEARNER = (
-    _Row("booster"),
-    _Row("disable_default_eval_metric", _flag),
-    _Row("multi_strategy"),
-    _Row("objective"),
+    _Field("booster"),
+    _Field("disable_default_eval_metric", _flag),
+    _Field("multi_strategy"),
+    _Field("objective"),
 )
 _TREE = (
-    _Row("alpha", _single, "reg_alpha"),
-    _Row("colsample_bylevel", _single),
-    _Row("colsample_bynode", _single),
-    _Row("colsample_bytree", _single),
-    _Row("eta", _single, "learning_rate"),
-    _Row("gamma", _single),
-    _Row("grow_policy"),
-    _Row("interaction_constraints", _groups, verbatim=True),
-    _Row("lambda", _single, "reg_lambda"),
-    _Row("learning_rate", _single),
-    _Row("max_bin"),
-    _Row("max_cat_threshold"),
-    _Row("max_cat_to_onehot"),
-    _Row("max_delta_step", _single),
-    _Row("max_depth"),
-    _Row("max_leaves"),
-    _Row("min_child_weight", _single),
-    _Row("min_split_loss", _single, "gamma"),
-    _Row("monotone_constraints", _directions),
-    _Row("refresh_leaf", _flag),
-    _Row("reg_alpha", _single),
-    _Row("reg_lambda", _single),
-    _Row("sampling_method"),
-    _Row("sparse_threshold", _double, default=0.2),
-    _Row("subsample", _single),
+    _Field("alpha", _single, "reg_alpha"),
+    _Field("colsample_bylevel", _single),
+    _Field("colsample_bynode", _single),
+    _Field("colsample_bytree", _single),
+    _Field("eta", _single, "learning_rate"),
+    _Field("gamma", _single),
+    _Field("grow_policy"),
+    _Field("interaction_constraints", _groups, verbatim=True),
+    _Field("lambda", _single, "reg_lambda"),
+    _Field("learning_rate", _single),
+    _Field("max_bin"),
+    _Field("max_cat_threshold"),
+    _Field("max_cat_to_onehot"),
+    _Field("max_delta_step", _single),
+    _Field("max_depth"),
+    _Field("max_leaves"),
+    _Field("min_child_weight", _single),
+    _Field("min_split_loss", _single, "gamma"),
+    _Field("monotone_constraints", _directions),
+    _Field("refresh_leaf", _flag),
+    _Field("reg_alpha", _single),
+    _Field("reg_lambda", _single),
+    _Field("sampling_method"),
+    _Field("sparse_threshold", _double, default=0.2),
+    _Field("subsample", _single),
 )
 _HISTOGRAMS = (
-    _Row("debug_synchronize", _flag, default=False),
-    _Row("max_cached_hist_node", _size),
+    _Field("debug_synchronize", _flag, default=False),
+    _Field("max_cached_hist_node", _size),
 )
 _COLUMNS = (
-    _Row("default_direction"),
-    _Row("opt_dense_col", _single),
+    _Field("default_direction"),
+    _Field("opt_dense_col", _single),
 )
 _DART = (
-    _Row("normalize_type"),
-    _Row("one_drop", _flag),
-    _Row("rate_drop", _single),
-    _Row("sample_type"),
-    _Row("skip_drop", _single),
+    _Field("normalize_type"),
+    _Field("one_drop", _flag),
+    _Field("rate_drop", _single),
+    _Field("sample_type"),
+    _Field("skip_drop", _single),
 )
 _LINEAR_ROUNDS = (
-    _Row("max_row_perbatch", _size, default=2**64 - 1),
-    _Row("tolerance", _single),
+    _Field("max_row_perbatch", _size, default=2**64 - 1),
+    _Field("tolerance", _single),
 )
 _LINEAR = (
-    _Row("alpha", _single, "reg_alpha"),
-    _Row("eta", _single, "learning_rate"),
-    _Row("feature_selector"),
-    _Row("lambda", _single, "reg_lambda"),
-    _Row("learning_rate", _single),
-    _Row("reg_alpha", _single),
-    _Row("reg_lambda", _single),
+    _Field("alpha", _single, "reg_alpha"),
+    _Field("eta", _single, "learning_rate"),
+    _Field("feature_selector"),
+    _Field("lambda", _single, "reg_lambda"),
+    _Field("learning_rate", _single),
+    _Field("reg_alpha", _single),
+    _Field("reg_lambda", _single),
 )
-_COORDINATES = (_Row("top_k"),)
+_COORDINATES = (_Field("top_k"),)
 
-#: The updaters of each way to find splits, and the parameters of each updater.
+#: The default updaters of each tree method.
 _UPDATERS = {
     "hist": "grow_quantile_histmaker",
     "approx": "grow_histmaker",
     "exact": "grow_colmaker,prune",
 }
-_OF_UPDATER = {
+_UPDATER_PARAMS = {
     "grow_quantile_histmaker": ("hist_train_param", _HISTOGRAMS),
     "grow_histmaker": ("hist_train_param", _HISTOGRAMS),
     "grow_colmaker": ("colmaker_train_param", _COLUMNS),
 }
-#: The metrics that take parameters of a loss, by how their names begin.
-_OF_METRIC = {
+#: The parameter group of each metric that has one, by the name before "@".
+_METRIC_PARAMS = {
     "mphe": "pseudo_huber_param",
     "quantile": "quantile_loss_param",
     "aft-nloglik": "aft_loss_param",
@@ -172,30 +173,30 @@ _ROWS = (
     *_LINEAR,
     *_COORDINATES,
 )
-#: What says of a model what it is, and is nobody's to set.
-_TOLD_ONLY = frozenset("base_score boost_from_average num_feature num_trees".split())
+#: Properties of the model, which cannot be set.
+_READ_ONLY = frozenset("base_score boost_from_average num_feature num_trees".split())
 #: All names of parameters that XGBoost knows.
 NAMES = frozenset(
     [row.name for row in _ROWS]
     + [field for fields in _FIELDS.values() for field in fields]
-    + [*_TOLD_ONLY, "num_class", "num_target", "num_parallel_tree", "num_output_group"]
+    + [*_READ_ONLY, "num_class", "num_target", "num_parallel_tree", "num_output_group"]
     + ["process_type", "tree_method", "updater", "updater_seq", "eval_metric"]
     + ["verbosity", "use_rmm", "use_cuda_async_pool"]
 )
 
-#: What its user has set, by name.
+#: The parameters that were set, by name.
 Given = Mapping[str, Any]
 
 
-def configuration(booster: Booster, given: Given) -> dict[str, Any]:
-    """Return the tree of names that XGBoost's `save_config` tells.
+def config_tree(booster: Booster, given: Given) -> dict[str, Any]:
+    """Return the configuration as nested dictionaries; all values are strings.
 
     Parameters
     ----------
     booster
-        With its parameters as they are resolved.
+        A configured booster.
     given
-        What its user has set.
+        The parameters that were set, by XGBoost's names.
     """
     p, model = booster.params, booster.model
     return {
@@ -224,17 +225,17 @@ def configuration(booster: Booster, given: Given) -> dict[str, Any]:
     }
 
 
-def _block(rows: Iterable[_Row], p: Parameters, given: Given) -> dict[str, str]:
-    return {row.name: _told(row, p, given) for row in rows}
+def _block(rows: Iterable[_Field], p: Parameters, given: Given) -> dict[str, str]:
+    return {row.name: _value_text(row, p, given) for row in rows}
 
 
-def _told(row: _Row, p: Parameters, given: Given) -> str:
-    own = given.get(row.name)
-    if row.verbatim and isinstance(own, str):
-        return own
+def _value_text(row: _Field, p: Parameters, given: Given) -> str:
+    value = given.get(row.name)
+    if row.verbatim and isinstance(value, str):
+        return value
     if row.default is None:
-        return row.spell(getattr(p, row.field or row.name))
-    return row.spell(row.default if own is None else own)
+        return row.to_text(getattr(p, row.field or row.name))
+    return row.to_text(row.default if value is None else value)
 
 
 def _gradient_booster(booster: Booster, given: Given) -> dict[str, Any]:
@@ -286,26 +287,26 @@ def _trees(booster: Booster, given: Given) -> dict[str, Any]:
 
 
 def _updater(name: str, p: Parameters, given: Given) -> dict[str, Any]:
-    if name not in _OF_UPDATER:
+    if name not in _UPDATER_PARAMS:
         return {"name": name}
-    group, rows = _OF_UPDATER[name]
+    group, rows = _UPDATER_PARAMS[name]
     return {group: _block(rows, p, given), "name": name}
 
 
 def _metrics(booster: Booster) -> list[dict[str, Any]]:
-    """Return the metrics; one that nobody named is there once there is a round."""
+    """Return the metrics; the default metric only once the model has a round."""
     p = booster.params
     if not p.eval_metric and booster.model.n_rounds == 0:
         return []
     return [
-        {**_of_metric(metric.name, p), "name": metric.name}
+        {**_metric_params(metric.name, p), "name": metric.name}
         for metric in booster.metrics
     ]
 
 
-def _of_metric(name: str, p: Parameters) -> dict[str, dict[str, str]]:
+def _metric_params(name: str, p: Parameters) -> dict[str, dict[str, str]]:
     base, _, number = name.partition("@")
-    group = _OF_METRIC.get(base)
+    group = _METRIC_PARAMS.get(base)
     if group is None:
         return {}
     settings = {
@@ -316,26 +317,26 @@ def _of_metric(name: str, p: Parameters) -> dict[str, dict[str, str]]:
     return {group: settings}
 
 
-def parameters_in(tree: Any) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the parameters that a part of the configuration holds."""
+def iter_params(tree: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each parameter in a part of a configuration."""
     if isinstance(tree, list):
         for part in tree:
-            yield from parameters_in(part)
+            yield from iter_params(part)
     elif isinstance(tree, dict):
         for name, part in tree.items():
             if name.endswith("_param"):
                 yield from part.items()
             else:
-                yield from parameters_in(part)
+                yield from iter_params(part)
 
 
-def values_in(tree: Any) -> dict[str, Any]:
-    """Return what the user of a booster would have set for this configuration."""
+def params_from_config(tree: Any) -> dict[str, Any]:
+    """Return the parameters that, when set, give this configuration."""
     learner = tree["learner"]
     values: dict[str, Any] = {
         name: value
-        for name, value in parameters_in(learner)
-        if name not in _TOLD_ONLY and value != spelled(None)
+        for name, value in iter_params(learner)
+        if name not in _READ_ONLY and value != spelled(None)
     }
     trees = learner["gradient_booster"]
     trees = trees.get("gbtree", trees)

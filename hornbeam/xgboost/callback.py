@@ -1,4 +1,4 @@
-"""Callbacks with XGBoost's manners; they mix with Hornbeam's own."""
+"""Callbacks with XGBoost's interface; they can be combined with Hornbeam's."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ __all__ = [
 
 
 class CallbackContainer(_CallbackContainer):
-    """The callbacks of one training, and the history of scores that they see.
+    """The callbacks of one training, and the history of scores.
 
     Parameters
     ----------
     callbacks
-        Run in this order, checkpoints at last; one that is given twice runs once.
+        Run in this order, checkpoints last; a duplicate runs once.
     metric
-        A custom metric, evaluated beside the named ones.
+        A custom metric, in addition to those of `eval_metric`.
     output_margin
         Whether the custom metric gets margins instead of predictions.
     is_cv
-        Whether what is trained are the models of several folds.
+        Whether this is a cross-validation.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class CallbackContainer(_CallbackContainer):
         self.is_cv = is_cv
 
     def _ask_all(self, model: Any, epoch: int) -> bool:
-        """Return whether a callback asks to stop; those after it are not asked."""
+        """Return whether a callback stops training; those after it do not run."""
         return any(
             c.after_iteration(model, epoch, self.history) for c in self.callbacks
         )
@@ -88,7 +88,7 @@ class EarlyStopping(_EarlyStopping):
 
     __init__ = deprecate_positional_args(_EarlyStopping.__init__)
 
-    #: The scores that were the best when they came, by data set and metric.
+    #: The best score at each improvement, by data set and metric.
     best_scores: dict[str, dict[str, list[Score]]]
 
     def _start_over(self, starting_round: int) -> None:
@@ -130,13 +130,13 @@ class EvaluationMonitor(TrainingCallback):
     Parameters
     ----------
     rank
-        Which worker prints; there is one, 0.
+        The worker that prints; there is only worker 0.
     period
-        Print every so many rounds, and the last.
+        The number of rounds between lines; the last round is always printed.
     show_stdv
-        Whether to print the standard deviation over folds, where there is one.
+        Whether to print the standard deviation over folds in a cross-validation.
     logger
-        Takes the line, with its end.
+        Called with each line, which ends with a newline.
     """
 
     def __init__(

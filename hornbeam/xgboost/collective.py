@@ -1,7 +1,7 @@
-"""The group of workers that XGBoost code talks to: here it is a group of one.
+"""XGBoost's collective communication, for a group of one worker.
 
-Hornbeam's cluster has no such group, for the client asks and the workers answer
-(`hornbeam.dask`). What is asked of the group is answered as of one worker alone.
+Hornbeam does not train on such a group: on a Dask cluster the client calls the workers
+(`hornbeam.dask`). These functions return the results for a single worker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass
 class Config:
-    """How workers find and wait for each other; all of it optional."""
+    """Settings of the connections between workers; all are optional."""
 
     retry: int | None = None
     timeout: int | None = None
@@ -47,7 +47,7 @@ class Config:
     tracker_timeout: int | None = None
 
     def get_comm_config(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Return `args` with what `init` takes of these."""
+        """Return `args` with the settings added as arguments of `init`."""
         if self.retry is not None:
             args["dmlc_retry"] = self.retry
         if self.timeout is not None:
@@ -57,7 +57,7 @@ class Config:
 
 @unique
 class Op(IntEnum):
-    """How `allreduce` puts numbers together."""
+    """The reduction of `allreduce`."""
 
     MAX = 0
     MIN = 1
@@ -68,21 +68,21 @@ class Op(IntEnum):
 
 
 def init(**args: int | str | None) -> None:
-    """Join a group of one.
+    """Join a group of one worker.
 
     Parameters
     ----------
     args
-        Those of XGBoost. With the address of a tracker it must be one of one worker;
-        other communicators are an error.
+        XGBoost's arguments. More than one worker, or a communicator other than
+        ``"rabit"``, is an error.
     """
     named = {name.lower(): value for name, value in args.items()}
     kind = named.get("dmlc_communicator") or "rabit"
     workers = int(named.get("n_workers") or named.get("federated_world_size") or 1)
     if kind != "rabit" or workers != 1:
         raise XGBoostError(
-            f"there is only the group of one worker here, not dmlc_communicator="
-            f"{kind!r} of {workers}; train on a cluster with hornbeam.xgboost.dask",
+            f"only a group of one worker is supported, not dmlc_communicator={kind!r} "
+            f"with {workers}; train on a cluster with hornbeam.xgboost.dask",
             code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
         )
 
@@ -92,35 +92,35 @@ def finalize() -> None:
 
 
 def get_rank() -> int:
-    """Return the number of this worker: 0."""
+    """Return the rank of this worker: 0."""
     return 0
 
 
 def get_world_size() -> int:
-    """Return how many workers there are: 1."""
+    """Return the number of workers: 1."""
     return 1
 
 
 def is_distributed() -> bool:
-    """Return whether there are others: False."""
+    """Return whether there are several workers: False."""
     return False
 
 
 def communicator_print(msg: Any) -> None:
-    """Print a line, without space around it."""
+    """Print a message, without leading and trailing white space."""
     print(str(msg).strip(), flush=True)  # noqa: T201
 
 
 def get_processor_name() -> str:
-    """Return the name of this machine."""
+    """Return the host name."""
     return socket.gethostname()
 
 
 def broadcast(data: T, root: int) -> T:
-    """Return `data`, which worker `root`, the only one, gives to all."""
+    """Return `data` of the worker `root`, which must be 0."""
     if root != 0:
         raise XGBoostError(
-            f"there is no worker {root} in a group of one; root is 0",
+            f"there is no worker {root} in a group of one; root must be 0",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     if data is None:
@@ -131,7 +131,7 @@ def broadcast(data: T, root: int) -> T:
 
 
 def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
-    """Return the numbers of all workers put together: a copy of these, flat."""
+    """Return the reduction over all workers: a flat copy of `data`."""
     if not isinstance(data, np.ndarray):
         raise TypeError("allreduce only takes in numpy.ndarray")
     Op(op)
@@ -139,19 +139,19 @@ def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
 
 
 def signal_error() -> None:
-    """Say that this worker cannot go on."""
+    """Raise an error, as on a worker that cannot continue."""
     raise XGBoostError(
         "a worker of the group has signalled an error", code=ErrorCode.CLUSTER_FAILURE
     )
 
 
 class CommunicatorContext:
-    """A ``with`` block in which this process is of the group.
+    """A context manager that joins the group and leaves it.
 
     Parameters
     ----------
     args
-        Those of `init`.
+        The arguments of `init`.
     """
 
     def __init__(self, **args: int | str | None) -> None:

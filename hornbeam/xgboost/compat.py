@@ -1,4 +1,4 @@
-"""What kind of object something is, asked without importing any library for it."""
+"""Type checks of data frames and arrays that do not import their libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hornbeam.errors import require
 
 __all__ = [
     "concat",
-    "framed",
     "import_cupy",
     "import_pandas",
     "import_polars",
@@ -25,13 +24,14 @@ __all__ = [
     "is_pandas_available",
     "is_pyarrow_available",
     "lazy_isinstance",
+    "numeric_labels",
     "py_str",
-    "uncategorised",
+    "to_frame",
 ]
 
 T = TypeVar("T")
 
-#: Module and name of the frames and columns that `is_dataframe` knows.
+#: (module, name) of the classes for which `is_dataframe` is true.
 _FRAMES = frozenset(
     [
         ("pandas.core.frame", "DataFrame"),
@@ -51,34 +51,34 @@ _FRAMES = frozenset(
 
 
 def py_str(x: bytes | None) -> str:
-    """Return a string of UTF-8 bytes."""
+    """Return UTF-8 bytes decoded as a string."""
     assert x is not None
     return x.decode("utf-8")
 
 
 def lazy_isinstance(instance: Any, module: str, name: str) -> bool:
-    """Return whether the class of an object is that of this module and name."""
-    kind = instance.__class__  # that of a proxy says what it stands for
+    """Return whether the class of an object has this module and name."""
+    kind = instance.__class__  # a proxy returns the class of its object
     return bool(kind.__module__ == module and kind.__name__ == name)
 
 
 def is_dataframe(data: Any) -> bool:
-    """Return whether this is a frame or a column of a library of frames."""
+    """Return whether this is a data frame or a column of a known library."""
     kind = data.__class__
     return (kind.__module__, kind.__name__) in _FRAMES
 
 
-def framed(data: Any) -> Any:
-    """Return a column of a library of frames as a frame; anything else as it is."""
-    # What is lazy has columns, and no shape yet.
+def to_frame(data: Any) -> Any:
+    """Return a column of a data frame library as a frame; other data unchanged."""
+    # A lazy frame has no shape.
     is_column = is_dataframe(data) and len(getattr(data, "shape", (0, 0))) == 1
     return data.to_frame() if is_column else data
 
 
-def uncategorised(label: Any) -> Any:
-    """Return labels that are categories or text of pandas as numbers, if they can be.
+def numeric_labels(label: Any) -> Any:
+    """Return labels of pandas' categorical or string dtype as numbers, if possible.
 
-    Anything else is returned as it is.
+    Other labels are returned unchanged.
     """
     kind = type(getattr(label, "dtype", None)).__name__
     if kind not in ("CategoricalDtype", "StringDtype"):
@@ -91,7 +91,7 @@ def uncategorised(label: Any) -> Any:
 
 
 def concat(value: Sequence[T]) -> T:
-    """Return arrays, SciPy sparse matrices or pandas frames as one, row after row."""
+    """Concatenate the rows of arrays, SciPy sparse matrices or pandas frames."""
     first: Any = value[0]
     if isinstance(first, np.ndarray):
         return cast(T, np.concatenate(cast(Any, value), axis=0))
@@ -105,45 +105,45 @@ def concat(value: Sequence[T]) -> T:
 
 
 @cache
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
 def is_cudf_available() -> bool:
-    """Return False: there is no GPU here."""
+    """Return False: GPUs are not supported."""
     return False
 
 
 def is_cupy_available() -> bool:
-    """Return False: there is no GPU here."""
+    """Return False: GPUs are not supported."""
     return False
 
 
 def is_pandas_available() -> bool:
     """Return whether pandas is installed."""
-    return _is_there("pandas")
+    return _is_installed("pandas")
 
 
 def is_pyarrow_available() -> bool:
     """Return whether pyarrow is installed."""
-    return _is_there("pyarrow")
+    return _is_installed("pyarrow")
 
 
 def import_cupy() -> ModuleType:
-    """Raise an error: there is no GPU here."""
+    """Raise an `ImportError`: GPUs are not supported."""
     raise ImportError("`cupy` is required for handling CUDA buffer.")
 
 
 def import_pandas() -> ModuleType:
-    """Return pandas."""
+    """Return the module pandas."""
     return require("pandas", "frames", "this")
 
 
 def import_polars() -> ModuleType:
-    """Return polars."""
+    """Return the module polars."""
     return require("polars", "frames", "this")
 
 
 def import_pyarrow() -> ModuleType:
-    """Return pyarrow."""
+    """Return the module pyarrow."""
     return require("pyarrow", "frames", "this")

@@ -1,4 +1,4 @@
-"""The settings that hold for all boosters: how much is told, and how many threads."""
+"""Global configuration: the default verbosity and number of threads of boosters."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ _config: dict[str, Any] = {
 
 
 def set_config(**new_config: Any) -> None:
-    """Change settings of all boosters that do not say otherwise themselves.
+    """Set global parameters, the defaults of boosters that do not set them.
 
     Parameters
     ----------
     new_config
         ``verbosity``, from 0 (silent) to 3; ``nthread``, 0 for all cores. ``use_rmm``
-        and ``use_cuda_async_pool`` are kept and told, and are of no use without a GPU.
-        None leaves a setting as it is.
+        and ``use_cuda_async_pool`` are stored and have no effect, since there is no
+        GPU. A value of None leaves a parameter unchanged.
     """
     given = {name: value for name, value in new_config.items() if value is not None}
     unknown = sorted(given.keys() - _config.keys())
     if unknown:
         raise XGBoostError(
             f"Unknown global parameters: {{ {', '.join(unknown)} }}; "
-            f"there are {', '.join(_config)}",
+            f"the global parameters are {', '.join(_config)}",
             code=ErrorCode.UNKNOWN_PARAMETER,
         )
-    _config.update({name: _read(name, value) for name, value in given.items()})
+    _config.update({name: _parse(name, value) for name, value in given.items()})
 
 
 def get_config() -> dict[str, Any]:
-    """Return the settings of all boosters."""
+    """Return the global parameters."""
     return dict(_config)
 
 
 @contextmanager
 def config_context(**new_config: Any) -> Iterator[None]:
-    """Change settings as `set_config` does, until the end of a ``with`` block.
+    """Return a context manager that sets global parameters and restores them.
 
-    Then all of them are what they were before. They are of the whole process, so let
-    one thread do it.
+    The parameters belong to the process, so only one thread should change them.
     """
     before = get_config()
     set_config(**new_config)
@@ -60,7 +59,7 @@ def config_context(**new_config: Any) -> Iterator[None]:
         set_config(**before)
 
 
-def _read(name: str, value: Any) -> Any:
+def _parse(name: str, value: Any) -> Any:
     text = str(value).strip().lower()
     if isinstance(_config[name], bool):
         if text not in ("true", "false", "0", "1"):

@@ -1,4 +1,4 @@
-"""The matrices with XGBoost's arguments: float32, and categories only when asked."""
+"""DMatrix and its subclasses with XGBoost's arguments, defaults and float32 results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
-from hornbeam.xgboost.compat import framed, is_dataframe, uncategorised
+from hornbeam.xgboost.compat import is_dataframe, numeric_labels, to_frame
 from hornbeam.xgboost.data import DataIter
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
@@ -33,14 +33,13 @@ __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix
 
 
 class DMatrix(_DMatrix):
-    """Features with their labels, weights and margins.
+    """Features with their labels, weights and base margins.
 
-    The arguments are those of `hornbeam.DMatrix`; but for `enable_categorical`, which
-    has to be asked for, they have its defaults, too. What the getters return is
-    float32.
+    The arguments and defaults are those of `hornbeam.DMatrix`, except that
+    `enable_categorical` is False by default. Getters return float32.
     """
 
-    # There `approx` trains on batches with a cache, too.
+    # In XGBoost `approx` also trains on batches with a cache.
     _holds_beside_cache = True
     _kind_of_info = MetaInfo
 
@@ -67,8 +66,8 @@ class DMatrix(_DMatrix):
         data_split_mode: DataSplitMode = DataSplitMode.ROW,
     ) -> None:
         super().__init__(
-            framed(data),
-            uncategorised(label),
+            to_frame(data),
+            numeric_labels(label),
             weight=weight,
             base_margin=base_margin,
             missing=missing,
@@ -81,10 +80,11 @@ class DMatrix(_DMatrix):
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
-            enable_categorical=enable_categorical or _says_itself(data, feature_types),
+            enable_categorical=enable_categorical
+            or _has_categorical_types(data, feature_types),
             data_split_mode=data_split_mode,
         )
-        self._remember(missing, silent)
+        self._set_arguments(missing, silent)
         if not self.table.is_stream and has_infinite(self.table):
             raise DataError(
                 "Input data contains `inf` or a value too large, while `missing` is "
@@ -92,7 +92,7 @@ class DMatrix(_DMatrix):
                 code=ErrorCode.FEATURE_NOT_FINITE,
             )
 
-    def _remember(self, missing: float | None, silent: bool) -> None:
+    def _set_arguments(self, missing: float | None, silent: bool) -> None:
         self.missing = np.nan if missing is None else missing
         self.silent = silent
 
@@ -100,7 +100,7 @@ class DMatrix(_DMatrix):
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns; None if they have none."""
+        """The feature names; None if there are none."""
         return super().feature_names
 
     @feature_names.setter
@@ -110,7 +110,7 @@ class DMatrix(_DMatrix):
 
     @property
     def feature_types(self) -> list[str] | None:
-        """Types of the columns; None if they are not known."""
+        """The feature types; None if they are not known."""
         return super().feature_types
 
     @feature_types.setter
@@ -120,65 +120,67 @@ class DMatrix(_DMatrix):
 
     @with_xgboost_messages
     def set_float_info(self, field: str, data: Any) -> None:
-        """Set a field of numbers by its name."""
+        """Set a float field, such as ``"weight"``, by its name."""
         super().set_float_info(field, data)
 
     @with_xgboost_messages
     def set_uint_info(self, field: str, data: Any) -> None:
-        """Set the groups: their sizes as ``group``, or ``qid``, or ``group_ptr``."""
+        """Set the query groups by ``"group"`` (sizes), ``"qid"`` or ``"group_ptr"``."""
         super().set_uint_info(field, data)
 
     @with_xgboost_messages
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
-        """Return a field of numbers as it was set, in float32."""
+        """Return a float field as it was set, in float32."""
         return super().get_float_info(field).astype(np.float32)
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
-        """Return the names of the categories of each column.
+        """Return the categories of each feature.
 
         Parameters
         ----------
         export_to_arrow
-            Whether their `to_arrow` may be asked for.
+            Whether `to_arrow` of the result may be called.
         """
-        own = super().get_categories()
         return Categories.exported(
-            own, self.feature_names, self.n_features, export_to_arrow
+            super().get_categories(),
+            self.feature_names,
+            self.n_features,
+            export_to_arrow,
         )
 
     def get_data(self) -> Any:
-        """Return the features as a SciPy CSR matrix without the missing cells."""
+        """Return the features as a SciPy CSR matrix without missing values."""
         return super().get_data().astype(np.float32)
 
     @with_xgboost_messages
     def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
-        """Return ``group_ptr``: the first row of each group, and the number of rows."""
+        """Return ``"group_ptr"``: the first row of each group, and the row count."""
         return super().get_uint_info(field)
 
     @with_xgboost_messages
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (pointers, values): for each column a lower bound and its cuts."""
+        """Return (pointers, values) of the cuts, with a lower bound for each column."""
         pointers, values = super().get_quantile_cut()
         return pointers, values.astype(np.float32)
 
     @with_xgboost_messages
     def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
-        """Return a new matrix of some rows, in the order given.
+        """Return a new matrix of the given rows, in their order.
 
         Parameters
         ----------
         rindex
-            Numbers of the rows.
+            Row indices.
         allow_groups
-            Whether to take rows of a matrix that has groups.
+            Whether the matrix may have query groups.
         """
         part = super().slice(rindex, allow_groups)
-        cast(DMatrix, part)._remember(self.missing, self.silent)
+        cast(DMatrix, part)._set_arguments(self.missing, self.silent)
         return part
 
 
 class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
-    """Features kept only as codes of their bins: less memory than a `DMatrix`.
+    """A matrix that stores features only as bin indices, which takes less memory.
 
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
@@ -210,8 +212,8 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     ) -> None:
         _QuantileDMatrix.__init__(
             self,
-            framed(data),
-            uncategorised(label),
+            to_frame(data),
+            numeric_labels(label),
             weight=weight,
             base_margin=base_margin,
             missing=missing,
@@ -226,11 +228,12 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
-            enable_categorical=enable_categorical or _says_itself(data, feature_types),
+            enable_categorical=enable_categorical
+            or _has_categorical_types(data, feature_types),
             max_quantile_batches=max_quantile_batches,
             data_split_mode=data_split_mode,
         )
-        self._remember(missing, silent)
+        self._set_arguments(missing, silent)
 
     def _bin_like(
         self, ref: _DMatrix, max_bin: int | None, unseen: str
@@ -243,18 +246,19 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
             )
         types = ref.feature_types or []
         if "c" in types and "c" not in (self.table.types or ()):
-            self.table.retype(types)  # numbers are the codes of its categories
+            # Numbers are category codes of the reference.
+            self.table.retype(types)
         return super()._bin_like(ref, max_bin, unseen)
 
 
 class ExtMemQuantileDMatrix(  # type: ignore[misc]
     DMatrix, _ExtMemQuantileDMatrix
 ):
-    """Features kept only as codes of their bins, in blocks on disk.
+    """A matrix in external memory: bin indices of features in blocks on disk.
 
-    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The folder for the
-    blocks is the `cache_prefix` of the `DataIter`; without one it is a temporary one,
-    which goes with the matrix.
+    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The cache folder is
+    the `cache_prefix` of the `DataIter`; without one it is a temporary folder, removed
+    with the matrix.
     """
 
     @deprecate_positional_args
@@ -283,18 +287,20 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             max_quantile_batches=max_quantile_batches,
             cache_host_ratio=cache_host_ratio,
         )
-        self._remember(missing, False)
+        self._set_arguments(missing, False)
 
 
-def _says_itself(data: Any, feature_types: Sequence[str] | Categories | None) -> bool:
-    """Return whether data is categorical where its caller calls it so, if anywhere."""
+def _has_categorical_types(
+    data: Any, feature_types: Sequence[str] | Categories | None
+) -> bool:
+    """Return whether `feature_types` declare categories; True if data is no frame."""
     if not is_dataframe(data):
         return True
     return isinstance(feature_types, Sequence) and "c" in feature_types
 
 
 def _temporary_folder(owner: object) -> str:
-    """Return a new folder that is removed with its owner."""
+    """Return a new folder that is removed when `owner` is garbage-collected."""
     folder = tempfile.mkdtemp()
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return folder

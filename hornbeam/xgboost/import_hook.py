@@ -1,4 +1,4 @@
-"""Hornbeam for other packages that look for XGBoost by its name."""
+"""An import hook by which ``import xgboost`` imports ``hornbeam.xgboost``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hornbeam.errors import ErrorCode, HornbeamError
 
 __all__ = ["stand_in"]
 
-#: What packages that know XGBoost ask the modules in memory for.
-_LOOKED_FOR = ("core", "sklearn", "training", "callback")
+#: Modules that other packages look up in `sys.modules`.
+_PRELOADED = ("core", "sklearn", "training", "callback")
 
 
-class _Names(MetaPathFinder, Loader):
-    """Finds ``hornbeam.xgboost`` and its modules where ``xgboost`` is asked for."""
+class _Finder(MetaPathFinder, Loader):
+    """Finds ``hornbeam.xgboost`` and its modules by the name ``xgboost``."""
 
     def find_spec(
         self,
@@ -40,32 +40,32 @@ class _Names(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module has run; the machinery has put the other name on it.
+        # The module is already executed; restore the spec that the import replaced.
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
 
 
 def stand_in() -> None:
-    """Have ``import xgboost`` find ``hornbeam.xgboost``, from now on and everywhere.
+    """Make ``import xgboost`` import ``hornbeam.xgboost`` in the whole process.
 
-    It is for packages that look for XGBoost by its name and would not know a booster of
-    Hornbeam: ``shap``, ``mlflow.xgboost`` and so on. Call it before they are imported.
+    Packages that check for XGBoost by name, such as ``shap`` and ``mlflow.xgboost``,
+    then accept Hornbeam's boosters. Call this before they are imported.
 
     Raises
     ------
     HornbeamError
-        If XGBoost itself has been imported before.
+        If XGBoost itself is already imported.
     """
     ours = importlib.import_module("hornbeam.xgboost")
     if sys.modules.get("xgboost", ours) is not ours:
         raise HornbeamError(
-            "xgboost itself is imported already, and what holds it would not learn of "
-            "another; call stand_in() before anything that imports xgboost",
+            "xgboost itself is already imported, and modules that use it would keep "
+            "using it; call stand_in() before any import of xgboost",
             code=ErrorCode.XGBOOST_ALREADY_IMPORTED,
         )
-    if not any(isinstance(finder, _Names) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Names())
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
     importlib.import_module("xgboost")
-    for name in _LOOKED_FOR:
+    for name in _PRELOADED:
         with contextlib.suppress(ImportError):  # scikit-learn may not be installed
             importlib.import_module(f"xgboost.{name}")

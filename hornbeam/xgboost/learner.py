@@ -1,4 +1,4 @@
-"""What XGBoost accepts that Hornbeam does not: features by position, raw codes."""
+"""The learner and the predictor with XGBoost's validation and alignment of features."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import Objective
 from hornbeam.params import Parameters
 from hornbeam.xgboost.categories import as_category_codes
-from hornbeam.xgboost.compat import framed, is_dataframe
+from hornbeam.xgboost.compat import is_dataframe, to_frame
 
 __all__ = ["XGBoostLearner", "XGBoostPredictor"]
 
-#: Of each group that ``ndcg``, ``map`` and ``pre`` evaluate without a number.
-_TOP_ROWS = 32
+#: The default cutoff of the metrics ``ndcg``, ``map`` and ``pre``.
+_MAX_RANK = 32
 
 
 class XGBoostLearner(Learner):
@@ -34,14 +34,14 @@ class XGBoostLearner(Learner):
         metrics = super().create_metrics(parameters, objective)
         for metric in metrics:
             if isinstance(metric, RankingMetric):
-                metric.limit(_TOP_ROWS)
+                metric.limit(_MAX_RANK)
         return metrics
 
     def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
         """Return `data` with the features and the category codes of the model.
 
-        Features without names go by position: absent ones are missing. Numbers are
-        codes where training had categories.
+        Features without names are matched by position: those that `data` lacks are
+        missing values. Numbers in categorical features are read as category codes.
         """
         width, types = self.model.num_feature, self.model.feature_types
         is_narrow = data.feature_names is None and data.n_features < width
@@ -58,7 +58,7 @@ class XGBoostLearner(Learner):
         return super().align(data, validate_features)
 
     def validate_features(self, names: Sequence[str] | None) -> None:
-        """Raise a `DataError` unless data has the names of the model, in its order."""
+        """Raise a `DataError` if feature names or their order differ from the model."""
         expected = self.model.feature_names or None
         if expected is None or names == expected:
             return
@@ -69,14 +69,12 @@ class XGBoostLearner(Learner):
                 code=ErrorCode.FEATURE_NAMES_MISMATCH,
             )
         message = f"feature_names mismatch: {expected} {list(names)}"
-        lost = [name for name in expected if name not in names]
-        more = [name for name in names if name not in expected]
-        if lost:
-            message += f"\nexpected {', '.join(lost)} in input data"
-        if more:
-            message += (
-                f"\ntraining data did not have the following fields: {', '.join(more)}"
-            )
+        absent = [name for name in expected if name not in names]
+        unknown = [name for name in names if name not in expected]
+        if absent:
+            message += f"\nexpected {', '.join(absent)} in input data"
+        if unknown:
+            message += f"\ntraining data did not have the following fields: {', '.join(unknown)}"
         raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
 
 
@@ -86,7 +84,7 @@ class XGBoostPredictor(Predictor):
     _learner: XGBoostLearner
 
     def table(self, data: Any, missing: float, validate_features: bool) -> Table:
-        table = super().table(framed(data), missing, validate_features)
+        table = super().table(to_frame(data), missing, validate_features)
         if validate_features and is_dataframe(data):
             self._learner.validate_features(table.names)
         return table

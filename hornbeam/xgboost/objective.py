@@ -1,4 +1,4 @@
-"""Objectives of one's own as classes, which learn the number of the round."""
+"""Custom objectives as classes, and adapters of custom functions to Hornbeam."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import numpy as np
 
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["Objective", "TreeObjective", "as_float32", "as_function", "by_row"]
+__all__ = [
+    "Objective",
+    "TreeObjective",
+    "float32_metric",
+    "gradient_function",
+    "reshape_gradients",
+]
 
 
 class Objective(ABC):
-    """Base of objectives that are called with the number of the round."""
+    """Base class of custom objectives that get the number of the round."""
 
     @abstractmethod
     def __call__(self, iteration: int, y_pred: Any, dtrain: Any) -> tuple[Any, Any]:
@@ -22,33 +28,33 @@ class Objective(ABC):
 
 
 class TreeObjective(Objective):
-    """Base of objectives of trees."""
+    """Base class of custom objectives for trees."""
 
     def split_grad(
         self, iteration: int, grad: Any, hess: Any
     ) -> tuple[Any, Any] | None:
-        """Return gradients and hessians to find splits by; None: those of the leaves.
+        """Return gradients and hessians for the split search; None for those of leaves.
 
-        They may have fewer columns, for trees of all outputs
+        They may have fewer columns, for multi-output trees
         (``multi_strategy="multi_output_tree"``). As in XGBoost, trees of one output
-        learn from nothing but them.
+        use only these gradients, also for leaves.
         """
         return None
 
 
-def as_function(objective: Any, iteration: int, has_vectors: bool) -> Any:
-    """Return an objective as a function of (float32 margins, data).
+def gradient_function(objective: Any, iteration: int, has_vectors: bool) -> Any:
+    """Return a custom objective as a function of (float32 margins, data).
 
-    What is no function is returned as it is.
+    Anything that is not callable is returned unchanged.
 
     Parameters
     ----------
     objective
         A function, or an `Objective`.
     iteration
-        Number of the round.
+        The number of the round.
     has_vectors
-        Whether trees have all outputs.
+        Whether trees have vector leaves.
     """
     if not callable(objective):
         return objective
@@ -58,32 +64,42 @@ def as_function(objective: Any, iteration: int, has_vectors: bool) -> Any:
         n_rows = len(y_pred)
         if not isinstance(objective, Objective):
             grad, hess = objective(y_pred, dtrain)
-            return by_row(grad, hess, n_rows)
+            return reshape_gradients(grad, hess, n_rows)
         grad, hess = objective(iteration, y_pred, dtrain)
         reduced = None
         if isinstance(objective, TreeObjective):
             reduced = objective.split_grad(iteration, grad, hess)
         if reduced is None:
-            return by_row(grad, hess, n_rows)
+            return reshape_gradients(grad, hess, n_rows)
         split_grad, split_hess = reduced
-        searched = by_row(split_grad, split_hess, n_rows)
-        return (*by_row(grad, hess, n_rows), *searched) if has_vectors else searched
+        searched = reshape_gradients(split_grad, split_hess, n_rows)
+        return (
+            (*reshape_gradients(grad, hess, n_rows), *searched)
+            if has_vectors
+            else searched
+        )
 
     return gradients
 
 
-def as_float32(metric: Any) -> Any:
-    """Return a metric as a function of (float32 predictions, data); None is None."""
+def float32_metric(metric: Any) -> Any:
+    """Return a custom metric that gets float32 predictions; None for None."""
     if metric is None:
         return None
     return lambda y_pred, data: metric(y_pred.astype(np.float32), data)
 
 
-def by_row(grad: Any, hess: Any, n_rows: int) -> tuple[Any, Any]:
+def reshape_gradients(grad: Any, hess: Any, n_rows: int) -> tuple[Any, Any]:
     """Return gradients and hessians as (rows,) or (rows, outputs).
 
-    What comes flat is told in a warning. Raises `TypeError` for what is no array, and
-    `DataError` where the two do not fit each other or the rows.
+    Flat arrays of several outputs are reshaped, with a warning.
+
+    Raises
+    ------
+    TypeError
+        If one of them is not a NumPy array.
+    DataError
+        If their shapes differ, or do not match the number of rows.
     """
     pair = []
     for part in (grad, hess):
@@ -111,7 +127,7 @@ def by_row(grad: Any, hess: Any, n_rows: int) -> tuple[Any, Any]:
         )
     if len(grad) != n_rows or len(hess) != n_rows:
         raise DataError(
-            "Mismatched size between the gradient and training data: there are "
+            "Mismatched size between the gradient and training data: the data has "
             f"{n_rows} rows, and gradients and hessians have the shapes {grad.shape} "
             f"and {hess.shape}",
             code=ErrorCode.GRADIENT_SIZE_MISMATCH,

@@ -1,4 +1,4 @@
-"""What XGBoost takes as parameters, and Hornbeam takes in other words or not at all."""
+"""XGBoost's parameters, translated to Hornbeam's names and values."""
 
 from __future__ import annotations
 
@@ -14,33 +14,40 @@ from hornbeam.params import Parameters, parameter_table
 from hornbeam.xgboost.booster_config import NAMES
 from hornbeam.xgboost.config import get_config
 
-__all__ = ["DECISIVE", "gathered", "told", "unused"]
+__all__ = ["SELECTING_PARAMS", "as_pairs", "hornbeam_params", "unused_params"]
 
 Given = Mapping[str, Any]
 
 _TABLE = {row.name: row for row in parameter_table()}
-_OURS = {name: row.name for row in _TABLE.values() for name in (row.name, *row.aliases)}
-#: XGBoost had it once, and passes it over with a warning.
-del _OURS["sketch_eps"]
+_HORNBEAM_NAMES = {
+    name: row.name for row in _TABLE.values() for name in (row.name, *row.aliases)
+}
+#: XGBoost removed this parameter; it reports it as unused.
+del _HORNBEAM_NAMES["sketch_eps"]
 
-#: What decides which other parameters have a part in a model.
-DECISIVE = frozenset(
+#: Parameters that select the components of a model, and so the other parameters.
+SELECTING_PARAMS = frozenset(
     "booster objective num_class num_target eval_metric multi_strategy".split()
     + "tree_method updater updater_seq process_type".split()
     + [field for fields in config_groups().values() for field in fields]
 )
-#: What has no part in a configuration, and is used all the same.
-_BEYOND = frozenset(["eval_metric", "num_output_group", *get_config()])
-#: Shares that may be 0 there: no row, and one feature, are left.
-_SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
-_NEXT_TO_NONE = float(np.finfo(np.float64).tiny)
+#: Parameters that are used, but are not in the configuration.
+_USED_ELSEWHERE = frozenset(["eval_metric", "num_output_group", *get_config()])
+#: Sampling rates that may be 0 in XGBoost, which samples no row and one feature.
+_SAMPLING_RATES = (
+    "subsample",
+    "colsample_bytree",
+    "colsample_bylevel",
+    "colsample_bynode",
+)
+_SMALLEST_RATE = float(np.finfo(np.float64).tiny)
 _DEVICES = ("cpu", "cuda", "gpu", "sycl")
 
 
-def gathered(
+def as_pairs(
     params: Given | Iterable[tuple[str, Any]] | str, value: Any = None
 ) -> list[tuple[str, Any]]:
-    """Return parameters as pairs, those that are None left out."""
+    """Return parameters as pairs of name and value, without those that are None."""
     if isinstance(params, str):
         pairs: Iterable[tuple[str, Any]] = [(params, value)]
     else:
@@ -52,29 +59,32 @@ def gathered(
     ]
 
 
-def told(given: Given, names: Collection[str] | None = None) -> dict[str, Any]:
-    """Return what Hornbeam is told of parameters that have been set.
+def hornbeam_params(
+    given: Given, names: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Return the given parameters by Hornbeam's names.
 
-    Of two names of one parameter the last in the alphabet counts, as it does there.
+    If a parameter is given by several names, the alphabetically last one counts, as in
+    XGBoost.
 
     Parameters
     ----------
     given
-        All that has been set.
+        All parameters that were set, by XGBoost's names.
     names
-        XGBoost's parameters that have a part in the model; if None, only what decides
-        on that is told.
+        The names of the parameters that the model uses; None for those that select
+        the model's components.
     """
     values: dict[str, Any] = {}
     for name in sorted(given):
-        if name not in _OURS:
+        if name not in _HORNBEAM_NAMES:
             continue
         if names is None:
-            has_part = name in DECISIVE
+            is_used = name in SELECTING_PARAMS
         else:
-            has_part = name in names or name in _BEYOND or name not in NAMES
-        if has_part:
-            values[_OURS[name]] = given[name]
+            is_used = name in names or name in _USED_ELSEWHERE or name not in NAMES
+        if is_used:
+            values[_HORNBEAM_NAMES[name]] = given[name]
     values.pop("validate_parameters", None)
     _resolve_shape(values, given)
     if names is not None:
@@ -90,8 +100,8 @@ def _resolve_shape(values: dict[str, Any], given: Given) -> None:
     if values.get("objective") == "count:poisson":
         values.setdefault("max_delta_step", given.get("max_delta_step", 0.7))
     if "updater" in values:
-        # Trees of histograms are pruned while they grow, so that nothing is left to;
-        # and one machine has no others to be in step with.
+        # Histogram trees are pruned while they grow, and there are no other workers
+        # to synchronise with.
         updater = str(values["updater"]).replace("histmaker,prune", "histmaker")
         if updater.startswith("grow_"):
             updater = updater.removesuffix(",sync")
@@ -114,15 +124,15 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
         values.pop("refresh_leaf", None)
     if "device" in values:
         values["device"] = _device(values["device"], given)
-    for name in _SHARES:
+    for name in _SAMPLING_RATES:
         if str(values.get(name)) in ("0", "0.0"):
-            values[name] = _NEXT_TO_NONE
+            values[name] = _SMALLEST_RATE
     for name in ("verbosity", "nthread"):
         values.setdefault(name, given.get(name, get_config()[name]))
 
 
 def _device(device: Any, given: Given) -> str:
-    """Return the device there is, with a warning where another one was asked for."""
+    """Return ``"cpu"``, with a warning if another device was requested."""
     kind = str(device).partition(":")[0]
     if kind not in _DEVICES:
         raise ParameterError(
@@ -142,16 +152,16 @@ def _device(device: Any, given: Given) -> str:
 
 
 def _check(name: str, value: Any) -> None:
-    """Raise an error of a value that is none of the parameter's, in both's words."""
+    """Raise a `ParameterError` for an invalid value, with XGBoost's message first."""
     try:
         Parameters.resolve({name: value})
     except ParameterError as error:
         raise ParameterError(
-            f"{_in_their_words(name, value)}{error}", code=error.code, **error.details
+            f"{_xgboost_message(name, value)}{error}", code=error.code, **error.details
         ) from None
 
 
-def _in_their_words(name: str, value: Any) -> str:
+def _xgboost_message(name: str, value: Any) -> str:
     row = _TABLE[name]
     if name == "booster":
         return f"Unknown gbm type {value}\n"
@@ -160,19 +170,21 @@ def _in_their_words(name: str, value: Any) -> str:
     if row.range.startswith("'"):
         return f"Invalid Input: '{value}', valid values are: {row.range}\n"
     kind = row.type.partition(" ")[0]
-    if kind in ("int", "float", "bool") and not _is_read_as(kind, value):
-        what = f"expect {kind} but value='{value}'"
-        return f"Invalid Parameter format for {name} {what}\n"
+    if kind in ("int", "float", "bool") and not _is_parsable(kind, value):
+        return (
+            f"Invalid Parameter format for {name} expect {kind} but value='{value}'\n"
+        )
     if row.range.endswith(" or more"):
-        least = row.range.partition(" ")[0]
-        what = f"should be greater equal to {least}"
-        return f"value {value} for Parameter {name} {what}\n"
+        minimum = row.range.partition(" ")[0]
+        return (
+            f"value {value} for Parameter {name} should be greater equal to {minimum}\n"
+        )
     if not row.range:
         return ""
     return f"value {value} for Parameter {name} exceed bound, {row.range}\n"
 
 
-def _is_read_as(kind: str, value: Any) -> bool:
+def _is_parsable(kind: str, value: Any) -> bool:
     try:
         number = float(str(value))
     except ValueError:
@@ -180,18 +192,18 @@ def _is_read_as(kind: str, value: Any) -> bool:
     return kind != "int" or number == int(number)
 
 
-def unused(given: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return what has been set and has no part in the configuration.
+def unused_params(given: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return the names of parameters that were set and are not used, sorted.
 
     Parameters
     ----------
     given
-        The names of what has been set.
+        The names of the parameters that were set.
     known
-        The names of XGBoost's that have.
+        The names of the parameters in the configuration.
     """
-    own = _OURS.keys() - NAMES
-    return sorted(set(given) - set(known) - own - _BEYOND)
+    hornbeam_only = _HORNBEAM_NAMES.keys() - NAMES
+    return sorted(set(given) - set(known) - hornbeam_only - _USED_ELSEWHERE)
 
 
 def _warn(message: str) -> None:

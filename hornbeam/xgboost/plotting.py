@@ -1,4 +1,4 @@
-"""Pictures with XGBoost's arguments: importances as bars, and single trees."""
+"""Plots of feature importances and of single trees, with XGBoost's arguments."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def plot_importance(
     values_format: str = "{v}",
     **kwargs: Any,
 ) -> Axes:
-    """Draw a bar for each feature that trees split on, and return the axes.
+    """Plot feature importances as horizontal bars, and return the axes.
 
-    The arguments are those of `hornbeam.explain.plot_importance`; `booster` is its
-    model.
+    The arguments are those of `hornbeam.explain.plot_importance`; `booster` is a
+    booster, a fitted estimator, or a mapping of features to scores.
     """
     pyplot = require("matplotlib.pyplot", "plot", "plot_importance")
     scores = booster
@@ -62,7 +62,7 @@ def plot_importance(
         max_num_features=max_num_features,
         show_values=show_values,
         values_format=values_format,
-        **{"color": None} | kwargs,  # None: the first colour of the style
+        **{"color": None} | kwargs,  # None: the first colour of matplotlib's cycle
     )
     ax.grid(grid)
     return ax
@@ -88,11 +88,11 @@ def to_graphviz(
     Parameters
     ----------
     booster
-        A booster, or an estimator that has been fitted.
+        A booster, or a fitted estimator.
     tree_idx
-        The number of the tree; counted from the last if below 0.
+        The index of the tree; a negative one counts from the last tree.
     num_trees
-        The same by its deprecated name.
+        The deprecated name of `tree_idx`.
     rankdir, kwargs
         Attributes of the graph.
     fmap, yes_color, no_color, condition_node_params, leaf_node_params, with_stats
@@ -125,21 +125,21 @@ def plot_tree(
     tree_idx: int = 0,
     **kwargs: Any,
 ) -> Axes:
-    """Draw a tree, and return the axes.
+    """Plot a tree, and return the axes.
 
-    Matplotlib alone draws it; where attributes of Graphviz are given, its program
-    ``dot`` does.
+    Matplotlib draws the tree, or the Graphviz program ``dot`` if Graphviz attributes
+    are given.
 
     Parameters
     ----------
     booster
-        A booster, or an estimator that has been fitted.
+        A booster, or a fitted estimator.
     tree_idx, num_trees, fmap, with_stats
         As for `to_graphviz`.
     ax
-        Where to draw; None: on a new figure.
+        The axes; None for a new figure.
     rankdir, kwargs
-        Attributes of Graphviz, as for `to_graphviz`.
+        Graphviz attributes, as for `to_graphviz`.
     """
     pyplot = require("matplotlib.pyplot", "plot", "plot_tree")
     model = _booster_of(booster)
@@ -167,8 +167,8 @@ def _drawn(graph: Source) -> bytes:
         return graph.pipe(format="png")
     except graphviz.ExecutableNotFound as error:
         raise ParameterError(
-            "attributes of Graphviz are drawn by its program dot, which is not "
-            "installed; install Graphviz, or leave rankdir and the like out",
+            "Graphviz attributes need the program dot, which is not installed; install "
+            "Graphviz, or leave out rankdir and other attributes",
             code=ErrorCode.GRAPHVIZ_MISSING,
         ) from error
 
@@ -180,13 +180,13 @@ def _booster_of(model: Any) -> Booster:
         return model.get_booster()
     raise ParameterError(
         "tree must be Booster, XGBModel or dict instance, not "
-        f"{type(model).__name__}; a tree is drawn of the first two",
+        f"{type(model).__name__}; trees can be plotted of the first two",
         code=ErrorCode.NOT_A_MODEL,
     )
 
 
 def _tree_of(model: Booster, tree_idx: int, num_trees: int | None) -> int:
-    """Return the number of the tree that is meant, from 0 on."""
+    """Return the index of the tree, from 0."""
     if num_trees is not None:
         warnings.warn(
             "The `num_trees` parameter is deprecated, use `tree_idx` instead.",

@@ -1,4 +1,4 @@
-"""The tracker that XGBoost's workers report to: here for a group of one."""
+"""XGBoost's tracker, for a group of one worker."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["RabitTracker", "get_family"]
 
 
 class RabitTracker:
-    """The tracker of one worker, who has nobody to wait for.
+    """The tracker of a group of one worker; it opens no connection.
 
     Parameters
     ----------
     n_workers
-        How many workers there are; more than one is an error.
+        The number of workers; more than one is an error.
     host_ip
-        An address of this machine; None is its own.
+        An address of this machine; None for 127.0.0.1.
     port
-        Told to the worker.
+        A port, returned by `worker_args`.
     sortby
         ``"host"`` or ``"task"``.
     timeout
-        Taken for XGBoost's sake: there is nothing to wait for.
+        Has no effect, since the tracker does not wait.
     """
 
     @deprecate_positional_args
@@ -43,7 +43,7 @@ class RabitTracker:
             raise ValueError("Expecting either 'host' or 'task' for sortby.")
         if n_workers != 1:
             raise XGBoostError(
-                f"n_workers={n_workers}: there is only the group of one worker here; "
+                f"only a group of one worker is supported, not n_workers={n_workers}; "
                 "train on a cluster with hornbeam.xgboost.dask",
                 code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
             )
@@ -53,19 +53,19 @@ class RabitTracker:
         self._port = port
 
     def start(self) -> None:
-        """Begin."""
+        """Start the tracker."""
 
     def wait_for(self, timeout: int | None = None) -> None:
-        """Wait until all workers are done, which is now."""
+        """Return at once: there are no workers to wait for."""
 
     def free(self) -> None:
-        """Let go of the tracker."""
+        """Release the tracker."""
 
     def worker_args(self) -> dict[str, Any]:
-        """Return the arguments of the worker's `hornbeam.xgboost.collective.init`."""
+        """Return the arguments of `hornbeam.xgboost.collective.init` for the worker."""
         return {"dmlc_tracker_port": self._port, "dmlc_tracker_uri": self._address}
 
 
 def get_family(addr: str) -> socket.AddressFamily:
-    """Return the family of a network address: that of IPv4, or of IPv6."""
+    """Return the family of a network address, IPv4 or IPv6."""
     return socket.getaddrinfo(addr, None)[0][0]

@@ -100,7 +100,7 @@ def all_callbacks(
     maximize: bool | None,
     show_stdv: bool = False,
 ) -> list[TrainingCallback]:
-    """Return the callbacks given, and those that arguments of training ask for."""
+    """Return the callbacks given, and those of the other arguments of training."""
     callbacks = list(given or ())
     if verbose_eval:
         callbacks.append(EvaluationMonitor(0, int(verbose_eval), show_stdv))
@@ -135,10 +135,10 @@ def cv(
     shuffle: bool = True,
     custom_metric: Any = None,
 ) -> Any:
-    """Return the metrics of models that are each tested on rows they did not see.
+    """Return the metrics of a cross-validation, round by round.
 
-    The arguments are those of `hornbeam.cv`. As in XGBoost each fold is a matrix of its
-    own, with cuts of its own; the folds still train side by side.
+    The arguments are those of `hornbeam.cv`. As in XGBoost, each fold is a separate
+    matrix with its own cuts. The folds are trained in parallel.
     """
     check_training_data(dtrain, None, DMatrix)
     if isinstance(dtrain, QuantileDMatrix):
@@ -149,8 +149,8 @@ def cv(
     given = dict(params)
     if isinstance(params, list):
         given["eval_metric"] = [m for name, m in params if name == "eval_metric"]
-    named = given.pop("eval_metric", None) or []
-    metrics = metrics or named
+    named = given.pop("eval_metric", None)
+    metrics = metrics or named or []
     packs = mknfold(
         dall=dtrain,
         nfold=nfold,
@@ -165,7 +165,7 @@ def cv(
     models = FoldModels(cast(Sequence[Fold], packs))
     if custom_metric is None and obj is None:
         models.part_threads(packs[0].bst.params.nthread)
-    # What a callback asks of a model, these have.
+    # FoldModels has the methods of a booster that callbacks use.
     _, log = run_rounds(
         cast(Booster, models),
         dtrain,
@@ -186,16 +186,16 @@ def cv(
     if log.stopped and best is not None:
         rounds = int(best) + 1
     table = scores_of(log.history, rounds, as_pandas)
-    # The scores of a caller's own metric come after all others.
+    # The scores of a custom metric come after all others.
     built_in = tuple(f"-{metric.name}-" for metric in packs[0].bst.metrics)
     columns = sorted(table, key=lambda name: not any(m in name for m in built_in))
     return {name: table[name] for name in columns} if not as_pandas else table[columns]
 
 
 class CVPack:
-    """A fold: a model, the data that it trains on, and the data that tests it.
+    """A fold: a booster, its training data and its test data.
 
-    What a booster has, it has, too.
+    Other attributes are those of the booster.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class CVPack:
         self.bst = Booster(param, [dtrain, dtest])
 
     def __getattr__(self, name: str) -> Any:
-        if name == "bst":  # not there yet
+        if name == "bst":  # before __init__ has set it
             raise AttributeError(name)
         return getattr(self.bst, name)
 
@@ -216,14 +216,14 @@ class CVPack:
         self.bst.update(self.dtrain, iteration, fobj)
 
     def eval(self, iteration: int, feval: Any, output_margin: bool) -> str:
-        """Return the line of the scores on both parts."""
+        """Return the line of scores on the training and the test data."""
         return self.bst.eval_set(self.watchlist, iteration, feval, output_margin)
 
 
 def groups_to_rows(
     groups: npt.NDArray[Any], boundaries: npt.NDArray[Any]
 ) -> npt.NDArray[np.intp]:
-    """Return the rows of groups, of which each begins at one of `boundaries`."""
+    """Return the row indices of groups; group g has the rows from `boundaries[g]`."""
     return np.concatenate(
         [np.arange(*boundaries[group : group + 2]) for group in groups]
     )
@@ -263,16 +263,16 @@ def mknfold(
     folds: Any = None,
     shuffle: bool = True,
 ) -> list[CVPack]:
-    """Return the folds of a cross-validation, each with a model that has not begun.
+    """Return the folds of a cross-validation, each with an untrained booster.
 
     Parameters
     ----------
     dall
-        The data; if it has groups, they stay whole.
+        The data; query groups are not split.
     param
-        Parameters of all models.
+        Parameters of all boosters.
     evals
-        Metrics, besides.
+        Names of metrics, added to the parameters.
     nfold, seed, fpreproc, stratified, folds, shuffle
         As for `hornbeam.cv`; stratified folds are those of scikit-learn.
     """
@@ -284,9 +284,9 @@ def mknfold(
     packs = []
     for rows in parts_of(dall, nfold, False, folds, seed, shuffle):
         dtrain, dtest = (dall.slice(part, allow_groups=True) for part in rows)
-        own = param
+        fold_param = param
         if fpreproc is not None:
-            dtrain, dtest, own = fpreproc(dtrain, dtest, param.copy())
-        named = [("eval_metric", metric) for metric in evals]
-        packs.append(CVPack(dtrain, dtest, [*dict(own).items(), *named]))
+            dtrain, dtest, fold_param = fpreproc(dtrain, dtest, param.copy())
+        metrics = [("eval_metric", metric) for metric in evals]
+        packs.append(CVPack(dtrain, dtest, [*dict(fold_param).items(), *metrics]))
     return packs

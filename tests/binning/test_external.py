@@ -260,7 +260,7 @@ def test_a_block_is_not_made_again_from_a_source_that_has_changed(tmp_path):
         block.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     paged = build_external(table, 16, caching(tmp_path))
     batches[0] = changed
-    with pytest.raises(DataError, match="the source gives other rows now"):
+    with pytest.raises(DataError, match="the rows of the source have changed"):
         paged.take(np.arange(ROWS))
 
 

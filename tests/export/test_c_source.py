@@ -1,4 +1,4 @@
-"""Models as C, compiled without a warning and run."""
+"""Export to C: the source compiles without warnings, and its predictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(CC is None, reason="there is no compiler of C")
 
 
 def compiled(source, folder, *more):
-    """Return the path of what is compiled from these sources, by their names."""
+    """Return the path of the program compiled from these sources, by file name."""
     (folder / "model.c").write_text(source)
     target = folder / "model"
     parts = [*more, folder / "model.c", "-o", target, "-lm"]
@@ -49,7 +49,7 @@ def run(source, codes, case, folder, name="model"):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_same_margins_to_the_bit(name, tmp_path):
+def test_margins_are_bitwise_equal(name, tmp_path):
     case = exported(name)
     margins, predictions = run(to_c(case.booster), case.codes, case, tmp_path)
     np.testing.assert_array_equal(margins, case.margins)
@@ -78,7 +78,7 @@ int main(void)
 """
 
 
-def test_a_program_around_it(tmp_path):
+def test_c_source_in_a_program(tmp_path):
     case = exported("logistic")
     (tmp_path / "main.c").write_text(PROGRAM)
     source = to_c(case.booster, name="late")
@@ -104,7 +104,7 @@ HOSTILE = [
 ]
 
 
-def test_names_that_are_no_names(tmp_path):
+def test_feature_names_are_escaped(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({name: rng.normal(size=99) for name in HOSTILE})
     frame["c"] = pd.Categorical(rng.choice(HOSTILE, 99))
@@ -120,7 +120,7 @@ def test_names_that_are_no_names(tmp_path):
     assert codes_of(frame).shape == (99, 5)
 
 
-def test_names_beyond_what_compilers_take():
+def test_long_feature_names():
     frame = pd.DataFrame({"x" * 5000: [1.0, 2.0]})
     booster = hornbeam.train({}, hornbeam.DMatrix(frame, [0, 1]), 1)
     with pytest.raises(ParameterError, match="has 5,000 bytes, and a string of C"):
@@ -128,7 +128,7 @@ def test_names_beyond_what_compilers_take():
 
 
 @pytest.mark.parametrize("name", ["a b", "1st", "größe", "a;b", ""])
-def test_a_name_that_is_none_of_c(name):
+def test_invalid_c_identifiers_are_an_error(name):
     with pytest.raises(ParameterError, match="cannot begin the name of a function"):
         to_c(exported("float32").booster, name=name)
 

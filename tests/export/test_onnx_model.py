@@ -1,4 +1,4 @@
-"""Models as ONNX, run by onnxruntime."""
+"""Export to ONNX: predictions of onnxruntime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hornbeam.export import to_onnx
 
 
 def run(model, rows):
-    """Return the outputs by name, of float32 rows unless the model takes others."""
+    """Return the outputs by name, for rows in the input type of the model."""
     onnx.checker.check_model(model, full_check=True)
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
@@ -29,7 +29,7 @@ def run(model, rows):
 
 
 def as_float32(case):
-    """Return a case's rows in float32, as Hornbeam takes them."""
+    """Return the rows of a case in float32."""
     booster = case.booster
     return hornbeam.DMatrix(
         case.codes.astype(np.float32),
@@ -39,7 +39,7 @@ def as_float32(case):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_predictions_of_onnxruntime(name):
+def test_predictions_of_onnxruntime(name):
     case = exported(name)
     assert np.isnan(case.codes).any()
     results = run(to_onnx(case.booster), case.codes)
@@ -74,7 +74,7 @@ def test_features_in_double_precision(name):
     np.testing.assert_allclose(margins, case.margins, rtol=1e-6, atol=1e-6)
 
 
-def test_a_split_between_neighbours_of_float32_needs_double_precision():
+def test_thresholds_between_adjacent_float32_need_double_precision():
     rows = np.array([[1.0], [1.0 + 1e-12]])
     params = {"learning_rate": 1, "reg_lambda": 0, "base_score": 0}
     booster = hornbeam.train(params, hornbeam.DMatrix(rows, [0, 1]), 1)
@@ -84,7 +84,7 @@ def test_a_split_between_neighbours_of_float32_needs_double_precision():
     assert wide.tolist() == [0, 1]
 
 
-def test_labels_of_an_estimator_and_the_rounds_up_to_its_best():
+def test_class_labels_and_best_iteration_of_an_estimator():
     X, y = load_wine(return_X_y=True)
     names = np.array(["Barolo", "Grignolino", "Barbera"])[y]
     model = HornbeamClassifier(
@@ -101,7 +101,7 @@ def test_labels_of_an_estimator_and_the_rounds_up_to_its_best():
 
 @pytest.mark.parametrize("labels", [[False, True], [3, 7], [1.0, 2.0], ["no", "yes"]])
 @pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw"])
-def test_labels_of_two_classes(labels, objective):
+def test_class_labels_of_two_classes(labels, objective):
     X, y = load_breast_cancer(return_X_y=True)
     y = np.array(labels)[y]
     model = HornbeamClassifier(n_estimators=5, objective=objective).fit(X, y)
@@ -112,7 +112,7 @@ def test_labels_of_two_classes(labels, objective):
     )
 
 
-def test_forests_of_shares():
+def test_random_forests():
     X, y = load_wine(return_X_y=True)
     for target in (y, y > 0):
         model = hornbeam.RandomForestClassifier(n_estimators=20, random_state=0)
@@ -124,7 +124,7 @@ def test_forests_of_shares():
         np.testing.assert_array_equal(results["label"], model.predict(X))
 
 
-def test_names_are_beside_the_graph():
+def test_feature_names_are_in_the_metadata():
     model = to_onnx(exported("squared error").booster)
     told = {entry.key: entry.value for entry in model.metadata_props}
     assert told["objective"] == "reg:squarederror"
@@ -132,14 +132,14 @@ def test_names_are_beside_the_graph():
     assert json.loads(told["categories"])["origin"] == ["EWR", "JFK", "LGA"]
 
 
-def test_rounds_of_a_booster():
+def test_iteration_range_of_a_booster():
     case = exported("squared error")
     some = run(to_onnx(case.booster, iteration_range=(2, 5)), case.codes)["variable"]
     want = case.booster.predict(as_float32(case), iteration_range=(2, 5))
     np.testing.assert_allclose(some[:, 0], want, rtol=1e-5)
 
 
-def test_files_are_written_by_boosters_and_estimators(tmp_path):
+def test_export_methods_of_boosters_and_estimators(tmp_path):
     case = exported("squared error")
     case.booster.export(tmp_path / "a.onnx")
     assert onnx.load(tmp_path / "a.onnx") == to_onnx(case.booster)
@@ -150,6 +150,6 @@ def test_files_are_written_by_boosters_and_estimators(tmp_path):
     np.testing.assert_allclose(results["variable"][:, 0], model.predict(X), rtol=1e-5)
 
 
-def test_a_type_of_features_that_is_none():
+def test_unknown_input_types_are_an_error():
     with pytest.raises(ParameterError, match="'float32' or 'float64', not 'float16'"):
         to_onnx(exported("float32").booster, input_type="float16")

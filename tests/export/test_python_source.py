@@ -1,4 +1,4 @@
-"""Models as Python, run without this package and without any other."""
+"""Export to Python: the module runs without any package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exported_models import CASES, codes_of, exported, records_of
 import hornbeam
 from hornbeam.export import to_python
 
-# No user's folder, no environment, no installed package.
+# Isolated: no user site, environment variables or installed packages.
 ALONE = [sys.executable, "-I", "-S", "-c"]
 RUN = """
 import json, runpy, sys
@@ -38,14 +38,14 @@ def run(source, rows, folder):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_same_margins_to_the_bit(name, tmp_path):
+def test_margins_are_bitwise_equal(name, tmp_path):
     case = exported(name)
     margins, predictions = run(to_python(case.booster), case.records[:200], tmp_path)
     np.testing.assert_array_equal(margins, case.margins[:200])
     np.testing.assert_allclose(predictions, case.predictions[:200], rtol=1e-6)
 
 
-def test_rows_in_order_and_numbers_of_numpy():
+def test_rows_as_sequences_and_numpy_numbers():
     case = exported("float32")
     model = loaded(to_python(case.booster))
     got = [model["predict"](row) for row in case.codes[:50]]
@@ -89,7 +89,7 @@ HOSTILE = [
 ]
 
 
-def test_names_that_are_no_names(tmp_path):
+def test_feature_names_are_escaped(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({name: rng.normal(size=200) for name in HOSTILE[:4]})
     frame[HOSTILE[5]] = pd.Categorical(rng.choice(HOSTILE[:5], 200))
@@ -104,7 +104,7 @@ def test_names_that_are_no_names(tmp_path):
     assert codes_of(frame).shape == (200, 5)
 
 
-def test_rows_that_are_not_of_training():
+def test_invalid_rows_are_an_error():
     case = exported("squared error")
     predict = loaded(to_python(case.booster))["predict"]
     row = case.records[0]
@@ -118,7 +118,7 @@ def test_rows_that_are_not_of_training():
         predict([1.0, 2.0])
 
 
-def test_a_category_that_training_did_not_see_may_be_missing():
+def test_unseen_categories_may_be_missing():
     rows = pd.DataFrame({"c": pd.Categorical(list("aab") * 20)})
     params = {"unseen": "missing", "max_cat_to_onehot": 1}
     booster = hornbeam.train(params, hornbeam.DMatrix(rows, [1, 1, 0] * 20), 2)

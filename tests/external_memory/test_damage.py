@@ -1,4 +1,4 @@
-"""Blocks and manifests that were cut, edited or flipped: named, mended, or refused."""
+"""Truncated, edited and corrupted blocks and manifests raise errors or are rebuilt."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from block_samples import bins_of, build_of, make, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page_samples import build_of, codes_of, make, read
 
 from hornbeam.errors import DataError
 from hornbeam.external_memory.cache import open_or_build, open_store
 
-CODES = codes_of(5, 300)
+BINS = bins_of(5, 300)
 OPTIONS = {"block_rows": 100}
 CODECS = ["raw", "nibble", "lz4"]
 
 
-def mend(begin, end):
-    return CODES[:, begin:end]
+def rebuild(begin, end):
+    return BINS[:, begin:end]
 
 
 def flip(path, place, bit):
-    """Flip a bit of a file, `place` from 0 to 1 of the way through it."""
+    """Flip a bit of a file; `place` is from 0 (first byte) to 1 (last byte)."""
     content = bytearray(Path(path).read_bytes())
     content[int(place * (len(content) - 1))] ^= 1 << bit
     Path(path).write_bytes(content)
 
 
 def cut(path, keep):
-    """Leave the first bytes of a file."""
+    """Truncate a file to its first bytes."""
     os.truncate(path, keep)
 
 
@@ -50,76 +50,76 @@ DAMAGES = st.one_of(
 
 @settings(max_examples=30)
 @given(damage=DAMAGES, codec=st.sampled_from(CODECS), opened_before=st.booleans())
-def test_a_damaged_block_is_refused_with_its_name(
+def test_a_damaged_block_raises_an_error_that_names_it(
     tmp_path_factory, damage, codec, opened_before
 ):
     folder = tmp_path_factory.mktemp("cache")
-    pages = make(folder, CODES, codec=codec, **OPTIONS)
-    path = pages.path_of(1)
+    store = make(folder, BINS, codec=codec, **OPTIONS)
+    path = store.path_of(1)
     if not opened_before:
-        pages.close()
+        store.close()
     change, *how = damage
     change(path, *how)
     if not opened_before:
-        pages = open_store(folder, "one")
-        if pages is None:  # its length gave it away
+        store = open_store(folder, "one")
+        if store is None:  # the file has the wrong length
             assert change is not flip
             return
-    with pages, pytest.raises(DataError, match=r"block 1 .*rows 100 to 200") as caught:
-        read(pages)
+    with store, pytest.raises(DataError, match=r"block 1 .*rows 100 to 200") as caught:
+        read(store)
     assert str(path) in str(caught.value)
 
 
 @settings(max_examples=30)
 @given(damage=DAMAGES, codec=st.sampled_from(CODECS))
-def test_a_damaged_block_is_made_again_from_the_source(tmp_path_factory, damage, codec):
+def test_a_damaged_block_is_rebuilt_from_the_source(tmp_path_factory, damage, codec):
     folder = tmp_path_factory.mktemp("cache")
-    with make(folder, CODES, codec=codec, **OPTIONS) as pages:
-        path = pages.path_of(1)
+    with make(folder, BINS, codec=codec, **OPTIONS) as store:
+        path = store.path_of(1)
     whole = path.read_bytes()
     change, *how = damage
     change(path, *how)
-    with open_store(folder, "one", mend) as pages:
+    with open_store(folder, "one", rebuild) as store:
         with pytest.warns(UserWarning, match=r"block 1 \(rows 100 to 200\)"):
-            by_feature, by_row = read(pages)
-        np.testing.assert_array_equal(by_feature, CODES)
-        np.testing.assert_array_equal(by_row, CODES.T.reshape(-1))
-        read(pages)  # without another warning
+            by_feature, by_row = read(store)
+        np.testing.assert_array_equal(by_feature, BINS)
+        np.testing.assert_array_equal(by_row, BINS.T.reshape(-1))
+        read(store)  # without another warning
     assert path.read_bytes() == whole
 
 
-def test_a_source_that_changed_does_not_mend(tmp_path):
-    make(tmp_path, CODES, **OPTIONS).close()
-    with open_store(tmp_path, "one", lambda *rows: 1 - mend(*rows) % 2) as pages:
-        flip(pages.path_of(2), 0.5, 3)
-        with pytest.raises(DataError, match="the source gives other rows now"):
-            read(pages)
+def test_a_changed_source_does_not_rebuild_a_block(tmp_path):
+    make(tmp_path, BINS, **OPTIONS).close()
+    with open_store(tmp_path, "one", lambda *rows: 1 - rebuild(*rows) % 2) as store:
+        flip(store.path_of(2), 0.5, 3)
+        with pytest.raises(DataError, match="the rows of the source have changed"):
+            read(store)
 
 
-def test_a_folder_in_the_place_of_a_block_is_an_error(tmp_path):
-    with make(tmp_path, CODES, **OPTIONS) as pages:
-        path = pages.path_of(0)
+def test_a_folder_in_place_of_a_block_file_is_an_error(tmp_path):
+    with make(tmp_path, BINS, **OPTIONS) as store:
+        path = store.path_of(0)
         path.unlink()
         path.mkdir()
         with pytest.raises(DataError, match="block 0"):
-            read(pages)
+            read(store)
 
 
 @settings(max_examples=40)
 @given(place=st.floats(0, 1), bit=st.integers(0, 7), cut=st.booleans())
-def test_a_damaged_manifest_is_made_again(tmp_path_factory, place, bit, cut):
+def test_a_damaged_manifest_is_rebuilt(tmp_path_factory, place, bit, cut):
     folder = tmp_path_factory.mktemp("cache")
-    make(folder, CODES, **OPTIONS).close()
+    make(folder, BINS, **OPTIONS).close()
     manifest = folder / "hornbeam-pages.json"
     if cut:
         size = manifest.stat().st_size
         os.truncate(manifest, int(place * (size - 2)))  # all but the last line's end
     else:
         flip(manifest, place, bit)
-    with open_or_build(folder, "one", build_of(CODES, **OPTIONS)) as pages:
-        np.testing.assert_array_equal(read(pages)[0], CODES)
+    with open_or_build(folder, "one", build_of(BINS, **OPTIONS)) as store:
+        np.testing.assert_array_equal(read(store)[0], BINS)
         blocks = list(folder.glob("*.block"))
-        assert sorted(blocks) == [pages.path_of(number) for number in range(3)]
+        assert sorted(blocks) == [store.path_of(number) for number in range(3)]
 
 
 def rewrite(folder, change):
@@ -174,65 +174,65 @@ def set_in(*path):
         lambda content: content.pop("fingerprint"),
     ],
 )
-def test_a_manifest_that_leads_astray_is_not_followed(tmp_path, change, capsys):
+def test_a_manifest_with_invalid_values_is_rejected(tmp_path, change, capsys):
     folder, precious = tmp_path / "cache", tmp_path / "precious.block"
-    make(folder, CODES, **OPTIONS).close()
+    make(folder, BINS, **OPTIONS).close()
     precious.write_text("mine")
     rewrite(folder, change)
     assert open_store(folder, "one") is None
     assert not list(folder.iterdir())
-    make(folder, CODES, **OPTIONS).close()
+    make(folder, BINS, **OPTIONS).close()
     rewrite(folder, change)
-    with make(folder, CODES, **OPTIONS) as pages:
-        np.testing.assert_array_equal(read(pages)[0], CODES)
-    assert "not the sound manifest" in capsys.readouterr().err
+    with make(folder, BINS, **OPTIONS) as store:
+        np.testing.assert_array_equal(read(store)[0], BINS)
+    assert "not a valid manifest" in capsys.readouterr().err
     assert precious.read_text() == "mine"
 
 
-def test_another_version_or_a_foreign_file_is_no_manifest(tmp_path):
+def test_manifests_of_other_versions_or_formats_are_replaced(tmp_path):
     manifest = tmp_path / "hornbeam-pages.json"
     for content in (b'{"format": "hornbeam pages", "version": 2}\n{}', b"[]", b"\xff"):
         manifest.write_bytes(content)
-        with make(tmp_path, CODES) as pages:
-            np.testing.assert_array_equal(read(pages)[0], CODES)
-        pages.close()
+        with make(tmp_path, BINS) as store:
+            np.testing.assert_array_equal(read(store)[0], BINS)
+        store.close()
 
 
-def test_what_is_not_ours_stays(tmp_path):
+def test_other_files_in_the_folder_stay(tmp_path):
     others = {
         "hornbeam-model.json": "a model",
-        "hornbeam-00000000.block": "near, but not ours",
+        "hornbeam-00000000.block": "similar name, other file",
         ".hornbeam-0123456789abcdef.tmp": "a model that is being saved",
         "data.parquet": "data",
     }
     for name, content in others.items():
         (tmp_path / name).write_text(content)
-    (tmp_path / "hornbeam-0123456789abcdef-00000000.block").write_text("rubbish")
-    (tmp_path / "hornbeam-0123456789abcdef.spill").write_text("rubbish")
+    (tmp_path / "hornbeam-0123456789abcdef-00000000.block").write_text("left over")
+    (tmp_path / "hornbeam-0123456789abcdef.spill").write_text("left over")
     half = b'{"format": "hornbeam pages", "ver'
     (tmp_path / ".hornbeam-aaaaaaaaaaaaaaaa.tmp").write_bytes(half)
     (tmp_path / "hornbeam-0123456789abcdef-00000001.block").mkdir()
     assert open_store(tmp_path, "one") is None
     (tmp_path / "hornbeam-0123456789abcdef-00000001.block").rmdir()
     assert {path.name for path in tmp_path.iterdir()} == set(others)
-    with make(tmp_path, CODES):
+    with make(tmp_path, BINS):
         pass
-    with pytest.raises(RuntimeError), make(tmp_path, CODES, "other"):
+    with pytest.raises(RuntimeError), make(tmp_path, BINS, "other"):
         raise RuntimeError
     for name, content in others.items():
         assert (tmp_path / name).read_text() == content
 
 
-def test_a_cache_of_which_much_is_gone_is_made_again(tmp_path, capsys):
+def test_a_cache_with_many_damaged_blocks_is_built_again(tmp_path, capsys):
     options = {"block_rows": 10}
-    with make(tmp_path, CODES, **options) as pages:
-        paths = [pages.path_of(number) for number in range(5)]
+    with make(tmp_path, BINS, **options) as store:
+        paths = [store.path_of(number) for number in range(5)]
     for path in paths:
         path.unlink()
 
     def never(begin, end):
         raise AssertionError
 
-    with make(tmp_path, CODES, mend=never, **options) as pages:
-        np.testing.assert_array_equal(read(pages)[0], CODES)
+    with make(tmp_path, BINS, rebuild=never, **options) as store:
+        np.testing.assert_array_equal(read(store)[0], BINS)
     assert "is damaged (5 files in all)" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Real processes that build, wait, fill the disk, or are killed."""
+"""Processes that build a cache, wait for it, fill the disk, or are killed."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from page_samples import build_of, codes_of, make, read
+from block_samples import bins_of, build_of, make, read
 
 import hornbeam
 from hornbeam.external_memory.cache import open_or_build, open_store
 
-CODES = codes_of(6, 4000)
-#: Builds the cache of CODES in its folders; sleeps between the blocks.
+BINS = bins_of(6, 4000)
+#: Builds a cache of BINS; sleeps between blocks.
 BUILD = """
 import sys, time
-from page_samples import codes_of
+from block_samples import bins_of
 from hornbeam.external_memory.cache import open_or_build
 
 folders, pause = sys.argv[2:], float(sys.argv[1])
-codes = codes_of(6, 4000)
+bins = bins_of(6, 4000)
 
 def build(new_writer):
     print("building", flush=True)
-    writer = new_writer(4000, 6, codes.dtype, block_rows=100)
+    writer = new_writer(4000, 6, bins.dtype, block_rows=100)
     for begin in range(0, 4000, 50):
-        writer.write(codes[:, begin : begin + 50])
+        writer.write(bins[:, begin : begin + 50])
         time.sleep(pause)
     return writer.finish({"of": "a process"})
 
-pages = open_or_build(folders, "one", build)
-print("done", pages.facts["of"], flush=True)
+store = open_or_build(folders, "one", build)
+print("done", store.facts["of"], flush=True)
 """
 
 
 def start(folders, pause=0.0, script=BUILD):
-    """Start a process that builds."""
+    """Start a process that builds a cache."""
     path = [str(Path(__file__).parent), str(Path(hornbeam.__file__).parents[1])]
     return subprocess.Popen(
         [sys.executable, "-c", script, str(pause), *map(str, folders)],
@@ -56,32 +56,32 @@ def left(*folders):
     return {path.name for folder in folders for path in folder.glob("*")}
 
 
-def test_a_builder_killed_at_any_moment_leaves_what_is_cleaned(tmp_path):
+def test_files_of_a_killed_builder_are_cleaned(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     rng = np.random.default_rng(int.from_bytes(os.urandom(4), "little"))
     for trial in range(4):
         process = start(folders, 0.005)
         assert process.stdout.readline() == "building\n"
-        # Some of these moments are after the end.
+        # Some builds end before they are killed.
         time.sleep(float(rng.uniform(0, 0.6)))
         process.kill()
         _, error = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL, error
         was_whole = (folders[0] / "hornbeam-pages.json").exists()
-        pages = open_store(folders, "one")
-        assert (pages is not None) == was_whole, trial
-        if pages is None:
+        store = open_store(folders, "one")
+        assert (store is not None) == was_whole, trial
+        if store is None:
             assert not left(*folders)
             continue
-        with pages:
-            np.testing.assert_array_equal(read(pages)[0], CODES)
-        with make(folders, CODES, "other", block_rows=100):
-            pass  # so that the next trial begins anew
-    with make(folders, CODES, block_rows=100) as pages:
-        np.testing.assert_array_equal(read(pages)[0], CODES)
+        with store:
+            np.testing.assert_array_equal(read(store)[0], BINS)
+        with make(folders, BINS, "other", block_rows=100):
+            pass  # delete the cache before the next trial
+    with make(folders, BINS, block_rows=100) as store:
+        np.testing.assert_array_equal(read(store)[0], BINS)
 
 
-def test_an_interrupted_builder_leaves_nothing(tmp_path):
+def test_an_interrupted_builder_leaves_no_files(tmp_path):
     folder = tmp_path / "new" / "cache"
     process = start([folder], 0.01)
     assert process.stdout.readline() == "building\n"
@@ -93,7 +93,7 @@ def test_an_interrupted_builder_leaves_nothing(tmp_path):
 
 
 @pytest.mark.alone
-def test_of_two_builders_one_waits_and_uses_what_the_other_made(tmp_path):
+def test_of_two_builders_one_waits_and_opens_the_cache_of_the_other(tmp_path):
     first = start([tmp_path], 0.04)
     assert first.stdout.readline() == "building\n"
     second = start([tmp_path])
@@ -102,12 +102,12 @@ def test_of_two_builders_one_waits_and_uses_what_the_other_made(tmp_path):
     assert [out for out, _ in results] == ["done a process\n"] * 2
     assert results[0][1] == ""
     assert "waiting for another process" in results[1][1]
-    with open_store(tmp_path, "one") as pages:
-        np.testing.assert_array_equal(read(pages)[0], CODES)
+    with open_store(tmp_path, "one") as store:
+        np.testing.assert_array_equal(read(store)[0], BINS)
 
 
 @pytest.mark.slow
-def test_many_builders_at_once_make_one_cache(tmp_path):
+def test_concurrent_builders_make_one_cache(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     processes = [start(folders) for _ in range(3)]
     results = [process.communicate(timeout=120) for process in processes]
@@ -116,7 +116,7 @@ def test_many_builders_at_once_make_one_cache(tmp_path):
         assert out.endswith("done a process\n")
 
 
-def test_when_the_builder_is_killed_the_one_that_waits_builds(tmp_path):
+def test_a_waiting_process_builds_when_the_builder_is_killed(tmp_path):
     first = start([tmp_path], 10.0)
     assert first.stdout.readline() == "building\n"
     second = start([tmp_path])
@@ -127,14 +127,14 @@ def test_when_the_builder_is_killed_the_one_that_waits_builds(tmp_path):
     first.communicate(timeout=60)
 
 
-# A limit on the size of files, which for a cache is like a full disk.
+# A limit on file size acts on a cache as a full disk does.
 LIMITED = "import resource\n" + BUILD.replace(
     'print("building", flush=True)',
     "resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))",
 )
 
 
-def test_a_limit_on_files_is_an_error_that_leaves_nothing(tmp_path):
+def test_a_file_size_limit_raises_and_leaves_no_files(tmp_path):
     folder = tmp_path / "cache"
     process = start([folder], script=LIMITED)
     _, error = process.communicate(timeout=60)
@@ -146,7 +146,7 @@ def test_a_limit_on_files_is_an_error_that_leaves_nothing(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Return a real file system of 64 KB."""
+    """Return a file system of 64 KB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
@@ -157,44 +157,44 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_disk_that_is_too_small_is_refused_before_it_is_full(small_disk):
-    codes = np.random.default_rng(0).integers(0, 256, (10, 20_000), dtype=np.uint8)
+def test_a_small_disk_raises_before_it_is_full(small_disk):
+    bins = np.random.default_rng(0).integers(0, 256, (10, 20_000), dtype=np.uint8)
     with pytest.raises(ValueError, match=r"needs about 1 MB on the disk of .* free"):
-        make(small_disk, codes, block_rows=1000)
+        make(small_disk, bins, block_rows=1000)
     assert not left(small_disk)
 
 
-def test_a_disk_that_fills_up_is_an_error_that_leaves_nothing(small_disk):
-    codes = np.zeros((10, 20_000), np.uint8)
-    # The first block packs well and promises that all fit; the others do not.
-    codes[:, 1000:] = np.random.default_rng(0).integers(0, 256, (10, 19_000))
+def test_a_full_disk_raises_and_leaves_no_files(small_disk):
+    bins = np.zeros((10, 20_000), np.uint8)
+    # The estimate from the first block, which compresses well, is too small.
+    bins[:, 1000:] = np.random.default_rng(0).integers(0, 256, (10, 19_000))
     with pytest.raises(ValueError, match="a full disk stopped the writing of"):
-        make(small_disk, codes, block_rows=1000)
+        make(small_disk, bins, block_rows=1000)
     assert not left(small_disk)
-    with make(small_disk, codes[:, :2000], block_rows=1000) as pages:
-        np.testing.assert_array_equal(read(pages)[0], codes[:, :2000])
-        spill = pages.open_spill()
+    with make(small_disk, bins[:, :2000], block_rows=1000) as store:
+        np.testing.assert_array_equal(read(store)[0], bins[:, :2000])
+        spill = store.open_spill()
         with pytest.raises(ValueError, match="a full disk stopped the writing of"):
             spill.save("scores", 0, np.zeros(100_000))
         spill.close()
 
 
 def test_folders_on_one_disk_share_its_space(small_disk):
-    codes = np.random.default_rng(0).integers(0, 256, (4, 12_000), dtype=np.uint8)
+    bins = np.random.default_rng(0).integers(0, 256, (4, 12_000), dtype=np.uint8)
     folders = [small_disk / "a", small_disk / "b"]
     with pytest.raises(ValueError, match=r"needs about 1 MB on the disk of"):
-        make(folders, codes, block_rows=1000)
+        make(folders, bins, block_rows=1000)
     assert not left(small_disk)
 
 
-def test_folders_that_cannot_be_used_are_refused(tmp_path):
+def test_unusable_folders_raise(tmp_path):
     file = tmp_path / "file"
     file.write_text("mine")
-    build = build_of(CODES)
+    build = build_of(BINS)
     for folders, message in (
         (file, "which is a file"),
-        (file / "below", "cannot be made"),
-        ("/proc/hornbeam", "cannot be made"),
+        (file / "below", "cannot be created"),
+        ("/proc/hornbeam", "cannot be created"),
         ("/sys/kernel", "is not writable"),
         ([tmp_path / "a", tmp_path / "x" / ".." / "a"], "twice"),
         ([], "a folder or a list of folders"),
@@ -207,26 +207,26 @@ def test_folders_that_cannot_be_used_are_refused(tmp_path):
     assert left(tmp_path) == {"file"}
 
 
-def test_more_or_fewer_rows_than_announced_are_a_source_that_changed(tmp_path):
+def test_a_wrong_number_of_rows_is_a_changed_source(tmp_path):
     for rows in (3999, 4001):
 
         def build(new_writer, rows=rows):
             writer = new_writer(rows, 6, np.uint8, block_rows=100)
-            writer.write(CODES)
+            writer.write(BINS)
             return writer.finish({})
 
-        with pytest.raises(ValueError, match=f"the source gave {rows} rows when"):
+        with pytest.raises(ValueError, match=f"the source yielded {rows} rows when"):
             open_or_build(tmp_path, "one", build)
         assert not left(tmp_path)
 
 
-def test_a_second_writer_begins_anew(tmp_path):
+def test_a_second_writer_replaces_the_first(tmp_path):
     def build(new_writer):
         first = new_writer(4000, 6, np.uint8, block_rows=100)
-        first.write(CODES[:, :1050])
-        return build_of(CODES.astype(np.uint16), block_rows=500)(new_writer)
+        first.write(BINS[:, :1050])
+        return build_of(BINS.astype(np.uint16), block_rows=500)(new_writer)
 
-    with open_or_build(tmp_path, "one", build) as pages:
-        assert pages.dtype == np.uint16 and pages.n_blocks == 8
+    with open_or_build(tmp_path, "one", build) as store:
+        assert store.dtype == np.uint16 and store.n_blocks == 8
         assert len(list(tmp_path.glob("*.block"))) == 8
-        np.testing.assert_array_equal(read(pages)[0], CODES)
+        np.testing.assert_array_equal(read(store)[0], BINS)

@@ -1,4 +1,4 @@
-"""Rows set aside on disk: given back as they were, and gone with the process."""
+"""Spilled arrays are loaded as they were saved; files end with the process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 import pytest
+from block_samples import bins_of, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page_samples import codes_of, make
 
 from hornbeam.external_memory.spill import SpillFiles
 
@@ -42,16 +42,16 @@ def test_the_last_array_saved_is_loaded(tmp_path_factory, saves, n_folders):
     spill.close()
 
 
-def test_loading_another_size_is_refused(tmp_path):
+def test_loading_another_size_raises(tmp_path):
     spill = SpillFiles([tmp_path])
     spill.save("scores", 0, np.zeros(3))
     with pytest.raises(ValueError, match="24 bytes"):
         spill.load("scores", 0, np.zeros(4))
 
 
-def test_pages_have_room_for_rows_beside_their_codes(tmp_path):
-    with make([tmp_path / "a", tmp_path / "b"], codes_of(2, 10)) as pages:
-        spill = pages.open_spill()
+def test_a_store_opens_spill_files_in_its_folders(tmp_path):
+    with make([tmp_path / "a", tmp_path / "b"], bins_of(2, 10)) as store:
+        spill = store.open_spill()
         spill.save("scores", 0, np.arange(4.0))
         out = np.empty(4)
         spill.load("scores", 0, out)
@@ -59,6 +59,6 @@ def test_pages_have_room_for_rows_beside_their_codes(tmp_path):
         spill.close()
 
 
-def test_an_array_is_saved_over_a_smaller_one_and_a_folder_must_take_it(tmp_path):
+def test_a_larger_array_replaces_a_smaller_one(tmp_path):
     with pytest.raises(ValueError, match="could not be written"):
         SpillFiles([tmp_path / "none"])

@@ -1,4 +1,4 @@
-"""Models for the tests of the forest: made by hand, at random, and by XGBoost."""
+"""Models for the tests of `hornbeam.forest`: by hand, random, and of XGBoost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hornbeam.forest import Model, Tree
 
 
 def grown_tree(rng, n_features=3, n_splits=4, exact=False, categorical=()):
-    """Return a tree of random splits; `exact` ones need float64 for thresholds.
+    """Return a tree with random splits; `exact`: with float64 thresholds.
 
-    Splits on the features in `categorical`, of 80 categories, are by category.
+    The features in `categorical` have 80 categories and categorical splits.
     """
     n_nodes = 2 * n_splits + 1
     number = np.float64 if exact else np.float32
@@ -48,7 +48,7 @@ def grown_tree(rng, n_features=3, n_splits=4, exact=False, categorical=()):
 
 
 def hand_made(n_trees=2, exact=False, seed=0, **fields):
-    """Return a model of random trees, one a round."""
+    """Return a model of random trees, one per round."""
     rng = np.random.default_rng(seed)
     return Model(
         trees=[grown_tree(rng, exact=exact) for _ in range(n_trees)],
@@ -69,7 +69,7 @@ def rows_and_labels(seed=0, n_rows=300, n_features=5):
 
 
 def trained(objective, n_rounds=4, names=None, **params):
-    """Return a booster of XGBoost's, and the rows that it was trained on."""
+    """Return a booster of XGBoost and its training rows."""
     rows, labels = rows_and_labels()
     if objective != "reg:squarederror":
         edges = np.quantile(
@@ -82,7 +82,7 @@ def trained(objective, n_rounds=4, names=None, **params):
 
 
 def in_xgboost(data):
-    """Return XGBoost's booster of the bytes of a model file."""
+    """Return XGBoost's booster from the bytes of a model file."""
     booster = xgboost.Booster({"nthread": 1})
     booster.load_model(bytearray(data))
     return booster

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a model, in a file or in memory, is found and named."""
+"""Validation of models in files and in memory: each error is found and named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hornbeam.forest.model_file import encode_for_xgboost
 
 
 def sound_document():
-    """Return the document of two trees of 5 and 9 nodes, as XGBoost would write it."""
+    """Return XGBoost's document of two trees with 5 and 9 nodes."""
     model = hand_made(
         n_trees=2, attributes={"note": "x"}, feature_names=["a", "b", "c"]
     )
@@ -38,12 +38,12 @@ def edited(edit):
 
 
 def ranking(param, **state):
-    """Return the objective of a ranking."""
+    """Return the document of a ranking objective."""
     return {"name": "rank:ndcg", "lambdarank_param": param, **state}
 
 
 def put(where, key, value):
-    """Return an edit that puts `value` under a key of the learner, forest, tree, ..."""
+    """Return an edit that sets a key of the learner, forest, tree, ... to `value`."""
 
     def edit(document, learner, forest, tree):
         places = {
@@ -72,7 +72,7 @@ def drop(where, key):
 
 
 def link(**children):
-    """Return an edit that gives nodes of the second tree other left children."""
+    """Return an edit that changes left children in the second tree."""
 
     def edit(document, learner, forest, tree):
         for name, left in children.items():
@@ -84,7 +84,7 @@ def link(**children):
 
 
 def cycle(document, learner, forest, tree):
-    """The last two nodes lose their parent, and the first of them becomes it."""
+    """Disconnect the last two nodes, and make the first of them their parent."""
     tree.update(json.loads(json.dumps(forest["trees"][0])))
     above = tree["parents"][-1]
     tree["left_children"][above] = tree["right_children"][above] = -1
@@ -94,7 +94,7 @@ def cycle(document, learner, forest, tree):
 
 LEAF, INNER = 8, 0
 EDITS = {
-    # what is not there, and what should not be
+    # Missing and unknown keys
     "no learner": (drop("document", "learner"), "no key 'learner'"),
     "another key": (put("document", "hornbean", {}), "unknown key 'hornbean'"),
     "no attributes": (drop("learner", "attributes"), "no key 'attributes'"),
@@ -104,7 +104,7 @@ EDITS = {
     "other tree key": (put("tree", "colour", 1), "unknown key 'colour'"),
     "other learner key": (put("learner", "colour", 1), "unknown key 'colour'"),
     "other objective key": (put("objective", "colour", {}), "unknown key 'colour'"),
-    # what is of another type
+    # Wrong types
     "learner is a list": (put("document", "learner", []), "learner is not an object"),
     "version is text": (put("document", "version", "3.2"), "version is not an array"),
     "attributes are numbers": (
@@ -140,7 +140,7 @@ EDITS = {
     "a child of 70 bits": (put("left_children", INNER, 2**70), "array of 9 integers"),
     "a child of 40 bits": (put("left_children", INNER, 2**40), "array of 9 integers"),
     "a column of no numbers": (put("tree", "parents", {}), "array of 9 integers"),
-    # numbers that are none
+    # Invalid numbers
     "infinite threshold": (
         put("split_conditions", INNER, 1e60),
         "node 0: its threshold",
@@ -152,7 +152,7 @@ EDITS = {
     "infinite gain": (put("loss_changes", INNER, 1e60), "its gain is inf"),
     "infinite cover": (put("sum_hessian", LEAF, 1e60), "node 8: its cover is inf"),
     "infinite weight": (put("base_weights", LEAF, 1e60), "its weight is inf"),
-    # sizes
+    # Sizes
     "a short column": (put("tree", "sum_hessian", [1.0]), "array of 9 floating-point"),
     "more nodes": (put("tree_param", "num_nodes", "10"), "array of 10 floating-point"),
     "huge tree": (
@@ -278,7 +278,7 @@ EDITS = {
         "is not an array of 9 numbers 0 or 1",
     ),
     "categories of no node": (put("tree", "categories", [1]), "not add up to 1"),
-    # the shape of trees
+    # Structure of trees
     "left child beyond": (link(n0=9), "node 0: its left child is 9"),
     "left child at the end": (link(n0=8), "node 0: its left child is 8"),
     "left child huge": (
@@ -301,12 +301,12 @@ EDITS = {
 }
 
 
-def test_the_document_is_sound_before_it_is_edited():
+def test_the_unedited_document_is_valid():
     assert digest(decode(json.dumps(SOUND).encode())) != ""
 
 
 @pytest.mark.parametrize(("edit", "message"), EDITS.values(), ids=EDITS.keys())
-def test_an_edited_file_is_refused(edit, message):
+def test_an_edited_file_is_rejected(edit, message):
     data = json.dumps(edited(edit)).encode()
     tracemalloc.start()
     began = time.perf_counter()
@@ -320,7 +320,7 @@ def test_an_edited_file_is_refused(edit, message):
 
 
 def vector_document():
-    """Return the document of two trees whose leaves have two values."""
+    """Return the document of two trees with vector leaves of two values."""
     model = hand_made(n_trees=2, num_target=2, base_score=np.zeros(2))
     for tree in model.trees:
         tree.value = np.stack([tree.value, -tree.value], axis=1)
@@ -329,7 +329,7 @@ def vector_document():
 
 
 def of_leaves(key, value):
-    """Return an edit of the second tree, where `value` may depend on what is there."""
+    """Return an edit of the second tree; `value` may be a function of the old value."""
 
     def edit(document):
         tree = document["learner"]["gradient_booster"]["model"]["trees"][1]
@@ -400,7 +400,7 @@ VECTOR_EDITS = {
 @pytest.mark.parametrize(
     ("edit", "message"), VECTOR_EDITS.values(), ids=VECTOR_EDITS.keys()
 )
-def test_broken_leaves_of_several_values_are_refused(edit, message):
+def test_invalid_vector_leaves_are_rejected(edit, message):
     document = vector_document()
     sound = decode(json.dumps(document).encode())
     assert sound.leaf_size == 2
@@ -410,7 +410,7 @@ def test_broken_leaves_of_several_values_are_refused(edit, message):
 
 
 def typed(document):
-    """Return a document with arrays where UBJSON has arrays."""
+    """Return the document with NumPy arrays, as UBJSON has them."""
     model = decode(json.dumps(document).encode())
     return ubjson.loads(encode_for_xgboost(model, "ubj"))
 
@@ -428,7 +428,7 @@ def typed(document):
         ("left_children", np.zeros(8, np.int32), "not an array of 9 integers"),
     ],
 )
-def test_an_edited_array_is_refused(key, values, message):
+def test_an_edited_array_is_rejected(key, values, message):
     document = typed(SOUND)
     document["learner"]["gradient_booster"]["model"]["trees"][1][key] = values
     with pytest.raises(ModelFileError, match=message):
@@ -443,7 +443,7 @@ def test_an_edited_array_is_refused(key, values, message):
         ([0.1] * 4, "does not agree with split_conditions"),
     ],
 )
-def test_exact_thresholds_must_fit_the_rounded_ones(thresholds, message):
+def test_float64_thresholds_must_match_the_rounded_ones(thresholds, message):
     document = edited(put("tree", "hornbeam_thresholds", thresholds))
     with pytest.raises(ModelFileError, match=message):
         decode(json.dumps(document).encode())
@@ -461,14 +461,14 @@ def test_exact_thresholds_must_fit_the_rounded_ones(thresholds, message):
         ("colour", 1, "unknown key 'colour'"),
     ],
 )
-def test_our_own_block_is_checked(key, value, message):
+def test_the_extension_is_validated(key, value, message):
     document = json.loads(encode(hand_made(), "json"))
     param = document["learner"]["gradient_booster"]["model"]["gbtree_model_param"]
     own = json.loads(param["hornbeam"]) | {key: value}
     param["hornbeam"] = json.dumps(own)
     with pytest.raises(ModelFileError, match=message):
         decode(json.dumps(document).encode())
-    # Where it stands in a linear model.
+    # The position of the extension in a linear model.
     del param["hornbeam"]
     document["hornbeam"] = own
     with pytest.raises(ModelFileError, match=message):
@@ -493,13 +493,13 @@ def test_our_own_block_is_checked(key, value, message):
         ('{"thresholds": {"0": ""}}', "hornbeam has no key 'digest'"),
     ],
 )
-def test_the_text_of_our_own_block_is_checked(text, message):
+def test_the_json_of_the_extension_is_validated(text, message):
     document = edited(put("forest_param", "hornbeam", text))
     with pytest.raises(ModelFileError, match=message):
         decode(json.dumps(document).encode())
 
 
-def test_our_own_block_is_there_once():
+def test_a_repeated_extension_is_rejected():
     document = json.loads(encode(hand_made(), "json"))
     document["hornbeam"] = {}
     with pytest.raises(ModelFileError, match="is present twice"):
@@ -507,7 +507,7 @@ def test_our_own_block_is_there_once():
 
 
 def chain(n_splits):
-    """Return the document of a tree in which each right child is split again."""
+    """Return the document of a tree in which each right child is split."""
     document = copy.deepcopy(SOUND)
     n_nodes = 2 * n_splits + 1
     numbers = list(range(n_nodes))
@@ -528,7 +528,7 @@ def chain(n_splits):
     return json.dumps(document).encode()
 
 
-def test_a_deep_tree_is_read_and_a_bottomless_one_refused():
+def test_a_deep_tree_is_read_and_one_beyond_the_limit_is_rejected():
     model = decode(chain(5_000))
     assert model.trees[0].depth() == 5_000
     assert digest(decode(encode(model, "ubj"))) == digest(model)
@@ -554,7 +554,7 @@ def test_a_deep_tree_is_read_and_a_bottomless_one_refused():
         ),
     ],
 )
-def test_a_broken_model_in_memory_is_never_written(spoil, message):
+def test_an_invalid_model_in_memory_is_not_written(spoil, message):
     model = hand_made()
     spoil(model)
     for write in (digest, lambda model: encode(model, "json")):

@@ -1,4 +1,4 @@
-"""Dumps: the same as XGBoost's of random trees, and whole for any tree."""
+"""Dumps: equal to XGBoost's for random trees; dot styles; dump files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def booster_of(model):
 
 
 def of_any_numbers(seed):
-    """Return a booster of random trees, whose numbers span what float32 holds."""
+    """Return a booster of random trees with numbers over the range of float32."""
     rng = np.random.default_rng(seed)
     trees = [grown_tree(rng, n_splits=20, exact=True, categorical=[0]) for _ in "ab"]
     for tree in trees:
@@ -39,7 +39,7 @@ def of_any_numbers(seed):
 
 @pytest.mark.parametrize("with_stats", [False, True])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_random_trees_of_any_numbers(tmp_path, kind, with_stats):
+def test_dumps_of_random_trees_equal_xgboosts(tmp_path, kind, with_stats):
     fmap = tmp_path / "names.txt"
     fmap.write_text(MAP)
     for seed in range(5):
@@ -50,7 +50,7 @@ def test_random_trees_of_any_numbers(tmp_path, kind, with_stats):
 
 
 def margin_by(node, row):
-    """Return the value of the leaf that a row falls into, by a dump in JSON."""
+    """Return the value of the leaf that a row reaches in a JSON dump."""
     while "leaf" not in node:
         value, limit = row[int(node["split"][1:])], node["split_condition"]
         if np.isnan(value):
@@ -62,7 +62,7 @@ def margin_by(node, row):
     return node["leaf"]
 
 
-def test_rows_that_follow_a_dump_are_predicted_the_same():
+def test_paths_in_a_dump_lead_to_the_predictions():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 3)).astype(np.float32)
     rows[:, 2] = rng.integers(0, 9, 300)
@@ -76,7 +76,7 @@ def test_rows_that_follow_a_dump_are_predicted_the_same():
     np.testing.assert_allclose(booster.predict(data), told, rtol=1e-5, atol=1e-6)
 
 
-def test_a_tree_as_deep_as_it_has_splits():
+def test_a_tree_with_one_split_per_level():
     n_nodes = 4001
     tree = grown_tree(np.random.default_rng(0), n_splits=2000)
     inner = np.arange(0, n_nodes - 1, 2)
@@ -96,7 +96,7 @@ def test_a_tree_as_deep_as_it_has_splits():
     assert len(booster_of(model).trees_to_dataframe()) == n_nodes
 
 
-def test_formats_that_are_not_there():
+def test_unknown_formats_are_rejected():
     booster = booster_of(hand_made())
     for kind in ("yaml", "", "text:{}", "JSON"):
         with pytest.raises(ParameterError, match="one of text, json, dot, not"):
@@ -105,7 +105,7 @@ def test_formats_that_are_not_there():
         hornbeam.Booster().get_dump()
 
 
-def test_a_linear_model_cannot_be_drawn():
+def test_a_linear_model_has_no_dot_dump():
     rows = np.arange(12.0).reshape(6, 2)
     data = hornbeam.DMatrix(rows, rows[:, 0])
     booster = hornbeam.train({"booster": "gblinear"}, data, 2)
@@ -115,7 +115,7 @@ def test_a_linear_model_cannot_be_drawn():
     assert len(json.loads(document)["weight"]) == 2
 
 
-def test_a_file_is_whole_or_as_it_was(tmp_path):
+def test_a_dump_file_is_replaced_atomically(tmp_path):
     booster = booster_of(hand_made())
     path = tmp_path / "dump.json"
     booster.dump_model(path, dump_format="json")
@@ -127,3 +127,34 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["dump.json"]
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         booster.dump_model(tmp_path / "nowhere" / "dump.txt")
+
+
+def test_dot_styles_apply_to_their_parts():
+    booster = booster_of(hand_made())
+    style = (
+        '{"edge": {"yes_color": "green"}, "graph_attrs": {"rankdir": "LR"},'
+        ' "leaf_node_params": {"shape": "box"}}'
+    )
+    plain, styled = booster.get_dump("", False, "dot")[0], "dot:" + style
+    (text, _) = booster.get_dump("", False, styled)
+    assert '    graph [ rankdir="LR" ]\n' in text
+    assert text.count('shape="box"') == plain.count("leaf=") == 5
+    assert text.count('color="green"') == text.count("missing") == 4
+    assert booster.get_dump("", False, styled.replace('"', "'"))[0] == text
+    assert booster.get_dump("", False, "dot:{}")[0] == plain
+
+
+@pytest.mark.parametrize(
+    ("style", "match"),
+    [
+        ("{", "not JSON at character 1"),
+        ("[]", "must be an object with condition_node_params"),
+        ('{"colour": {}}', "must be an object with condition_node_params"),
+        ('{"edge": {"yes_color": 1}}', "edge .* must be an object of strings"),
+        ('{"graph_attrs": "LR"}', "graph_attrs .* must be an object of strings"),
+        ('{"edge": {"color": "red"}}', "edge .* has color; it may have yes_color"),
+    ],
+)
+def test_invalid_dot_styles_are_rejected(style, match):
+    with pytest.raises(ParameterError, match=match):
+        booster_of(hand_made()).get_dump(dump_format="dot:" + style)

@@ -1,4 +1,4 @@
-"""Models go from XGBoost to Hornbeam and back, and predict what they predicted."""
+"""Exchange of models with XGBoost: files in both directions, equal predictions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def booster_and_rows(request):
 
 
 @pytest.mark.parametrize("format", ["json", "ubj"])
-def test_xgboosts_models_are_read_and_written_back(booster_and_rows, format):
+def test_xgboosts_models_round_trip(booster_and_rows, format):
     booster, rows = booster_and_rows
     data = xgboost.DMatrix(rows)
     model = decode(booster.save_raw(format))
@@ -91,14 +91,14 @@ def test_xgboosts_models_are_read_and_written_back(booster_and_rows, format):
         )
 
 
-def test_xgboosts_files_say_the_same_in_both_formats(booster_and_rows):
+def test_xgboosts_json_and_ubjson_have_equal_models(booster_and_rows):
     booster, _ = booster_and_rows
     as_json, as_ubj = (decode(booster.save_raw(kind)) for kind in ("json", "ubj"))
     assert digest(as_json) == digest(as_ubj)
 
 
 @pytest.mark.parametrize("params", [{}, {"booster": "dart", "rate_drop": 0.5}])
-def test_the_document_that_is_written_is_xgboosts_own(params):
+def test_written_documents_equal_xgboosts(params):
     booster, _ = trained("multi:softprob", num_class=3, **params)
     theirs = json.loads(booster.save_raw("json"))
     ours = json.loads(encode_for_xgboost(decode(booster.save_raw("json")), "json"))
@@ -110,7 +110,7 @@ def test_the_document_that_is_written_is_xgboosts_own(params):
     assert ours == theirs
 
 
-def test_names_and_attributes_and_early_stopping_are_kept():
+def test_names_attributes_and_early_stopping_round_trip():
     names = ["größe", "a b", "😀", 'say "so"', "back\\slash\\u0041"]
     rows, labels = rows_and_labels()
     data = xgboost.DMatrix(
@@ -134,7 +134,7 @@ def test_names_and_attributes_and_early_stopping_are_kept():
         assert again.best_iteration == 0
 
 
-def test_control_characters_do_not_stop_xgboost():
+def test_xgboost_reads_control_characters():
     model = hand_made(attributes={"note": "".join(map(chr, range(1, 128)))})
     for format in ("json", "ubj"):
         assert decode(encode(model, format)).attributes == model.attributes
@@ -142,7 +142,7 @@ def test_control_characters_do_not_stop_xgboost():
 
 
 def margins(model, rows):
-    """Return the sums of base scores and leaves as XGBoost adds them, in float32."""
+    """Return the float32 sums of base scores and leaf values in XGBoost's order."""
     sums = np.tile(model.base_score.astype(np.float32), (len(rows), 1))
     for tree, output in zip(model.trees, model.tree_output, strict=True):
         sums[:, output] += predict_tree(tree, rows)
@@ -151,7 +151,7 @@ def margins(model, rows):
 
 @pytest.mark.parametrize("format", ["json", "ubj"])
 @pytest.mark.parametrize("exact", [False, True])
-def test_models_made_here_predict_the_same_in_xgboost(format, exact):
+def test_random_models_predict_the_same_in_xgboost(format, exact):
     model = hand_made(n_trees=5, exact=exact, base_score=np.array([0.1]))
     rows = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
     rows[::7, 1] = np.nan
@@ -159,7 +159,7 @@ def test_models_made_here_predict_the_same_in_xgboost(format, exact):
     np.testing.assert_array_equal(predicted, margins(model, rows)[:, 0])
 
 
-def test_several_outputs_made_here_predict_the_same_in_xgboost():
+def test_random_multi_output_models_predict_the_same_in_xgboost():
     rng = np.random.default_rng(2)
     model = Model(
         trees=[grown_tree(rng) for _ in range(6)],
@@ -178,7 +178,7 @@ def test_several_outputs_made_here_predict_the_same_in_xgboost():
 
 
 @pytest.mark.parametrize("n_targets", [2, 3])
-def test_several_targets_are_read_and_written_back(n_targets):
+def test_models_of_several_targets_round_trip(n_targets):
     rows, labels = rows_and_labels()
     labels = np.stack([labels * k for k in range(1, n_targets + 1)], axis=1)
     data = xgboost.DMatrix(rows, labels)
@@ -190,7 +190,7 @@ def test_several_targets_are_read_and_written_back(n_targets):
 
 
 @pytest.mark.parametrize("format", ["json", "ubj"])
-def test_float64_thresholds_and_base_scores_survive(format):
+def test_float64_thresholds_and_base_scores_round_trip(format):
     model = hand_made(n_trees=3, exact=True, base_score=np.array([0.1]))
     model.trees[1].threshold[0] = 1e300
     model.trees[2].threshold[0] = -1e-300
@@ -202,7 +202,7 @@ def test_float64_thresholds_and_base_scores_survive(format):
 
 
 @given(*[st.floats(allow_nan=False, allow_infinity=False)] * 2)
-def test_rounded_thresholds_part_copies_as_they_part_the_data(threshold, value):
+def test_rounded_thresholds_split_float32_copies_like_the_data(threshold, value):
     rounded = nearest(np.array([threshold]), np.float32)[0]
     copy = nearest(np.array([value]), np.float32)[0]
     assert np.isfinite(rounded)
@@ -213,7 +213,7 @@ def test_rounded_thresholds_part_copies_as_they_part_the_data(threshold, value):
 @pytest.mark.parametrize(
     "score", [0.1, 1e-30, 1e30, -0.0, 1e-300, 123456789.0, 2**24 + 1]
 )
-def test_xgboost_reads_our_base_scores(score):
+def test_xgboost_reads_hornbeams_base_scores(score):
     model = hand_made(base_score=np.array([score]))
     rows = np.zeros((1, 3), np.float32)
     predicted = in_xgboost(encode(model, "json")).inplace_predict(rows)
@@ -236,7 +236,7 @@ OPTIONAL = (
 
 
 @pytest.mark.parametrize("key", OPTIONAL.split())
-def test_what_older_files_do_not_have_is_not_missed(key):
+def test_fields_missing_in_older_files_have_defaults(key):
     booster, _ = trained("reg:squarederror")
     raw = booster.save_raw("json")
 
@@ -248,7 +248,7 @@ def test_what_older_files_do_not_have_is_not_missed(key):
     assert digest(decode(data)) == digest(decode(raw))
 
 
-def test_the_spellings_of_older_versions_are_read():
+def test_formats_of_older_versions_are_read():
     booster, _ = trained("multi:softprob", num_class=3)
     document = json.loads(booster.save_raw("json"))
     document["version"] = [1, 5, 0]
@@ -266,7 +266,7 @@ def test_the_spellings_of_older_versions_are_read():
 @pytest.mark.parametrize("format", ["json", "ubj"])
 def test_unsupported_objectives_are_named(format):
     raw = bytes(trained("reg:squarederror")[0].save_raw(format))
-    # As long as the one that there is, of which UBJSON keeps the length.
+    # The same length as the original, because UBJSON stores the length.
     later = raw.replace(b"reg:squarederror", b"reg:quarticerror")
     with pytest.raises(ModelFileError, match="'reg:quarticerror' is not") as caught:
         decode(later)
@@ -274,7 +274,7 @@ def test_unsupported_objectives_are_named(format):
     assert "damaged" not in str(caught.value)
 
 
-def test_logistic_models_keep_their_parameters():
+def test_parameters_of_logistic_models_round_trip():
     config = {"reg_loss_param": {"scale_pos_weight": "2.5"}}
     model = hand_made(objective="binary:logistic", objective_config=config)
     assert decode(encode(model, "ubj")).objective_config == config

@@ -1,4 +1,4 @@
-"""Models of categories go from XGBoost to Hornbeam and back."""
+"""Exchange of models with categorical features with XGBoost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = [3, 1, 2]
 
 
 def frame(seed=0, n_rows=400):
-    """Return codes, some missing, as pandas categories, and two columns of numbers."""
+    """Return a categorical column with missing values and two numeric columns."""
     rng = np.random.default_rng(seed)
 
     def column(categories):
@@ -46,7 +46,7 @@ def frame(seed=0, n_rows=400):
 
 
 def codes_of(data):
-    """Return the rows of a frame as Hornbeam's trees see them."""
+    """Return the rows of a data frame with category codes, as trees use them."""
     columns = [
         values.cat.codes.astype(np.float32).where(values.notna())
         if isinstance(values.dtype, pandas.CategoricalDtype)
@@ -97,7 +97,7 @@ def made(request):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_xgboosts_models_are_read_and_written_back(made, format):
+def test_xgboosts_models_round_trip(made, format):
     booster, matrix, rows = made
     model = decode(booster.save_raw(format))
     assert sum(tree.split_type.sum() for tree in model.trees) > 5
@@ -116,7 +116,7 @@ def test_xgboosts_models_are_read_and_written_back(made, format):
             )
 
 
-def test_the_document_is_xgboosts_own(made):
+def test_written_documents_equal_xgboosts(made):
     booster, _, _ = made
     theirs = json.loads(booster.save_raw("json"))
     model = decode(booster.save_raw("json"))
@@ -129,7 +129,7 @@ def test_the_document_is_xgboosts_own(made):
     assert digest(as_ubj) == digest(model)
 
 
-def test_names_are_kept_in_their_order():
+def test_category_names_keep_their_order():
     booster, _, _ = trained_on_names()
     model = decode(booster.save_raw("ubj"))
     assert model.feature_types == ["c", "float", "c", "c", "float"]
@@ -146,7 +146,7 @@ def test_names_are_kept_in_their_order():
         assert ours is None or ours.to_pylist() == values.to_pylist()
 
 
-def test_xgboost_finds_categories_by_the_names_that_hornbeam_wrote():
+def test_xgboost_matches_categories_by_hornbeams_names():
     booster, matrix, _ = trained_on_names()
     again = in_xgboost(encode(decode(booster.save_raw("json")), "ubj"))
     recoded = frame()
@@ -157,7 +157,7 @@ def test_xgboost_finds_categories_by_the_names_that_hornbeam_wrote():
     np.testing.assert_array_equal(again.predict(other), booster.predict(matrix))
 
 
-def test_names_beyond_ascii():
+def test_non_ascii_names_round_trip():
     names = ["zürich", "århus", "東京", "z", "", "é"]
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 6, 300)
@@ -178,7 +178,7 @@ def test_names_beyond_ascii():
     np.testing.assert_array_equal(again.predict(matrix), booster.predict(matrix))
 
 
-def test_names_that_xgboost_cut_short_are_refused_by_name():
+def test_names_truncated_by_xgboost_are_rejected():
     city = pandas.Categorical(["bü", "c", "d"] * 50)
     data = pandas.DataFrame({"city": city})
     matrix = xgboost.DMatrix(data, np.arange(150) % 3, enable_categorical=True)
@@ -189,7 +189,7 @@ def test_names_that_xgboost_cut_short_are_refused_by_name():
 
 
 def hand_made(seed=0, n_trees=2, names=None, exact=False):
-    """Return a model of random trees, of which the first feature has 80 categories."""
+    """Return a model of random trees whose first feature has 80 categories."""
     rng = np.random.default_rng(seed)
     names = [f"level {i}" for i in range(80)] if names is None else names
     return Model(
@@ -224,7 +224,7 @@ def test_round_trips_keep_the_digest(format, exact):
     assert digest(decode(encode(part, format))) == digest(part) != digest(model)
 
 
-def test_the_digest_tells_categories_apart():
+def test_the_digest_depends_on_the_categories():
     model = hand_made()
     other = hand_made()
     other.trees[0].categories[0] += 1 - 2 * (other.trees[0].categories[0] == 79)
@@ -250,7 +250,7 @@ NAMES = st.one_of(
 
 
 @given(names=st.lists(NAMES, max_size=4), format=st.sampled_from(FORMATS))
-def test_any_names_come_back(names, format):
+def test_any_names_round_trip(names, format):
     given = [
         np.array(own, object) if own is not None and not own else own for own in names
     ]
@@ -263,7 +263,7 @@ def test_any_names_come_back(names, format):
     again = decode(data)
     assert again.categories == model.categories
     assert digest(again) == digest(model)
-    # XGBoost has no categories that are fractions, and no such file with uint64.
+    # XGBoost has no fractional categories, and its UBJSON has no uint64.
     numbers = [own[0] for own in names if own and not isinstance(own[0], str)]
     if names and all(isinstance(n, int) and n < 2**63 for n in numbers):
         assert in_xgboost(data).num_features() == len(names)
@@ -278,7 +278,7 @@ OFFSETS = SOUND["learner"]["gradient_booster"]["model"]["cats"]["enc"][0]["offse
 
 
 def put(where, key, value):
-    """Return an edit of the second tree, of the container or of its first feature."""
+    """Return an edit of the second tree, the container or its first feature."""
 
     def edit(forest, tree, learner):
         cats = forest["cats"]
@@ -372,7 +372,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize(("edit", "message"), EDITS.values(), ids=EDITS.keys())
-def test_an_edited_file_is_refused(edit, message):
+def test_an_edited_file_is_rejected(edit, message):
     document = copy.deepcopy(SOUND)
     learner = document["learner"]
     forest = learner["gradient_booster"]["model"]
@@ -383,7 +383,7 @@ def test_an_edited_file_is_refused(edit, message):
         decode(json.dumps(document).encode())
 
 
-def test_codes_without_names_end_where_bins_do():
+def test_codes_without_names_are_limited():
     model = hand_made()
     model.categories = Categories()
     assert digest(decode(encode(model, "json"))) == digest(model)
@@ -395,7 +395,7 @@ def test_codes_without_names_end_where_bins_do():
         encode(model, "json")
 
 
-def test_one_category_twice():
+def test_a_repeated_category_is_rejected():
     document = copy.deepcopy(SOUND)
     cats = document["learner"]["gradient_booster"]["model"]["cats"]
     cats["enc"][0] = {"type": 15, "values": [1] * 80}

@@ -1,4 +1,4 @@
-"""Feature maps: files that name the features, and what is wrong with some."""
+"""Feature maps: valid and invalid files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def written(tmp_path, text):
     return path
 
 
-def test_names_and_types_are_the_files(booster, tmp_path):
+def test_names_and_types_are_read_from_the_file(booster, tmp_path):
     fmap = written(tmp_path, "0\tzürich q\n\n1 b int\r\n  2 c i\n")
     text = "".join(booster.get_dump(fmap))
     assert "[zürich<" in text and "[c]" in text and "f0" not in text
@@ -49,18 +49,18 @@ def test_names_and_types_are_the_files(booster, tmp_path):
         ("0 a c\n1 b c\n2 c c\n", "has the type 'c', categorical, .* by threshold"),
     ],
 )
-def test_maps_that_do_not_fit(booster, tmp_path, text, match):
+def test_invalid_maps_are_rejected(booster, tmp_path, text, match):
     with pytest.raises(ParameterError, match=match) as caught:
         booster.get_dump(written(tmp_path, text))
     assert "features.txt" in str(caught.value)
 
 
-def test_a_map_that_is_not_there(booster, tmp_path):
+def test_a_missing_file_raises_an_error(booster, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.txt"):
         booster.get_dump(tmp_path / "none.txt")
 
 
-def test_categories_are_no_numbers(tmp_path):
+def test_numerical_types_for_categorical_splits_are_rejected(tmp_path):
     rng = np.random.default_rng(0)
     model = Model(
         trees=[grown_tree(rng, n_splits=9, categorical=[0])],

@@ -1,4 +1,4 @@
-"""The table of a model's nodes, and the histogram of the thresholds of a feature."""
+"""Data frames of trees and histograms of split values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def booster():
     return hornbeam.Booster(model_file=encode(hand_made(), "json"))
 
 
-def test_a_row_is_a_node(booster):
+def test_data_frames_have_one_row_per_node(booster):
     frame = booster.trees_to_dataframe()
     for number, tree in enumerate(booster.model.trees):
         rows = frame[frame["Tree"] == number]
@@ -35,7 +35,7 @@ def test_a_row_is_a_node(booster):
         assert rows["Missing"][inner].tolist() == [f"{number}-{m}" for m in missing]
 
 
-def test_models_without_trees():
+def test_models_without_trees_have_no_data_frame():
     rows = np.arange(12.0).reshape(6, 2)
     data = hornbeam.DMatrix(rows, rows[:, 0])
     linear = hornbeam.train({"booster": "gblinear"}, data, 2)
@@ -49,7 +49,7 @@ def test_models_without_trees():
     assert empty.get_split_value_histogram("f0").shape == (0, 2)
 
 
-def test_leaves_of_many_values_do_not_fit():
+def test_vector_leaves_have_no_data_frame():
     rows = np.arange(40.0).reshape(20, 2)
     data = hornbeam.DMatrix(rows, np.column_stack([rows, rows[:, 0]]))
     booster = hornbeam.train({"multi_strategy": "multi_output_tree"}, data, 1)
@@ -57,7 +57,7 @@ def test_leaves_of_many_values_do_not_fit():
         booster.trees_to_dataframe()
 
 
-def test_a_histogram_counts_each_threshold_once():
+def test_split_value_histograms_count_each_threshold_once():
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 50, (500, 2)).astype(np.float32)
     data = hornbeam.DMatrix(rows, np.sin(rows[:, 0] / 5), feature_names=["a", "a.b"])
@@ -75,7 +75,7 @@ def test_a_histogram_counts_each_threshold_once():
     assert frame["Count"].sum() == len(cuts)
 
 
-def test_features_without_thresholds(booster):
+def test_features_without_thresholds_have_no_histogram(booster):
     with pytest.raises(
         ParameterError, match="no feature 'f3'; it has 'f0', 'f1', 'f2'"
     ):

@@ -1,4 +1,4 @@
-"""JSON as XGBoost takes it."""
+"""JSON in the subset that XGBoost accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(TEXT)
-def test_texts_are_plain_json(text):
+def test_strings_are_valid_json(text):
     document = {text: text}
     data = json_text.dumps(document)
     assert json.loads(data) == document
@@ -65,6 +65,6 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_broken_data_is_refused(data, message):
+def test_invalid_json_is_rejected(data, message):
     with pytest.raises(ModelFileError, match=message):
         json_text.loads(data)

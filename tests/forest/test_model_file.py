@@ -1,4 +1,4 @@
-"""Files: formats, checksums, damage, and saves that are whole or not at all."""
+"""Model files: formats, checksums, damaged files and atomic saves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = ["json", "ubj"]
 
 
 def tiny():
-    """Return a model of one split, whose threshold float32 cannot hold."""
+    """Return a model of one split with a threshold that float32 cannot represent."""
     model = hand_made(n_trees=1, exact=True, attributes={"note": "é"})
     model.trees[0] = Tree(
         left=np.array([1, -1, -1], np.int32),
@@ -53,13 +53,13 @@ def test_round_trips_keep_the_digest(format, model):
     assert digest(decode(encode(model, format))) == digest(model)
 
 
-def test_the_digest_is_the_same_for_ever():
+def test_the_digest_of_a_fixed_model_is_constant():
     assert digest(tiny()) == (
         "997384726dab1fab7ea63d137f5024c4506b104a31c08e0543452e5158c9eaa2"
     )
 
 
-def test_the_digest_tells_models_apart():
+def test_the_digest_depends_on_every_field():
     assert digest(hand_made(seed=1)) != digest(hand_made(seed=2))
     other = tiny()
     other.exact_features = False
@@ -70,7 +70,7 @@ def test_the_digest_tells_models_apart():
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_no_flipped_bit_loads_as_another_model(format):
+def test_flipped_bits_are_detected(format):
     data, right = TINY[format], digest(tiny())
     errors = 0
     for place in range(len(data)):
@@ -85,7 +85,7 @@ def test_no_flipped_bit_loads_as_another_model(format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_no_part_of_a_file_loads(format):
+def test_truncated_files_are_rejected(format):
     for end in range(len(TINY[format])):
         with pytest.raises(ModelFileError):
             decode(TINY[format][:end])
@@ -93,7 +93,7 @@ def test_no_part_of_a_file_loads(format):
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_damaged_files_are_refused(format, data):
+def test_damaged_files_are_rejected(format, data):
     whole = TINY[format]
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(whole))] * 2)))
     damaged = whole[:start] + data.draw(st.binary(max_size=20)) + whole[stop:]
@@ -105,7 +105,7 @@ def test_damaged_files_are_refused(format, data):
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_garbage_is_refused(data):
+def test_random_bytes_are_rejected(data):
     for start in (b"", b"{", b'{"', b"{L\0\0\0\0\0\0\0"):
         with pytest.raises(ModelFileError):
             decode(start + data)
@@ -121,7 +121,7 @@ def test_garbage_is_refused(data):
         (b"\x80\x04\x95", "neither JSON nor UBJSON"),
     ],
 )
-def test_other_files_are_refused(data, message):
+def test_other_files_are_rejected(data, message):
     with pytest.raises(ModelFileError, match=message):
         decode(data)
 
@@ -132,7 +132,7 @@ def test_json_may_be_indented():
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.ubj", "MODEL.JSON"])
-def test_a_saved_model_is_loaded(tmp_path, name):
+def test_save_and_load_round_trip(tmp_path, name):
     save(tiny(), tmp_path / name)
     assert digest(load(str(tmp_path / name))) == digest(tiny())
     assert (tmp_path / name).read_bytes() == TINY[name.lower()[6:]]
@@ -162,7 +162,7 @@ def test_errors_name_the_file(tmp_path):
         save(tiny(), tmp_path / "none" / "model.ubj")
 
 
-def test_a_save_keeps_the_mode_and_follows_links(tmp_path):
+def test_save_keeps_the_mode_and_follows_links(tmp_path):
     target, link = tmp_path / "target.ubj", tmp_path / "link.ubj"
     target.write_bytes(b"old")
     target.chmod(0o640)
@@ -191,7 +191,7 @@ except OSError as error:
 """
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+def test_a_failed_write_keeps_the_old_file(tmp_path):
     path = tmp_path / "model.ubj"
     save(tiny(), path)
     process = run(FULL_DISK, path)
@@ -211,7 +211,7 @@ while True:
 """
 
 
-def test_a_kill_in_the_middle_leaves_a_whole_file(tmp_path):
+def test_a_killed_save_leaves_a_complete_file(tmp_path):
     digests = set()
     for number in range(2):
         model = hand_made(n_trees=40, seed=number)

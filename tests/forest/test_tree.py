@@ -1,4 +1,4 @@
-"""Trees as arrays: what they tell of themselves, joining and splitting."""
+"""Trees as arrays: sizes, depths, concatenation and splitting."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ def depth_by_walking(tree, node=0):
 
 
 @pytest.mark.parametrize("n_splits", [0, 1, 2, 7, 60])
-def test_a_tree_counts_its_nodes_leaves_and_levels(n_splits):
+def test_numbers_of_nodes_leaves_and_levels(n_splits):
     tree = grown_tree(np.random.default_rng(n_splits), n_splits=n_splits)
     assert tree.n_nodes == 2 * n_splits + 1
     assert tree.n_leaves == n_splits + 1
     assert tree.depth() == depth_by_walking(tree)
 
 
-def test_nodes_that_were_cut_off_are_no_leaves():
+def test_deleted_nodes_are_not_leaves():
     tree = grown_tree(np.random.default_rng(0), n_splits=1)
     tree.left[:] = tree.right[:] = tree.parent[:] = -1
     assert tree.leaf_mask.tolist() == [True, False, False]
     assert tree.depth() == 0
 
 
-def test_a_chain_is_climbed_in_few_steps():
+def test_depths_of_a_chain_take_few_steps():
     top, steps = roots_and_depths(np.arange(-1, 99_999))
     assert not top.any()
     np.testing.assert_array_equal(steps, np.arange(100_000))
 
 
-def test_joined_trees_are_split_again():
+def test_concatenated_trees_can_be_split():
     rng = np.random.default_rng(1)
     trees = [grown_tree(rng, n_splits=size) for size in (3, 0, 5)]
     nodes, starts = concatenate_trees(trees)
@@ -51,13 +51,13 @@ def test_joined_trees_are_split_again():
             )
 
 
-def test_no_trees_are_joined_to_no_nodes():
+def test_no_trees_are_concatenated_to_no_nodes():
     nodes, starts = concatenate_trees([])
     assert nodes.n_nodes == 0
     assert split_trees(nodes, starts) == []
 
 
-def test_numbers_are_not_rounded_in_silence():
+def test_concatenation_rejects_other_types():
     tree = grown_tree(np.random.default_rng(0))
     tree.value = tree.value.astype(np.float64)
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""UBJSON: what is written, what is read, and what is refused."""
+"""UBJSON: written bytes, accepted encodings and rejected data."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def key(name):
 
 
 @given(DOCUMENTS)
-def test_what_is_written_is_read_again(document):
+def test_documents_round_trip(document):
     assert ubjson.loads(ubjson.dumps(document)) == document
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "i8", "f4", "f8"])
-def test_arrays_of_numbers_keep_type_and_bits(dtype):
+def test_typed_arrays_round_trip(dtype):
     numbers = np.frombuffer(np.random.default_rng(0).bytes(80), dtype)
     data = ubjson.dumps({"numbers": numbers})
     again = ubjson.loads(data)["numbers"]
@@ -52,7 +52,7 @@ def test_arrays_of_numbers_keep_type_and_bits(dtype):
     assert data.endswith(numbers.byteswap().tobytes() + b"}")
 
 
-def test_the_bytes_are_those_of_the_format():
+def test_documents_have_the_specified_bytes():
     document = {"b": [1, 300, -70_000, 2**40], "a": True, "c": np.array([1.5], "f4")}
     assert ubjson.dumps(document) == (
         b"{" + key(b"a") + b"T"
@@ -63,7 +63,7 @@ def test_the_bytes_are_those_of_the_format():
     )  # fmt: skip
 
 
-def test_other_writers_shapes_are_read():
+def test_alternative_encodings_are_read():
     data = (
         b"{U\x01a[i\x01Z]i\x01bSU\x02hil\x00\x00\x00\x01cD"
         + struct.pack(">d", 0.1)
@@ -96,7 +96,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_broken_data_is_refused_quickly_in_little_memory(data, message):
+def test_invalid_data_is_rejected_without_large_allocations(data, message):
     tracemalloc.start()
     began = time.perf_counter()
     try:
@@ -109,6 +109,6 @@ def test_broken_data_is_refused_quickly_in_little_memory(data, message):
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_refused(data):
+def test_random_bytes_are_rejected(data):
     with pytest.raises(ModelFileError):
         ubjson.loads(b"{" + data + b"\xff")

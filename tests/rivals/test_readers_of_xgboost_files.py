@@ -1,4 +1,4 @@
-"""What reads XGBoost's files reads ours: treelite, and shap by way of XGBoost."""
+"""Tools that read XGBoost's files read Hornbeam's: treelite, and shap with XGBoost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_treelite(name, ending, shift, tmp_path):
     booster, data = trained(name, ROWS + shift)
     path = tmp_path / f"model.{ending}"
     booster.save_model(path)
-    # Thresholds that float32 does not hold are beside those that XGBoost reads.
+    # The file has float64 thresholds in addition to those that XGBoost reads.
     assert (b"thresholds" in path.read_bytes()) == (shift != 0)
     assert hornbeam.Booster(model_file=path).digest() == booster.digest()
     choice = {"json": "json", "ubj": "ubjson"}[ending]
@@ -72,12 +72,12 @@ def test_shap(name, tmp_path):
 
 
 def as_shap(ours):
-    """Return contributions with the outputs last, if there are several."""
+    """Return contributions with the outputs, if several, as the last axis."""
     last = np.moveaxis(ours, 1, -1)
     return last[..., 0] if last.shape[-1] == 1 else last
 
 
-def test_a_file_of_xgboosts_holds_nothing_of_ours():
+def test_exported_files_have_no_extension():
     for rows in (ROWS, ROWS + np.float64(0.1)):
         booster, data = trained("dart", rows)
         raw = to_xgboost(booster, raw_format="json")
@@ -95,7 +95,7 @@ def test_a_file_of_xgboosts_holds_nothing_of_ours():
         assert json.loads(raw)["learner"].keys() == written["learner"].keys()
 
 
-def test_rounds_of_a_file_for_xgboost():
+def test_exported_files_of_some_rounds():
     booster, data = trained("squared error")
     raw = to_xgboost(booster, iteration_range=(0, 3))
     want = booster.predict(data, iteration_range=(0, 3))

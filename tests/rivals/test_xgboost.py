@@ -1,9 +1,9 @@
-"""The same trees as the real XGBoost, the same predictions, and the same answers.
+"""Trees, predictions and results are equal to those of the real XGBoost.
 
-Where the columns have few values both libraries have the same cuts, and then nothing
-is left to chance. Two things are XGBoost's of today, not 3.2's, which is beside us
-here: min_child_weight only decides which splits there are, and max_delta_step with
-reg_alpha has the full gain.
+Columns with few distinct values have the same cuts in both libraries, so the trees must
+be equal. Hornbeam follows versions after 3.2, which is installed here, in two points:
+min_child_weight only restricts splits, and max_delta_step with reg_alpha has the full
+gain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = list("abcdef")
 
 
 def walk(tree):
-    """Return the nodes of a tree: each before its children, the left one first."""
+    """Return the nodes of a tree in pre-order."""
     nodes, waiting = [], [0]
     while waiting:
         node = waiting.pop()
@@ -34,7 +34,7 @@ def walk(tree):
 
 
 def categories_of(tree, node):
-    """Return which categories go right at a node."""
+    """Return the categories that go right at a node."""
     first, last = tree.category_starts[node : node + 2]
     return tree.categories[first:last].tolist()
 
@@ -55,8 +55,8 @@ def assert_same_tree(ours, theirs, reg_lambda=1.0, atol=5e-7):
             ours.weight[i], theirs.weight[j], rtol=2e-6, atol=atol
         )
     np.testing.assert_allclose(ours.cover[i], theirs.cover[j], rtol=2e-6)
-    # A gain is a difference of scores. XGBoost takes it in float32, and we from
-    # gradients in steps.
+    # A gain is a difference of similarities. XGBoost computes it in float32, Hornbeam from
+    # quantised gradients.
     scores = np.square(ours.weight[i]) * (ours.cover[i] + reg_lambda)
     error = np.abs(ours.gain[i] - theirs.gain[j])[inner]
     assert (error <= (2e-4 * ours.gain[i] + 5e-5 * scores + 2e-5)[inner]).all()
@@ -72,7 +72,7 @@ def assert_same_model(ours, theirs, reg_lambda=1.0, atol=5e-7):
 
 
 def both(params, rows, labels, rounds=3, *, info=None, evals=None, **arguments):
-    """Return the boosters of Hornbeam and XGBoost, and what they reported."""
+    """Return the boosters of Hornbeam and XGBoost, and their evaluation results."""
     boosters, reports = [], []
     for library in LIBRARIES:
         data = library.DMatrix(rows, labels, **(info or {}))
@@ -133,7 +133,7 @@ GROWTH = {
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("case", GROWTH)
-def test_trees_of_squared_error(case, missing):
+def test_squared_error_trees_equal_xgboosts(case, missing):
     params = GROWTH[case]
     ours, theirs, *reports = both(params, *few_values(missing=missing))
     assert_same_model(ours, theirs, params.get("lambda", 1))
@@ -154,11 +154,11 @@ DIRECTIONS = {
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("case", DIRECTIONS)
-def test_trees_of_predictions_that_rise_and_fall(case, missing):
+def test_trees_with_monotone_constraints_equal_xgboosts(case, missing):
     rows, labels = few_values(missing=missing)
     params = {"max_depth": 5, **DIRECTIONS[case]}
     ours, theirs, *_ = both(params, rows, labels, info={"feature_names": NAMES})
-    # A bound of weights is the middle of two that come from gradients in steps.
+    # A bound is the mean of two weights, which come from quantised gradients.
     assert_same_model(ours, theirs, atol=2e-5)
 
 
@@ -184,7 +184,7 @@ def labels_for(objective, labels):
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("case", OBJECTIVES)
-def test_trees_of_every_objective(case, missing):
+def test_trees_of_every_objective_equal_xgboosts(case, missing):
     rows, labels = few_values(missing=missing)
     objective = case.partition(",")[0]
     params = {"objective": objective, **OBJECTIVES[case]}
@@ -197,7 +197,7 @@ def test_trees_of_every_objective(case, missing):
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic"])
 @pytest.mark.parametrize("what", ["weight", "base_margin"])
-def test_trees_under_weights_and_margins(objective, what):
+def test_trees_with_weights_and_base_margins_equal_xgboosts(objective, what):
     rows, labels = few_values(missing=0.1)
     info = {"weight": 1 + ranked(rows[:, 3], 4), "base_margin": labels / 4}[what]
     if objective == "binary:logistic":
@@ -213,7 +213,7 @@ def test_trees_under_weights_and_margins(objective, what):
     np.testing.assert_allclose(*predicted, rtol=1e-5, atol=1e-6)
 
 
-def test_an_objective_and_a_metric_of_ones_own():
+def test_custom_objective_and_metric_equal_xgboosts():
     def furthest(predictions, data):
         return "furthest", float(np.abs(predictions - data.get_label()).max())
 
@@ -226,7 +226,7 @@ def test_an_objective_and_a_metric_of_ones_own():
     assert list(reports[0]["train"]) == ["rmse", "furthest"]
 
 
-def test_an_objective_of_ones_own_for_classes():
+def test_custom_multiclass_objective_equals_xgboosts():
     rows, labels = few_values()
     params = {"num_class": 3, "objective": "multi:softprob", "max_depth": 3}
     ours, theirs, *reports = both(
@@ -255,13 +255,15 @@ def test_an_objective_of_ones_own_for_classes():
     st.sampled_from([0.0, 0.1, 0.7]),
     st.integers(0, 2**31),
 )
-def test_trees_of_any_configuration(params, objective, missing, seed):
+def test_trees_of_random_configurations_equal_xgboosts(
+    params, objective, missing, seed
+):
     rows, labels = few_values(300, 4, missing, seed)
     if objective == "multi:softprob":
         labels, params = ranked(labels, 3), {**params, "num_class": 3}
     elif objective == "binary:logistic":
         labels = ranked(labels, 2)
-    # With uneven weights no two splits gain the same by chance.
+    # With unequal weights no two splits have the same gain by chance.
     weights = 1 + np.random.default_rng(seed).random(len(rows))
     params = {**params, "objective": objective}
     ours, theirs, *reports = both(params, rows, labels, 2, info={"weight": weights})
@@ -269,7 +271,7 @@ def test_trees_of_any_configuration(params, objective, missing, seed):
     assert_same_reports(*reports)
 
 
-def test_training_continues_alike():
+def test_continued_training_equals_xgboosts():
     rows, labels = few_values(missing=0.1)
     boosters = []
     for library in LIBRARIES:
@@ -283,7 +285,7 @@ def test_training_continues_alike():
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "multi:softprob"])
-def test_models_of_xgboost_are_continued(objective):
+def test_training_continues_from_xgboosts_models(objective):
     rows, labels = few_values(missing=0.1)
     params = {"objective": objective, "nthread": 1, "max_depth": 3}
     if objective == "multi:softprob":
@@ -295,8 +297,8 @@ def test_models_of_xgboost_are_continued(objective):
     assert_same_model(ours, xgboost.train(params, theirs, 2, xgb_model=first))
 
 
-def test_models_of_xgboost_are_continued_on_decimals():
-    """Tenths are no float32 numbers, and XGBoost rounds what it compares."""
+def test_training_continues_from_xgboosts_models_on_decimals():
+    """float32 cannot represent tenths, and XGBoost rounds features and thresholds."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 50, size=(1000, 3)) / 10
     labels = np.sin(rows[:, 0]) + rows[:, 1] * rows[:, 2]
@@ -329,7 +331,7 @@ MODELS = {
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
-    """Return a booster of Hornbeam's on many values, and the rows of its training."""
+    """Return a booster trained on many distinct values, and its training rows."""
     rng = np.random.default_rng(1)
     rows, labels = few_values(700, missing=0.1)
     rows += rng.normal(scale=1e-3, size=rows.shape).astype(np.float32)
@@ -348,7 +350,7 @@ def as_xgboost(booster, kind):
 
 
 @pytest.mark.parametrize("kind", ["json", "ubj"])
-def test_xgboost_predicts_the_same_with_our_file(model, kind):
+def test_xgboost_predicts_the_same_from_hornbeams_files(model, kind):
     ours, rows = model
     theirs = as_xgboost(ours, kind)
     data = hornbeam.DMatrix(rows, feature_names=NAMES)
@@ -361,11 +363,11 @@ def test_xgboost_predicts_the_same_with_our_file(model, kind):
         np.testing.assert_array_equal(
             ours.predict(data, **arguments), theirs.predict(other, **arguments)
         )
-    # The same margins, through two different exponential functions.
+    # The margins are equal, but the exponential functions differ.
     np.testing.assert_array_max_ulp(ours.predict(data), theirs.predict(other), 4)
 
 
-def test_xgboosts_file_predicts_the_same_here(model):
+def test_hornbeam_predicts_the_same_from_xgboosts_files(model):
     ours, rows = model
     raw = ours.save_raw("json")
     theirs = as_xgboost(ours, "json")
@@ -373,7 +375,7 @@ def test_xgboosts_file_predicts_the_same_here(model):
     data = hornbeam.DMatrix(rows, feature_names=NAMES)
     np.testing.assert_array_equal(back.predict(data), ours.predict(data))
     assert bytes(raw) == bytes(ours.save_raw("json"))
-    # Values between two neighbours of float32 go where XGBoost sends them.
+    # Values between two neighbouring float32 follow XGBoost's path.
     between = rows.astype(np.float64) * (1 + 2e-8)
     np.testing.assert_array_equal(
         back.predict(
@@ -386,14 +388,14 @@ def test_xgboosts_file_predicts_the_same_here(model):
 
 
 @pytest.mark.parametrize("kind", "weight gain cover total_gain total_cover".split())
-def test_scores_of_features(model, kind):
+def test_feature_importances_equal_xgboosts(model, kind):
     ours, _ = model
     scores = ours.get_score(importance_type=kind)
     others = as_xgboost(ours, "ubj").get_score(importance_type=kind)
     assert scores == pytest.approx(others, rel=1e-6)
 
 
-def test_parts_predict_the_same(model):
+def test_sliced_models_predict_the_same(model):
     ours, rows = model
     theirs = as_xgboost(ours, "json")
     data = hornbeam.DMatrix(rows, feature_names=NAMES)
@@ -410,7 +412,7 @@ def test_parts_predict_the_same(model):
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("parallel", [1, 2])
 @pytest.mark.parametrize("n_rows", [1, 40])
-def test_shapes(objective, rounds, parallel, n_rows):
+def test_prediction_shapes_equal_xgboosts(objective, rounds, parallel, n_rows):
     rows, labels = few_values(40, 3)
     params = {"objective": objective, "num_parallel_tree": parallel, "nthread": 1}
     if objective == "multi:softprob":
@@ -437,7 +439,7 @@ def test_shapes(objective, rounds, parallel, n_rows):
 # --- The loop of training -------------------------------------------------------------
 
 
-def test_lines_are_printed_alike(capsys):
+def test_evaluation_lines_equal_xgboosts(capsys):
     rows, labels = few_values()
     lines = []
     for every in (True, 2):
@@ -457,7 +459,7 @@ def test_lines_are_printed_alike(capsys):
     assert len(lines[0].splitlines()) == 4
 
 
-def test_early_stopping_stops_alike():
+def test_early_stopping_equals_xgboosts():
     rows, labels = few_values(600)
     ours, theirs, *reports = both(
         {"eta": 1.0},
@@ -474,7 +476,7 @@ def test_early_stopping_stops_alike():
     assert set(ours.attributes()) == set(theirs.attributes())
 
 
-def test_lines_of_eval_are_alike():
+def test_lines_of_eval_equal_xgboosts():
     rows, labels = few_values()
     lines = []
     for library in LIBRARIES:
@@ -495,7 +497,7 @@ def test_lines_of_eval_are_alike():
                 assert item == other
 
 
-def test_no_rounds_predict_alike():
+def test_predictions_of_zero_rounds_equal_xgboosts():
     rows, labels = few_values(50, 3)
     for params in ({}, {"base_score": 2}):
         predicted = []
@@ -508,8 +510,8 @@ def test_no_rounds_predict_alike():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_values_in_tenths_go_the_same_way_in_every_type(dtype):
-    """Most tenths are not float32 numbers, and thresholds are tenths."""
+def test_decimal_values_follow_the_same_path_in_every_type(dtype):
+    """float32 cannot represent most tenths, and the thresholds are tenths."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 300, (3000, 4)) / 10
     labels = rows[:, 0] * np.sin(rows[:, 1]) + rng.normal(size=3000)

@@ -1,4 +1,4 @@
-"""The same splits by category as the real XGBoost's."""
+"""Categorical splits are equal to those of the real XGBoost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS = [12, 6, 3, 90, 8]
 
 
 def table(n_rows=900, missing=0.0, seed=0):
-    """Return codes and numbers of few values, and labels that hang on both."""
+    """Return categorical and numerical columns, and labels that depend on both."""
     rng = np.random.default_rng(seed)
     rows = np.column_stack([rng.integers(0, n, n_rows) for n in LEVELS])
     effects = [rng.normal(size=n) for n in LEVELS]
@@ -52,7 +52,7 @@ GROWTH = {
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("case", GROWTH)
-def test_trees_of_squared_error(case, missing):
+def test_squared_error_trees_equal_xgboosts(case, missing):
     params = GROWTH[case]
     rows, labels = table(missing=missing)
     ours, theirs, *_ = both(params, rows, labels, info=INFO)
@@ -64,7 +64,7 @@ def test_trees_of_squared_error(case, missing):
 @pytest.mark.parametrize(
     "params", [{}, {"max_cat_to_onehot": 100}, {"max_cat_threshold": 6}], ids=str
 )
-def test_trees_of_logistic(params, missing):
+def test_logistic_trees_equal_xgboosts(params, missing):
     rows, labels = table(missing=missing)
     labels = (labels > 0).astype(float)
     params = {"objective": "binary:logistic", "min_child_weight": 0, **params}
@@ -73,8 +73,8 @@ def test_trees_of_logistic(params, missing):
 
 
 @pytest.mark.parametrize("least", [1.0, 5.0])
-def test_light_categories_weigh_nothing(least):
-    """In XGBoost 3.2 a category under min_child_weight is put amid the others."""
+def test_categories_below_min_child_weight_are_placed_as_in_xgboost(least):
+    """XGBoost 3.2 gives a category below min_child_weight the weight 0."""
     rows, labels = table()
     labels = (labels > 0).astype(float)
     params = {"objective": "binary:logistic", "min_child_weight": least, "max_depth": 1}
@@ -86,7 +86,7 @@ def test_light_categories_weigh_nothing(least):
     np.testing.assert_array_equal(tree.categories, other.categories)
 
 
-def test_weights_and_classes():
+def test_multiclass_trees_with_weights_equal_xgboosts():
     rows, labels = table(missing=0.1)
     weights = np.random.default_rng(0).integers(1, 5, len(rows))
     classes = np.digitize(labels, [-1.0, 1.0])
@@ -110,9 +110,11 @@ def test_weights_and_classes():
     n_rows=st.sampled_from([200, 700]),
     seed=st.integers(0, 2**16),
 )
-def test_the_first_tree_of_any_configuration(params, missing, n_rows, seed):
+def test_the_first_tree_of_random_configurations_equals_xgboosts(
+    params, missing, n_rows, seed
+):
     rows, labels = table(n_rows, missing, seed)
-    # Whole gradients: sums are exact in both libraries, and so are ties.
+    # With integer gradients sums and ties are exact in both libraries.
     params = {**params, "base_score": 0.0}
     labels = np.round(3 * labels)
     ours, theirs, *_ = both(params, rows, labels, 1, info=INFO)
@@ -122,14 +124,14 @@ def test_the_first_tree_of_any_configuration(params, missing, n_rows, seed):
     if not different:
         np.testing.assert_array_equal(tree.left, other.left)
         return
-    # Two splits of the same gain, of which XGBoost's float32 makes one the better: a
-    # step of it is less than this.
+    # Two splits have the same gain, and XGBoost selects one by a rounding error of
+    # float32, which is smaller than this.
     node = different[0]
     np.testing.assert_allclose(tree.gain[node], other.gain[node], rtol=1.2e-7)
 
 
 def splits_of(tree):
-    """Return what is split on at each node, and how."""
+    """Return the feature and the condition of each split."""
     ends = np.cumsum(tree.category_counts)
     sets = np.split(tree.categories, ends[:-1])
     columns = tree.feature, tree.left < 0, tree.split_type, tree.default_left
@@ -140,7 +142,7 @@ def splits_of(tree):
 
 
 def frame(rows):
-    """Return the codes as pandas categories with names."""
+    """Return the codes as named pandas categories."""
     columns = {}
     for feature, (kind, levels) in enumerate(zip(TYPES, LEVELS, strict=True)):
         values = rows[:, feature]
@@ -181,7 +183,7 @@ def test_models_predict_the_same_in_both_libraries(named, format):
         )
 
 
-def test_codes_that_are_no_category():
+def test_unseen_and_missing_codes_follow_xgboosts_path():
     rows, labels = table()
     info = INFO
     params = {"nthread": 1, "max_cat_to_onehot": 1}

@@ -1,4 +1,4 @@
-"""The same contributions of features as the real XGBoost, from the same model file."""
+"""Contributions from a model file are equal to those of the real XGBoost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES = {
 
 
 def of_both(params, rows, labels, rounds=5, **info):
-    """Return a model of XGBoost's as both libraries have it."""
+    """Return a model of XGBoost as boosters of both libraries."""
     if params.get("booster") != "gblinear":
         params = {"max_depth": 4, **params}
     data = xgboost.DMatrix(rows, labels, **info)
@@ -58,7 +58,7 @@ def assert_sums(booster, rows, info, atol, **how):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("case", CASES)
-def test_contributions(case, missing, kind):
+def test_contributions_equal_xgboosts(case, missing, kind):
     params = CASES[case]
     rows, labels = few_values(600, missing=missing)
     if "objective" in params:
@@ -73,7 +73,7 @@ def test_contributions(case, missing, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_splits_by_category(missing, kind):
+def test_contributions_of_categorical_splits_equal_xgboosts(missing, kind):
     rows, labels = table(missing=missing)
     ours, theirs = of_both({"max_cat_to_onehot": 5}, rows, labels, **INFO)
     assert any(tree.split_type.any() for tree in ours.model.trees)
@@ -82,7 +82,7 @@ def test_splits_by_category(missing, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_base_margins_and_the_first_rounds(kind):
+def test_contributions_with_base_margins_and_round_ranges(kind):
     rows, labels = few_values(600)
     ours, theirs = of_both(CASES["classes"], rows, ranked(labels, 3))
     margins = np.random.default_rng(0).normal(size=(60, 3))
@@ -93,8 +93,8 @@ def test_base_margins_and_the_first_rounds(kind):
 
 @pytest.mark.parametrize("classes", [0, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_linear_models(kind, classes):
-    """XGBoost 3.2 fails at the interactions of these; none is the only answer."""
+def test_contributions_of_linear_models_equal_xgboosts(kind, classes):
+    """XGBoost 3.2 fails for their interactions, which are all 0."""
     rows, labels = few_values(600, missing=0.2)
     params = {"booster": "gblinear"}
     if classes:

@@ -1,4 +1,4 @@
-"""DART beside XGBoost's: the same weights, the same trees where nothing is drawn."""
+"""DART compared with XGBoost's: equal weights and trees without random dropout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from test_xgboost import LIBRARIES, assert_same_model, both
 import hornbeam
 from hornbeam.forest import decode
 
-#: Every tree is dropped in every round, so that no draw can differ.
+#: Every tree is dropped in every round, so there are no random draws.
 ALL = {"booster": "dart", "rate_drop": 1.0, "max_depth": 3}
 CASES = {
     "tree": {},
@@ -25,7 +25,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_trees_and_weights(case):
+def test_trees_and_weights_equal_xgboosts(case):
     params = {**ALL, **CASES[case]}
     rounds = params.pop("rounds", 5)
     rows, labels = few_values(missing=0.1)
@@ -38,7 +38,7 @@ def test_trees_and_weights(case):
 
 
 @pytest.mark.parametrize("kind", ["json", "ubj"])
-def test_files_both_ways(kind):
+def test_model_files_are_exchanged(kind):
     rows, labels = few_values(700, missing=0.1)
     params = {"booster": "dart", "rate_drop": 0.3, "one_drop": True, "nthread": 1}
     for booster in (
@@ -59,7 +59,7 @@ def test_files_both_ways(kind):
         )
 
 
-def test_a_model_of_xgboosts_is_continued():
+def test_training_continues_from_xgboosts_model():
     rows, labels = few_values(700, missing=0.1)
     params = {**ALL, "nthread": 1}
     data = xgboost.DMatrix(rows, labels)
@@ -71,8 +71,8 @@ def test_a_model_of_xgboosts_is_continued():
     )
 
 
-def test_the_loss_is_as_good():
-    """Over seeds; the draws are others."""
+def test_the_loss_is_not_worse_than_xgboosts():
+    """The random draws differ, so losses are means over seeds."""
     rows, labels = few_values(1200, missing=0.1)
     losses = {}
     for library in LIBRARIES:

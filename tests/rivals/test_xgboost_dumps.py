@@ -1,8 +1,8 @@
-"""The same dumps as the real XGBoost's of the same model file, and the same tables.
+"""Dumps and data frames of a model file are equal to those of the real XGBoost.
 
-Where XGBoost cannot tell what a model holds, or tells what no program can read, it says
-so here, and Hornbeam goes its own way: with leaves of many values, whose values it
-leaves out; with their statistics; and with indicators and odd names in frames.
+The tests note where Hornbeam differs because XGBoost's output is incomplete or invalid:
+values of vector leaves, which XGBoost omits, their statistics, and indicators and
+unusual names in data frames.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STYLE = (
 
 
 def table(missing=0.1, dtype=np.float32):
-    """Return a column of each type, and labels that hang on all."""
+    """Return a column of each type, and labels that depend on all of them."""
     rng = np.random.default_rng(0)
     rows = np.column_stack(
         [
@@ -107,7 +107,7 @@ OF_TREES = [name for name in MADE if not name.startswith("linear")]
 
 @pytest.fixture(scope="module")
 def both():
-    """Return what gives a model in both libraries, trained once."""
+    """Return a model trained once as boosters of both libraries."""
     known = {}
 
     def made(name):
@@ -121,7 +121,7 @@ def both():
 
 @pytest.mark.parametrize("with_stats", [False, True])
 @pytest.mark.parametrize("name", MADE)
-def test_dumps(both, name, with_stats):
+def test_dumps_equal_xgboosts(both, name, with_stats):
     ours, theirs = both(name)
     for kind in FORMATS if name in OF_TREES else FORMATS[:2]:
         dumps = ours.get_dump("", with_stats, kind)
@@ -131,7 +131,7 @@ def test_dumps(both, name, with_stats):
 
 
 @pytest.mark.parametrize("method", ["hist", "exact"])
-def test_models_of_xgboost(method):
+def test_dumps_of_xgboosts_models_are_equal(method):
     rows, labels = table()
     data = xgboost.DMatrix(rows, labels, feature_names=list("abcde"))
     params = {"tree_method": method, "gamma": 9, "max_depth": 6, "nthread": 1}
@@ -146,7 +146,7 @@ def test_models_of_xgboost(method):
     )
 
 
-def test_the_models_have_splits_of_each_kind(both):
+def test_the_test_models_have_splits_of_each_kind(both):
     text = "".join(both("groups")[0].get_dump())
     for asked in ("[size<", "[is a flag]", "[count<", '[the \\"kind\\":{', "e-05]"):
         assert asked in text
@@ -156,13 +156,13 @@ def test_the_models_have_splits_of_each_kind(both):
 
 
 @pytest.mark.parametrize("name", ["one-hot", "dart", "classes", "numbers"])
-def test_styles_of_graphs(both, name):
+def test_dot_styles_equal_xgboosts(both, name):
     ours, theirs = both(name)
     assert ours.get_dump(dump_format=STYLE) == theirs.get_dump(dump_format=STYLE)
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_leaves_of_all_outputs(both, name):
+def test_dumps_of_vector_leaves(both, name):
     ours, theirs = both(name)
     for kind in FORMATS:
         assert ours.get_dump(dump_format=kind) == theirs.get_dump(dump_format=kind)
@@ -171,7 +171,7 @@ def test_leaves_of_all_outputs(both, name):
         assert "cover" in ours.get_dump(with_stats=True, dump_format=kind)[0]
 
 
-def test_xgboost_leaves_out_values_of_leaves_of_many():
+def test_xgboost_omits_values_of_large_vector_leaves():
     ours = trained(
         multi_strategy="multi_output_tree",
         columns=False,
@@ -188,7 +188,7 @@ def test_xgboost_leaves_out_values_of_leaves_of_many():
 
 
 def test_names_are_escaped():
-    """XGBoost leaves a backslash before a u as it is, and then its JSON is none."""
+    """XGBoost does not escape a backslash before u, so its JSON is invalid."""
     names = ['a"b', "\b\f\n\t\x1f", "東\x7f/", "\\\\", "\\u"]
     ours = trained(columns=False)
     ours.feature_names = names
@@ -203,7 +203,7 @@ def test_names_are_escaped():
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("name", ["one-hot", "stumps", "linear"])
-def test_files(both, tmp_path, name, kind):
+def test_dump_files_equal_xgboosts(both, tmp_path, name, kind):
     ours, theirs = both(name)
     if (name, kind) == ("linear", "dot"):
         return
@@ -217,7 +217,7 @@ def test_files(both, tmp_path, name, kind):
 
 
 @pytest.mark.parametrize("name", ["numbers", "classes", "linear", "linear classes"])
-def test_feature_maps(both, tmp_path, name):
+def test_dumps_with_feature_maps_equal_xgboosts(both, tmp_path, name):
     ours, theirs = both(name)
     lines = ["0 width float", "1\tflag i", "2 count int", "3 zürich q", '4 a"b\\c q']
     if name == "classes":
@@ -231,20 +231,20 @@ def test_feature_maps(both, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_scores(both, name):
+def test_scores_equal_xgboosts(both, name):
     ours, theirs = both(name)
     assert ours.get_fscore() == theirs.get_fscore()
     if name not in OF_TREES:
         return
     for kind in ("weight", "gain", "cover", "total_gain", "total_cover"):
-        # XGBoost adds up in float32.
+        # XGBoost sums in float32.
         assert ours.get_score(importance_type=kind) == pytest.approx(
             theirs.get_score(importance_type=kind), rel=1e-5
         )
 
 
 @pytest.mark.parametrize("name", OF_TREES)
-def test_frames_and_histograms(both, tmp_path, name):
+def test_data_frames_and_histograms_equal_xgboosts(both, tmp_path, name):
     ours, theirs = both(name)
     fmap, features = "", [f"f{i}" for i in range(5)]
     if ours.feature_names:
@@ -265,13 +265,13 @@ def test_frames_and_histograms(both, tmp_path, name):
         )
 
 
-def test_xgboost_has_no_frames_of_indicators_and_does_not_see_their_thresholds(both):
+def test_xgboost_does_not_support_indicators_in_data_frames(both):
     ours, theirs = both("groups")
     with pytest.raises(ValueError, match="Failed to parse"):
         theirs.trees_to_dataframe()
     frame = ours.trees_to_dataframe()
     assert set(frame["Feature"]) == {*NAMES, "Leaf"}
-    # Two is above both values: such a split has the missing alone at the right.
+    # 2 is above both values: only missing values go right.
     cuts = set(frame["Split"][frame["Feature"] == "is a flag"].round(2))
     assert cuts <= {1.0, 2.0}
     assert len(theirs.get_split_value_histogram("is a flag")) == 0

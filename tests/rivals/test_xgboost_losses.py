@@ -1,7 +1,7 @@
-"""The losses of numbers, counts and amounts beside the real XGBoost's.
+"""Losses of regression, counts and amounts compared with the real XGBoost.
 
-Where a loss is XGBoost 3.2's the trees are the same. Where it is that of later
-versions (docs/decisions/0012) it comes out at least as low on rows that were held out.
+Objectives with the gradients of XGBoost 3.2 have equal trees. Objectives with those of
+later versions (docs/decisions/0012) have a loss on held-out rows that is not higher.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def labels_for(objective, labels, seed=0):
     return rng.gamma(2, means / 2)
 
 
-#: Those of XGBoost 3.2, with other metrics beside their own.
+#: Objectives of XGBoost 3.2, with metrics in addition to their default.
 SAME = {
     "binary:hinge": {},
     "reg:tweedie": {"eval_metric": ["tweedie-nloglik@1.5", "poisson-nloglik"]},
@@ -38,7 +38,7 @@ SAME = {
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("case", SAME)
-def test_trees_of_the_same_losses(case, missing):
+def test_trees_of_equal_losses_equal_xgboosts(case, missing):
     rows, labels = few_values(missing=missing)
     objective = case.partition(",")[0]
     params = {"objective": objective, "max_depth": 4, **SAME[case]}
@@ -58,7 +58,7 @@ OBJECTIVES = [
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_the_loss_is_as_low_on_rows_held_out(objective):
+def test_the_loss_on_held_out_rows_is_not_worse(objective):
     margins = []
     for seed in range(3):
         rows, labels = few_values(3000, seed=seed)
@@ -86,7 +86,7 @@ LEVELS = np.array([0.1, 0.5, 0.9])
 
 
 def shares_of(residuals):
-    """Return what errors of each level weigh, by their sides."""
+    """Return the weights of errors of each level, by their sign."""
     return np.where(residuals >= 0.0, 1.0 - LEVELS, LEVELS)
 
 
@@ -98,7 +98,7 @@ LEVEL_LOSSES = {
 
 
 def expectiles(params, rows, labels, rest, rounds):
-    """Return XGBoost 3.2's, which has to be told the loss of one level at a time."""
+    """Return XGBoost 3.2's expectiles, each trained with a custom objective."""
     columns = []
     for k in range(len(LEVELS)):
 
@@ -115,8 +115,8 @@ def expectiles(params, rows, labels, rest, rounds):
 
 @pytest.mark.parametrize("rounds", [10, 60])
 @pytest.mark.parametrize("objective", LEVEL_LOSSES)
-def test_levels_are_as_good_on_rows_held_out(objective, rounds):
-    """After few rounds, too, though leaves are no quantiles as those of XGBoost 3.2."""
+def test_the_loss_of_each_level_on_held_out_rows_is_not_worse(objective, rounds):
+    """Also after few rounds, although leaf values are no quantiles of residuals."""
     params = {"nthread": 1, "max_depth": 4}
     levels = {
         "reg:quantileerror": {"quantile_alpha": LEVELS.tolist()},
@@ -143,8 +143,8 @@ def test_levels_are_as_good_on_rows_held_out(objective, rounds):
     assert np.mean(margins) < np.std(margins)
 
 
-def test_steps_far_from_the_best_margins_are_bounded():
-    """Trees of the loss's own hessians jump to thousands here."""
+def test_steps_far_from_the_optimum_are_bounded():
+    """With the exact hessians the margins become thousands here."""
     rows, labels = few_values(3000)
     labels = np.exp(labels / 2)
     data = hornbeam.DMatrix(rows, labels)
@@ -155,7 +155,7 @@ def test_steps_far_from_the_best_margins_are_bounded():
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_models_are_exchanged(objective):
-    """Ours predicts the same in XGBoost, theirs the same here."""
+    """Each library predicts the same from the file of the other."""
     rows, labels = few_values(500)
     labels = labels_for(objective, labels)
     if objective == "reg:gamma":
@@ -182,7 +182,7 @@ def test_models_are_exchanged(objective):
 
 
 def test_a_target_far_from_zero_is_reached():
-    """XGBoost 3.2 begins at a billion here, and stays there."""
+    """XGBoost 3.2 starts at a billion here and does not recover."""
     rows, labels = few_values()
     params = {"objective": "reg:pseudohubererror"}
     data = hornbeam.DMatrix(rows, labels + 1000.0)

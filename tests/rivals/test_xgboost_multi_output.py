@@ -1,8 +1,8 @@
-"""The same trees of all outputs as the real XGBoost, and files that go both ways.
+"""Multi-output trees and their model files compared with the real XGBoost.
 
-XGBoost 3.2 asks no child of such a tree for a hessian; that of today asks for one in
-the mean over outputs, and so do we. Beside 3.2 it is switched off. Nor does 3.2 count
-what is lost in a leaf that max_delta_step holds back.
+XGBoost 3.2 does not apply min_child_weight to multi-output trees. Later versions and
+Hornbeam apply it to the mean hessian over outputs; these tests set it to 0. XGBoost 3.2
+also ignores the loss of gain in leaves that max_delta_step limits.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def assert_same_trees(ours, theirs):
 
 @pytest.mark.parametrize("missing", [0.0, 0.15])
 @pytest.mark.parametrize("growth", GROWTH)
-def test_trees_of_all_outputs_are_xgboosts(growth, missing):
+def test_multi_output_trees_equal_xgboosts(growth, missing):
     params = GROWTH[growth]
     assert_same_trees(*both(params, *data_for("reg:squarederror", missing)))
 
 
 @pytest.mark.parametrize("objective", LOSSES)
-def test_models_go_both_ways(objective):
+def test_model_files_are_exchanged(objective):
     params = {"objective": objective, **LOSSES[objective]}
     rows, labels = data_for(objective, 0.15)
     ours, theirs = both(params, rows, labels)
@@ -105,8 +105,8 @@ def test_models_go_both_ways(objective):
         )
 
 
-def test_the_loss_is_no_worse_on_rows_held_out():
-    """Over five draws of real-valued rows, where the cuts differ."""
+def test_the_loss_on_held_out_rows_is_not_worse():
+    """Over five samples of continuous features, for which the cuts differ."""
     losses = []
     for seed in range(5):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""The same trees of ranking as the real XGBoost, and models exchanged through files."""
+"""Ranking trees and model files compared with the real XGBoost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def drawn(objective):
 
 
 def bias_of(booster):
-    """Return the bias of positions in a model file, rounded as both libraries do."""
+    """Return the position bias in a model file, rounded as both libraries do."""
     objective = json.loads(booster.save_raw("json"))["learner"]["objective"]
     return [objective.get(name, []) for name in ("ti+", "tj-")]
 
@@ -38,7 +38,7 @@ def bias_of(booster):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("case", SETTINGS)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_trees_of_pairs(objective, case, weighted):
+def test_lambdarank_trees_equal_xgboosts(objective, case, weighted):
     weights = np.random.default_rng(5).uniform(0.5, 2, 50) if weighted else None
     params = {"objective": objective, "max_depth": 4, **SETTINGS[case]}
     ours, theirs, *_ = both(
@@ -49,8 +49,8 @@ def test_trees_of_pairs(objective, case, weighted):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_groups_without_a_pair_teach_nothing(objective):
-    """Real data has such groups, and some of a single row."""
+def test_groups_without_pairs_have_no_gradients(objective):
+    """Real data has groups without pairs, some with a single row."""
     rows, labels = drawn(objective)
     groups = np.where(GROUPS < 5, np.arange(len(GROUPS)), GROUPS + len(GROUPS))
     labels[(GROUPS >= 5) & (GROUPS < 20)] = 1
@@ -61,7 +61,7 @@ def test_groups_without_a_pair_teach_nothing(objective):
 
 @pytest.mark.parametrize("case", ["defaults", "unbiased"])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_files_are_exchanged(objective, case):
+def test_model_files_are_exchanged(objective, case):
     rows, labels = drawn(objective)
     params = {"objective": objective, "nthread": 1, **SETTINGS[case]}
     ours = hornbeam.train(params, hornbeam.DMatrix(rows, labels, qid=GROUPS), 4)
@@ -83,7 +83,7 @@ def test_files_are_exchanged(objective, case):
         assert bias_of(back) == bias_of(theirs)
 
 
-def test_files_of_before_have_fewer_parameters():
+def test_files_of_older_versions_have_fewer_parameters():
     rows, labels = drawn("rank:ndcg")
     params = {"objective": "rank:ndcg", "ndcg_exp_gain": False}
     theirs = xgboost.train(params, xgboost.DMatrix(rows, labels, qid=GROUPS), 2)
@@ -97,8 +97,8 @@ def test_files_of_before_have_fewer_parameters():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_drawn_pairs_lead_to_as_good_an_order(objective):
-    """The draws differ, so that only what is learned can be compared."""
+def test_ranking_with_sampled_pairs_is_not_worse(objective):
+    """The random draws differ, so only the metrics can be compared."""
     rows, labels = drawn(objective)
     metric = "map" if objective == "rank:map" else "ndcg"
     params = {

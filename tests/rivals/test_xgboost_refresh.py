@@ -1,4 +1,4 @@
-"""Updated trees beside XGBoost's."""
+"""Refreshed and pruned trees compared with the real XGBoost."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SHARED = ("num_class", "objective", "num_parallel_tree")
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("case", CASES)
-def test_updates(case):
+def test_refreshed_and_pruned_models_equal_xgboosts(case):
     rows, labels = few_values(900, missing=0.1)
-    # XGBoost 3.2 lets no node of less weigh anything; later ones do.
+    # XGBoost 3.2, but no later version, gives nodes below this the weight 0.
     update = {"max_depth": 4, "min_child_weight": 0, "nthread": 1, **CASES[case]}
     update["process_type"] = "update"
     grown = {name: update[name] for name in SHARED if name in update}

@@ -1,4 +1,4 @@
-"""Sparse matrices are learned from as by the real XGBoost: absent cells are missing."""
+"""Sparse matrices compared with the real XGBoost: absent entries are missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import hornbeam
 
 
 def few_cells(share, seed=0):
-    """Return a sparse matrix of few distinct values, zeros among them, and labels."""
+    """Return a sparse matrix of few distinct values with stored zeros, and labels."""
     rng = np.random.default_rng(seed)
     here = np.nonzero(rng.random((4000, 40)) < share)
     values = rng.integers(-3, 4, here[0].size).astype(np.float32)
@@ -23,7 +23,7 @@ def few_cells(share, seed=0):
 
 @pytest.mark.parametrize("grow_policy", ["depthwise", "lossguide"])
 @pytest.mark.parametrize("share", [0.02, 0.3])
-def test_predictions_are_xgboosts(share, grow_policy):
+def test_predictions_of_sparse_rows_equal_xgboosts(share, grow_policy):
     sparse, labels = few_cells(share)
     params = {
         "objective": "binary:logistic",

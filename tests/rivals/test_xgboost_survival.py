@@ -1,9 +1,9 @@
-"""Survival beside the real XGBoost: trees, metrics, and models through files.
+"""Survival objectives compared with the real XGBoost: trees, metrics and model files.
 
-Two things differ from XGBoost 3.2. Its gradients of the normal and of the extreme value
-distribution lose their digits far from the margin, so times are near it here. And among
-rows of one time its gradients depend on their order, so hazards are compared on times
-that are all different.
+Hornbeam differs from XGBoost 3.2 in two points. XGBoost's gradients of the normal and
+the extreme distribution are imprecise far from the margin, so the times are near it
+here. XGBoost's Cox gradients of tied times depend on the order of rows, so there are no
+ties here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DISTRIBUTIONS = ["normal", "logistic", "extreme"]
 
 
 def times(rows, seed=0):
-    """Return times that two columns decide, and when one looked."""
+    """Return times that depend on two columns, and the times of censoring."""
     rng = np.random.default_rng(seed)
     scores = np.nan_to_num(0.1 * rows[:, 0] - 0.1 * rows[:, 1])
     scores += 0.4 * rng.normal(size=len(rows))
@@ -28,14 +28,14 @@ def times(rows, seed=0):
 
 
 def ends(rows):
-    """Return times, negative for those not seen, of which no two are the same."""
+    """Return distinct times, negative where censored."""
     found, until = times(rows)
     ranks = 1 + np.argsort(np.argsort(np.minimum(found, until)))
     return np.where(found < until, ranks, -ranks)
 
 
 def bounds(rows):
-    """Return bounds of times: seen, later, earlier and between."""
+    """Return label bounds: uncensored, right-, left- and interval-censored."""
     found, until = times(rows)
     kind = np.random.default_rng(1).integers(4, size=len(rows))
     lower = np.choose(kind, [found, np.minimum(found, until), 0, 0.7 * found])
@@ -62,7 +62,7 @@ def both(params, rows, info, rounds=4):
 
 
 def assert_same_predictions(ours, theirs, rows):
-    """Assert what holds where XGBoost's margins of float32 blur a leaf's value."""
+    """Assert equality within the rounding errors of XGBoost's float32 margins."""
     predictions = [
         booster.predict(library.DMatrix(rows))
         for booster, library in zip((ours, theirs), LIBRARIES, strict=True)
@@ -71,7 +71,7 @@ def assert_same_predictions(ours, theirs, rows):
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_trees_of_hazards(missing):
+def test_cox_trees_equal_xgboosts(missing):
     rows, _ = few_values(missing=missing)
     info = {"label": ends(rows)}
     params = {"objective": "survival:cox"}
@@ -85,7 +85,7 @@ def test_trees_of_hazards(missing):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 0.8])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_trees_of_bounds(distribution, scale, weighted):
+def test_aft_trees_equal_xgboosts(distribution, scale, weighted):
     rows, _ = few_values(missing=0.1)
     info = bounds(rows)
     if weighted:
@@ -103,7 +103,7 @@ def test_trees_of_bounds(distribution, scale, weighted):
 
 @pytest.mark.parametrize("objective", ["survival:cox", "survival:aft"])
 @pytest.mark.parametrize("kind", ["json", "ubj"])
-def test_models_go_both_ways_through_files(objective, kind):
+def test_model_files_are_exchanged(objective, kind):
     rows, _ = few_values()
     info = {"label": ends(rows), **bounds(rows)}
     params = {"objective": objective, "nthread": 1}

@@ -1,4 +1,4 @@
-"""Exact and approximate trees beside those of the real XGBoost."""
+"""Exact and approx trees compared with the real XGBoost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hornbeam.forest import decode
 
 
 def continuous(n_rows=900, missing=0.1, seed=0):
-    """Return rows and labels that leave no two splits with the same gain."""
+    """Return rows and labels for which no two splits have the same gain."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n_rows, 5)).astype(np.float32)
     labels = rows[:, 0] * rows[:, 1] + np.sin(2 * rows[:, 2])
@@ -26,7 +26,7 @@ def continuous(n_rows=900, missing=0.1, seed=0):
 
 
 def assert_same_exact_model(ours, theirs, params):
-    """Compare trees; XGBoost does not shrink the weights of leaves in exact ones."""
+    """Compare trees; XGBoost does not scale base_weights of exact trees by eta."""
     model = decode(bytes(theirs.save_raw("ubj")))
     rate = params.get("eta", 0.3) / params.get("num_parallel_tree", 1)
     for tree, other in zip(ours.model.trees, model.trees, strict=True):
@@ -43,7 +43,7 @@ EXACT = {
     "penalties": {"lambda": 5.0, "alpha": 2.0},
     "least": {"min_child_weight": 30.0},
     "step": {"max_delta_step": 0.3},
-    # Deeper down, weights at their bounds leave splits with the same gain.
+    # At greater depths, weights at their bounds cause ties.
     "rising": {"monotone_constraints": "(1,0,-1,0,0)", "max_depth": 3},
     "interactions": {"interaction_constraints": "[[0, 1], [2, 3, 4]]"},
     "forest": {"num_parallel_tree": 2},
@@ -54,7 +54,7 @@ EXACT = {
 
 @pytest.mark.parametrize("case", EXACT)
 @pytest.mark.parametrize("missing", [0.0, 0.15])
-def test_exact_trees_are_the_same(case, missing):
+def test_exact_trees_equal_xgboosts(case, missing):
     rows, labels = continuous(missing=missing)
     params = {"tree_method": "exact", "nthread": 1, **EXACT[case]}
     if "classes" in case:
@@ -81,7 +81,7 @@ def test_exact_trees_are_the_same(case, missing):
     ],
     ids=str,
 )
-def test_exact_trees_send_the_missing_the_same_way(own):
+def test_missing_directions_of_exact_trees_equal_xgboosts(own):
     rows, labels = continuous(missing=0.2)
     rows[:, 3] = np.where(rows[:, 4] > 0, 1.0, np.nan)  # one value, or none
     rows[:450, 2] = np.nan  # a column of fewer cells than 0.7
@@ -95,7 +95,7 @@ def test_exact_trees_send_the_missing_the_same_way(own):
         assert defaults == {int(own["default_direction"] == "left")}
 
 
-def test_exact_trees_of_sparse_rows_are_the_same():
+def test_exact_trees_of_sparse_rows_equal_xgboosts():
     rows, labels = continuous(missing=0.7)
     filled = ~np.isnan(rows)
     at = np.nonzero(filled)
@@ -108,7 +108,7 @@ def test_exact_trees_of_sparse_rows_are_the_same():
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic"])
-def test_approximate_trees_of_few_values_are_the_same(objective):
+def test_approx_trees_of_few_distinct_values_equal_xgboosts(objective):
     rows, labels = few_values(1500, 5, missing=0.1)
     if objective == "binary:logistic":
         labels = labels > 2
@@ -117,7 +117,7 @@ def test_approximate_trees_of_few_values_are_the_same(objective):
     assert_same_model(ours, theirs)
 
 
-def test_approximate_trees_of_categories_are_the_same():
+def test_approx_trees_of_categories_equal_xgboosts():
     rows, labels = few_values(1500, 3)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     frame["c"] = pd.Categorical.from_codes((rows[:, 2] * 8).astype(int) % 12, range(12))
@@ -132,7 +132,7 @@ def test_approximate_trees_of_categories_are_the_same():
 
 
 @pytest.mark.parametrize("scope", ["global", "local"])
-def test_few_candidates_learn_as_well(scope):
+def test_approx_with_few_candidates_is_not_worse(scope):
     rows, labels = continuous(6000, seed=1)
     labels = labels > 0
     train, test = slice(4000), slice(4000, None)

@@ -1,4 +1,4 @@
-"""The same lines over both libraries: what they do with ours, and with XGBoost's."""
+"""Runs the same code with hornbeam.xgboost and with XGBoost, and compares results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = list("abcd")
 
 
 def both(run):
-    """Return what a function of the module gives with ours, and with XGBoost's."""
+    """Return the results of `run` with hornbeam.xgboost and with XGBoost."""
     return run(ours), run(theirs)
 
 
@@ -30,6 +30,6 @@ def train(xgb, params=None, label=Y, rounds=3, **options):
 
 
 def assert_close(mine, other):
-    """Compare arrays: their shapes and types, and what they hold to float32."""
+    """Compare shapes and types of arrays, and their values to float32 precision."""
     assert (mine.shape, mine.dtype) == (other.shape, other.dtype)
     np.testing.assert_allclose(mine, other, 1e-4, 1e-5)

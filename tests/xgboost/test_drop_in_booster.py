@@ -1,4 +1,4 @@
-"""Boosters beside XGBoost's: predictions in all shapes, parts, attributes and files."""
+"""Boosters compared with XGBoost: predictions, slices, attributes and model files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def trained(xgb, model):
 @pytest.mark.parametrize("strict_shape", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("model", MODELS)
-def test_predictions_have_the_same_shape_type_and_values(model, kind, strict_shape):
+def test_predictions_have_equal_shapes_types_and_values(model, kind, strict_shape):
     def run(xgb):
         return trained(xgb, model).predict(
             xgb.DMatrix(X), strict_shape=strict_shape, **KINDS[kind]
@@ -59,14 +59,14 @@ def test_predictions_have_the_same_shape_type_and_values(model, kind, strict_sha
 
 @pytest.mark.parametrize("kind", ["value", "margin"])
 @pytest.mark.parametrize("model", MODELS)
-def test_predictions_in_place(model, kind):
+def test_inplace_predict(model, kind):
     def run(xgb):
         return trained(xgb, model).inplace_predict(X, predict_type=kind)
 
     assert_close(*both(run))
 
 
-def test_predictions_in_place_of_other_containers():
+def test_inplace_predict_of_other_containers():
     frame = pd.DataFrame(X, columns=NAMES)
     sparse = scipy.sparse.csr_matrix(np.nan_to_num(X))
     filled = np.where(np.isnan(X), -1.0, X)
@@ -87,14 +87,14 @@ def test_predictions_in_place_of_other_containers():
     assert_close(*both(run))
 
 
-def test_columns_that_are_not_there_are_missing():
+def test_columns_beyond_the_data_are_missing_values():
     def run(xgb):
         return train(xgb).predict(xgb.DMatrix(X[:, :2]))
 
     assert_close(*both(run))
 
 
-def test_numbers_are_codes_where_training_had_categories():
+def test_numbers_are_category_codes_of_categorical_features():
     frame = pd.DataFrame({"kind": pd.Categorical(list("abcd") * 20)})
     label = np.arange(80.0) % 4
     codes = frame["kind"].cat.codes.to_numpy()
@@ -125,7 +125,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
-def test_parts_of_boosters(part):
+def test_slices_of_boosters(part):
     def run(xgb):
         booster = train(xgb, rounds=5)
         booster.set_attr(kept="yes")
@@ -144,7 +144,7 @@ def test_parts_of_boosters(part):
     assert [b.num_boosted_rounds() for b in train(ours, rounds=2)] == [1, 1]
 
 
-def test_attributes_and_names():
+def test_attributes_and_feature_names():
     def run(xgb):
         booster = train(xgb)
         booster.set_attr(z="1", b=2, a=None)
@@ -169,7 +169,7 @@ def test_attributes_and_names():
 
 
 @pytest.mark.parametrize("suffix", [".json", ".ubj", "", ".model"])
-def test_files_with_and_without_a_suffix(tmp_path, suffix, recwarn):
+def test_model_files_with_and_without_a_suffix(tmp_path, suffix, recwarn):
     def run(xgb):
         path = tmp_path / f"model{suffix}"
         train(xgb).save_model(path)
@@ -183,7 +183,7 @@ def test_files_with_and_without_a_suffix(tmp_path, suffix, recwarn):
     assert told == their_words
 
 
-def test_files_go_to_the_other_library_and_back(tmp_path):
+def test_model_files_are_exchanged_with_xgboost(tmp_path):
     train(ours).save_model(tmp_path / "ours.json")
     train(theirs).save_model(tmp_path / "theirs.ubj")
     there = theirs.Booster(model_file=tmp_path / "ours.json")
@@ -191,7 +191,7 @@ def test_files_go_to_the_other_library_and_back(tmp_path):
     assert_close(back.predict(ours.DMatrix(X)), there.predict(theirs.DMatrix(X)))
 
 
-def test_copies_and_pickles_go_their_own_way():
+def test_copies_and_pickles_are_independent():
     booster = train(ours, {"eta": 0.1, "eval_metric": "mae"})
     copies = [
         booster.copy(),
@@ -210,11 +210,11 @@ def test_copies_and_pickles_go_their_own_way():
     assert '"eta":"0.100000001"' in booster.save_config()
 
 
-def test_dumps_and_tables_are_told_alike(tmp_path):
+def test_dumps_and_tables(tmp_path):
     def run(xgb):
         booster = train(xgb, rounds=1)
         booster.dump_model(tmp_path / "dump.txt")
-        # The last digits of gains differ, so the dumps are without statistics.
+        # The last digits of gains differ, so statistics are left out.
         return (
             [line.partition("leaf=")[0] for line in booster.get_dump()[0].split("\n")],
             len((tmp_path / "dump.txt").read_text().splitlines()),
@@ -232,7 +232,7 @@ def test_dumps_and_tables_are_told_alike(tmp_path):
     assert mine == other
 
 
-def test_boosting_by_hand():
+def test_boost_with_given_gradients():
     label = np.stack([Y, -Y], axis=1)
 
     def run(xgb):
@@ -248,7 +248,7 @@ def test_boosting_by_hand():
     assert_close(*both(run))
 
 
-def test_a_linear_model_has_no_parts():
+def test_a_linear_model_cannot_be_sliced():
     booster = train(ours, {"booster": "gblinear", "max_depth": None})
     data = ours.DMatrix(X)
     first = booster.predict(data, iteration_range=(0, 1))
@@ -257,17 +257,17 @@ def test_a_linear_model_has_no_parts():
         booster.predict(ours.DMatrix(X), iteration_range=(1, 2))
 
 
-def test_configurations_are_taken_up():
+def test_load_config():
     config = train(ours, {"eta": 0.1, "max_depth": 2, "subsample": 0.5}).save_config()
     booster = train(ours, {"eta": 0.5})
     booster.load_config(config)
     assert booster.save_config() == config
     assert json.loads(config)["version"] == [3, 2, 0]
-    with pytest.raises(ours.core.XGBoostError, match="no configuration"):
+    with pytest.raises(ours.core.XGBoostError, match="has no 'learner'"):
         booster.load_config("{}")
 
 
-def test_what_is_hung_on_a_booster_goes_with_its_copies():
+def test_attributes_of_the_object_are_copied():
     def run(xgb):
         booster = train(xgb)
         booster.owner = ["me"]
@@ -283,7 +283,7 @@ def test_what_is_hung_on_a_booster_goes_with_its_copies():
     assert mine == other
 
 
-def test_a_continued_model_keeps_its_shape_and_takes_another_base_score():
+def test_a_continued_model_keeps_num_parallel_tree_and_accepts_a_base_score():
     def run(xgb):
         first = train(xgb, {"objective": "binary:logistic"}, BINARY, 2)
         more = {"objective": "binary:logistic", "num_parallel_tree": 3}
@@ -298,15 +298,15 @@ def test_a_continued_model_keeps_its_shape_and_takes_another_base_score():
     assert_close(*both(run))
 
 
-def test_a_model_without_names_takes_those_of_later_data():
+def test_a_model_without_feature_names_takes_those_of_later_data():
     booster = train(ours)
     ours.train({}, named := ours.DMatrix(X, Y, feature_names=NAMES), 1)
     booster.update(named, 3)
     assert booster.feature_names == NAMES
 
 
-def test_the_metric_by_default_stays_with_a_model_that_has_learnt():
-    """In a copy, but not in a file, which holds no metrics."""
+def test_a_trained_model_keeps_its_default_metric():
+    """A copy keeps the metric too; a model file does not, since it has no metrics."""
 
     def run(xgb):
         data = xgb.DMatrix(X, BINARY)
@@ -328,7 +328,7 @@ def test_the_metric_by_default_stays_with_a_model_that_has_learnt():
     assert mine == other
 
 
-def test_a_file_that_was_edited_is_read_as_one_of_xgboost():
+def test_an_edited_file_is_read_as_a_file_of_xgboost():
     booster = train(ours, {"base_score": 0.5})
     content = json.loads(booster.save_raw("json"))
     learner = content["learner"]
@@ -336,7 +336,7 @@ def test_a_file_that_was_edited_is_read_as_one_of_xgboost():
     learner["feature_names"] = NAMES
     learner["gradient_booster"]["model"]["trees"][0]["split_conditions"][0] = 0.25
     edited = bytearray(json.dumps(content).encode())
-    with pytest.warns(UserWarning, match="was edited since Hornbeam wrote it"):
+    with pytest.warns(UserWarning, match="was edited after Hornbeam wrote it"):
         mine = ours.Booster(model_file=edited)
     data = {"data": X, "feature_names": NAMES}
     other = theirs.Booster(model_file=edited).predict(theirs.DMatrix(**data))
@@ -349,14 +349,14 @@ def test_a_file_that_was_edited_is_read_as_one_of_xgboost():
 
 
 @pytest.mark.parametrize("part", ["-1:0", "1:1", "2:1", "::0", "::-1"])
-def test_slices_that_are_refused(part):
+def test_invalid_slices(part):
     numbers = [int(number) if number else None for number in part.split(":")]
     for xgb in (ours, theirs):
         with pytest.raises(ValueError, match=r">= 0|Empty slice|Invalid slice|>= 1"):
             trained(xgb, "numbers")[slice(*numbers)]
 
 
-def test_arguments_of_predict_by_place_are_told():
+def test_positional_arguments_of_predict_warn():
     def run(xgb):
         booster = trained(xgb, "two classes")
         with pytest.warns(FutureWarning, match="Pass `output_margin` as keyword args"):

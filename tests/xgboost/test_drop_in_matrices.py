@@ -1,4 +1,4 @@
-"""Matrices beside XGBoost's: what they take, and what their getters return."""
+"""Matrices compared with XGBoost: accepted data, and results of getters."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ CONTAINERS = {
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_containers_are_read_alike(container):
+def test_containers_give_the_same_matrix(container):
     def run(xgb):
         data = xgb.DMatrix(CONTAINERS[container])
         rows = data.get_data()
@@ -93,7 +93,7 @@ def test_containers_are_read_alike(container):
     assert_close(mine, other)
 
 
-def test_categories_have_to_be_asked_for():
+def test_categories_need_enable_categorical():
     def run(xgb):
         with pytest.raises(ValueError, match="enable_categorical"):
             xgb.DMatrix(KINDS)
@@ -112,7 +112,7 @@ def test_categories_have_to_be_asked_for():
     assert mine == other
 
 
-def test_types_alone_make_codes_of_the_numbers_in_a_frame():
+def test_feature_types_declare_numbers_of_a_frame_as_category_codes():
     frame = pd.DataFrame(X.round() + 1, columns=NAMES)
 
     def run(xgb):
@@ -124,7 +124,7 @@ def test_types_alone_make_codes_of_the_numbers_in_a_frame():
     assert_close(*both(run))
 
 
-def test_labels_may_be_numbers_in_text():
+def test_labels_may_be_numeric_strings():
     text = pd.Series([f"{value:.0f}" for value in Y], dtype="str")
     for labels in (text, text.astype("category")):
         mine, other = both(lambda xgb, y=labels: xgb.DMatrix(X, y).get_label())
@@ -135,7 +135,7 @@ def test_labels_may_be_numbers_in_text():
             xgb.DMatrix(X, words)
 
 
-def test_categories_are_for_arrow_only_if_that_was_asked_for():
+def test_categories_to_arrow_needs_export_to_arrow():
     def run(xgb):
         numbers = xgb.DMatrix(X, Y)
         booster = xgb.train({}, numbers, 1)
@@ -151,7 +151,7 @@ def test_categories_are_for_arrow_only_if_that_was_asked_for():
     assert mine == other
 
 
-def test_numbers_are_codes_where_the_other_matrix_has_categories():
+def test_numbers_are_category_codes_if_the_reference_has_categories():
     def run(xgb):
         column = pd.DataFrame({"kind": pd.Categorical(["r", "g", "b", "b"] * 20)})
         codes = column["kind"].cat.codes.to_numpy().reshape(-1, 1)
@@ -167,7 +167,7 @@ def test_numbers_are_codes_where_the_other_matrix_has_categories():
     assert_close(*both(run))
 
 
-def test_names_and_types_are_set_and_taken_away():
+def test_feature_names_and_types_are_set_and_removed():
     def run(xgb):
         data = make(xgb)
         seen = [(data.feature_names, data.feature_types)]
@@ -184,7 +184,7 @@ def test_names_and_types_are_set_and_taken_away():
     assert mine == other
 
 
-def test_fields_are_set_by_name():
+def test_set_info_and_fields():
     def run(xgb):
         data = make(xgb)
         data.set_info(label=-Y, weight=Y, feature_names=NAMES)
@@ -198,7 +198,7 @@ def test_fields_are_set_by_name():
     assert_close(*both(run))
 
 
-def test_rows_and_cuts_are_float32():
+def test_get_data_and_cuts_are_float32():
     def run(xgb):
         data = make(xgb, weight=Y)
         part = data.slice(np.array([5, 1, 7]))
@@ -213,7 +213,7 @@ def test_rows_and_cuts_are_float32():
         assert_close(one, two)
 
 
-def test_matrices_know_how_they_were_made(tmp_path):
+def test_matrices_store_their_arguments(tmp_path):
     def run(xgb):
         data = make(xgb, missing=0.5, silent=True)
         data.save_binary(tmp_path / "saved")
@@ -235,7 +235,7 @@ def test_matrices_know_how_they_were_made(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["?format=csv&label_column=0", "?format=libsvm"])
-def test_text_files_are_named_with_their_format(tmp_path, text, recwarn):
+def test_text_files_need_a_format(tmp_path, text, recwarn):
     lines = "1,2,3\n4,5,6\n" if "csv" in text else "1 0:1 2:3\n0 1:2\n1 0:5 1:1\n"
     (tmp_path / "table.txt").write_text(lines)
 
@@ -276,7 +276,7 @@ def test_batches_train_the_same_model(kind):
     assert_close(*both(run))
 
 
-def test_blocks_on_disk_go_with_their_matrix(tmp_path, monkeypatch):
+def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = ours.ExtMemQuantileDMatrix(batches(ours), max_bin=32)
     (folder,) = Path(tmp_path).iterdir()
@@ -290,7 +290,7 @@ def test_blocks_on_disk_go_with_their_matrix(tmp_path, monkeypatch):
     assert list(Path(tmp_path).iterdir()) == []
 
 
-def test_batches_come_by_name_and_errors_come_through():
+def test_batches_are_keyword_arguments_and_errors_are_raised():
     class Wrong(ours.DataIter):
         def next(self, input_data):
             return input_data(X, Y)
@@ -310,7 +310,7 @@ def test_batches_come_by_name_and_errors_come_through():
     assert ours.QuantileDMatrix(one).num_row() == 80
 
 
-def test_validation_needs_the_cuts_of_training():
+def test_quantile_dmatrix_for_evaluation_needs_ref():
     def run(xgb):
         data = xgb.QuantileDMatrix(X, Y)
         with pytest.raises(ValueError, match="should be used as a reference"):
@@ -324,7 +324,7 @@ def test_validation_needs_the_cuts_of_training():
     assert_close(*both(run))
 
 
-def test_what_something_is():
+def test_type_checks_of_data():
     frames = [FRAME, FRAME["a"], X, CONTAINERS["polars"], CONTAINERS["arrow"], [1]]
     sparse = [CONTAINERS[k] for k in ("sparse rows", "sparse columns", "coordinates")]
     dtypes = [
@@ -366,7 +366,7 @@ FLAT = np.arange(160.0)
 
 @pytest.mark.parametrize("values", [FLAT, FLAT.reshape(2, 80), FLAT.reshape(80, 2)])
 @pytest.mark.parametrize("field", ["label", "base_margin"])
-def test_columns_that_come_flat_are_laid_out_by_rows(field, values):
+def test_flat_fields_of_several_columns_are_reshaped(field, values):
     def run(xgb):
         data = xgb.DMatrix(X, **{field: values})
         data.set_info(**{field: values})
@@ -376,7 +376,7 @@ def test_columns_that_come_flat_are_laid_out_by_rows(field, values):
     assert make(ours, base_margin=Y.reshape(1, -1)).get_base_margin().shape == (80,)
 
 
-def test_weights_of_groups_may_come_before_the_groups():
+def test_group_weights_may_be_set_before_the_groups():
     def run(xgb):
         data = xgb.DMatrix(X, np.round(Y), weight=[1.0, 3.0])
         weights = data.get_weight()
@@ -396,7 +396,7 @@ def test_weights_of_groups_may_come_before_the_groups():
     assert ours.train({}, data, 1).num_boosted_rounds() == 1
 
 
-def test_what_is_empty_takes_away_what_was_set():
+def test_empty_arrays_remove_fields():
     def run(xgb):
         data = make(xgb, **BESIDE["all"])
         data.set_info(weight=[], base_margin=[], feature_weights=np.empty(0))
@@ -406,7 +406,7 @@ def test_what_is_empty_takes_away_what_was_set():
     assert mine == other
 
 
-def test_categories_are_given_to_arrow_when_that_was_asked_for():
+def test_get_categories_with_export_to_arrow():
     def run(xgb):
         data = xgb.DMatrix(KINDS, Y, enable_categorical=True)
         booster = xgb.train({}, data, 1)
@@ -425,7 +425,7 @@ def test_categories_are_given_to_arrow_when_that_was_asked_for():
 
 
 @pytest.mark.parametrize("mode", ["1", "-1", "0"])
-def test_features_of_libsvm_are_numbered_from_where_it_is_told(mode, tmp_path):
+def test_indexing_mode_of_libsvm_files(mode, tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text("1 1:0.5 3:2\n0 2:1.5\n")
     uri = f"{path}?format=libsvm&indexing_mode={mode}"

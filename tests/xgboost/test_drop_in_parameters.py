@@ -1,4 +1,4 @@
-"""Parameters beside XGBoost's: which are used, and what they are resolved to."""
+"""Parameters compared with XGBoost: which are used, and their resolved values."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CONFIGURATIONS = {
 
 
 @pytest.mark.parametrize("case", CONFIGURATIONS)
-def test_configurations_have_the_same_names_and_values(case):
+def test_save_config_has_equal_names_and_values(case):
     params, label, beside = CONFIGURATIONS[case]
 
     def run(xgb):
@@ -84,11 +84,11 @@ def test_configurations_have_the_same_names_and_values(case):
 
     (mine, score), (other, their_score) = both(run)
     assert mine == other
-    if case != "quantiles":  # XGBoost's are quantiles by another rule
+    if case != "quantiles":  # XGBoost computes quantiles in another way
         np.testing.assert_allclose(score, their_score, 1e-5, 1e-6)
 
 
-def test_a_configuration_is_spelled_as_there():
+def test_save_config_has_equal_text():
     mine, other = both(lambda xgb: train(xgb, {"base_score": 0.5}).save_config())
     assert mine == other
 
@@ -117,7 +117,7 @@ UNUSED = [
 
 
 @pytest.mark.parametrize("params", UNUSED, ids=str)
-def test_what_is_not_used_is_told_in_a_warning(params, recwarn):
+def test_unused_parameters_warn(params, recwarn):
     def run(xgb):
         with xgb.config_context(verbosity=1):
             xgb.train(params, xgb.DMatrix(X, THREE), 1)
@@ -142,7 +142,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("params", PAIRS, ids=str)
-def test_of_two_names_the_same_one_counts(params):
+def test_precedence_of_aliases(params):
     def run(xgb):
         tree = json.loads(train(xgb, params).save_config())
         return tree["learner"]["gradient_booster"]["tree_train_param"]
@@ -153,7 +153,7 @@ def test_of_two_names_the_same_one_counts(params):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("updater", ["grow_colmaker", "grow_histmaker"])
-def test_growing_in_step_with_others_is_growing(updater):
+def test_updater_sync_is_ignored(updater):
     def run(xgb):
         booster = train(xgb, {"updater": f"{updater},sync"})
         return booster.predict(xgb.DMatrix(X))
@@ -161,7 +161,7 @@ def test_growing_in_step_with_others_is_growing(updater):
     assert_close(*both(run))
 
 
-def test_the_order_of_setting_does_not_matter():
+def test_the_order_of_set_param_does_not_matter():
     def run(xgb):
         data = xgb.DMatrix(X, THREE)
         booster = xgb.Booster({"num_class": 3}, [data])
@@ -176,13 +176,13 @@ def test_the_order_of_setting_does_not_matter():
     assert mine == other == ["[4]", "x-merror", "x-mlogloss", "x-auc"]
 
 
-def test_parameters_of_ours_are_taken_without_a_warning():
+def test_parameters_of_hornbeam_do_not_warn():
     booster = train(ours, {"min_samples_leaf": 20, "max_depth": 6}, rounds=1)
     counts = np.unique(booster.predict(ours.DMatrix(X)), return_counts=True)[1]
     assert counts.min() >= 20
 
 
-def test_a_base_score_for_each_target_tells_how_many_there_are():
+def test_the_length_of_base_score_sets_the_number_of_targets():
     label = np.stack([Y, -Y], axis=1)
     booster = train(ours, {"base_score": [0.5, -0.5]}, label, rounds=0)
     np.testing.assert_array_equal(
@@ -192,7 +192,7 @@ def test_a_base_score_for_each_target_tells_how_many_there_are():
         train(ours, {"num_target": 2})
 
 
-def test_settings_of_all_boosters():
+def test_global_configuration():
     def run(xgb):
         before = xgb.get_config()
         with xgb.config_context(verbosity=2):
@@ -215,8 +215,8 @@ def test_settings_of_all_boosters():
     assert theirs.get_config() == ours.get_config()
 
 
-def test_shares_of_nothing():
-    """No row makes leaves of zero, and no column is one column."""
+def test_sampling_rates_of_zero():
+    """Without sampled rows leaves are 0; without sampled columns one column is used."""
 
     def run(xgb):
         config = None
@@ -234,7 +234,7 @@ def test_shares_of_nothing():
     assert mine == other == "0"
 
 
-def test_levels_of_quantiles_come_in_any_order():
+def test_quantile_levels_in_any_order():
     params = {"objective": "reg:quantileerror", "max_depth": 2}
     up, down = (
         train(ours, {**params, "quantile_alpha": levels})

@@ -1,4 +1,4 @@
-"""Training beside XGBoost's: lines to the character, scores, callbacks and folds."""
+"""Training compared with XGBoost: printed lines, scores, callbacks and folds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sklearn.model_selection import KFold
 
 
 def error(predictions, data):
-    """Return a metric of one's own."""
+    """A custom metric."""
     return "mine", float(np.mean(np.abs(predictions - data.get_label())))
 
 
 @pytest.mark.parametrize("verbose_eval", [True, False, None, 2, 3, 100])
-def test_lines_are_the_same_to_the_character(capsys, verbose_eval):
+def test_printed_lines_are_equal(capsys, verbose_eval):
     def run(xgb):
         train(
             xgb,
@@ -32,7 +32,7 @@ def test_lines_are_the_same_to_the_character(capsys, verbose_eval):
     assert bool(mine) == bool(verbose_eval)
 
 
-def test_scores_come_back_in_the_same_order():
+def test_evals_result_has_the_same_order():
     def run(xgb):
         result = {}
         data = xgb.DMatrix(X, Y)
@@ -68,7 +68,7 @@ STOPPING = {
 
 
 @pytest.mark.parametrize("case", STOPPING)
-def test_stopping_early_ends_in_the_same_round(capsys, case):
+def test_early_stopping_stops_in_the_same_round(capsys, case):
     params, options = STOPPING[case]
 
     def run(xgb):
@@ -92,7 +92,7 @@ def test_stopping_early_ends_in_the_same_round(capsys, case):
     assert mine == other
 
 
-def test_what_stops_training_tells_what_it_saw():
+def test_attributes_of_early_stopping():
     def run(xgb):
         stopping = xgb.callback.EarlyStopping(rounds=2, save_best=True, min_delta=10)
         data = xgb.DMatrix(X, BINARY)
@@ -118,8 +118,8 @@ def test_what_stops_training_tells_what_it_saw():
     assert mine == other
 
 
-def test_a_callback_that_stops_is_the_last_that_is_asked(capsys):
-    """So the line of that round is printed only if what prints it came before."""
+def test_a_callback_that_stops_training_is_the_last_to_run(capsys):
+    """A monitor after it does not print the scores of that round."""
 
     def run(xgb):
         class Stop(xgb.callback.TrainingCallback):
@@ -135,7 +135,7 @@ def test_a_callback_that_stops_is_the_last_that_is_asked(capsys):
     assert mine == other
 
 
-def test_callbacks_are_called_alike():
+def test_callbacks_get_the_same_calls():
     def run(xgb):
         calls = []
 
@@ -169,7 +169,7 @@ def test_callbacks_are_called_alike():
     assert mine == other
 
 
-def test_lines_go_to_a_logger_and_checkpoints_to_files(tmp_path):
+def test_evaluation_monitor_logger_and_checkpoint_files(tmp_path):
     def run(xgb):
         lines, folder = [], tmp_path / xgb.__name__
         folder.mkdir()
@@ -191,7 +191,7 @@ def test_lines_go_to_a_logger_and_checkpoints_to_files(tmp_path):
     assert mine == other
 
 
-def test_metrics_of_ranking_look_at_the_first_32_places():
+def test_ranking_metrics_have_a_default_cutoff_of_32():
     def run(xgb):
         metrics = ["ndcg", "ndcg-", "map", "pre", "ndcg@60", "pre@3"]
         params = {"objective": "binary:logistic", "eval_metric": metrics, "eta": 0.1}
@@ -204,7 +204,7 @@ def test_metrics_of_ranking_look_at_the_first_32_places():
         np.testing.assert_allclose(mine[name], values, rtol=1e-5, err_msg=name)
 
 
-def test_an_objective_of_ones_own_gets_and_gives_the_same():
+def test_custom_objectives_get_and_return_the_same():
     def run(xgb):
         seen = []
 
@@ -234,7 +234,7 @@ def test_an_objective_of_ones_own_gets_and_gives_the_same():
 
 TARGETS = np.stack([Y, Y[::-1] + X[:, 0], X[:, 2]], axis=1)
 VECTOR = {"multi_strategy": "multi_output_tree"}
-#: Gradients to split by, of gradients of three outputs.
+#: Split gradients, computed from gradients of three outputs.
 REDUCED = {
     "none": lambda grad, hess: None,
     "all": lambda grad, hess: (grad, hess),
@@ -245,7 +245,7 @@ REDUCED = {
 
 
 def reduced_by(xgb, reduced, labels=TARGETS):
-    """Return an objective that has these gradients to split by."""
+    """Return an objective with these split gradients."""
 
     class Reduced(xgb.objective.TreeObjective):
         def __call__(self, iteration, y_pred, dtrain):
@@ -260,7 +260,7 @@ def reduced_by(xgb, reduced, labels=TARGETS):
 @pytest.mark.filterwarnings("ignore:Since 2.1.0")
 @pytest.mark.parametrize("params", [{}, {"lambda": 4, "alpha": 9, "eta": 0.6}])
 @pytest.mark.parametrize("name", REDUCED)
-def test_splits_by_reduced_gradients_are_those_of_xgboost(name, params):
+def test_splits_by_split_gradients_equal_those_of_xgboost(name, params):
     def run(xgb):
         data, scores = xgb.DMatrix(X, TARGETS), {}
         booster = xgb.train(
@@ -278,14 +278,14 @@ def test_splits_by_reduced_gradients_are_those_of_xgboost(name, params):
     (*mine, booster), (*other, their_booster) = both(run)
     for found, expected in zip(mine, other, strict=True):
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
-    # Files go both ways, whatever the widths of their nodes.
+    # Model files are exchanged, whatever the number of split gradients.
     for xgb, trained in ((ours, their_booster), (theirs, booster)):
         again = xgb.Booster(model_file=trained.save_raw("json"))
         found = again.predict(xgb.DMatrix(X))
         np.testing.assert_allclose(found, other[0], rtol=2e-5, atol=1e-5)
 
 
-def test_trees_of_one_output_learn_from_the_reduced_gradients_alone():
+def test_trees_of_one_output_use_split_gradients_only():
     def run(xgb):
         own = reduced_by(xgb, lambda grad, hess: (-2.0 * grad, 3.0 * hess))
         data = xgb.DMatrix(X, TARGETS)
@@ -304,7 +304,7 @@ def test_trees_of_one_output_learn_from_the_reduced_gradients_alone():
         (lambda g, h: (g[:, [0] * 4], h[:, [0] * 4]), ValueError, "number of columns"),
     ],
 )
-def test_gradients_that_do_not_fit_are_errors_of_the_same_kind(reduced, error, words):
+def test_mismatched_gradients_raise_the_same_errors(reduced, error, words):
     def run(xgb):
         data = xgb.DMatrix(X, TARGETS)
         with pytest.raises(error):
@@ -316,7 +316,7 @@ def test_gradients_that_do_not_fit_are_errors_of_the_same_kind(reduced, error, w
     both(run)
 
 
-def test_training_goes_on_from_anything(tmp_path):
+def test_training_continues_from_any_kind_of_model(tmp_path):
     def run(xgb):
         before = train(xgb)
         path = tmp_path / f"{xgb.__name__}.json"
@@ -330,7 +330,7 @@ def test_training_goes_on_from_anything(tmp_path):
     assert_close(*both(run))
 
 
-def test_old_arguments_by_place():
+def test_deprecated_positional_arguments():
     data = ours.DMatrix(X, Y)
     with pytest.warns(FutureWarning, match="Pass `evals` as keyword args"):
         ours.train({}, data, 1, [])
@@ -371,7 +371,7 @@ FOLDS = {
 
 
 @pytest.mark.parametrize("case", FOLDS)
-def test_folds_print_and_return_the_same(capsys, case):
+def test_cv_prints_and_returns_the_same(capsys, case):
     params, options, label = FOLDS[case]
 
     def run(xgb):
@@ -387,7 +387,7 @@ def test_folds_print_and_return_the_same(capsys, case):
     pd.testing.assert_frame_equal(mine, other, rtol=1e-4, atol=1e-6)
 
 
-def test_folds_of_groups_and_without_pandas():
+def test_cv_with_groups_and_without_pandas():
     def run(xgb):
         data = xgb.DMatrix(X, THREE, group=[10] * 8)
         scores = xgb.cv({"objective": "rank:ndcg"}, data, 2, as_pandas=False)
@@ -399,7 +399,7 @@ def test_folds_of_groups_and_without_pandas():
         np.testing.assert_allclose(mine[name], scores, 0.02)
 
 
-def test_folds_by_hand():
+def test_mknfold_and_cvpack():
     def run(xgb):
         packs = xgb.training.mknfold(
             dall=xgb.DMatrix(X, Y), nfold=3, param={"max_depth": 2}, seed=1
@@ -422,7 +422,7 @@ def test_folds_by_hand():
     ]
 
 
-def test_callbacks_of_folds_see_the_models():
+def test_callbacks_of_cv_get_the_boosters():
     def run(xgb):
         seen = []
 

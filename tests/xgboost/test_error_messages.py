@@ -1,4 +1,4 @@
-"""Errors beside XGBoost's: of a type that catches them, with the words it has."""
+"""Errors compared with XGBoost: their types, and the text of their messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ GAPS = np.where(BINARY > 0, np.nan, 1.0)
 
 
 def named(xgb):
-    """Return a booster that knows the names of its columns."""
+    """Return a booster with feature names."""
     return xgb.train({"max_depth": 2}, xgb.DMatrix(FRAME, Y), 1)
 
 
 def kinds(xgb, names):
-    """Return data of one column of categories."""
+    """Return a matrix of one categorical column."""
     frame = pd.DataFrame({"kind": pd.Categorical(list(names) * 40)})
     return xgb.DMatrix(frame, Y, enable_categorical=True)
 
@@ -38,7 +38,7 @@ def batches(xgb, *parts):
     return Parts()
 
 
-#: What is wrong, its type, and words that both libraries have for it.
+#: The failing code, and text that the messages of both libraries contain.
 CASES = {
     "objective": (
         lambda x: train(x, {"objective": "no"}),
@@ -253,7 +253,7 @@ CASES = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", CASES)
-def test_errors_are_caught_and_matched_alike(case, tmp_path, monkeypatch):
+def test_errors_have_equal_types_and_messages(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     wrong, words = CASES[case]
 
@@ -273,7 +273,7 @@ def test_errors_are_caught_and_matched_alike(case, tmp_path, monkeypatch):
         assert isinstance(mine, ValueError)
 
 
-def test_an_error_goes_on_with_what_where_and_how_to_mend_it():
+def test_messages_of_xgboost_are_followed_by_those_of_hornbeam():
     with pytest.raises(ours.core.XGBoostError) as caught:
         ours.DMatrix(X, GAPS)
     first, second = str(caught.value).splitlines()
@@ -281,7 +281,7 @@ def test_an_error_goes_on_with_what_where_and_how_to_mend_it():
     assert second.startswith("label is nan in row 0 (so in")
 
 
-def test_a_group_of_one():
+def test_collective_group_of_one_worker():
     def run(xgb):
         group = xgb.collective
         with pytest.raises(TypeError, match="only takes in numpy"):

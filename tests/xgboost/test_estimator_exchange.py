@@ -1,4 +1,4 @@
-"""Files of XGBoost's estimators are read here, and those from here are read there."""
+"""Model files of estimators, exchanged between XGBoost and hornbeam.xgboost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FITTED = {
 
 
 def told_by(model):
-    """Return what a loaded estimator knows of its model."""
+    """Return the attributes that a loaded estimator has from its model."""
     return {
         name: getattr(model, name, None)
         for name in ("objective", "booster", "feature_types", "enable_categorical")
@@ -55,7 +55,7 @@ def told_by(model):
 @pytest.mark.parametrize("ending", ["json", "ubj"])
 @pytest.mark.parametrize("kind", FITTED)
 @pytest.mark.parametrize(("writer", "reader"), WAYS, ids=["ours", "theirs"])
-def test_the_other_reads_it(kind, ending, writer, reader, tmp_path):
+def test_estimator_files_are_exchanged(kind, ending, writer, reader, tmp_path):
     path = tmp_path / f"model.{ending}"
     model = FITTED[kind](writer)
     model.save_model(path)
@@ -75,7 +75,7 @@ def test_the_other_reads_it(kind, ending, writer, reader, tmp_path):
         assert read.best_iteration == model.best_iteration
 
 
-def test_a_file_says_which_kind_of_estimator_it_is_from(tmp_path):
+def test_files_store_the_estimator_type(tmp_path):
     path = tmp_path / "model.json"
     marks = {}
     for xgb in (ours, theirs):
@@ -88,7 +88,7 @@ def test_a_file_says_which_kind_of_estimator_it_is_from(tmp_path):
 
 
 @pytest.mark.parametrize("writer", [ours, theirs])
-def test_another_kind_of_estimator_refuses_it(writer, tmp_path):
+def test_loading_another_estimator_type_is_an_error(writer, tmp_path):
     path = tmp_path / "model.json"
     FITTED["regressor"](writer).save_model(path)
     model = ours.XGBClassifier()
@@ -98,7 +98,7 @@ def test_another_kind_of_estimator_refuses_it(writer, tmp_path):
         model.predict(X)
 
 
-def test_a_file_of_a_booster_is_read_too(tmp_path):
+def test_booster_files_are_loaded(tmp_path):
     path = tmp_path / "model.json"
     booster = ours.train({"max_depth": 2}, ours.DMatrix(X, Y), 3)
     booster.save_model(path)
@@ -109,7 +109,7 @@ def test_a_file_of_a_booster_is_read_too(tmp_path):
     np.testing.assert_array_equal(model.predict(X), booster.predict(ours.DMatrix(X)))
 
 
-def test_a_file_of_hornbeams_own_classifier_is_read_too(tmp_path):
+def test_files_of_hornbeam_classifier_are_loaded(tmp_path):
     path = tmp_path / "model.json"
     other = HornbeamClassifier(n_estimators=2).fit(X, THREE)
     other.save_model(path)
@@ -119,7 +119,7 @@ def test_a_file_of_hornbeams_own_classifier_is_read_too(tmp_path):
 
 
 @pytest.mark.parametrize(("writer", "reader"), WAYS, ids=["ours", "theirs"])
-def test_categories_come_along(writer, reader, tmp_path):
+def test_categories_are_exchanged(writer, reader, tmp_path):
     path = tmp_path / "model.json"
     model = writer.XGBRegressor(n_estimators=3, enable_categorical=True).fit(FRAME, Y)
     model.save_model(path)
@@ -134,7 +134,7 @@ def test_categories_come_along(writer, reader, tmp_path):
     np.testing.assert_allclose(read.predict(fewer), model.predict(fewer), rtol=1e-5)
 
 
-def test_a_model_goes_on_with_its_categories():
+def test_continued_training_uses_the_categories_of_the_model():
     first = ours.XGBRegressor(n_estimators=2, enable_categorical=True).fit(FRAME, Y)
     other_order = FRAME.assign(
         kind=FRAME["kind"].cat.reorder_categories(["two", "three", "one"])
@@ -171,13 +171,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_what_is_wrong_is_said_in_the_words_that_people_look_for(words):
+def test_errors_contain_xgboosts_messages(words):
     with pytest.raises(ours.core.XGBoostError) as raised:
         WRONG[words]()
     assert words in str(raised.value)
     assert isinstance(raised.value, DataError | ValueError)
 
 
-def test_an_estimator_that_is_not_fitted_says_what_to_call():
+def test_an_unfitted_estimator_raises_not_fitted_error():
     with pytest.raises(NotFittedError, match="need to call fit or load_model"):
         ours.XGBClassifier().predict_proba(X)

@@ -1,4 +1,4 @@
-"""The same lines with XGBoost's estimators and with these do the same."""
+"""Estimators compared with XGBoost: the same code has the same results."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ CASES = []
 
 
 def case(function):
-    """Take note of lines to run with both modules."""
+    """Register a function to run with both modules."""
     CASES.append(function)
     return function
 
 
 def seen(value):
-    """Return a value in a form in which two can be compared."""
+    """Return a value in a comparable form."""
     if isinstance(value, dict):
         return {name: seen(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -66,7 +66,7 @@ def seen(value):
 
 
 def observed(function, module):
-    """Return what lines return or raise, what they warn of and what they print."""
+    """Return the result or error of a function, its warnings and printed lines."""
     printed = io.StringIO()
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(printed):
         warnings.simplefilter("always")
@@ -78,7 +78,7 @@ def observed(function, module):
     return found, kinds, printed.getvalue().splitlines()
 
 
-#: What code that catches errors may ask for.
+#: The classes by which code may catch errors.
 COMMON = {
     AttributeError,
     ImportError,
@@ -108,7 +108,7 @@ def assert_close(found, expected):
 
 
 def assert_same_lines(found, expected):
-    """Compare printed lines, but for the last digits of numbers."""
+    """Compare printed lines, except for the last digits of numbers."""
     assert len(found) == len(expected)
     for line, other in zip(found, expected, strict=True):
         words, numbers = parted(line)
@@ -928,7 +928,7 @@ def tags(xgb):
     return found
 
 
-# Copies and other people's tools
+# Copies and tools of scikit-learn
 
 
 @case
@@ -974,7 +974,7 @@ def clone_of_a_fitted_model(xgb):
 
 
 @pytest.mark.parametrize("lines", CASES, ids=lambda lines: lines.__name__)
-def test_both_do_the_same(lines):
+def test_both_estimators_behave_equally(lines):
     found, warned, printed = observed(lines, ours)
     expected, to_warn, to_print = observed(lines, theirs)
     assert_close(found, expected)

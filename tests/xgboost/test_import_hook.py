@@ -1,4 +1,4 @@
-"""Hornbeam under XGBoost's name: packages that look for XGBoost take it."""
+"""The import hook: other packages import hornbeam.xgboost by the name xgboost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ y = X[:, 0] + X[:, 1] * X[:, 2]
 
 
 def run(code):
-    """Run code in a process of its own: names of modules are for a whole process."""
+    """Run code in a new process, since the hook changes the imports of a process."""
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
     )
@@ -32,7 +32,7 @@ def said(code):
     return ran.stdout.split()
 
 
-def test_modules_are_the_same_under_both_names():
+def test_modules_have_one_object_under_both_names():
     code = """
 import sys
 from hornbeam import xgboost as ours
@@ -48,21 +48,21 @@ print(XGBRegressor is ours.XGBRegressor, xgboost.plotting.__spec__.name)
     assert said(code) == ["True", "True", "True", "hornbeam.xgboost.plotting"]
 
 
-def test_what_is_not_there_is_told_as_by_python():
+def test_unknown_names_raise_import_errors():
     ran = run("from hornbeam import xgboost; xgboost.stand_in(); import xgboost.spark")
     assert "No module named 'xgboost.spark'" in ran.stderr
 
 
-def test_xgboost_that_was_imported_before_is_an_error():
+def test_stand_in_after_import_of_xgboost_is_an_error():
     ran = run("import xgboost; from hornbeam import xgboost as xgb; xgb.stand_in()")
-    assert "HornbeamError: xgboost itself is imported already" in ran.stderr
+    assert "HornbeamError: xgboost itself is already imported" in ran.stderr
 
 
 @pytest.mark.parametrize(
     "model",
     ["xgb.XGBRegressor(n_estimators=8).fit(X, y)", "xgb.train({}, data, 8)"],
 )
-def test_shap_explains_a_model_in_memory(model):
+def test_shap_explains_a_booster(model):
     code = f"""{MODEL}
 xgb.stand_in()
 import shap
@@ -79,8 +79,8 @@ print(np.abs(against.shap_values(X) - own[:, :-1]).max() < 1e-5)
     assert said(code) == ["(200,", "4)", "True", "True", "True"]
 
 
-def test_what_watches_trainings_sees_those_of_estimators():
-    """MLflow puts a `train` of its own where XGBoost's estimators look for it."""
+def test_autologging_of_mlflow():
+    """MLflow replaces `xgboost.sklearn.train`, which the estimators must call."""
     code = f"""{MODEL}
 train = xgb.sklearn.train
 def watched(params, *args, **options):

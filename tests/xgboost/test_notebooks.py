@@ -1,4 +1,4 @@
-"""What notebooks do, over both libraries: the same code, called by the same names."""
+"""Code from notebooks, run with both libraries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def xgb(request):
     return request.param
 
 
-#: What goes wrong, and words of the error that code matches on.
+#: The failing code, and text of the error that code matches.
 WRONG = {
     "an infinite cell of a frame of bins": (
         lambda xgb: xgb.QuantileDMatrix([[1.0], [np.inf]]),
@@ -77,20 +77,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_errors_have_the_words_that_code_matches(case, xgb):
+def test_errors_contain_the_text_that_code_matches(case, xgb):
     run, words = WRONG[case]
     with pytest.raises(ValueError, match=words):
         run(xgb)
 
 
-def test_the_best_round_without_early_stopping_is_no_attribute(xgb):
+def test_best_iteration_without_early_stopping_raises_attribute_error(xgb):
     booster = xgb.train({}, xgb.DMatrix(X, Y), 1)
     words = "`best_iteration` is only defined when early stopping is used"
     with pytest.raises(AttributeError, match=words):
         _ = booster.best_iteration
 
 
-def test_labels_may_be_categories(xgb):
+def test_labels_may_be_categorical(xgb):
     labels = pandas.Series((Y > 1).astype(int)).astype("category")
     model = xgb.XGBClassifier(n_estimators=2).fit(X, labels)
     np.testing.assert_array_equal(model.classes_, [0, 1])
@@ -98,7 +98,7 @@ def test_labels_may_be_categories(xgb):
 
 
 @pytest.mark.filterwarnings("ignore:Using the default parameters for the polars")
-def test_a_lazy_frame_is_a_frame(xgb):
+def test_lazy_frames_are_accepted(xgb):
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"a": [1.0, 2.0], "b": [3, 4]}).lazy()
     data = xgb.DMatrix(frame)
@@ -130,7 +130,7 @@ def test_batches_with_a_cache_train_by_approx(xgb, tmp_path, monkeypatch):
     np.testing.assert_allclose(booster.predict(data), alone.predict(data), rtol=1e-5)
 
 
-def test_bounds_that_are_not_there(xgb):
+def test_label_bounds_that_are_not_set(xgb):
     data = xgb.DMatrix(np.arange(5.0).reshape(-1, 1))
     inf = np.inf
     data.set_float_info("label_lower_bound", np.array([10, 15, -inf, 30, 100]))
@@ -144,7 +144,7 @@ def test_bounds_that_are_not_there(xgb):
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
 
 
-def test_positions_that_bias_clicks_are_in_the_configuration(xgb):
+def test_position_bias_is_in_the_configuration(xgb):
     ranker = xgb.XGBRanker(lambdarank_unbiased=True, n_estimators=2)
     ranker.fit(X, Y > 1.5, qid=np.repeat([0, 1], 30))
     told = json.loads(ranker.get_booster().save_config())["learner"]["objective"]

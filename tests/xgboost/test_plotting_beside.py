@@ -1,4 +1,4 @@
-"""Pictures by the same lines: what stands in XGBoost's stands in these."""
+"""Plots compared with XGBoost: the same code draws the same contents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def trained(xgb):
 
 
 def bars(ax):
-    """Return what stands in the axes, and where."""
+    """Return the bars, texts and limits of the axes."""
     return {
         "widths": [round(patch.get_width(), 2) for patch in ax.patches],
         "heights": [patch.get_height() for patch in ax.patches],
@@ -65,7 +65,7 @@ def bars(ax):
     ],
     ids=str,
 )
-def test_importances_look_the_same(arguments):
+def test_importance_plots_are_equal(arguments):
     axes = [xgb.plot_importance(trained(xgb), **arguments) for xgb in BOTH]
     assert bars(axes[0]) == bars(axes[1])
     if "xlim" in arguments:
@@ -74,7 +74,7 @@ def test_importances_look_the_same(arguments):
     assert all(ax.get_ylim() == axes[1].get_ylim() for ax in axes)
 
 
-def test_importances_of_an_estimator_and_of_scores():
+def test_importance_plots_of_estimators_and_scores():
     figure, ax = plt.subplots()
     model = ours.XGBRegressor(n_estimators=2).fit(X, Y)
     assert ours.plot_importance(model, ax=ax) is ax
@@ -85,7 +85,7 @@ def test_importances_of_an_estimator_and_of_scores():
 
 
 @pytest.mark.parametrize("xgb", BOTH)
-def test_what_has_no_importances_is_an_error(xgb):
+def test_plotting_unsupported_objects_is_an_error(xgb):
     with pytest.raises(ValueError, match="must be Booster, XGBModel or dict"):
         xgb.plot_importance("model.json")
     with pytest.raises(ValueError, match="results in empty"):
@@ -109,7 +109,7 @@ def test_what_has_no_importances_is_an_error(xgb):
     ],
     ids=str,
 )
-def test_graphs_are_the_same_text(arguments):
+def test_graphviz_sources_are_equal(arguments):
     model = trained(ours).save_raw("json")
     boosters = [xgb.Booster(model_file=model) for xgb in BOTH]
     graphs = [
@@ -120,13 +120,13 @@ def test_graphs_are_the_same_text(arguments):
     assert graphs[0].source == graphs[1].source
 
 
-def test_an_attribute_alone_comes_into_the_graph_too():
-    # XGBoost loses the first without rankdir.
+def test_a_single_graph_attribute_is_kept():
+    # XGBoost drops the first attribute without rankdir.
     assert 'splines="ortho"' in ours.to_graphviz(trained(ours), splines="ortho").source
 
 
 @pytest.mark.parametrize("xgb", BOTH)
-def test_the_old_name_of_the_tree(xgb):
+def test_num_trees_is_deprecated(xgb):
     booster = trained(xgb)
     with pytest.warns(FutureWarning, match="`num_trees` parameter is deprecated"):
         graph = xgb.to_graphviz(booster, num_trees=1)
@@ -153,7 +153,7 @@ def test_a_tree_is_drawn_without_dot(monkeypatch):
     _, own = plt.subplots()
     assert ours.plot_tree(model, ax=own, with_stats=True) is own
     assert any("gain" in text.get_text() for text in own.texts)
-    with pytest.raises(ValueError, match="install Graphviz, or leave rankdir"):
+    with pytest.raises(ValueError, match="install Graphviz, or leave out rankdir"):
         ours.plot_tree(model, rankdir="LR")
     with pytest.raises(IndexError):
         ours.plot_tree(model, tree_idx=2)
@@ -165,7 +165,7 @@ def test_a_tree_with_attributes_is_drawn_by_dot():
     assert len(ax.images) == 1
 
 
-def test_features_are_called_as_in_a_feature_map(tmp_path):
+def test_feature_maps_name_features(tmp_path):
     path = tmp_path / "features.txt"
     path.write_text("0 first q\n1 second q\n2 third q\n3 fourth q\n")
     ax = ours.plot_tree(trained(ours), fmap=path)
@@ -177,7 +177,7 @@ def test_features_are_called_as_in_a_feature_map(tmp_path):
     assert names <= {"first", "second", "third", "fourth"}
 
 
-def test_scores_of_ones_own_are_written_as_they_are():
+def test_plotted_scores_keep_their_format():
     mine, other = (bars(xgb.plot_importance({"a": 3, "b": 2.5})) for xgb in BOTH)
     assert mine == other
 

@@ -1,4 +1,4 @@
-"""Every public name of XGBoost is here with its parameters, or in the table of docs."""
+"""All public names of XGBoost exist with their parameters, or docs/ list them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def in_module(package, module):
 
 
 def public_names(module):
-    """Return what a module offers, and what it defines without an underscore."""
+    """Return the names in `__all__`, and others without a leading underscore."""
     own = [
         name
         for name, value in vars(module).items()
@@ -62,19 +62,19 @@ def public_names(module):
 
 
 def members(kind):
-    """Return the methods and attributes of a class that anybody may use."""
+    """Return the public methods and attributes of a class."""
     return sorted(name for name in dir(kind) if not name.startswith("_"))
 
 
 def spelled(default):
-    """Return a default in a form in which two can be compared."""
+    """Return a default in a comparable form."""
     if inspect.isroutine(default):
         return default.__name__
     return "nan" if default != default else default
 
 
 def parameters(function):
-    """Return the parameters that a caller can give; those of `**` have no names."""
+    """Return the parameters of a function; those of `**` have no names."""
     if getattr(function, "__bases__", ()) == (dict,):  # of a type of dicts
         return sorted(function.__annotations__)
     return [
@@ -86,7 +86,7 @@ def parameters(function):
 
 
 def differences(name, ours, theirs):
-    """Yield the names below one of both modules that are not the same in both."""
+    """Yield the names that differ between the two modules."""
     if inspect.isclass(theirs):
         if not issubclass(theirs, Exception) and parameters(ours) != parameters(theirs):
             yield f"{name}.__init__"
@@ -105,7 +105,7 @@ def all_differences():
     for module in MODULES:
         try:
             theirs = in_module("xgboost", module)
-        except ImportError:  # it needs another package
+        except ImportError:  # it needs an optional package
             theirs = None
         try:
             ours = in_module("hornbeam.xgboost", module)
@@ -121,7 +121,7 @@ def all_differences():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_differs_stands_in_the_table_and_nothing_else_does():
+def test_the_table_lists_exactly_the_differences():
     assert sorted(set(all_differences())) == sorted(EXCEPTIONS)
 
 

@@ -25,9 +25,9 @@ from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.xgboost.dask.prediction import inplace_predict, predict
 from hornbeam.xgboost.dask.training import train
 from hornbeam.xgboost.deprecation import deprecate_positional_args
-from hornbeam.xgboost.sklearn.classifier import of_all_classes
+from hornbeam.xgboost.sklearn.classifier import both_class_probabilities
 from hornbeam.xgboost.sklearn.custom_functions import Metric, ltr_metric_decorator
-from hornbeam.xgboost.sklearn.forests import OneRound
+from hornbeam.xgboost.sklearn.forests import XGBRFModel
 from hornbeam.xgboost.sklearn.model import EvalFields, IterationRange, XGBModel
 from hornbeam.xgboost.sklearn.ranker import XGBRankerMixIn
 
@@ -87,7 +87,7 @@ class DaskScikitLearnBase(XGBModel):
             return DaskQuantileDMatrix(**fields, ref=ref, max_bin=self.max_bin)
         return DaskDMatrix(**fields)
 
-    def _learned(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+    def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         found = train(self.client, *args, coll_cfg=self.coll_cfg, **options)
         return found["booster"], found["history"]
 
@@ -156,7 +156,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
     classes_: npt.NDArray[Any]
     n_classes_: int
 
-    def _task(self, y: Any) -> dict[str, Any]:
+    def _objective_params(self, y: Any) -> dict[str, Any]:
         self.classes_ = self._distinct(y)
         self.n_classes_ = len(self.classes_)
         if not np.array_equal(self.classes_, np.arange(self.n_classes_)):
@@ -176,8 +176,10 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
         found = Workers(self.client).results(self.client.compute(tasks))
         return np.unique(np.concatenate(found))
 
-    def _trained(self, params: Mapping[str, Any], history: EvalsLog) -> None:
-        super()._trained(params, history)
+    def _set_training_results(
+        self, params: Mapping[str, Any], history: EvalsLog
+    ) -> None:
+        super()._set_training_results(params, history)
         if not callable(self.objective):
             self.objective = params["objective"]
 
@@ -229,10 +231,12 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
         )
         if is_series(found):
             found = found.to_dask_array()
-        return of_all_classes(found, partial(da.vstack, allow_unknown_chunksizes=True))
+        return both_class_probabilities(
+            found, partial(da.vstack, allow_unknown_chunksizes=True)
+        )
 
-    def _take_model(self, learner: Mapping[str, Any]) -> None:
-        super()._take_model(learner)
+    def _restore(self, learner: Mapping[str, Any]) -> None:
+        super()._restore(learner)
         self.n_classes_ = max(2, int(learner["learner_model_param"]["num_class"]))
         self.classes_ = np.arange(self.n_classes_)
 
@@ -272,7 +276,7 @@ class DaskXGBRanker(XGBRankerMixIn, DaskScikitLearnBase):
     def _wrapper_params(self) -> set[str]:
         return super()._wrapper_params() | {"allow_group_split"}
 
-    def _metric(self, function: Any) -> Metric:
+    def _adapt_metric(self, function: Any) -> Metric:
         return ltr_metric_decorator(function, self.n_jobs)
 
     @deprecate_positional_args
@@ -334,7 +338,7 @@ sample_weight_eval_set, base_margin_eval_set, feature_weights
         return super()._create_dmatrix(ref, **fields)
 
 
-class _DaskOneRound(OneRound, DaskScikitLearnBase):
+class _DaskXGBRFModel(XGBRFModel, DaskScikitLearnBase):
     @deprecate_positional_args
     def __init__(
         self,
@@ -360,9 +364,9 @@ class _DaskOneRound(OneRound, DaskScikitLearnBase):
         return super().get_xgb_params() | {"num_parallel_tree": self.n_estimators}
 
 
-class DaskXGBRFRegressor(_DaskOneRound, DaskXGBRegressor):
+class DaskXGBRFRegressor(_DaskXGBRFModel, DaskXGBRegressor):
     """A forest for regression on collections of Dask; `n_estimators` are its trees."""
 
 
-class DaskXGBRFClassifier(_DaskOneRound, DaskXGBClassifier):
+class DaskXGBRFClassifier(_DaskXGBRFModel, DaskXGBClassifier):
     """A forest for classification on collections; `n_estimators` are its trees."""

@@ -17,7 +17,7 @@ from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.kinds import with_client
 from hornbeam.xgboost.deprecation import deprecate_positional_args
-from hornbeam.xgboost.parameters import gathered
+from hornbeam.xgboost.parameters import as_pairs
 from hornbeam.xgboost.training import all_callbacks
 
 __all__ = ["TrainReturnT", "train"]
@@ -54,7 +54,7 @@ def train(
     `TrainReturnT`, has to be awaited.
     """
     _check_settings()
-    given = dict(gathered(params))
+    given = dict(as_pairs(params))
     _check_parameters(given)
     booster = Booster(given)
     found = _train(

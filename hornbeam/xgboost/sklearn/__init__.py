@@ -1,4 +1,4 @@
-"""XGBoost's estimators for scikit-learn, over the learner of `hornbeam.xgboost`."""
+"""XGBoost's estimators with the interface of scikit-learn."""
 
 from __future__ import annotations
 

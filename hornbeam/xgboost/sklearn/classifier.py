@@ -15,19 +15,19 @@ from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
 
-__all__ = ["XGBClassifier", "of_all_classes"]
+__all__ = ["XGBClassifier", "both_class_probabilities"]
 
 
 class XGBClassifier(ClassifierMixin, XGBModel):
     """XGBoost's estimator for classification; the parameters are those of `XGBModel`.
 
-    Labels are the whole numbers from 0 on; more than two of them are learned by
-    multi:softprob. Several columns of 0 and 1 are labels that a row may have at once.
+    Labels are consecutive integers from 0; the objective for more than two is
+    multi:softprob. Several columns of 0 and 1 are multi-label targets.
 
     Attributes
     ----------
     n_classes_
-        How many labels `fit` has seen.
+        The number of distinct labels in the training data.
     """
 
     n_classes_: int
@@ -43,17 +43,17 @@ class XGBClassifier(ClassifierMixin, XGBModel):
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
-        """The labels: 0, 1, 2 and so on."""
+        """The labels: 0, 1, ..., n_classes_ - 1."""
         return np.arange(self.n_classes_)
 
-    def _task(self, y: Any) -> dict[str, Any]:
+    def _objective_params(self, y: Any) -> dict[str, Any]:
         found = np.unique(np.asarray(y.collect() if hasattr(y, "collect") else y))
         self.n_classes_ = len(found)
         if not np.array_equal(found, self.classes_):
             raise DataError(
                 "Invalid classes inferred from unique values of `y`.  Expected: "
-                f"{self.classes_}, got {found}; number the labels from 0 on, as "
-                "sklearn.preprocessing.LabelEncoder does",
+                f"{self.classes_}, got {found}; encode the labels as 0, 1, 2 and so "
+                "on, as sklearn.preprocessing.LabelEncoder does",
                 code=ErrorCode.CLASSES_NOT_CONSECUTIVE,
             )
         named = self.objective
@@ -65,8 +65,10 @@ class XGBClassifier(ClassifierMixin, XGBModel):
             named = "multi:softprob"
         return {"objective": named, "num_class": self.n_classes_}
 
-    def _trained(self, params: Mapping[str, Any], history: EvalsLog) -> None:
-        super()._trained(params, history)
+    def _set_training_results(
+        self, params: Mapping[str, Any], history: EvalsLog
+    ) -> None:
+        super()._set_training_results(params, history)
         if not callable(self.objective):
             self.objective = params["objective"]
 
@@ -80,10 +82,9 @@ class XGBClassifier(ClassifierMixin, XGBModel):
         base_margin: Any = None,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return the most probable label of each row.
+        """Return the most probable label of each row; multi-label: 0 or 1 per column.
 
-        Of several columns of labels it is 0 or 1 in each. The arguments are those of
-        `XGBModel.predict`.
+        The arguments are those of `XGBModel.predict`.
         """
         found = super().predict(
             X,
@@ -124,13 +125,16 @@ class XGBClassifier(ClassifierMixin, XGBModel):
         if by_class:
             probabilities: npt.NDArray[Any] = softmax(found, axis=1)
             return probabilities
-        return of_all_classes(found, np.array)
+        return both_class_probabilities(found, np.array)
 
-    def _take_model(self, learner: Mapping[str, Any]) -> None:
-        super()._take_model(learner)
+    def _restore(self, learner: Mapping[str, Any]) -> None:
+        super()._restore(learner)
         self.n_classes_ = max(2, int(learner["learner_model_param"]["num_class"]))
 
 
-def of_all_classes(found: Any, stack: Any) -> Any:
-    """Return the probabilities of both classes where there is that of the second."""
+def both_class_probabilities(found: Any, stack: Any) -> Any:
+    """Return class probabilities, also if `found` has only those of the second class.
+
+    `stack` stacks the two arrays of a binary model.
+    """
     return found if found.ndim == 2 else stack((1.0 - found, found)).T

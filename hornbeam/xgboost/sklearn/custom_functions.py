@@ -1,4 +1,4 @@
-"""Objectives and metrics over labels and predictions, as training takes them."""
+"""Custom objectives and metrics of estimators, adapted to XGBoost's `train`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import numpy.typing as npt
 
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["Metric", "ltr_metric_decorator", "metrics_of", "objective_of"]
+__all__ = ["Metric", "adapt_objective", "ltr_metric_decorator", "split_metrics"]
 
-#: Of predictions and a matrix to the name of the metric and its value.
+#: A function of (predictions, matrix) that returns the metric's name and value.
 Metric: TypeAlias = Callable[[npt.NDArray[Any], Any], tuple[str, float]]
 
 
-def objective_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an objective of labels and predictions as one of predictions and data.
+def adapt_objective(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an objective of (labels, predictions) as one of (predictions, matrix).
 
-    It takes weights as ``sample_weight``, and must do so if there are any.
+    The objective gets weights as ``sample_weight``, which it must accept if there are
+    weights.
     """
     takes_weights = "sample_weight" in signature(function).parameters
 
@@ -31,8 +32,8 @@ def objective_of(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(data.get_label(), predictions)
         if not takes_weights:
             raise DataError(
-                "the custom objective has no parameter `sample_weight`, and the rows "
-                "have weights; add it, or leave sample_weight out",
+                "the custom objective has no parameter `sample_weight`, but fit got "
+                "sample weights; add the parameter, or leave the weights out",
                 code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
             )
         return function(data.get_label(), predictions, sample_weight=weights)
@@ -41,22 +42,22 @@ def objective_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ltr_metric_decorator(func: Callable[..., float], n_jobs: int | None) -> Metric:
-    """Return a metric of the rows of one group as one of all groups.
+    """Return a ranking metric that averages a function over query groups.
 
     Parameters
     ----------
     func
-        Of the labels and predictions of a group. Its values are averaged, each group
-        counting by its size; a group of one row has 1.
+        A function of the labels and predictions of a group. The average is weighted by
+        group size; the value of a group of one row is 1.
     n_jobs
-        How many threads share the groups; None for as many as there are cores.
+        The number of threads that evaluate groups; None for the executor's default.
     """
 
     def score(predictions: npt.NDArray[Any], data: Any) -> tuple[str, float]:
         sizes = data.get_group()
         if sizes.size == 0:
             raise DataError(
-                "Invalid `group_ptr`: the rows have no groups; pass qid or group",
+                "Invalid `group_ptr`: the data has no query groups; pass qid or group",
                 code=ErrorCode.GROUPS_MISSING,
             )
         ends = np.cumsum(sizes)[:-1]
@@ -71,38 +72,38 @@ def ltr_metric_decorator(func: Callable[..., float], n_jobs: int | None) -> Metr
     return score
 
 
-def metrics_of(
+def split_metrics(
     eval_metric: Any, decorate: Callable[[Callable[..., float]], Metric | None]
 ) -> tuple[str | list[str] | None, Metric | None]:
-    """Return the metrics that have names, and the one that is a function.
+    """Return the named metrics, and the custom one.
 
     Parameters
     ----------
     eval_metric
         A name, a function, a sequence of both, or None.
     decorate
-        Makes of such a function one that training takes.
+        Adapts a function to `train`.
     """
     if eval_metric is None or isinstance(eval_metric, str):
         return eval_metric, None
     if callable(eval_metric):
         return None, decorate(eval_metric)
     if not isinstance(eval_metric, Sequence):
-        raise _no_metric(eval_metric)
+        raise _metric_type_error(eval_metric)
     names = [metric for metric in eval_metric if isinstance(metric, str)]
     functions = [metric for metric in eval_metric if callable(metric)]
     for metric in eval_metric:
         if not isinstance(metric, str) and not callable(metric):
-            raise _no_metric(metric)
+            raise _metric_type_error(metric)
     if len(functions) > 1:
         raise NotImplementedError(
-            "Using multiple custom metrics is not yet supported; make them one, or "
-            "pass the others as callbacks"
+            "Using multiple custom metrics is not yet supported; pass one function, "
+            "and the others as callbacks"
         )
     return names or None, decorate(functions[0]) if functions else None
 
 
-def _no_metric(value: Any) -> TypeError:
+def _metric_type_error(value: Any) -> TypeError:
     return TypeError(
         f"Invalid type for the `eval_metric`: {type(value)}; give a name, a function "
         "or a list of them"

@@ -1,4 +1,4 @@
-"""The matrices of training and of evaluation, in one set of categories."""
+"""The matrices of `fit`: training and evaluation data with the same categories."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from hornbeam.data.categories import Categories
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.booster import Booster
 
-__all__ = ["get_model_categories", "matrices_of", "pick_ref_categories"]
+__all__ = ["create_matrices", "get_model_categories", "pick_ref_categories"]
 
 
 def get_model_categories(
     X: Any, model: Any, feature_types: Sequence[str] | None
 ) -> tuple[Any, Sequence[str] | Categories | None]:
-    """Return the model to go on from, and the types that its new data should have.
+    """Return the model to continue from as a booster, and the types of its new data.
 
-    Those are the categories that it knows, if `X` is a frame, which has its own types.
+    The types are the categories of the model if `X` is a data frame, else
+    `feature_types`.
     """
     if model is None or not _is_frame(X):
         return model, feature_types
@@ -32,23 +33,23 @@ def pick_ref_categories(
     model_cats: Sequence[str] | Categories | None,
     Xy_cats: Categories | None,
 ) -> Sequence[str] | Categories | None:
-    """Return the types for data to evaluate on.
+    """Return the types of evaluation data.
 
     Parameters
     ----------
     X
-        Its features.
+        The features of the evaluation data.
     model_cats
-        What `get_model_categories` has found.
+        The types from `get_model_categories`.
     Xy_cats
-        The categories of the data to train on.
+        The categories of the training data.
     """
     if isinstance(model_cats, Categories) or not _is_frame(X):
         return model_cats
     return model_cats if Xy_cats is None or Xy_cats.empty() else Xy_cats
 
 
-def matrices_of(
+def create_matrices(
     create: Callable[..., Any],
     X: Any,
     y: Any,
@@ -58,22 +59,21 @@ def matrices_of(
     feature_types: Sequence[str] | Categories | None,
     feature_weights: Any,
 ) -> tuple[Any, list[tuple[Any, str]]]:
-    """Return the matrix to train on, and those to evaluate on with their names.
+    """Return the training matrix, and the evaluation matrices with their names.
 
     Parameters
     ----------
     create
-        Makes a matrix.
+        Creates a matrix.
     X, y, fields
-        What to train on, and what goes with its rows.
+        The training data; `fields` are weights, base margins and so on.
     eval_set, eval_fields
-        Pairs to evaluate on, and what goes with theirs: by the name of the field, the
-        name of the argument and its values. A pair that is the training data itself is
-        not read again.
+        Pairs of evaluation data; `eval_fields` has the argument name and the values
+        of each field. A pair that is identical to the training data reuses its matrix.
     feature_types
-        What `get_model_categories` has found.
+        The types from `get_model_categories`.
     feature_weights
-        How likely each column is to be drawn.
+        The relative probability of each column in column sampling.
     """
     dtrain = create(
         ref=None,
@@ -94,27 +94,28 @@ def matrices_of(
                 code=ErrorCode.INVALID_EVALS,
             )
         return dtrain, []
-    own = dtrain.get_categories() if hasattr(dtrain, "get_categories") else None
+    has_categories = hasattr(dtrain, "get_categories")
+    train_categories = dtrain.get_categories() if has_categories else None
     columns = {
-        field: _one_a_pair(name, values, len(eval_set))
+        field: _one_per_pair(name, values, len(eval_set))
         for field, (name, values) in eval_fields.items()
     }
     evals = []
     for number, (one_X, one_y) in enumerate(eval_set):
-        beside = {field: values[number] for field, values in columns.items()}
-        same = all(beside.get(field) is value for field, value in fields.items())
+        own = {field: values[number] for field, values in columns.items()}
+        same = all(own.get(field) is value for field, value in fields.items())
         if one_X is X and one_y is y and same:
             evals.append((dtrain, f"validation_{number}"))
             continue
-        feature_types = pick_ref_categories(one_X, feature_types, own)
+        feature_types = pick_ref_categories(one_X, feature_types, train_categories)
         matrix = create(
-            ref=dtrain, data=one_X, label=one_y, feature_types=feature_types, **beside
+            ref=dtrain, data=one_X, label=one_y, feature_types=feature_types, **own
         )
         evals.append((matrix, f"validation_{number}"))
     return dtrain, evals
 
 
-def _one_a_pair(name: str, values: Sequence[Any] | None, pairs: int) -> Sequence[Any]:
+def _one_per_pair(name: str, values: Sequence[Any] | None, pairs: int) -> Sequence[Any]:
     if values is None:
         return [None] * pairs
     if len(values) != pairs:

@@ -1,4 +1,4 @@
-"""XGBoost's estimators of one round of many trees."""
+"""XGBoost's random forest estimators: one boosting round of many trees."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hornbeam.xgboost.sklearn.classifier import XGBClassifier
 from hornbeam.xgboost.sklearn.model import XGBModel
 from hornbeam.xgboost.sklearn.regressor import XGBRegressor
 
-__all__ = ["OneRound", "XGBRFClassifier", "XGBRFRegressor"]
+__all__ = ["XGBRFClassifier", "XGBRFModel", "XGBRFRegressor"]
 
 
-class OneRound(XGBModel):
-    """What the forests share: `n_estimators` are the trees of their only round."""
+class XGBRFModel(XGBModel):
+    """Base class of random forests: one round with `n_estimators` parallel trees."""
 
     @deprecate_positional_args
     def __init__(
@@ -32,7 +32,7 @@ class OneRound(XGBModel):
             reg_lambda=reg_lambda,
             **kwargs,
         )
-        self._check_one_round()
+        self._check_no_callbacks()
 
     def get_xgb_params(self) -> dict[str, Any]:
         trees = super().get_num_boosting_rounds()
@@ -42,26 +42,26 @@ class OneRound(XGBModel):
         return 1
 
     def _fit(self, *args: Any) -> Self:
-        self._check_one_round()
+        self._check_no_callbacks()
         return super()._fit(*args)
 
-    def _check_one_round(self) -> None:
+    def _check_no_callbacks(self) -> None:
         if self.early_stopping_rounds is not None or self.callbacks is not None:
             raise NotImplementedError(
                 "`early_stopping_rounds` and `callbacks` are not implemented for the "
-                "random forests: they have one round"
+                "random forests: they have a single round"
             )
 
 
-class XGBRFClassifier(OneRound, XGBClassifier):
-    """A forest for classification; the parameters are those of `XGBClassifier`.
+class XGBRFClassifier(XGBRFModel, XGBClassifier):
+    """A random forest for classification, with the parameters of `XGBClassifier`.
 
-    `n_estimators` is the number of its trees.
+    `n_estimators` is the number of trees.
     """
 
 
-class XGBRFRegressor(OneRound, XGBRegressor):
-    """A forest for regression; the parameters are those of `XGBRegressor`.
+class XGBRFRegressor(XGBRFModel, XGBRegressor):
+    """A random forest for regression, with the parameters of `XGBRegressor`.
 
-    `n_estimators` is the number of its trees.
+    `n_estimators` is the number of trees.
     """

@@ -1,4 +1,4 @@
-"""The estimator that the others are kinds of."""
+"""XGBModel, the base class of XGBoost's estimators."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.config import config_context
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.dmatrix import DMatrix, QuantileDMatrix
-from hornbeam.xgboost.sklearn.custom_functions import Metric, metrics_of, objective_of
-from hornbeam.xgboost.sklearn.fit_matrices import get_model_categories, matrices_of
+from hornbeam.xgboost.sklearn.custom_functions import (
+    Metric,
+    adapt_objective,
+    split_metrics,
+)
+from hornbeam.xgboost.sklearn.fit_matrices import create_matrices, get_model_categories
 from hornbeam.xgboost.sklearn.parameters import XGBParameters
 
 __all__ = ["EvalFields", "IterationRange", "XGBModel"]
 
 IterationRange: TypeAlias = tuple[int, int]
-#: What goes with the rows of `eval_set`: by the name of the field, that of the argument
-#: and a value for each pair.
+#: Weights, margins and groups of `eval_set` by field: the name of the argument, and a
+#: value for each pair.
 EvalFields: TypeAlias = Mapping[str, tuple[str, Sequence[Any] | None]]
 
-_USUAL_ROUNDS = 100
+_DEFAULT_ROUNDS = 100
 
 
 class XGBModel(XGBParameters):
@@ -39,23 +43,24 @@ class XGBModel(XGBParameters):
     Parameters
     ----------
     n_estimators
-        Rounds of boosting; 100 if None.
+        The number of boosting rounds; 100 if None.
     objective
-        The loss: a name, or a function of labels and predictions, and of
-        ``sample_weight`` where rows have weights, to the gradient and the hessian.
+        The objective: a name, or a function of labels and predictions, and of
+        ``sample_weight`` if there are weights, that returns gradient and hessian.
     missing
-        The number that stands for missing, besides NaN.
+        The value that represents missing values, in addition to NaN.
     eval_metric
-        Metrics for `eval_set` of `fit`: a name, a function of labels and predictions
-        where less is better, or a list of names with at most one function.
+        The metrics on `eval_set` of `fit`: a name, a function of labels and
+        predictions of which smaller values are better, or a list of names with at most
+        one function.
     early_stopping_rounds
         Stop when the last metric on the last pair of `eval_set` has not improved for
-        so many rounds; prediction then uses the rounds up to the best.
+        this number of rounds; predictions then use the rounds up to the best.
     importance_type
-        What `feature_importances_` shows: gain, weight, cover, total_gain or
-        total_cover; gain if None, and weight of a linear model.
+        The kind of `feature_importances_`: gain, weight, cover, total_gain or
+        total_cover; None means weight for a linear model, else gain.
     kwargs
-        Other parameters of the learner.
+        Other parameters of the booster.
     """
 
     _Booster: Booster
@@ -78,7 +83,7 @@ class XGBModel(XGBParameters):
         base_margin_eval_set: Sequence[Any] | None = None,
         feature_weights: Any = None,
     ) -> Self:
-        """Fit the model, from scratch unless there is one to go on from.
+        """Fit the model, starting from `xgb_model` if it is given.
 
         Parameters
         ----------
@@ -87,21 +92,22 @@ class XGBModel(XGBParameters):
         y
             Targets.
         sample_weight
-            How much each row counts.
+            The weight of each row.
         base_margin
-            Where boosting starts from, for each row.
+            The initial margin of each row.
         eval_set
             Pairs of features and targets to evaluate on, called ``validation_0`` and
             so on.
         verbose
-            Whether to print the scores of each round, or of every so many rounds.
+            Whether to print the scores of each round, or the number of rounds between
+            printed lines.
         xgb_model
-            A model to go on from: an estimator, a booster or a file.
+            A model to continue training from: an estimator, a booster or a file.
         sample_weight_eval_set, base_margin_eval_set
-            The weights and margins of `eval_set`, one for each pair.
+            The weights and initial margins of `eval_set`, one array for each pair.
         feature_weights
-            Deprecated: the parameter of this name says how likely each column is to be
-            drawn.
+            Deprecated; use the parameter of the estimator, the relative probability of
+            each column in column sampling.
         """
         fields = {"weight": sample_weight, "base_margin": base_margin}
         eval_fields: EvalFields = {
@@ -123,18 +129,18 @@ class XGBModel(XGBParameters):
         xgb_model: Booster | str | XGBModel | None,
         feature_weights: Any,
     ) -> Self:
-        """Fit the model to rows, and what goes with them by the names of a matrix."""
+        """Fit the model; `fields` are arguments of `DMatrix`, such as the weights."""
         with config_context(verbosity=self.verbosity):
-            params = self.get_xgb_params() | self._task(y)
+            params = self.get_xgb_params() | self._objective_params(y)
             metric = self._configure_metrics(params)
-            feature_weights = self._weights_of_features(feature_weights)
+            feature_weights = self._resolve_feature_weights(feature_weights)
             self._check_categorical()
             if isinstance(xgb_model, XGBModel):
                 xgb_model = xgb_model.get_booster()
             model, feature_types = get_model_categories(
                 X, xgb_model, self.feature_types
             )
-            dtrain, evals = matrices_of(
+            dtrain, evals = create_matrices(
                 self._create_dmatrix,
                 X,
                 y,
@@ -144,47 +150,53 @@ class XGBModel(XGBParameters):
                 feature_types,
                 feature_weights,
             )
-            self._Booster, history = self._learned(
+            self._Booster, history = self._train(
                 params,
                 dtrain,
                 self.get_num_boosting_rounds(),
                 evals=evals,
-                obj=objective_of(self.objective) if callable(self.objective) else None,
+                obj=adapt_objective(self.objective)
+                if callable(self.objective)
+                else None,
                 early_stopping_rounds=self.early_stopping_rounds,
                 verbose_eval=verbose,
                 xgb_model=model,
                 callbacks=self.callbacks,
                 custom_metric=metric,
             )
-            self._trained(params, history)
+            self._set_training_results(params, history)
         return self
 
-    def _learned(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
-        """Return the model, and the scores of its rounds."""
-        # What watches trainings, as MLflow does, puts its own `train` there.
+    def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
+        """Return the trained booster and its evaluation results."""
+        # MLflow's autologging replaces `xgboost.sklearn.train`.
         from hornbeam.xgboost import sklearn
 
         history: EvalsLog = {}
         return sklearn.train(*args, evals_result=history, **options), history
 
-    def _task(self, y: Any) -> dict[str, Any]:
-        """Return the parameters that name the loss, which the targets may decide."""
+    def _objective_params(self, y: Any) -> dict[str, Any]:
+        """Return the parameters of the objective, which may depend on the targets."""
         return {"objective": "reg:squarederror"} if callable(self.objective) else {}
 
-    def _trained(self, params: Mapping[str, Any], history: EvalsLog) -> None:
-        """Take note of how the model was trained."""
+    def _set_training_results(
+        self, params: Mapping[str, Any], history: EvalsLog
+    ) -> None:
+        """Set the attributes that hold results of training."""
         if history:
             self.evals_result_ = history
 
     def _configure_metrics(self, params: dict[str, Any]) -> Metric | None:
-        """Put the metrics that have names into parameters, and return the one's own."""
-        params["eval_metric"], metric = metrics_of(self.eval_metric, self._metric)
+        """Set `eval_metric` in `params` to the named metrics; return the custom one."""
+        params["eval_metric"], metric = split_metrics(
+            self.eval_metric, self._adapt_metric
+        )
         return metric
 
-    def _metric(self, function: Callable[..., float]) -> Metric | None:
+    def _adapt_metric(self, function: Callable[..., float]) -> Metric | None:
         return metric_of(function)
 
-    def _weights_of_features(self, given: Any) -> Any:
+    def _resolve_feature_weights(self, given: Any) -> Any:
         if given is None:
             return self.feature_weights
         warnings.warn(
@@ -210,7 +222,7 @@ class XGBModel(XGBParameters):
             )
 
     def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
-        """Return a matrix, of codes alone where the tree method learns from codes."""
+        """Return a matrix: a `QuantileDMatrix` for the hist tree method."""
         fields |= {
             "missing": self.missing,
             "nthread": self.n_jobs,
@@ -223,7 +235,7 @@ class XGBModel(XGBParameters):
     # The model
 
     def get_booster(self) -> Booster:
-        """Return the trained model."""
+        """Return the trained booster."""
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet: need to call fit or "
@@ -241,8 +253,8 @@ class XGBModel(XGBParameters):
         return self
 
     def get_num_boosting_rounds(self) -> int:
-        """Return how many rounds `fit` asks for."""
-        return _USUAL_ROUNDS if self.n_estimators is None else self.n_estimators
+        """Return the number of boosting rounds of `fit`."""
+        return _DEFAULT_ROUNDS if self.n_estimators is None else self.n_estimators
 
     # Prediction
 
@@ -263,14 +275,14 @@ class XGBModel(XGBParameters):
         X
             Features, with the columns of training.
         output_margin
-            Whether to leave out the transformation of the objective.
+            Whether to return margins, without the objective's transformation.
         validate_features
             Whether to compare the columns with those of training.
         base_margin
-            Where to start from, instead of the model's base score.
+            The initial margins, instead of the model's base score.
         iteration_range
-            The rounds to use, from the first up to but not including the second; up to
-            the best if None, where training has found one.
+            Rounds (begin, end) to use, without the end; None for those up to the best
+            iteration, if there is one, else all.
         """
         rounds = self._get_iteration_range(iteration_range)
         booster = self.get_booster()
@@ -284,7 +296,7 @@ class XGBModel(XGBParameters):
                 validate_features=validate_features,
             )
         return booster.predict(
-            self._rows(X, base_margin=base_margin),
+            self._prediction_matrix(X, base_margin=base_margin),
             iteration_range=rounds,
             output_margin=output_margin,
             validate_features=validate_features,
@@ -296,12 +308,12 @@ class XGBModel(XGBParameters):
         The arguments are those of `predict`.
         """
         return self.get_booster().predict(
-            self._rows(X),
+            self._prediction_matrix(X),
             pred_leaf=True,
             iteration_range=self._get_iteration_range(iteration_range),
         )
 
-    def _rows(self, X: Any, **fields: Any) -> DMatrix:
+    def _prediction_matrix(self, X: Any, **fields: Any) -> DMatrix:
         """Return features to predict from as a matrix."""
         return DMatrix(
             X,
@@ -318,17 +330,17 @@ class XGBModel(XGBParameters):
         self, iteration_range: IterationRange | None
     ) -> IterationRange:
         """Return the rounds to predict with."""
-        if self.booster == "gblinear":  # which has no part of its rounds
+        if self.booster == "gblinear":  # a linear model cannot be split into rounds
             return 0, 0
         if iteration_range is not None and iteration_range[1] != 0:
             return iteration_range
         best = self.get_booster().attr("best_iteration")
         return (0, 0) if best is None else (0, int(best) + 1)
 
-    # What training found
+    # Results of training
 
     def evals_result(self) -> EvalsLog:
-        """Return the scores on `eval_set`, by data set and metric, one a round."""
+        """Return the scores on `eval_set` by data set and metric, one per round."""
         if getattr(self, "evals_result_", None) is None:
             raise NotTrainedError(
                 "No evaluation result, `eval_set` is not used during training; pass it "
@@ -339,12 +351,12 @@ class XGBModel(XGBParameters):
 
     @property
     def n_features_in_(self) -> int:
-        """How many features `fit` has seen."""
+        """The number of features of the training data."""
         return self.get_booster().num_features()
 
     @property
     def feature_names_in_(self) -> npt.NDArray[Any]:
-        """The names of the features that `fit` has seen, if they have names."""
+        """The feature names of the training data, if it has names."""
         names = self.get_booster().feature_names
         if names is None:
             raise AttributeError(
@@ -354,23 +366,23 @@ class XGBModel(XGBParameters):
 
     @property
     def best_score(self) -> float:
-        """The best score, if training stopped early."""
+        """The best score, if early stopping was used."""
         return float(self.get_booster().best_score)
 
     @property
     def best_iteration(self) -> int:
-        """The round with the best score, from 0, if training stopped early."""
+        """The round with the best score, from 0, if early stopping was used."""
         return int(self.get_booster().best_iteration)
 
     @property
     def feature_importances_(self) -> npt.NDArray[np.float32]:
-        """Importance of each feature, `importance_type`, with sum 1.
+        """The importance of each feature, of the kind `importance_type`; sum 1.
 
-        Of a linear model of several classes it is (features, classes).
+        For a linear model of several classes it is (features, classes).
         """
         booster = self.get_booster()
-        usual = "weight" if self.booster == "gblinear" else "gain"
-        scores = booster.get_score(importance_type=self.importance_type or usual)
+        default = "weight" if self.booster == "gblinear" else "gain"
+        scores = booster.get_score(importance_type=self.importance_type or default)
         names = booster.feature_names or [f"f{i}" for i in range(self.n_features_in_)]
         importances = np.array([scores.get(name, 0.0) for name in names], np.float32)
         total = importances.sum()
@@ -390,18 +402,20 @@ class XGBModel(XGBParameters):
 
     @property
     def intercept_(self) -> npt.NDArray[np.float32]:
-        """Where trees start from; the bias of a linear model."""
-        found = self._linear()["bias"] if self.booster == "gblinear" else self._base()
+        """The base score of trees; the bias of a linear model."""
+        is_linear = self.booster == "gblinear"
+        found = self._linear()["bias"] if is_linear else self._base_score()
         return np.array(found, dtype=np.float32)
 
     def _linear(self) -> dict[str, Any]:
-        text: dict[str, Any] = json.loads(
+        """Return the dump of a linear model: its weights and biases."""
+        dump: dict[str, Any] = json.loads(
             self.get_booster().get_dump(dump_format="json")[0]
         )
-        return text
+        return dump
 
-    def _base(self) -> list[float]:
-        """Return the base score, one for each output."""
+    def _base_score(self) -> list[float]:
+        """Return the base score of each output."""
         learner = json.loads(self.get_booster().save_config())["learner"]
         base: list[float] = json.loads(learner["learner_model_param"]["base_score"])
         return base
@@ -409,7 +423,7 @@ class XGBModel(XGBParameters):
     # Files
 
     def save_model(self, fname: str | os.PathLike[str]) -> None:
-        """Save the model, marked as an estimator's, as ``.json`` or ``.ubj``."""
+        """Save the model with the estimator's type, as ``.json`` or ``.ubj``."""
         booster = self.get_booster()
         booster.set_attr(scikit_learn=json.dumps({"_estimator_type": self._get_type()}))
         try:
@@ -418,10 +432,10 @@ class XGBModel(XGBParameters):
             booster.set_attr(scikit_learn=None)
 
     def load_model(self, fname: str | os.PathLike[str] | bytearray) -> None:
-        """Load a model of this kind of estimator, Hornbeam's or XGBoost's.
+        """Load a model saved by this kind of estimator, of Hornbeam or XGBoost.
 
-        The parameters that the file tells are taken from it: the objective, the kind of
-        booster, the base score and the types of the features.
+        The parameters `objective`, `booster`, `base_score` and `feature_types` are set
+        to those of the file.
         """
         booster = Booster({"n_jobs": self.n_jobs})
         booster.load_model(fname)
@@ -434,10 +448,10 @@ class XGBModel(XGBParameters):
             )
         booster.set_attr(scikit_learn=None)
         self._Booster = booster
-        self._take_model(json.loads(booster.save_config())["learner"])
+        self._restore(json.loads(booster.save_config())["learner"])
 
-    def _take_model(self, learner: Mapping[str, Any]) -> None:
-        """Take the parameters that a model tells of itself."""
+    def _restore(self, learner: Mapping[str, Any]) -> None:
+        """Set the parameters of the estimator from a model's configuration."""
         self.objective = learner["objective"]["name"]
         self.booster = learner["gradient_booster"]["name"]
         self.base_score = json.loads(learner["learner_model_param"]["base_score"])
@@ -445,6 +459,6 @@ class XGBModel(XGBParameters):
         self.enable_categorical = "c" in (self.feature_types or ())
 
     def _get_type(self) -> str | None:
-        """Return which kind of estimator it is, as scikit-learn calls it."""
-        own: str | None = getattr(self, "_estimator_type", None)
-        return own or self.__sklearn_tags__().estimator_type
+        """Return scikit-learn's type of the estimator, such as ``"classifier"``."""
+        kind: str | None = getattr(self, "_estimator_type", None)
+        return kind or self.__sklearn_tags__().estimator_type

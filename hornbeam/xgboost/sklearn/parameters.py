@@ -1,4 +1,4 @@
-"""The parameters of XGBoost's estimators, and any others, which they let through."""
+"""The parameters of XGBoost's estimators."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hornbeam.xgboost.deprecation import deprecate_positional_args
 __all__ = ["XGBParameters"]
 
 
-# What the learner is not told.
-_OWN = {
+# Parameters of the estimators only, which are not passed to the booster.
+_WRAPPER_PARAMS = {
     "callbacks",
     "coll_cfg",
     "early_stopping_rounds",
@@ -31,10 +31,10 @@ _OWN = {
 
 
 class XGBParameters(BaseEstimator):
-    """The parameters of an estimator.
+    """Base class that holds the parameters of XGBoost's estimators.
 
-    All are XGBoost's; one left at None has the learner's default. Those without a name
-    of their own are taken as keywords, kept as `kwargs`, and passed on.
+    A parameter that is None has the booster's default. Other keyword arguments are
+    stored as `kwargs` and passed to the booster.
     """
 
     kwargs: dict[str, Any]
@@ -127,15 +127,15 @@ class XGBParameters(BaseEstimator):
         self.callbacks = callbacks
         if isinstance(feature_types, Categories):
             raise TypeError(
-                "feature_types must be a list of types; the categories of a model come "
-                "with it, as xgb_model of fit"
+                "feature_types must be a list of types; to use the categories of a "
+                "model, pass it as xgb_model of fit"
             )
         if kwargs:
             self.kwargs = kwargs
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        """Return the parameters of this class, and then those of the classes below."""
+        """Return the parameters of this class, followed by those of its bases."""
         names: dict[str, None] = {}
         for kind in cls.__mro__:
             if issubclass(kind, XGBParameters) and "__init__" in vars(kind):
@@ -145,9 +145,9 @@ class XGBParameters(BaseEstimator):
         return list(names)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all parameters, also those of `kwargs`.
+        """Return all parameters, including `kwargs`.
 
-        A random generator stands there as the seed that is drawn from it.
+        A random generator is replaced by a seed drawn from it.
         """
         params: dict[str, Any] = super().get_params(deep)
         params.update(getattr(self, "kwargs", {}))
@@ -159,7 +159,7 @@ class XGBParameters(BaseEstimator):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, any that the learner knows, and return the estimator."""
+        """Set parameters, including other parameters of the booster; return self."""
         for name, value in params.items():
             if hasattr(self, name):
                 setattr(self, name, value)
@@ -168,7 +168,7 @@ class XGBParameters(BaseEstimator):
         return self
 
     def get_xgb_params(self) -> dict[str, Any]:
-        """Return the parameters that the learner is told."""
+        """Return the parameters that are passed to the booster."""
         return {
             name: value
             for name, value in self.get_params().items()
@@ -176,10 +176,10 @@ class XGBParameters(BaseEstimator):
         }
 
     def _wrapper_params(self) -> set[str]:
-        """Return the names of the parameters that the learner is not told."""
-        return _OWN
+        """Return the names of the parameters that are not passed to the booster."""
+        return _WRAPPER_PARAMS
 
-    # Where the question mark on the picture of an estimator leads.
+    # The documentation link in scikit-learn's HTML representation.
     _doc_link_module = "hornbeam"
 
     @property

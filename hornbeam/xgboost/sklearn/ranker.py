@@ -17,15 +17,15 @@ __all__ = ["XGBRanker", "XGBRankerMixIn"]
 
 
 class XGBRankerMixIn:
-    """What marks an estimator as one that ranks."""
+    """Mixin that sets the estimator type of rankers."""
 
     _estimator_type = "ranker"
 
 
 class XGBRanker(XGBRankerMixIn, XGBModel):
-    """XGBoost's estimator that puts the rows of each group in order.
+    """XGBoost's estimator for ranking the rows of each query group.
 
-    The parameters are those of `XGBModel`, with an `objective` that begins with
+    The parameters are those of `XGBModel`, with an `objective` that starts with
     ``rank:``; `eval_metric` may be a function of the labels and predictions of a group.
     """
 
@@ -35,12 +35,12 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
         if callable(objective):
             raise ParameterError(
                 "custom objective function not supported by XGBRanker; use "
-                "hornbeam.HornbeamRanker, which takes one",
+                "hornbeam.HornbeamRanker, which supports it",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         if "rank:" not in objective:
             raise ParameterError(
-                f"objective {objective!r} does not rank: please use XGBRanker for "
+                f"objective {objective!r} is not for ranking: please use XGBRanker for "
                 "ranking task, with rank:ndcg, rank:map or rank:pairwise",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
@@ -69,14 +69,14 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
         Parameters
         ----------
         X
-            Features. A frame may have the groups as its column ``qid``, which is no
-            feature, neither here nor at prediction.
+            Features. A frame may contain the query ids in a column ``qid``, which is
+            not used as a feature, neither here nor in prediction.
         qid
-            The group of each row: whole numbers that never fall.
+            The query id of each row, integers in non-decreasing order.
         group
-            The sizes of the groups instead.
+            The sizes of the groups, instead of `qid`.
         sample_weight
-            How much each group counts.
+            The weight of each group.
         eval_qid, eval_group
             The same for `eval_set`, one for each pair.
         y, base_margin, eval_set, verbose, xgb_model, sample_weight_eval_set, \
@@ -100,7 +100,7 @@ base_margin_eval_set, feature_weights
         )
 
     def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
-        data, qid = _parted(fields.pop("data"), fields.pop("qid"))
+        data, qid = _split_qid(fields.pop("data"), fields.pop("qid"))
         if qid is None and fields["group"] is None:
             raise DataError(
                 "Either `group` or `qid` is required for ranking task; pass one, or a "
@@ -109,7 +109,7 @@ base_margin_eval_set, feature_weights
             )
         return super()._create_dmatrix(ref, data=data, qid=qid, **fields)
 
-    def _metric(self, function: Callable[..., float]) -> Metric:
+    def _adapt_metric(self, function: Callable[..., float]) -> Metric:
         return ltr_metric_decorator(function, self.n_jobs)
 
     @deprecate_positional_args
@@ -122,12 +122,12 @@ base_margin_eval_set, feature_weights
         base_margin: Any = None,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return a score for each row, the higher the further to the front.
+        """Return a score for each row; rows with higher scores rank first.
 
         The arguments are those of `XGBModel.predict`.
         """
         return super().predict(
-            _parted(X)[0],
+            _split_qid(X)[0],
             output_margin=output_margin,
             validate_features=validate_features,
             base_margin=base_margin,
@@ -135,34 +135,34 @@ base_margin_eval_set, feature_weights
         )
 
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
-        return super().apply(_parted(X)[0], iteration_range)
+        return super().apply(_split_qid(X)[0], iteration_range)
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the last metric of training, such as ndcg, of these groups.
+        """Return the last metric of training, such as ndcg, on these groups.
 
         Parameters
         ----------
         X
-            Features, a frame with the groups as its column ``qid``.
+            Features, a frame with the query ids in its column ``qid``.
         y
             Labels.
         """
-        X, qid = _parted(X)
-        evals = [(self._rows(X, label=y, qid=qid), "eval")]
+        X, qid = _split_qid(X)
+        evals = [(self._prediction_matrix(X, label=y, qid=qid), "eval")]
         metric = None
         if callable(self.eval_metric):
-            metric = self._metric(self.eval_metric)
+            metric = self._adapt_metric(self.eval_metric)
         scores = self.get_booster().eval_set(evals, feval=metric)
         return float(scores.rpartition(":")[2])
 
 
-def _parted(X: Any, qid: Any = None) -> tuple[Any, Any]:
-    """Return features and groups, which may be among the columns."""
-    X, own = split_off_qid(X)
-    if own is not None and qid is not None:
+def _split_qid(X: Any, qid: Any = None) -> tuple[Any, Any]:
+    """Return features and query ids, which may be given as a column of X."""
+    X, column = split_off_qid(X)
+    if column is not None and qid is not None:
         raise DataError(
             "Found both the special column `qid` in `X` and the `qid` from the `fit` "
             "method. Please remove one of them",
             code=ErrorCode.META_INFO_GIVEN_TWICE,
         )
-    return X, qid if own is None else own
+    return X, qid if column is None else column

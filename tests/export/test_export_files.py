@@ -1,4 +1,4 @@
-"""What is exported, to which files, and what cannot be."""
+"""Export to files: suffixes, replaced files and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDINGS = [".onnx", ".c", ".py", ".json", ".ubj"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_takes_the_place_of_another_as_a_whole(ending, tmp_path):
+def test_an_existing_file_is_replaced_atomically(ending, tmp_path):
     path = tmp_path / f"model{ending}"
     path.write_text("what was there")
     booster = exported("float32").booster
@@ -40,13 +40,13 @@ def test_the_same_model_is_the_same_file(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.txt", "model", "model.pmml"])
-def test_an_ending_that_is_no_language(name, tmp_path):
+def test_unknown_suffixes_are_an_error(name, tmp_path):
     with pytest.raises(ParameterError, match=r"must end in \.onnx, \.c, \.py"):
         exported("float32").booster.export(tmp_path / name)
 
 
 class Absolute(hornbeam.objectives.compiled.ScalarLoss):
-    """A loss with a transformation of its own."""
+    """An objective with a custom transformation."""
 
     @staticmethod
     def gradient(y, m):
@@ -61,7 +61,7 @@ class Absolute(hornbeam.objectives.compiled.ScalarLoss):
         return abs(m)
 
 
-def test_a_transformation_of_ones_own_stays_behind(tmp_path):
+def test_custom_transformations_are_not_exported(tmp_path):
     case = exported("float32")
     rows, y = case.codes, case.margins[:, 0]
     data = hornbeam.DMatrix(rows, y)
@@ -76,7 +76,7 @@ def test_a_transformation_of_ones_own_stays_behind(tmp_path):
 
 
 @pytest.mark.parametrize("to", [to_onnx, to_c, to_python])
-def test_what_has_not_been_trained(to):
+def test_untrained_models_are_an_error(to):
     with pytest.raises(NotTrainedError, match="has not been trained"):
         to(Booster())
     data = exported("float32").data
@@ -84,7 +84,7 @@ def test_what_has_not_been_trained(to):
         to(hornbeam.train({}, data, 0))
 
 
-def test_what_is_no_model():
+def test_objects_without_a_model_are_an_error():
     with pytest.raises(ParameterError, match=r"must be a Booster.*not a dict"):
         save({}, "model.c")
 
@@ -95,7 +95,7 @@ def test_a_classifier_of_one_class():
         to_c(model)
 
 
-def test_rounds_that_are_not_there():
+def test_invalid_iteration_ranges_are_an_error():
     booster = exported("float32").booster
     with pytest.raises(IndexError, match=r"range of rounds \[5, 99\) is not valid"):
         to_c(booster, iteration_range=(5, 99))
@@ -103,7 +103,7 @@ def test_rounds_that_are_not_there():
         to_c(exported("linear").booster, iteration_range=(0, 2))
 
 
-def test_onnx_that_is_not_installed():
+def test_onnx_not_installed():
     code = (
         "import sys; sys.modules['onnx'] = None\n"
         "import numpy as np, hornbeam\n"
