@@ -1,4 +1,4 @@
-"""The command line, run as a person runs it: in a process of its own each time."""
+"""The command line, in a separate process for each command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hornbeam_says(*arguments: object) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Rows to train on as Parquet, rows to judge by as CSV, and a model of them."""
+    """Create training rows as Parquet, validation rows as CSV, and a model."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     for name, rows in (("train", 300), ("valid", 100)):
@@ -376,7 +376,7 @@ def test_report_accepts_files_and_queries(folder, model, booster):
     assert pages[0] == pages[1]
     assert "<h1>Late &amp; later</h1>" in pages[0]
     assert booster.digest() in pages[0]
-    # The metrics and the parameters are those that it was trained with.
+    # The model file has the metrics and the parameters of training.
     assert "auc, validation data" in pages[0]
     assert '<th scope="row">learning_rate</th><td class="words">0.2</td>' in pages[0]
 

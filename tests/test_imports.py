@@ -1,4 +1,4 @@
-"""The direction of imports: from the public faces down to the kernels, never back."""
+"""Imports between modules: from the public interface down to the kernels only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import hornbeam
 
 PACKAGE = Path(hornbeam.__file__).parent
 
-# From the top down; a module may import from its own line and from those below it.
-ROOMS = [
+# Layers, top first; a module may import from its own layer and from those below it.
+LAYERS = [
     ["dask", "xgboost.dask"],
     ["sklearn", "xgboost", "forests", "cli", "warm_up", "explain.report", "__main__"],
     ["training", "cross_validation", "callbacks", "explain", "cart"],
@@ -33,15 +33,15 @@ ROOMS = [
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy"],
 ]
-# The contracts of a backend, of rows and of a cluster, and what chooses a backend.
-OPEN_BACKENDS = {
+# The interfaces of backends, rows and clusters, and the factory of backends.
+PUBLIC_BACKENDS = {
     "backends.interface",
     "backends.cluster",
     "backends.cluster_rows",
     "backends.factory",
     "backends.rows",
 }
-LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 
 SOURCES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
@@ -51,20 +51,19 @@ MODULES = {name.removesuffix("__init__").rstrip("."): name for name in SOURCES}
 
 
 def level(module: str) -> int:
-    """Return how far down `module` lies, by the longest room that holds it."""
+    """Return the layer of `module`, by its longest prefix in LAYERS."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
-        room = ".".join(parts[:length])
-        if room in LEVEL:
-            return LEVEL[room]
-    raise AssertionError(f"hornbeam.{module} is in no room; add it to ROOMS")
+        prefix = ".".join(parts[:length])
+        if prefix in LEVEL:
+            return LEVEL[prefix]
+    raise AssertionError(f"hornbeam.{module} is in no layer; add it to LAYERS")
 
 
 def imports(module: str, *, at_run_time: bool = False) -> Iterator[str]:
-    """Yield the modules of ours that `module` imports, without the leading package.
+    """Yield the modules of Hornbeam that `module` imports, without the prefix hornbeam.
 
-    `at_run_time` leaves out what only a type checker reads and what a function
-    imports when it is called.
+    `at_run_time` omits imports for type checking only and imports in functions.
     """
     tree = ast.parse(SOURCES[MODULES[module]].read_text())
     for node in _top_level(tree) if at_run_time else ast.walk(tree):
@@ -107,7 +106,7 @@ INNER = sorted(set(MODULES) - {""})
 def test_modules_import_from_lower_layers_only(module):
     for target in imports(module):
         if target == "":
-            # The version is all that the inside may know of the public face.
+            # Modules may import only the version from the top-level package.
             source = SOURCES[MODULES[module]].read_text()
             assert "from hornbeam import __version__" in source, module
             continue
@@ -121,15 +120,15 @@ def test_only_backends_import_a_concrete_backend(module):
     concrete = {
         target
         for target in imports(module)
-        if target.startswith("backends.") and target not in OPEN_BACKENDS
+        if target.startswith("backends.") and target not in PUBLIC_BACKENDS
     }
     assert not concrete
 
 
 @pytest.mark.parametrize("package", [m for m in INNER if MODULES[m] != m])
 def test_no_package_imports_its_modules(package):
-    # A thread that imports a module while another imports its package would wait for
-    # that one, which waits for the module: the threads of a worker do so.
+    # A thread that imports a module and a thread that imports its package would
+    # deadlock; the threads of a Dask worker import both at the same time.
     targets = imports(package, at_run_time=True)
     assert not [target for target in targets if target.startswith(f"{package}.")]
 

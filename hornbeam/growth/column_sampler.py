@@ -6,6 +6,8 @@ on the column's number, so that they are the same wherever and whenever they are
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +35,12 @@ def draw_projection(
     draw_bits(np.uint64(iteration), np.uint64(_OF_MIX), key, bits)
     signs = np.where(bits >> 31, 1.0, -1.0).reshape(columns, outputs)
     return signs / np.sqrt(columns)
+
+
+@lru_cache(maxsize=16)
+def _all_columns(n_features: int) -> NDArray[np.uint64]:
+    """Return 0, 1, 2, ...: the same array each time, which backends compare first."""
+    return np.arange(n_features, dtype=np.uint64)
 
 
 class ColumnSampler:
@@ -65,9 +73,8 @@ class ColumnSampler:
         self._n_features = n_features
         self._by_level, self._by_node = by_level, by_node
         self._key, self._tree = np.uint64(seed % 2**64), np.uint64(tree)
-        every = np.arange(n_features, dtype=np.uint64)
         #: The features of the tree, ascending, uint64.
-        self.columns = self._draw(every, by_tree, _OF_TREE)
+        self.columns = self._draw(_all_columns(n_features), by_tree, _OF_TREE)
 
     @property
     def go_by_node(self) -> bool:

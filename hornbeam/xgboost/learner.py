@@ -1,4 +1,4 @@
-"""The learner and the predictor with XGBoost's validation and alignment of features."""
+"""A learner and a predictor with XGBoost's validation and alignment of features."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class XGBoostLearner(Learner):
         if absent:
             message += f"\nexpected {', '.join(absent)} in input data"
         if unknown:
-            message += f"\ntraining data did not have the following fields: {', '.join(unknown)}"
+            listed = ", ".join(unknown)
+            message += f"\ntraining data did not have the following fields: {listed}"
         raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
 
 

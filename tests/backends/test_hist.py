@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.backends import quantisation as steps_module
+from hornbeam.backends import quantisation
 from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import RowSample, SplitParams
 from hornbeam.binning.bin_table import bin_table
@@ -294,7 +294,7 @@ def test_larger_gradients_are_summed_in_coarse_steps_to_a_part_in_128(steps, row
 
 
 def test_in_coarse_steps_the_sums_of_small_gradients_would_be_wrong(monkeypatch):
-    monkeypatch.setattr(steps_module, "_LEAST_MEAN_STEPS", -np.inf)
+    monkeypatch.setattr(quantisation, "_MIN_MEAN_UNITS", -np.inf)
     training = small_gradients(8)
     total, step = total_and_step(training)
     assert step == COARSE
@@ -314,5 +314,5 @@ def leaves_of_the_rest(outliers, size):
 @pytest.mark.parametrize("outliers", [1, 9])
 def test_outliers_do_not_hide_the_other_rows(outliers, size, monkeypatch):
     found = leaves_of_the_rest(outliers, size)
-    monkeypatch.setattr(steps_module, "_LEAST_MEAN_STEPS", -np.inf)
+    monkeypatch.setattr(quantisation, "_MIN_MEAN_UNITS", -np.inf)
     assert found > 2 * leaves_of_the_rest(outliers, size)
