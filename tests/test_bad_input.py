@@ -628,7 +628,7 @@ CASES = {
     "no rows to evaluate": (
         lambda: train(evals=[(DMatrix(ROWS[:0], LABELS[:0]), "a")]),
         DataError,
-        "rmse of no rows",
+        "rmse is not defined for 0 rows",
     ),
     "no columns": (
         lambda: train(rows=np.empty((60, 0))),
@@ -898,7 +898,7 @@ CASES = {
     "a metric of no places": (
         lambda: rank({"eval_metric": "ndcg@0"}),
         ParameterError,
-        "needs a number of places|such as 'ndcg@5'",
+        "needs a number of ranks|such as 'ndcg@5'",
     ),
     "misspelt objective": (
         lambda: train({"objective": "reg:squarederor"}),
@@ -948,7 +948,7 @@ CASES = {
     "misspelt metric": (
         lambda: train({"eval_metric": "rmsee"}),
         ParameterError,
-        "'rmsee' is unknown|did you mean 'rmse'",
+        "unknown eval_metric 'rmsee'|did you mean 'rmse'",
     ),
     "no number of classes": (
         lambda: train({"objective": "multi:softmax"}),
