@@ -22,8 +22,8 @@ from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
 GROWTH = SplitParams(
     reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=1.0
 )
-BY_LEVEL = GrowthLimits(best_first=False, max_depth=4, max_leaves=0, gamma=0.0)
-BEST_FIRST = GrowthLimits(best_first=True, max_depth=4, max_leaves=0, gamma=0.0)
+BY_LEVEL = GrowthLimits(lossguide=False, max_depth=4, max_leaves=0, gamma=0.0)
+BEST_FIRST = GrowthLimits(lossguide=True, max_depth=4, max_leaves=0, gamma=0.0)
 RATE = 0.5
 #: The root as the only leaf.
 LONE_ROOT = np.zeros(1, np.intp), np.zeros(1, np.intp), 1
