@@ -23,16 +23,8 @@ from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.xgboost.dask.prediction import inplace_predict, predict
 from hornbeam.xgboost.dask.training import train
 from hornbeam.xgboost.deprecation import deprecate_positional_args
-<<<<<<< HEAD
-from hornbeam.xgboost.sklearn.custom_functions import Metric, ltr_metric_decorator
 from hornbeam.xgboost.sklearn.estimators import XGBRFModel, both_class_probabilities
-from hornbeam.xgboost.sklearn.model import EvalFields, IterationRange, XGBModel
-from hornbeam.xgboost.sklearn.ranker import XGBRankerMixIn
-=======
-from hornbeam.xgboost.sklearn.estimators import both_class_probabilities
-from hornbeam.xgboost.sklearn.estimators import XGBRFModel
 from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
->>>>>>> main
 
 __all__ = [
     "DaskScikitLearnBase",
