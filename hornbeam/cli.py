@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+import hornbeam
 from hornbeam import __version__
+from hornbeam.data.sources.batches import Place
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
+from hornbeam.lazy import extension
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
 for module in ("typer", "rich", "pyarrow"):
@@ -29,8 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from hornbeam.boosting.booster import Booster
-    from hornbeam.data.dmatrix import DMatrix
+    from hornbeam import Booster, DMatrix
     from hornbeam.data.sources.batches import Source
 
 __all__ = ["app"]
@@ -167,10 +169,6 @@ def train(
             code=ErrorCode.MISSING_PARAMETER,
         )
 
-    from hornbeam.callbacks import ProgressBar
-    from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-    from hornbeam.training import train as train_model
-
     beside = _beside(
         label=target,
         weight=weight,
@@ -186,9 +184,7 @@ def train(
     def matrix_of(rows: Source, name: str, **options: Any) -> DMatrix:
         if not cache:
             return _matrix(rows, beside)
-        from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix
-
-        matrix = ExtMemQuantileDMatrix(
+        matrix = hornbeam.ExtMemQuantileDMatrix(
             rows,
             cache=[folder / name for folder in cache],
             memory_limit=memory_limit,
@@ -207,7 +203,7 @@ def train(
         watched = matrix_of(other, "valid", ref=dtrain, unseen=parameters.unseen)
         if watched.table.is_stream:
             # Looked at in every round, so it is not read in every round.
-            watched = QuantileDMatrix(
+            watched = hornbeam.QuantileDMatrix(
                 other,
                 ref=dtrain,
                 max_bin=parameters.max_bin,
@@ -215,14 +211,14 @@ def train(
                 **beside,
             )
         evals = [(watched, "valid")]
-    booster = train_model(
+    booster = hornbeam.train(
         parameters.changed(),
         dtrain,
         rounds,
         evals=evals,
         early_stopping_rounds=early_stopping,
         verbose_eval=False,
-        callbacks=[ProgressBar(rounds)],
+        callbacks=[hornbeam.ProgressBar(rounds)],
     )
     kept = {k: v for k, v in parameters.changed().items() if k not in PLACE}
     booster.set_attr(**{ATTRIBUTE: json.dumps(kept)})
@@ -361,8 +357,6 @@ def report(
             code=ErrorCode.CONFLICTING_PARAMETERS,
         )
     _check_destination(output, (".html", ".htm"))
-    from hornbeam.explain.report import report as report_on
-
     beside = _beside(
         label=target,
         weight=weight,
@@ -380,7 +374,7 @@ def report(
 
     judged, trained_on = (data, train) if valid is None else (valid, data)
     with Console(stderr=True).status("reading") as status:
-        report_on(
+        extension("report")(
             booster,
             matrix_of(judged),
             None if trained_on is None else matrix_of(trained_on),
@@ -447,9 +441,7 @@ def export(
     booster = _load(model)
     options = {"output_margin": True} if margin else {}
     if _tells_labels(booster):
-        from hornbeam.sklearn import HornbeamClassifier
-
-        classifier = HornbeamClassifier()
+        classifier = hornbeam.HornbeamClassifier()
         classifier.load_model(model)
         classifier.export(output, **options)
     else:
@@ -462,12 +454,10 @@ def warmup() -> None:
     """Compile the kernels now, so that the first fit need not."""
     from rich.progress import Progress
 
-    from hornbeam.warm_up import warmup as compile_kernels
-
     start = perf_counter()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("compiling", total=None)
-        compile_kernels(
+        hornbeam.warmup(
             lambda done, total: bar.update(task, completed=done, total=total)
         )
     _say(f"the kernels are ready after {perf_counter() - start:.1f} s")
@@ -521,10 +511,8 @@ def _read_parameters(path: Path) -> dict[str, Any]:
 
 def _open(data: str, database: Path | None) -> Source:
     """Return the rows of a file, or of a query of the database."""
-    from hornbeam.data.sources.dispatch import read
-
     if database is None:
-        return read(data)
+        return hornbeam.read(data)
     duckdb = require("duckdb", "files", "--database")
     if not database.is_file():
         raise DataError(
@@ -540,7 +528,7 @@ def _open(data: str, database: Path | None) -> Source:
             f"cannot open the database {database}: {reason}",
             code=ErrorCode.FILE_NOT_READABLE,
         ) from error
-    return read(data, connection=connection)
+    return hornbeam.read(data, connection=connection)
 
 
 def _beside(**columns: str | None) -> Beside:
@@ -568,13 +556,13 @@ def _features(source: Source, beside: Beside, drop: Sequence[str]) -> Source:
 
 def _columns(source: Source, columns: Sequence[str] | None, beside: Beside) -> Source:
     """Return the source with only these columns; with all of them if None."""
-    from hornbeam.data.sources.dispatch import read
-
     added = [*beside.values()]
     _check_columns(source, added, columns or ())
     if columns is None or not source.named:
         return source
-    return read(source, columns=[*columns, *(n for n in added if n not in columns)])
+    return hornbeam.read(
+        source, columns=[*columns, *(n for n in added if n not in columns)]
+    )
 
 
 def _check_columns(source: Source, *groups: Sequence[str]) -> None:
@@ -588,9 +576,7 @@ def _check_columns(source: Source, *groups: Sequence[str]) -> None:
 
 
 def _matrix(source: Source, beside: Beside) -> DMatrix:
-    from hornbeam.data.dmatrix import DMatrix
-
-    return _with_labels(DMatrix(source, **beside), source)
+    return _with_labels(hornbeam.DMatrix(source, **beside), source)
 
 
 def _with_labels(matrix: DMatrix, source: Source) -> DMatrix:
@@ -610,14 +596,11 @@ def _predictions(
 
     One reading is enough to predict, so the source is not looked through before.
     """
-    from hornbeam.data.dmatrix import DMatrix
-    from hornbeam.data.sources.batches import Place
-
     rounds = _best_rounds(booster)
     row = 0
     for number, batch in enumerate(source.batches()):
         with Place(number, row, source.name, batch.origin).named():
-            matrix = DMatrix(batch.data, **beside)
+            matrix = hornbeam.DMatrix(batch.data, **beside)
             values = booster.predict(
                 matrix, output_margin=margin, iteration_range=rounds
             )
@@ -671,15 +654,13 @@ def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
 
 
 def _load(path: Path, unseen: str | None = None) -> Booster:
-    from hornbeam.boosting.booster import Booster
-
     if not path.exists():
         raise DataError(
             f"there is no model {path}; hornbeam train --model makes one",
             code=ErrorCode.FILE_NOT_FOUND,
             path=path,
         )
-    booster = Booster(model_file=path)
+    booster = hornbeam.Booster(model_file=path)
     if unseen is not None:
         booster.set_param("unseen", unseen)
     return booster

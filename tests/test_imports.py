@@ -1,4 +1,4 @@
-"""The direction of imports: from the public faces down to the kernels, never back."""
+"""Imports go down from the public packages to the kernels, and have no cycles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import hornbeam
 
 PACKAGE = Path(hornbeam.__file__).parent
 
-# From the top down; a module may import from its own line and from those below it.
-ROOMS = [
+# From the top down; a module may import from its own line and from the lines below it.
+LAYERS = [
     ["dask", "xgboost.dask"],
     ["sklearn", "xgboost", "forests", "cli", "warm_up", "explain.report", "__main__"],
     ["training", "cross_validation", "callbacks", "explain", "cart"],
@@ -33,7 +33,7 @@ ROOMS = [
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy"],
 ]
-# The contracts of a backend, of rows and of a cluster, and what chooses a backend.
+# The contracts of a backend, of rows and of a cluster, and the factory of backends.
 OPEN_BACKENDS = {
     "backends.interface",
     "backends.cluster",
@@ -41,7 +41,7 @@ OPEN_BACKENDS = {
     "backends.factory",
     "backends.rows",
 }
-LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 SOURCES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
@@ -51,13 +51,13 @@ MODULES = {name.removesuffix("__init__").rstrip("."): name for name in SOURCES}
 
 
 def level(module: str) -> int:
-    """Return how far down `module` lies, by the longest room that holds it."""
+    """Return the layer of `module`, by the longest package name that contains it."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
-        room = ".".join(parts[:length])
-        if room in LEVEL:
-            return LEVEL[room]
-    raise AssertionError(f"hornbeam.{module} is in no room; add it to ROOMS")
+        package = ".".join(parts[:length])
+        if package in LEVEL:
+            return LEVEL[package]
+    raise AssertionError(f"hornbeam.{module} is in no layer; add it to LAYERS")
 
 
 def imports(module: str, *, at_run_time: bool = False) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _module_of(target: str) -> str:
         name = ".".join(parts[:length])
         if name in MODULES:
             return name
-    assert len(parts) == 1, f"there is no module {target}"
+    assert len(parts) <= 1, f"there is no module {target}"
     return ""
 
 
@@ -107,9 +107,10 @@ INNER = sorted(set(MODULES) - {""})
 def test_modules_import_from_lower_layers_only(module):
     for target in imports(module):
         if target == "":
-            # The version is all that the inside may know of the public face.
+            # Of the public package, all but the command line use the version only.
             source = SOURCES[MODULES[module]].read_text()
             assert "from hornbeam import __version__" in source, module
+            assert module == "cli" or "\nimport hornbeam\n" not in source, module
             continue
         assert level(target) >= level(module), f"{module} imports {target}"
 
@@ -134,8 +135,32 @@ def test_no_package_imports_its_modules(package):
     assert not [target for target in targets if target.startswith(f"{package}.")]
 
 
+def imports_in_functions(module: str) -> set[str]:
+    """Return the modules of the package that functions of `module` import."""
+    tree = ast.parse(SOURCES[MODULES[module]].read_text())
+    found = set()
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    found.add(str(node.module))
+    return {name for name in found if name.split(".")[0] == "hornbeam"}
+
+
+#: The command line needs the extra "cli", whose absence is a clear error.
+EXTRAS = {"__main__": {"hornbeam.cli"}}
+
+
+@pytest.mark.parametrize("module", INNER)
+def test_functions_import_optional_extras_only(module):
+    assert imports_in_functions(module) == EXTRAS.get(module, set())
+
+
 def test_there_are_no_import_cycles():
-    graph = {module: set(imports(module, at_run_time=True)) for module in INNER}
+    # What only a type checker reads counts, too: a type belongs below its users.
+    graph = {module: set(imports(module)) for module in INNER}
     done: set[str] = set()
 
     def visit(module: str, path: tuple[str, ...]) -> None:

@@ -34,8 +34,8 @@ from hornbeam.forest.validation import (
     parse_float,
 )
 from hornbeam.forest.writer import FORMAT, ROOT_PARENT
-from hornbeam.objectives.base import find
 from hornbeam.objectives.config import spelled
+from hornbeam.objectives.registry import find
 from hornbeam.params import Parameters
 
 __all__ = ["read_document"]

@@ -19,7 +19,7 @@ from hornbeam.data.labels import (
 )
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.kernels import maths
+from hornbeam.kernels import maths, ranking
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.sampling import DrawKey
 from hornbeam.kernels.team import Team
@@ -124,8 +124,6 @@ class Ranking(Objective):
     def _made_ready(
         self, team: Team, info: MetaInfo, made_of: tuple[object, ...]
     ) -> _Lists:
-        from hornbeam.kernels import ranking
-
         (labels,) = self.targets_of(info)
         pointers, weights = info.groups()
         if not _has_pairs(labels, pointers):
@@ -206,8 +204,6 @@ class LambdaRank(Ranking):
     def gradients(
         self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
-        from hornbeam.kernels import ranking
-
         p = self.parameters
         lists = self._lists_of(team, info)
         sizes = np.diff(lists.pointers)
@@ -328,8 +324,6 @@ class CrossEntropyOfRanks(Ranking):
     def gradients(
         self, team: Team, scores: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
-        from hornbeam.kernels import ranking
-
         lists = self._lists_of(team, info)
         members = team.members_for(_CELLS_PER_PAIR * scores.size)
         gradients = np.empty((2, scores.size))

@@ -74,7 +74,8 @@ class XGBoostLearner(Learner):
         if absent:
             message += f"\nexpected {', '.join(absent)} in input data"
         if unknown:
-            message += f"\ntraining data did not have the following fields: {', '.join(unknown)}"
+            listed = ", ".join(unknown)
+            message += f"\ntraining data did not have the following fields: {listed}"
         raise DataError(message, code=ErrorCode.FEATURE_NAMES_MISMATCH)
 
 

@@ -55,8 +55,8 @@ def assert_same_tree(ours, theirs, reg_lambda=1.0, atol=5e-7):
             ours.weight[i], theirs.weight[j], rtol=2e-6, atol=atol
         )
     np.testing.assert_allclose(ours.cover[i], theirs.cover[j], rtol=2e-6)
-    # A gain is a difference of similarities. XGBoost computes it in float32, Hornbeam from
-    # quantised gradients.
+    # A gain is a difference of similarities. XGBoost computes it in float32, Hornbeam
+    # from quantised gradients.
     scores = np.square(ours.weight[i]) * (ours.cover[i] + reg_lambda)
     error = np.abs(ours.gain[i] - theirs.gain[j])[inner]
     assert (error <= (2e-4 * ours.gain[i] + 5e-5 * scores + 2e-5)[inner]).all()
