@@ -1,1 +1,1 @@
-"""Benchmarks against the peers: run one as ``python -m benchmarks.fit --help``."""
+"""Benchmarks with other libraries; run one as ``python -m benchmarks.fit --help``."""

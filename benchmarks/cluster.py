@@ -1,12 +1,12 @@
-"""Compare training on a Dask cluster with one process and with XGBoost's, in one run.
+"""Compare training on a Dask cluster with one process and with XGBoost's.
 
     python -m benchmarks.cluster
 
-The cluster is two processes of one thread each on this machine; one process has two
-threads. The rows lie in files that every process reads, as on the shared storage of a
-real cluster. Then a worker is killed in mid-training: what that costs is the time
-beyond the undisturbed runs. Seconds are from the collections to the model, the least of
-the repeats, which are made in turn. Prints a table and writes JSON.
+The cluster has two processes of one thread each on this machine; the single process has
+two threads. All processes read the rows from files, as from the shared storage of a
+cluster. In additional runs a worker is killed during training; the cost is the time
+beyond the undisturbed runs. Seconds are from the collections to the model, as the
+minimum of alternating repeats. Prints a table and writes JSON.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORKERS = 2
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Return what was asked for on the command line."""
+    """Return the command line arguments."""
     parser = argparse.ArgumentParser(description="Compare training on a cluster.")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=28)
@@ -64,7 +64,7 @@ class Rows:
             np.save(folder / f"y{i}.npy", self.y[begin:end])
 
     def collections(self) -> tuple[da.Array, da.Array]:
-        """Return the features and the labels, to be read where they are needed."""
+        """Return the features and the labels, which the workers read."""
         load = dask.delayed(np.load)
 
         def parts(name: str, columns: tuple[int, ...]) -> da.Array:
@@ -97,7 +97,7 @@ class Killer(TrainingCallback):
 
 
 class Stopwatch(TrainingCallback):
-    """Notes what each round took."""
+    """Records the time of each round."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -112,12 +112,12 @@ class Stopwatch(TrainingCallback):
 
 
 def parameters(threads: int) -> dict[str, Any]:
-    """Return those that all fits have, on so many threads a process."""
+    """Return the parameters of all fits, for a number of threads per process."""
     return Task(n_classes=2, rounds=0, threads=threads).xgboost_parameters()
 
 
 def fit_alone(rows: Rows, rounds: int) -> hornbeam.Booster:
-    """Train in this process, on as many threads as the cluster has."""
+    """Train in this process with the cluster's number of threads."""
     data = hornbeam.QuantileDMatrix(rows.x, rows.y, max_bin=BINS, nthread=WORKERS)
     return hornbeam.train(parameters(WORKERS), data, rounds, verbose_eval=False)
 
@@ -151,7 +151,7 @@ def seconds_of(fit: Callable[..., Any], *args: Any) -> tuple[float, Any]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Client]:
-    """Start processes of one thread each, and end them."""
+    """Context manager of a cluster of processes with one thread each."""
     with (
         LocalCluster(
             n_workers=workers,
@@ -167,9 +167,9 @@ def local_cluster(workers: int) -> Iterator[Client]:
 def seconds_per_round(
     arguments: argparse.Namespace, workers: int, repeats: int
 ) -> tuple[float, float]:
-    """Return the least seconds of a round on so many workers, and a worker's CPU time.
+    """Return the minimum seconds of a round on n workers, and a worker's CPU seconds.
 
-    The latter says what the loops over rows take even where others use the machine.
+    CPU seconds are valid even if other processes use the machine.
     """
     few, many = 3, 23
     watch = Stopwatch()
@@ -188,7 +188,7 @@ def seconds_per_round(
 
 
 def run_all(arguments: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    """Return one line a fit."""
+    """Return one line per fit."""
     runs: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, local_cluster(WORKERS) as client:
         rows = Rows(Path(folder), arguments)
@@ -201,7 +201,7 @@ def run_all(arguments: argparse.Namespace, console: Console) -> list[dict[str, A
             runs.append(line)
             console.print(f"{what:24} {seconds:7.2f} s", highlight=False)
 
-        for fit in (fit_on_cluster, fit_xgboost):  # whatever has to be compiled
+        for fit in (fit_on_cluster, fit_xgboost):  # compiles the kernels
             fit(client, rows, 1)
         fit_alone(rows, 1)
         for _ in range(arguments.repeats):

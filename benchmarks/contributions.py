@@ -1,9 +1,9 @@
-"""Compare contributions of features with XGBoost's: CPU seconds of one thread.
+"""Compare SHAP values with XGBoost's: CPU seconds of one thread.
 
     python -m benchmarks.contributions
     python -m benchmarks.contributions --kinds pred_interactions --depths 6 --rows 2000
 
-Hornbeam trains a model, saves it, and both libraries load the file. They take turns.
+Hornbeam trains a model, and both libraries load its file. Measurements alternate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS: dict[str, dict[str, bool]] = {
     "approx_contribs": {"pred_contribs": True, "approx_contribs": True},
     "pred_interactions": {"pred_interactions": True},
 }
-#: XGBoost finds interactions by two passes for each feature: so many rows fewer.
+#: XGBoost computes interactions by two passes per feature: divisor of the rows.
 FEWER = {"pred_interactions": 50}
 
 

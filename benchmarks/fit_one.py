@@ -1,6 +1,6 @@
-"""Train one library once, in a process of its own, and print what it took as JSON.
+"""Train one library once in a separate process, and print the times as JSON.
 
-`benchmarks.fit` and `benchmarks.sparse` start it. Arguments: library, folder of
+`benchmarks.fit` and `benchmarks.sparse` run it. Arguments: library, folder of
 arrays, classes, rounds, threads.
 """
 
@@ -17,13 +17,13 @@ from scipy.sparse import load_npz
 from benchmarks.libraries import LIBRARIES, Task
 from benchmarks.machine import clock, memory
 
-#: Enough rows and rounds that every kernel and every cache is loaded before the clock.
+#: Enough rows and rounds to load every kernel and every cache before measuring.
 WARM_ROWS = 2_000
 WARM_ROUNDS = 3
 
 
 def held_out_loss(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the log loss, of two classes or of more."""
+    """Return the binary or multiclass log loss."""
     predictions = np.asarray(predictions, np.float64)
     if predictions.ndim == 1:
         predictions = np.column_stack([1.0 - predictions, predictions])
@@ -39,7 +39,7 @@ def load(folder: Path, part: str) -> tuple[Any, np.ndarray]:
 
 
 def main() -> None:
-    """Warm, fit under the clock, judge, print."""
+    """Warm up, measure the fit, evaluate, print."""
     name, folder, *numbers = sys.argv[1:]
     n_classes, rounds, threads = map(int, numbers)
     fit = LIBRARIES[name]

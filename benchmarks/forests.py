@@ -3,8 +3,8 @@
     python -m benchmarks.forests
     python -m benchmarks.forests --cases covtype --trees 200 --repeats 1
 
-The libraries take turns. Each gets the same rows as an array, so that making codes of
-them, or sorting them, is counted.
+The libraries alternate. Each gets the same rows as an array, so binning or sorting is
+part of the time.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from benchmarks.data import SETS, Split, made
 from benchmarks.libraries import PACKAGES
 from benchmarks.machine import add_output_option, clock, describe, write
 
-#: Rows on which everything is compiled, before the clock starts.
+#: Rows of the first fit, which compiles the kernels and is not measured.
 WARM_ROWS = 500
 
 
 def covtype(rows: int | None) -> Split:
-    """Return covtype, 80 % of it to train on, or so many rows."""
+    """Return covtype with 80 % of the rows, or the given number, for training."""
     return SETS["covtype"].load(0, rows)
 
 
 def classes(rows: int | None) -> Split:
-    """Return the generated set, of two classes."""
+    """Return the generated set with two classes."""
     n_train = rows or 100_000
     x, y = made(2 * n_train, 28, seed=0)
     return Split(x[:n_train], y[:n_train], x[n_train:], y[n_train:])
 
 
 def numbers(rows: int | None) -> Split:
-    """Return the same features with numbers to predict."""
+    """Return the same features with a regression target."""
     split = classes(rows)
 
     def target(x: np.ndarray) -> np.ndarray:
@@ -56,7 +56,7 @@ def numbers(rows: int | None) -> Split:
 
 @dataclass(frozen=True)
 class Case:
-    """What is grown, by both libraries, on which rows."""
+    """The estimator, its parameters and its data."""
 
     load: Callable[[int | None], Split]
     hornbeam: type[Any]
@@ -64,7 +64,7 @@ class Case:
     is_forest: bool = False
 
     def estimators(self, trees: int) -> dict[str, Any]:
-        """Return one of each library, with its defaults."""
+        """Return the estimators of both libraries, with their defaults."""
         size = {"n_estimators": trees} if self.is_forest else {}
         return {
             "hornbeam": self.hornbeam(n_jobs=1, random_state=0, **size),
@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
 
 
 def main() -> None:
-    """Fit and predict in turn, print the least and write the runs."""
+    """Fit and predict alternately, print the minimum and write the runs."""
     parser = argparse.ArgumentParser(description="Compare trees and forests.")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rows", type=int, help="default: each case's own")

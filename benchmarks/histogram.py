@@ -1,8 +1,8 @@
-"""Cells a second of the histogram kernel, for nodes of all rows and of few.
+"""Speed of the histogram kernel for nodes of all rows and of few rows.
 
 python -m benchmarks.histogram
 
-A cell is one feature of one row: one add.
+The unit is one feature of one row: one addition to a histogram bin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hornbeam.kernels.layout import (
 )
 from hornbeam.kernels.team import lease
 
-#: A node of one row in each of these.
+#: One node has one of this many rows.
 THINNING = (1, 2, 4, 16, 64, 256)
 
 
@@ -52,7 +52,7 @@ def main() -> None:
         scratch = np.zeros((threads, packed_cells.sum()), np.int64)
         slabs = np.zeros((threads, 2, int(offsets[-1])), np.int64)
         for thin in THINNING:
-            # As after splits: some of the rows, in ascending order.
+            # As after splits: a subset of the rows in ascending order.
             node = np.flatnonzero(rng.random(n_rows) < 1 / thin).astype(np.uint32)
             rows = np.zeros((2, n_rows), np.uint32)
             rows[0, : node.size] = node

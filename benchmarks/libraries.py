@@ -1,7 +1,7 @@
-"""One way to train with each library, at the same depth, bins, rate and penalty.
+"""Trains with each library, with equal depth, bins, learning rate and penalty.
 
-Each function prepares the data, trains, and returns how to predict on other rows.
-Libraries are imported only where they are used, so that a process loads one of them.
+Each function prepares the data, trains, and returns a function that predicts. Libraries
+are imported inside the functions, so a process loads only one of them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PENALTY = 1.0
 
 @dataclass(frozen=True)
 class Task:
-    """What to train: classes, rounds, and on how many threads."""
+    """The task: numbers of classes, rounds and threads."""
 
     n_classes: int
     rounds: int
     threads: int
 
     def xgboost_parameters(self) -> dict[str, Any]:
-        """Return the parameters by the names that three of the libraries share."""
+        """Return the parameters by the names that three libraries have in common."""
         many = {"objective": "multi:softprob", "num_class": self.n_classes}
         return {
             **({"objective": "binary:logistic"} if self.n_classes == 2 else many),
@@ -86,7 +86,7 @@ def fit_lightgbm(
         **({"objective": "binary"} if task.n_classes == 2 else many),
         "max_depth": DEPTH,
         "num_leaves": 2**DEPTH,
-        # LightGBM counts missing as one of its 256 bins, as codes of one byte need.
+        # LightGBM counts missing values as one of its 256 one-byte bins.
         "max_bin": BINS - 1,
         "learning_rate": LEARNING_RATE,
         "lambda_l2": PENALTY,
@@ -135,7 +135,7 @@ LIBRARIES: dict[str, Callable[[np.ndarray, np.ndarray, Task], Predict]] = {
     "sklearn": fit_sklearn,
 }
 
-#: Packages whose versions belong beside a result.
+#: Packages whose versions are stored with a result.
 PACKAGES = [
     *("hornbeam", "xgboost-cpu", "xgboost", "hessboost", "lightgbm"),
     *("scikit-learn", "numpy", "numba", "llvmlite"),

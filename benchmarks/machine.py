@@ -1,4 +1,4 @@
-"""What a result needs to be judged by: machine, load, versions, clocks, memory."""
+"""Conditions of a measurement: machine, load, versions, clocks, memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from typing import Any
 
 __all__ = ["add_output_option", "clock", "core_count", "describe", "memory", "write"]
 
-#: Where results go unless a script is told otherwise.
+#: The default folder of results.
 RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass
 class Clock:
-    """Seconds of a stretch of work, filled in when it ends."""
+    """Seconds of a block of code, set when it ends."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -32,7 +32,7 @@ class Clock:
 
 @contextmanager
 def clock() -> Iterator[Clock]:
-    """Measure the wall and CPU seconds of this process, all threads of it."""
+    """Measure the wall and CPU seconds of this process, all threads included."""
     seconds = Clock()
     cpu_start, wall_start = _cpu_seconds(), time.perf_counter()
     yield seconds
@@ -47,7 +47,7 @@ def _cpu_seconds() -> float:
 
 @dataclass
 class Memory:
-    """Megabytes held when a stretch of work began, and at its highest point."""
+    """Megabytes of memory at the start of a block of code, and its peak."""
 
     before: float = 0.0
     peak: float = 0.0
@@ -57,8 +57,8 @@ class Memory:
 def memory() -> Iterator[Memory]:
     """Measure the memory of this process.
 
-    The kernel's own record of the peak is reset first. `getrusage` will not do: what a
-    process reports there begins with the size of the one that started it.
+    Resets the peak of the Linux kernel first. `getrusage` is not usable: its peak
+    includes the size of the parent process.
     """
     Path("/proc/self/clear_refs").write_text("5")
     megabytes = Memory(before=_status_megabytes("VmRSS"))
@@ -74,7 +74,7 @@ def _status_megabytes(field: str) -> float:
 
 
 def core_count() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -103,14 +103,14 @@ def describe(packages: list[str]) -> dict[str, Any]:
 
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:
-    """Let the command line say where the results go."""
+    """Add the option for the folder of results."""
     parser.add_argument(
         "--output", type=Path, default=RESULTS, help=f"folder, default: {RESULTS.name}"
     )
 
 
 def write(name: str, result: dict[str, Any], folder: Path) -> Path:
-    """Return the path of a new JSON file in `folder` that holds `result`."""
+    """Write `result` to a new JSON file in `folder`; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     path = folder / f"{name}-{stamp}.json"

@@ -1,14 +1,14 @@
-"""Compare every objective's loss and time with XGBoost's, on real data.
+"""Compare the loss and the time of every objective with XGBoost's, on real data.
 
     python -m benchmarks.objectives --page docs/objectives-benchmark.md
     python -m benchmarks.objectives --measure times --page docs/objectives-benchmark.md
 
-Losses are the default metric of each objective on a third of the rows, after as many
-rounds by both libraries; the seed decides which third, and the draws. XGBoost's own
-metric judges the margins of both. Times are CPU seconds of a round on one thread,
-beside those of binary:logistic on the same rows: fits are made in turn, and the least
-of each counts. Writes JSON, prints a table, and where there is a page writes the newest
-results of both measures into it.
+Losses are the default metric of each objective on a held-out third of the rows, after
+the same number of rounds of both libraries. The seed determines the third and all
+random draws. XGBoost's own metric evaluates the margins of both. Times are CPU seconds
+of a round on one thread, compared with binary:logistic on the same rows, as the minimum
+of alternating fits. Writes JSON, prints a table, and with --page writes the newest
+results of both measures to the page.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from benchmarks.objectives_data import TASKS, Rows
 
 LIBRARIES: dict[str, Any] = {"hornbeam": hornbeam, "xgboost": xgboost}
 MEASURES = ("losses", "times")
-#: Beginnings of metrics that are better where they are higher.
+#: Prefixes of metrics that are maximised.
 HIGHER = ("ndcg", "map")
 LEVELS = [0.1, 0.5, 0.9]
-#: What times are compared with.
+#: The objective that times are compared with.
 LOGISTIC = "binary:logistic"
-#: What results must have been made with to stand in one table.
+#: Options that must be equal for results in one table.
 OPTIONS = ("rows", "rounds", "eta", "seeds", "repeats")
-#: Where the table begins and ends in a page.
+#: Start and end of the table in a page.
 MARKS = ("<!-- table -->\n", "<!-- end of the table -->\n")
 
 Run = dict[str, Any]
@@ -46,7 +46,7 @@ Run = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """An objective with its parameters, and what it learns."""
+    """An objective with its parameters and its task."""
 
     objective: str
     task: str
@@ -54,22 +54,22 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The objective, and the words among its parameters."""
+        """The objective and its string parameters."""
         words = [word for word in self.parameters.values() if isinstance(word, str)]
         return ", ".join([self.objective, *words])
 
     @property
     def has_levels(self) -> bool:
-        """Whether it has an output for each of LEVELS."""
+        """Whether it has one output per level of LEVELS."""
         return LEVELS in self.parameters.values()
 
     @property
     def n_outputs(self) -> int:
-        """How many trees a round has."""
+        """Number of trees per round."""
         return len(LEVELS) if self.has_levels else self.parameters.get("num_class", 1)
 
     def arguments(self, threads: int, **more: Any) -> dict[str, Any]:
-        """Return the parameters that both libraries get."""
+        """Return the parameters for both libraries."""
         shared = libraries.Task(2, 0, threads).xgboost_parameters()
         own = {"objective": self.objective, **self.parameters, **more}
         return {**shared, "verbosity": 0, **own}
@@ -103,7 +103,7 @@ CASES = list(_cases())
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Return what was asked for on the command line."""
+    """Return the command line arguments."""
     parser = argparse.ArgumentParser(
         description="Compare every objective with XGBoost's on real data."
     )
@@ -128,17 +128,17 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def side_shares(residuals: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return what squared errors weigh, by their sides of expectiles."""
+    """Return the weights of squared errors of expectiles, by the sign of the error."""
     return np.where(residuals >= 0.0, 1.0 - levels, levels)
 
 
 def loss_of(case: Case, margins: np.ndarray, rows: Rows) -> tuple[str, float]:
-    """Return the name of a metric and its value, by one judge of all margins."""
-    if case.objective == "reg:expectileerror":  # XGBoost 3.2 does not know it
+    """Return the name of a metric and its value by XGBoost's implementation."""
+    if case.objective == "reg:expectileerror":  # not in XGBoost 3.2
         residuals = margins - rows.fields["label"][:, np.newaxis]
         shares = side_shares(residuals, np.array(LEVELS))
         return "expectile", float(np.mean(shares * residuals**2))
-    # A model without trees has the margins that it is given.
+    # A model without trees returns the base margins.
     fields = {**rows.fields, "base_margin": margins}
     data = xgboost.DMatrix(np.zeros((len(margins), 1)), **fields)
     report = xgboost.Booster(case.arguments(1), [data]).eval(data)
@@ -149,7 +149,7 @@ def loss_of(case: Case, margins: np.ndarray, rows: Rows) -> tuple[str, float]:
 def xgboost_expectiles(
     train: Any, test: Any, parameters: Run, rounds: int
 ) -> np.ndarray:
-    """Return those of a model a level, as XGBoost 3.2 has to be told the loss."""
+    """Return expectiles of XGBoost 3.2: one model with a custom objective per level."""
     labels = train.get_label()
     own = {**parameters, "objective": "reg:squarederror"}
     columns = []
@@ -168,7 +168,7 @@ def xgboost_expectiles(
 def margins_of(
     library: str, case: Case, rows: tuple[Rows, Rows], parameters: Run, rounds: int
 ) -> np.ndarray:
-    """Return what a model of the first rows says of the second."""
+    """Return the margins of the test rows by a model of the training rows."""
     module = LIBRARIES[library]
     train, test = (
         module.DMatrix(part.x, nthread=parameters["nthread"], **part.fields)
@@ -177,12 +177,12 @@ def margins_of(
     if (library, case.objective) == ("xgboost", "reg:expectileerror"):
         return xgboost_expectiles(train, test, parameters, rounds)
     booster = module.train(parameters, train, rounds, verbose_eval=False)
-    # Levels are put in order on their way out of the margins.
+    # The transform of margins sorts the levels.
     return booster.predict(test, output_margin=not case.has_levels)
 
 
 def losses(case: Case, arguments: argparse.Namespace) -> Iterator[Run]:
-    """Yield what each fit of a case is good for."""
+    """Yield the loss of each fit of a case."""
     table = TASKS[case.task].load()
     for seed in range(arguments.seeds):
         rows = table.parts(seed, arguments.rows)
@@ -199,7 +199,7 @@ def losses(case: Case, arguments: argparse.Namespace) -> Iterator[Run]:
 
 
 def times(case: Case, arguments: argparse.Namespace) -> Iterator[Run]:
-    """Yield the CPU seconds of a round, of each fit in turn."""
+    """Yield the CPU seconds of a round of each fit, alternating."""
     rows, _ = TASKS[case.task].load().parts(0, arguments.rows)
     first = next(iter(rows.fields.values()))
     halves = {"label": first > np.median(first)}
@@ -219,7 +219,9 @@ def times(case: Case, arguments: argparse.Namespace) -> Iterator[Run]:
     for repeat in range(arguments.repeats + 1):
         for library, data, of in ready:
             parameters = of.arguments(1, learning_rate=arguments.eta)
-            rounds = arguments.rounds if repeat else 1  # first, whatever is compiled
+            rounds = (
+                arguments.rounds if repeat else 1
+            )  # the first run compiles the kernels
             with clock() as seconds:
                 LIBRARIES[library].train(parameters, data, rounds, verbose_eval=False)
             if repeat:
@@ -233,9 +235,9 @@ def times(case: Case, arguments: argparse.Namespace) -> Iterator[Run]:
 def newest(
     measure: str, arguments: argparse.Namespace
 ) -> tuple[list[Run], list[dict[str, Any]]]:
-    """Return the newest runs of each case, and the results that they are from.
+    """Return the newest runs of each case, and their results.
 
-    Only results with the options of this command count.
+    Only results with the same options as this command are used.
     """
     runs: dict[tuple[str, str], list[Run]] = {}
     results = []
@@ -255,20 +257,20 @@ def newest(
 
 
 def runs_of(runs: list[Run], case: Case, **where: Any) -> list[Run]:
-    """Return the runs of a case that fit `where`."""
+    """Return the runs of a case that match `where`."""
     where |= {"objective": case.name, "task": case.task}
     return [run for run in runs if where.items() <= run.items()]
 
 
 def with_spread(values: np.ndarray, sign: str = "") -> str:
-    """Return mean and standard deviation, in digits that the latter tells apart."""
+    """Return mean and standard deviation with significant digits."""
     spread = values.std(ddof=1) if values.size > 1 else 0.0
     digits = max(0, 1 - int(np.floor(np.log10(spread)))) if spread > 0 else 5
     return f"{values.mean():{sign}.{digits}f} ± {spread:.{digits}f}"
 
 
 def compared_losses(runs: list[Run], case: Case) -> list[str]:
-    """Return the cells of a row that are about losses."""
+    """Return the cells of a table row about losses."""
     if not runs_of(runs, case):
         return ["-"] * 5
     metric = runs_of(runs, case)[0]["metric"]
@@ -288,7 +290,7 @@ def compared_losses(runs: list[Run], case: Case) -> list[str]:
 
 
 def compared_times(runs: list[Run], case: Case) -> list[str]:
-    """Return the cells of a row that are about times."""
+    """Return the cells of a table row about times."""
     least = {}
     for run in runs_of(runs, case):
         key = run["library"], run["trained"]
@@ -315,7 +317,7 @@ def table_of(loss_runs: list[Run], time_runs: list[Run]) -> str:
 
 
 def conditions_of(measure: str, result: dict[str, Any]) -> str:
-    """Return in a line how a measure was taken."""
+    """Return a line about the conditions of a measurement."""
     machine, options = result["machine"], result["options"]
     versions = machine["versions"]
     libraries_used = ", ".join(

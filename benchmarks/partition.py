@@ -1,4 +1,4 @@
-"""Rows a second of the partition kernel, at each level of a tree.
+"""Speed of the partition kernel at each level of a tree.
 
 python -m benchmarks.partition
 """
@@ -30,7 +30,7 @@ def main() -> None:
     for threads in arguments.threads:
         for level in range(DEPTH):
             count = 1 << level
-            # Rows of a node are ascending, and scattered over all the data.
+            # The rows of a node are ascending and spread over all rows.
             owner = rng.integers(0, count, n_rows)
             rows = np.empty((2, n_rows), np.uint32)
             rows[:] = np.argsort(owner, kind="stable")

@@ -1,11 +1,12 @@
-"""Compare prediction with XGBoost's and hessboost's, by the same trees.
+"""Compare prediction with XGBoost's and hessboost's, with equal trees.
 
     python -m benchmarks.predict
     python -m benchmarks.predict --rows 100000 --trees 100 --depth 6 --peers xgboost
 
-Hornbeam trains a model, saves it, and all libraries load the file. They take turns with
-many rows from an array, and from a matrix made before the clock. Then one row, a NumPy
-array, goes through each way in, of a model of `ONE_TREES` trees.
+Hornbeam trains a model, and all libraries load its file. They alternate in the
+prediction of many rows from an array, and from a matrix that is made before the
+measurement. Then each entry point predicts one row, a NumPy array, with a model of
+`ONE_TREES` trees.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from benchmarks.libraries import PACKAGES
 from benchmarks.machine import add_output_option, clock, describe, write
 
 COLUMNS = 28
-#: The model that one row goes through, and how often it does in one measurement.
+#: Size of the model for one row, and number of calls per measurement.
 ONE_TREES, ONE_DEPTH = 100, 6
 CALLS, MEASUREMENTS = 50, 100
 
@@ -52,7 +53,7 @@ def train(rows: int, trees: int, depth: int, path: Path) -> None:
 
 
 def ways_of_hornbeam(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
-    """Return what prepares each of our ways to predict all rows on one thread."""
+    """Return Hornbeam's entry points for all rows on one thread."""
     booster = hornbeam.Booster({"nthread": 1}, model_file=path)
     return {
         "hornbeam, array": lambda: partial(booster.inplace_predict, x),
@@ -61,19 +62,19 @@ def ways_of_hornbeam(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]
 
 
 def ways_of_xgboost(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
-    """Return what prepares each way of XGBoost's."""
+    """Return XGBoost's entry points."""
     import xgboost
 
     booster = xgboost.Booster({"nthread": 1}, model_file=path)
     return {
         "xgboost, array": lambda: partial(booster.inplace_predict, x),
-        # A new one each time: XGBoost keeps the predictions of old ones.
+        # A new matrix each time, because XGBoost caches predictions.
         "xgboost, DMatrix": lambda: partial(booster.predict, xgboost.DMatrix(x)),
     }
 
 
 def ways_of_hessboost(path: Path, x: np.ndarray) -> dict[str, Callable[[], Work]]:
-    """Return what prepares hessboost's one way."""
+    """Return hessboost's entry point."""
     import hessboost
 
     booster = hessboost.Booster(path)
@@ -86,7 +87,7 @@ PEERS = {"xgboost": ways_of_xgboost, "hessboost": ways_of_hessboost}
 def many(
     path: Path, x: np.ndarray, repeats: int, peers: list[str]
 ) -> dict[str, list[float]]:
-    """Return the CPU seconds of each way; they take turns."""
+    """Return the CPU seconds of each entry point, measured alternately."""
     ways = ways_of_hornbeam(path, x)
     for peer in peers:
         ways |= PEERS[peer](path, x)
@@ -104,7 +105,7 @@ def many(
 
 
 def ways_of_one(path: Path, row: np.ndarray, peers: list[str]) -> dict[str, Work]:
-    """Return the ways in for one row, ours and those by XGBoost's names."""
+    """Return the entry points for one row, of Hornbeam and of the drop-in module."""
     ways = ways_into(hornbeam, "Hornbeam", path, row)
     for name, work in ways_into(face, "XGB", path, row).items():
         ways[f"hornbeam.xgboost: {name}"] = work
@@ -117,7 +118,7 @@ def ways_of_one(path: Path, row: np.ndarray, peers: list[str]) -> dict[str, Work
 
 
 def ways_into(library: Any, estimators: str, path: Path, row: np.ndarray) -> Any:
-    """Return the ways of boosters, and of estimators whose names begin so."""
+    """Return the entry points of boosters, and of estimators with this name prefix."""
     x, y = made(2000, COLUMNS, seed=2)
     size = {"n_estimators": ONE_TREES, "max_depth": ONE_DEPTH, "n_jobs": 1}
     regressor = getattr(library, f"{estimators}Regressor")(**size).fit(x, y)
@@ -139,7 +140,7 @@ def ways_into(library: Any, estimators: str, path: Path, row: np.ndarray) -> Any
 
 
 def microseconds(work: Work) -> float:
-    """Return the wall time of one call, the least of all measurements."""
+    """Return the wall time of one call, as the minimum of all measurements."""
     least = float("inf")
     for _ in range(MEASUREMENTS):
         start = time.perf_counter()

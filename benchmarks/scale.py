@@ -1,12 +1,12 @@
-"""Model the time of a round on clusters that nobody has at hand.
+"""Models the time of a round on large clusters.
 
     python -m benchmarks.scale --picture docs/scale.png
 
-What a cell, a row, a bin and a message cost is measured on this machine (or taken from
-an earlier result: --rates), and `benchmarks.scale_model` says what comes of that with
-many workers, for four ways to add up histograms. Prints a table, writes JSON and, if
-asked for, a picture. With --check, rounds on one and on two workers of this machine
-are measured, too, and compared with what the model says of them.
+The costs of a histogram addition, a row, a bin and a message are measured on this
+machine (or read from an earlier result: --rates). `benchmarks.scale_model` computes the
+time of a round with many workers from them, for four methods to reduce histograms.
+Prints a table and writes JSON and, with --picture, a plot. --check also measures rounds
+on one and two workers of this machine and compares them with the model.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LABELS = {
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Return what was asked for on the command line."""
+    """Return the command line arguments."""
     parser = argparse.ArgumentParser(description="Model rounds on large clusters.")
     parser.add_argument("--rows", type=int, default=1_000_000, help="measure on these")
     parser.add_argument("--repeats", type=int, default=5, help="default: 5")
@@ -66,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def cluster_of(arguments: argparse.Namespace, workers: int, gigabits: float) -> Cluster:
-    """Return a cluster of the workers asked for."""
+    """Return a cluster with the requested workers."""
     return Cluster(
         workers,
         arguments.threads,
@@ -78,13 +78,13 @@ def cluster_of(arguments: argparse.Namespace, workers: int, gigabits: float) -> 
 
 
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:
-    """Return the jobs asked for."""
+    """Return the requested jobs."""
     pairs = itertools.product(arguments.features, arguments.modelled)
     return [Job(rows, features) for features, rows in pairs]
 
 
 def model_all(arguments: argparse.Namespace, rates: Rates) -> list[dict[str, Any]]:
-    """Return the modelled rounds, a line each."""
+    """Return a line per modelled round."""
     lines = []
     for job in jobs_of(arguments):
         for workers, gigabits in itertools.product(
@@ -109,7 +109,7 @@ def model_all(arguments: argparse.Namespace, rates: Rates) -> list[dict[str, Any
 
 
 def check(arguments: argparse.Namespace, rates: Rates) -> list[dict[str, Any]]:
-    """Return measured and modelled seconds on one worker and on two, a line each."""
+    """Return a line each of measured and modelled seconds on one and two workers."""
     lines = []
     for workers in (1, 2):
         cluster = Cluster(workers, threads=1, network=math.inf)
@@ -130,7 +130,7 @@ def check(arguments: argparse.Namespace, rates: Rates) -> list[dict[str, Any]]:
 
 
 def print_check(lines: list[dict[str, Any]], console: Console) -> None:
-    """Print how far off the model is."""
+    """Print the error of the model."""
     table = Table(title="Seconds a round on this machine")
     for heading in ("workers", "what", "measured", "modelled", "of it"):
         table.add_column(heading, justify="right")
@@ -142,7 +142,7 @@ def print_check(lines: list[dict[str, Any]], console: Console) -> None:
 
 
 def print_rates(rates: Rates, console: Console) -> None:
-    """Print what was measured."""
+    """Print the measured rates."""
     table = Table(title="Rates")
     table.add_column("of one")
     table.add_column("ns", justify="right")
@@ -152,7 +152,7 @@ def print_rates(rates: Rates, console: Console) -> None:
 
 
 def print_rounds(lines: list[dict[str, Any]], console: Console) -> None:
-    """Print a line for each cluster, with all ways to add up."""
+    """Print a line per cluster, with all reduction methods."""
     table = Table(title="Seconds a round, and the part that takes longest")
     for heading in ("rows", "features", "workers", "Gbit/s", *EXCHANGES, "rows alone"):
         table.add_column(heading, justify="right")
@@ -175,13 +175,13 @@ def print_rounds(lines: list[dict[str, Any]], console: Console) -> None:
 
 
 def power(number: float) -> str:
-    """Return the number as a power of ten where it is one."""
+    """Return the number, as a power of ten if it is one."""
     exponent = round(math.log10(number))
     return f"$10^{{{exponent}}}$" if number == 10.0**exponent else f"{number:,.0f}"
 
 
 def draw(arguments: argparse.Namespace, rates: Rates, path: Path) -> None:
-    """Write a picture: a panel a job, seconds over workers, a line a way."""
+    """Write a plot with a panel per job and a line per method: seconds over workers."""
     counts = np.unique(np.geomspace(1, 4096, 97).round().astype(int)).tolist()
     grid = len(arguments.features), len(arguments.modelled)
     size = 5.2 * grid[1], 3.9 * grid[0] + 0.6

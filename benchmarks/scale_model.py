@@ -1,8 +1,7 @@
 """A model of one round on a cluster: seconds of each part, from measured rates.
 
-Everything here is arithmetic on a few numbers. What it leaves out: workers that are
-slower than others, links that other traffic shares, and the steps of a round that
-overlap, other than reading with counting and receiving with adding.
+The model ignores slow workers, shared links, and overlap of the steps of a round,
+except of reading with building histograms and of receiving with adding.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from dataclasses import dataclass
 
 __all__ = ["EXCHANGES", "Cluster", "Job", "Rates", "Round", "estimate", "is_paged"]
 
-#: Members that one member asks in a tree, as in `hornbeam.dask.cluster`.
+#: Children of a worker in the tree, as in `hornbeam.dask.cluster`.
 _TREE_WIDTH = 4
 #: Sums of gradients and of hessians, int64 each.
 _BYTES_PER_CELL = 16
 #: A row's label, margin, gradient, hessian, packed pair, two row numbers and a leaf.
 _BYTES_PER_ROW = 48
-#: Codes of a cell in memory, in two orders.
+#: Bytes of a bin index in memory, in two orders.
 _CODES_PER_CELL = 2
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What things cost, in seconds; loops on one thread."""
+    """Costs in seconds; kernels on one thread."""
 
     cell: float
     """One row and feature in a histogram."""
@@ -47,7 +46,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained: one tree a round."""
+    """The training: one tree per round."""
 
     rows: float
     features: int
@@ -56,22 +55,22 @@ class Job:
 
     @property
     def exchanged(self) -> float:
-        """Bytes of the histograms that each worker counts for a tree.
+        """Bytes of the histograms that each worker builds for a tree.
 
-        Of two siblings one is counted: 1 + 1 + 2 + 4 + ... over the levels.
+        Only one of two siblings is built: 1 + 1 + 2 + 4 + ... over the levels.
         """
         counted = 2 ** (self.depth - 1)
         return counted * self.features * self.bins * _BYTES_PER_CELL
 
     @property
     def searched(self) -> float:
-        """Bins that are searched for a tree."""
+        """Number of histogram bins searched for a tree."""
         return (2**self.depth - 1) * self.features * self.bins
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Workers of one kind, and a driver on such a machine."""
+    """Equal workers, and a driver on the same kind of machine."""
 
     workers: int
     threads: int = 16
@@ -86,7 +85,7 @@ class Cluster:
 
     @property
     def speed(self) -> float:
-        """How many times as fast as one thread a machine is."""
+        """Speed of a machine relative to one thread."""
         return 1.0 if self.threads == 1 else self.threads * self.efficiency
 
 
@@ -107,26 +106,26 @@ class Round:
 
     @property
     def seconds(self) -> float:
-        """All of them, one after the other."""
+        """The sum of all parts."""
         return sum(vars(self).values())
 
     @property
     def bound(self) -> str:
-        """The part that takes longest."""
+        """The longest part."""
         return max(vars(self), key=lambda part: vars(self)[part])
 
 
 def is_paged(job: Job, cluster: Cluster) -> bool:
-    """Whether the workers' memory is too small for the codes."""
+    """Whether the bins do not fit into the memory of the workers."""
     cell_bytes = _CODES_PER_CELL * (1 if job.bins <= 256 else 2)
     per_row = cell_bytes * job.features + _BYTES_PER_ROW
     return job.rows / cluster.workers * per_row > cluster.memory
 
 
 def _counting(job: Job, cluster: Cluster, rates: Rates) -> tuple[float, float]:
-    """Return the seconds of loops over rows, and those of reading beyond them."""
+    """Return the seconds of kernels over rows, and of additional reading."""
     rows = job.rows / cluster.workers
-    # Half of the rows at most are in the smaller siblings of a level.
+    # At most half of the rows are in the smaller siblings of a level.
     counted = 1 + (job.depth - 1) / 2
     cells = rows * job.features * counted * rates.cell
     others = rows * (job.depth * rates.move + rates.row)
@@ -141,7 +140,7 @@ def _counting(job: Job, cluster: Cluster, rates: Rates) -> tuple[float, float]:
 
 
 def _tree_depth(workers: int, width: int = _TREE_WIDTH) -> int:
-    """Return how many members a message passes, where each passes it on to `width`."""
+    """Return the number of hops of a message in a tree of this width."""
     depth = reached = 0
     while reached < workers:
         depth += 1
@@ -162,7 +161,7 @@ def _tree_call(cluster: Cluster, rates: Rates) -> float:
 
 
 def _per_byte(cluster: Cluster, rates: Rates) -> float:
-    """Return the seconds of a byte that is received while others are added up."""
+    """Return the seconds per byte of receiving and adding, which overlap."""
     return max(rates.byte, 1.0 / cluster.network)
 
 
@@ -171,7 +170,7 @@ Parts = tuple[float, float, float]
 
 
 def _star(job: Job, cluster: Cluster, rates: Rates) -> Parts:
-    """All answers go to the driver, which adds them up."""
+    """The driver receives and adds all histograms."""
     messages = (job.depth + 1) * _star_call(cluster, rates)
     received = cluster.workers * job.exchanged
     searching = job.searched * rates.bin / cluster.speed
@@ -179,7 +178,7 @@ def _star(job: Job, cluster: Cluster, rates: Rates) -> Parts:
 
 
 def _tree(job: Job, cluster: Cluster, rates: Rates) -> Parts:
-    """Members add up the answers of those below them; few reach the driver."""
+    """Tree reduction: workers add the histograms of workers below them."""
     messages = (job.depth + 1) * _tree_call(cluster, rates)
     width = min(_TREE_WIDTH, cluster.workers)
     received = _tree_depth(cluster.workers) * width * job.exchanged
@@ -188,8 +187,8 @@ def _tree(job: Job, cluster: Cluster, rates: Rates) -> Parts:
 
 
 def _sliced(job: Job, cluster: Cluster, rates: Rates, exchange: Parts) -> Parts:
-    """Return the parts where the owners of features search, and the driver chooses."""
-    # Splits and the best of them are small, and take the shorter way.
+    """Return the parts if owners of features search and the driver selects splits."""
+    # Splits are small messages and take the path with the lower latency.
     calls = min(_star_call(cluster, rates), _tree_call(cluster, rates))
     messages, received, _ = exchange
     owners = min(cluster.workers, job.features)
@@ -202,7 +201,7 @@ def _sliced(job: Job, cluster: Cluster, rates: Rates, exchange: Parts) -> Parts:
 
 
 def _slices(job: Job, cluster: Cluster, rates: Rates) -> Parts:
-    """Each member owns some features, and asks all others for its slices."""
+    """Reduce-scatter: each worker owns some features and receives their histograms."""
     others = cluster.workers - 1
     messages = rates.hop + (others - 1) * rates.member if others > 0 else 0.0
     owners = min(cluster.workers, job.features)
@@ -210,7 +209,7 @@ def _slices(job: Job, cluster: Cluster, rates: Rates) -> Parts:
 
 
 def _halving(job: Job, cluster: Cluster, rates: Rates) -> Parts:
-    """Members exchange halves in pairs, then quarters, until each owns its features."""
+    """Recursive halving: pairs of workers exchange halves, then quarters, ..."""
     steps = math.ceil(math.log2(cluster.workers))
     owners = min(cluster.workers, job.features)
     halvings = math.ceil(math.log2(owners))
@@ -219,7 +218,7 @@ def _halving(job: Job, cluster: Cluster, rates: Rates) -> Parts:
     return _sliced(job, cluster, rates, (steps * rates.hop, received, 0))
 
 
-#: Ways to add up histograms.
+#: Methods to reduce histograms.
 EXCHANGES: dict[str, Callable[[Job, Cluster, Rates], Parts]] = {
     "star": _star,
     "tree": _tree,

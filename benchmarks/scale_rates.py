@@ -1,4 +1,4 @@
-"""The rates that the model of a cluster needs, measured on this machine."""
+"""Measures the rates for the model of a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from hornbeam.params import Parameters
 
 __all__ = ["measure"]
 
-#: Members beyond these cost the driver's time alone.
+#: Numbers of workers of the measurement; more cost only the driver's time.
 _FEW, _MANY = 2, 18
-#: Bytes of an answer that is large.
+#: Bytes of a large reply.
 _LARGE = 16 << 20
 
 
@@ -43,7 +43,7 @@ def measure(rows: int, columns: int, repeats: int) -> Rates:
     moves = _of_script("partition", rows, columns, repeats)
     bins = _of_script("split", rows, columns, repeats)
     return Rates(
-        # The nodes of a tree lie between all rows and one in 64.
+        # The nodes of a tree have between all rows and one in 64.
         cell=statistics.median(list(cells.values())[:-1]),
         move=statistics.median(moves.values()),
         row=_seconds_per_row(rows, columns, repeats),
@@ -53,7 +53,7 @@ def measure(rows: int, columns: int, repeats: int) -> Rates:
 
 
 def _of_script(script: str, rows: int, columns: int, repeats: int) -> dict[str, float]:
-    """Return the seconds of each unit that the script of a kernel reports."""
+    """Return the seconds per unit that the benchmark of a kernel reports."""
     options = {"rows": rows, "columns": columns, "repeats": repeats, "threads": 1}
     command = [sys.executable, "-m", f"benchmarks.{script}"]
     for name, value in options.items():
@@ -68,7 +68,7 @@ def _of_script(script: str, rows: int, columns: int, repeats: int) -> dict[str, 
 
 
 def _seconds_per_row(rows: int, columns: int, repeats: int) -> float:
-    """Time the verbs of a round that go over all rows once, but for the splits."""
+    """Time the operations of a round over all rows, except partitioning."""
     x, y = made(rows, columns, seed=0)
     binned = bin_table(as_table(x), BINS, n_threads=1)
     backend = create_backend(
@@ -92,11 +92,11 @@ def _seconds_per_row(rows: int, columns: int, repeats: int) -> float:
 
 
 class Echo(ReducingActor):
-    """A member that answers with as many bytes as it is asked for."""
+    """A worker that replies with the requested number of bytes."""
 
     def __init__(self, numbers: tuple[int, ...], parts: tuple[Any, ...]) -> None:
         super().__init__()
-        # Noise, which no codec makes smaller, as sums of gradients.
+        # Noise, which is as incompressible as sums of gradients.
         rng = np.random.default_rng(numbers[0])
         self._values = rng.integers(-(1 << 62), 1 << 62, _LARGE // 8)
 
@@ -105,7 +105,7 @@ class Echo(ReducingActor):
 
 
 def _messages(repeats: int) -> dict[str, float]:
-    """Measure calls to members in two processes."""
+    """Measure calls to workers in two processes."""
     with local_cluster(2) as client:
         star = DaskCluster(client, Echo, tree_from=10**9)
         chain = DaskCluster(client, Echo, tree_from=2, tree_width=1)
@@ -122,7 +122,7 @@ def _messages(repeats: int) -> dict[str, float]:
             return (time.process_time() - start) / (10 * repeats)
 
         call = seconds(star, members[:1], 8)
-        # On few cores the members themselves would be waited for.
+        # With few cores the measurement would include the work of the workers.
         more = cpu_seconds(members) - cpu_seconds(members[:_FEW])
         few = members[:_FEW]
         extra = seconds(star, few, _LARGE) - seconds(star, few, 8)

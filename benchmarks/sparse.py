@@ -1,10 +1,10 @@
-"""Compare fits on sparse matrices with XGBoost's, in one run on one machine.
+"""Compare fits on sparse matrices with XGBoost's.
 
     python -m benchmarks.sparse
 
-Every fit runs in a fresh process, data preparation included, the libraries in turn,
-and repeat r draws its rows with seed r. Seconds are the least of the repeats; the loss
-is the mean of them, with its standard deviation.
+Every fit runs in a new process, data preparation included, the libraries alternate, and
+repeat r samples its rows with seed r. Seconds are the minimum of the repeats; the loss
+is their mean with its standard deviation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.machine import add_output_option, describe, write
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Return what was asked for on the command line."""
+    """Return the command line arguments."""
     parser = argparse.ArgumentParser(description="Compare fits on sparse matrices.")
     parser.add_argument(
         "--sets", nargs="+", choices=SPARSE_SETS, default=list(SPARSE_SETS)

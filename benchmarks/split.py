@@ -1,4 +1,4 @@
-"""Bins a second of the split kernel, over the histograms of a level.
+"""Speed of the split kernel over the histograms of a level.
 
 python -m benchmarks.split
 """
@@ -35,7 +35,7 @@ def main() -> None:
         one_feature = np.empty((NODES, 2, 1, BINS + missing), np.int64)
         one_feature[:, 0] = rng.integers(-(1 << 20), 1 << 20, one_feature[:, 0].shape)
         one_feature[:, 1] = rng.integers(1 << 18, 1 << 20, one_feature[:, 1].shape)
-        # All features of a node have the same sum, as those of real rows have.
+        # All features of a node have equal sums, as with real rows.
         histograms = rng.permuted(one_feature.repeat(n_features, axis=2), axis=3)
         histograms = histograms.reshape(NODES, 2, -1)
         for threads in arguments.threads:
@@ -56,7 +56,7 @@ def main() -> None:
                 seconds = seconds_of(
                     arguments.repeats, team.run, find_splits, threads, *inputs
                 )
-            # With missing rows every bin is tried twice, from below and from above.
+            # With missing values every bin is evaluated twice, in both directions.
             units = NODES * n_features * BINS * (1 + missing)
             report.add(what, threads, units, seconds)
     report.finish()

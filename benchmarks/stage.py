@@ -1,7 +1,7 @@
-"""What the scripts of single stages share: their data, clock and report.
+"""Data, clock and report of the benchmarks of single stages.
 
-Each stage runs on the generated set with the kernels that training uses, at one thread
-and at all, and reports units of work a second.
+Each stage runs the kernels of training on the generated set with one thread and with
+all threads, and reports units of work per second.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def parse_arguments(description: str, rows: int = 1_000_000) -> argparse.Namespace:
-    """Return rows, columns, repeats and threads from the command line."""
+    """Return rows, columns, repeats and threads of the command line."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=rows, help=f"default: {rows:,}")
     parser.add_argument("--columns", type=int, default=28, help="default: 28")
@@ -50,13 +50,13 @@ def parse_arguments(description: str, rows: int = 1_000_000) -> argparse.Namespa
 
 
 def binned(rows: int, columns: int) -> DenseMatrix:
-    """Return the generated set in bins."""
+    """Return the binned generated set."""
     x, _ = made(rows, columns, seed=0)
     return bin_table(as_table(x), BINS, n_threads=core_count())
 
 
 def seconds_of(repeats: int, work: Callable[..., Any], *args: Any) -> float:
-    """Return the least wall seconds of `work`, after one run that does not count."""
+    """Return the minimum wall seconds of `work`, after a warm-up run."""
     work(*args)
     seconds = []
     for _ in range(repeats):
@@ -67,7 +67,7 @@ def seconds_of(repeats: int, work: Callable[..., Any], *args: Any) -> float:
 
 
 def cpu_seconds_of(repeats: int, work: Callable[..., Any], *args: Any) -> float:
-    """Return the least CPU seconds of `work`, after one run that does not count."""
+    """Return the minimum CPU seconds of `work`, after a warm-up run."""
     work(*args)
     seconds = []
     for _ in range(repeats):
@@ -78,7 +78,7 @@ def cpu_seconds_of(repeats: int, work: Callable[..., Any], *args: Any) -> float:
 
 
 class Report:
-    """Rows of a table that is printed and written when the stage is done."""
+    """Rows of a table that `finish` prints and writes."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Report:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, what: str, threads: int, units: float, seconds: float) -> None:
-        """Enter one measurement."""
+        """Add one measurement."""
         row = {"what": what, "threads": threads, "units": units, "seconds": seconds}
         self.rows.append(row)
 
@@ -122,6 +122,6 @@ class Report:
 
 
 def shares(begin: int, end: int, count: int) -> np.ndarray:
-    """Return (count, 2) bounds that cut ``begin`` to ``end`` into even parts."""
+    """Return (count, 2) bounds of equal parts of ``begin`` to ``end``."""
     bounds = np.linspace(begin, end, count + 1).astype(np.int64)
     return np.column_stack([bounds[:-1], bounds[1:]])

@@ -1,10 +1,10 @@
-"""Time what a new process waits for: the import, and a first small fit.
+"""Measures the start of a new process: the import and a first small fit.
 
     python -m benchmarks.start
 
-Cold is a fit with an empty Numba cache, as after an install; warm is one in a new
-process with the cache filled. Whole processes are timed, the interpreter's own start
-included, by the wall clock and in CPU seconds; each figure is the least of the repeats.
+Cold is a fit with an empty Numba cache, as after an installation; warm is a fit in a
+new process with a filled cache. Times are of complete processes, the start of the
+interpreter included, in wall and CPU seconds, as the minimum of the repeats.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIBRARIES[{library!r}](x, y, Task(n_classes=2, rounds={rounds}, threads=1))
 
 
 def seconds_of(code: str, cache: str) -> tuple[float, float]:
-    """Return wall and CPU seconds of a new interpreter that runs `code`."""
+    """Return wall and CPU seconds of a new Python process that runs `code`."""
     cpu_start, wall_start = _child_seconds(), time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", code],

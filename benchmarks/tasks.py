@@ -1,10 +1,10 @@
-"""Compare learning tasks with XGBoost's, a round of each: CPU seconds of one thread.
+"""Compare training tasks with XGBoost's: CPU seconds of a round on one thread.
 
     python -m benchmarks.tasks
     python -m benchmarks.tasks --tasks dart cv --repeats 7
 
-Matrices are made before the clock starts, and the libraries take turns. Only the task
-`cv` begins with a table, and stands beside five fits as a person would write them.
+Matrices are made before the measurement, and the libraries alternate. Only the task
+`cv` starts from a table, and is compared with five separate fits too.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FOLDS = 5
 QUERY_ROWS = 120
 
 Fields = dict[str, np.ndarray]
-#: What trains, by a name.
+#: The tasks by name.
 Ways = dict[str, Callable[[], Any]]
 
 
 def covtype(rows: int, columns: int) -> tuple[np.ndarray, Fields]:
-    """Return so many rows of covtype; it has the columns that it has."""
+    """Return rows of covtype; the number of columns is fixed."""
     split = SETS["covtype"].load(0, rows)
     return split.x_train, {"label": split.y_train}
 
@@ -56,14 +56,14 @@ def queries(rows: int, columns: int) -> tuple[np.ndarray, Fields]:
 
 
 def relevant(rows: int, columns: int) -> tuple[np.ndarray, Fields]:
-    """Return the same with 1 for a grade of 2 or more."""
+    """Return the same with the label 1 for grades of 2 or more."""
     x, fields = queries(rows, columns)
     return x, fields | {"label": (fields["label"] >= 2).astype(np.float32)}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One task: its data of so many rows and columns, its rounds and parameters."""
+    """A task: its data by numbers of rows and columns, rounds and parameters."""
 
     load: Callable[[int, int], tuple[np.ndarray, Fields]]
     rows: int
@@ -71,11 +71,11 @@ class Case:
     rounds: int
     parameters: dict[str, Any] = field(default_factory=dict)
     matrix: str = "QuantileDMatrix"
-    #: Which libraries know it.
+    #: The libraries that support the task.
     libraries: tuple[str, ...] = tuple(LIBRARIES)
 
     def ways(self, rows: int, rounds: int) -> Ways:
-        """Return how to train with each library, on matrices that are there."""
+        """Return the training functions of each library for existing matrices."""
         x, fields = self.load(rows, self.columns)
         parameters = Task(2, 0, 1).xgboost_parameters() | self.parameters
 
@@ -88,7 +88,7 @@ class Case:
 
 @dataclass(frozen=True)
 class CrossValidation(Case):
-    """The same with five folds, beside five fits that are tested every round, too."""
+    """Cross-validation with five folds, compared with five fits with evaluation."""
 
     def ways(self, rows: int, rounds: int) -> Ways:
         x, fields = self.load(rows, self.columns)
@@ -146,7 +146,7 @@ CASES: dict[str, Case] = {
 
 
 def main() -> None:
-    """Train in turn, print the least and write the runs."""
+    """Train alternately, print the minimum and write the runs."""
     parser = argparse.ArgumentParser(description="Compare learning tasks.")
     parser.add_argument("--tasks", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rows", type=int, help="default: each task's own")
@@ -162,7 +162,7 @@ def main() -> None:
     for task in arguments.tasks:
         case = CASES[task]
         rounds = arguments.rounds or case.rounds
-        case.ways(QUERY_ROWS, 1)["hornbeam"]()  # compiled, and not counted
+        case.ways(QUERY_ROWS, 1)["hornbeam"]()  # compiles the kernels
         ways = case.ways(arguments.rows or case.rows, rounds)
         least: dict[str, float] = {}
         for repeat in range(arguments.repeats):

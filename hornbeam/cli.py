@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+# The names of these packages are loaded on first use, so that --help stays fast.
 import hornbeam
+import hornbeam.explain.report
 from hornbeam import __version__
 from hornbeam.data.sources.batches import Place
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
-from hornbeam.lazy import extension
+from hornbeam.files import open_special
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
 for module in ("typer", "rich", "pyarrow"):
@@ -29,22 +31,21 @@ import pyarrow.csv
 import pyarrow.parquet
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from hornbeam import Booster, DMatrix
+    from hornbeam.boosting.booster import Booster
+    from hornbeam.data.dmatrix import DMatrix
     from hornbeam.data.sources.batches import Source
 
 __all__ = ["app"]
 
-#: What columns are to a matrix, if they are no features, and their names.
-Beside: TypeAlias = dict[str, Any]
+#: Names of columns by argument of a matrix, such as {"label": "price"}.
+MetaColumns: TypeAlias = dict[str, Any]
 
-#: Labels that are known by where they lie.
-BOUND = "label_lower_bound"
-
-# Where a model is trained must not be seen in its bytes.
-PLACE = {"nthread", "device", "verbosity"}
+#: Parameters that must not change the bytes of a model file.
+NOT_SAVED = {"nthread", "device", "verbosity"}
 
 app = typer.Typer(
     help="Gradient boosted trees, the same model on any number of threads.",
@@ -57,23 +58,23 @@ app = typer.Typer(
 Data = Annotated[
     str,
     typer.Argument(
-        help="A file of Parquet, CSV, libsvm or Arrow, a folder or glob of them, maybe "
-        "with options: data.txt?format=csv. With --database a query: SELECT ...",
+        help="A Parquet, CSV, libsvm or Arrow file, or a folder or glob of them, with "
+        "optional options: data.txt?format=csv. With --database a query: SELECT ...",
         metavar="DATA",
     ),
 ]
 Database = Annotated[
     Path | None,
-    typer.Option(help="A file of DuckDB; DATA is a query of it, and so is --valid."),
+    typer.Option(help="A DuckDB file; DATA and --valid are then queries of it."),
 ]
 Unseen = Annotated[
     str | None,
-    typer.Option(help="Categories that training did not see: error or missing."),
+    typer.Option(help="How to treat unseen categories: error or missing."),
 ]
 ModelIn = Annotated[Path, typer.Option("--model", help="A model, .ubj or .json.")]
 Target = Annotated[
     str | None,
-    typer.Option(help="The column to predict; not for libsvm, which has labels."),
+    typer.Option(help="The label column; not for libsvm files, which have labels."),
 ]
 Weight = Annotated[str | None, typer.Option(help="The column of weights.")]
 Group = Annotated[
@@ -81,31 +82,31 @@ Group = Annotated[
     typer.Option(
         "--group",
         "--qid",
-        help="The column of groups, for ranking: numbers that never fall.",
+        help="The column of query ids, for ranking: non-decreasing integers.",
     ),
 ]
 LowerBound = Annotated[
     str | None,
     typer.Option(
         "--label-lower-bound",
-        help="The column of times from which on labels lie, for survival:aft.",
+        help="The column of lower bounds of labels, for survival:aft.",
     ),
 ]
 UpperBound = Annotated[
     str | None,
     typer.Option(
         "--label-upper-bound",
-        help="The column of times up to which labels lie; inf where none is known.",
+        help="The column of upper bounds of labels; inf if right-censored.",
     ),
 ]
 BaseMargin = Annotated[
     str | None,
-    typer.Option(help="The column of margins that the trees add to."),
+    typer.Option(help="The column of base margins, to which trees add."),
 ]
 
 
 def _parameters_help() -> str:
-    """Return the table of parameters, as lines that are not to be wrapped."""
+    """Return the table of parameters, as lines that typer does not wrap."""
     lines = ["\b", "Parameters, with their defaults:"]
     for row in parameter_table():
         default = "" if row.default in (None, []) else f" [{row.default}]"
@@ -130,10 +131,10 @@ def train(
         list[str] | None,
         typer.Option(help="Parameters: a .json or .toml file, or key=value."),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of boosting.")] = 100,
+    rounds: Annotated[int, typer.Option(help="The number of boosting rounds.")] = 100,
     early_stopping: Annotated[
         int | None,
-        typer.Option(help="Stop after so many rounds without a better --valid."),
+        typer.Option(help="Stop after this many rounds without a better --valid."),
     ] = None,
     weight: Weight = None,
     group: Group = None,
@@ -146,13 +147,13 @@ def train(
     cache: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A folder for the rows in bins, which are then on disk and not in "
-            "memory; may be repeated, best with a folder of each disk."
+            help="A folder for external memory: bin indices are stored there instead "
+            "of in memory. May be repeated, best with a folder on each disk."
         ),
     ] = None,
     memory_limit: Annotated[
         str | None,
-        typer.Option(help="The most memory to take with --cache, such as 2GB."),
+        typer.Option(help="The memory limit with --cache, such as 2GB."),
     ] = None,
 ) -> None:
     """Train a model on DATA and save it."""
@@ -160,7 +161,7 @@ def train(
     _check_destination(model, (".ubj", ".json"))
     if early_stopping is not None and valid is None:
         raise ParameterError(
-            "--early-stopping needs data to watch; pass --valid",
+            "--early-stopping needs data to evaluate on; pass --valid",
             code=ErrorCode.MISSING_PARAMETER,
         )
     if memory_limit is not None and not cache:
@@ -169,7 +170,7 @@ def train(
             code=ErrorCode.MISSING_PARAMETER,
         )
 
-    beside = _beside(
+    columns = _meta_columns(
         label=target,
         weight=weight,
         qid=group,
@@ -179,38 +180,38 @@ def train(
     )
     start = perf_counter()
     source = _open(data, database)
-    features = _features(source, beside, drop or ())
+    features = _features(source, columns, drop or ())
 
     def matrix_of(rows: Source, name: str, **options: Any) -> DMatrix:
         if not cache:
-            return _matrix(rows, beside)
+            return _matrix(rows, columns)
         matrix = hornbeam.ExtMemQuantileDMatrix(
             rows,
             cache=[folder / name for folder in cache],
             memory_limit=memory_limit,
             max_bin=parameters.max_bin,
             nthread=parameters.nthread,
-            **beside,
+            **columns,
             **options,
         )
-        return _with_labels(matrix, rows)
+        return _check_labels(matrix, rows)
 
     dtrain = matrix_of(features, "train")
     evals = []
     if valid is not None:
         names = dtrain.feature_names
-        other = _columns(_open(valid, database), names, beside)
-        watched = matrix_of(other, "valid", ref=dtrain, unseen=parameters.unseen)
-        if watched.table.is_stream:
-            # Looked at in every round, so it is not read in every round.
-            watched = hornbeam.QuantileDMatrix(
-                other,
+        valid_source = _select(_open(valid, database), names, columns)
+        dvalid = matrix_of(valid_source, "valid", ref=dtrain, unseen=parameters.unseen)
+        if dvalid.table.is_stream:
+            # It is evaluated in every round, so its bins are kept in memory.
+            dvalid = hornbeam.QuantileDMatrix(
+                valid_source,
                 ref=dtrain,
                 max_bin=parameters.max_bin,
                 unseen=parameters.unseen,
-                **beside,
+                **columns,
             )
-        evals = [(watched, "valid")]
+        evals = [(dvalid, "valid")]
     booster = hornbeam.train(
         parameters.changed(),
         dtrain,
@@ -220,8 +221,8 @@ def train(
         verbose_eval=False,
         callbacks=[hornbeam.ProgressBar(rounds)],
     )
-    kept = {k: v for k, v in parameters.changed().items() if k not in PLACE}
-    booster.set_attr(**{ATTRIBUTE: json.dumps(kept)})
+    saved = {k: v for k, v in parameters.changed().items() if k not in NOT_SAVED}
+    booster.set_attr(**{ATTRIBUTE: json.dumps(saved)})
     booster.save_model(model)
 
     best = booster.attr("best_score")
@@ -243,7 +244,8 @@ def predict(
         typer.Option(help="Where to write: .csv or .parquet; CSV to stdout if absent."),
     ] = None,
     margin: Annotated[
-        bool, typer.Option("--margin", help="Leave out the objective's transformation.")
+        bool,
+        typer.Option("--margin", help="Leave out the objective's transformation."),
     ] = False,
     base_margin: BaseMargin = None,
     database: Database = None,
@@ -253,14 +255,19 @@ def predict(
     if output is not None:
         _check_destination(output, (".csv", ".parquet"))
     booster = _load(model, unseen)
-    beside = _beside(base_margin=base_margin)
-    source = _columns(_open(data, database), _columns_of(booster), beside)
-    tables = _predictions(booster, source, beside, margin)
+    columns = _meta_columns(base_margin=base_margin)
+    source = _select(_open(data, database), _feature_columns(booster), columns)
+    tables = _predictions(booster, source, columns, margin)
     if output is None:
         _write_csv(tables, sys.stdout.buffer)
         return
     write = _write_parquet if output.suffix == ".parquet" else _write_csv
-    # What is there stays as it is until all is well.
+    special = open_special(output)
+    if special is not None:
+        with special as sink:
+            write(tables, sink)
+        return
+    # An existing file is replaced only after all predictions are written.
     part = output.with_name(f"{output.name}.part")
     try:
         write(tables, part)
@@ -284,14 +291,14 @@ def evaluate(
     unseen: Unseen = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="A metric; may be repeated. The objective's if absent."),
+        typer.Option(help="A metric; may be repeated. Default: the objective's."),
     ] = None,
 ) -> None:
-    """Print how good a saved model is on DATA, a metric a line."""
+    """Print the metrics of a saved model on DATA, one per line."""
     booster = _load(model, unseen)
     if metric:
         booster.set_param("eval_metric", metric)
-    beside = _beside(
+    columns = _meta_columns(
         label=target,
         weight=weight,
         qid=group,
@@ -299,8 +306,8 @@ def evaluate(
         label_upper_bound=label_upper_bound,
         base_margin=base_margin,
     )
-    source = _columns(_open(data, database), _columns_of(booster), beside)
-    matrix = _matrix(source, beside)
+    source = _select(_open(data, database), _feature_columns(booster), columns)
+    matrix = _matrix(source, columns)
     begin, end = _best_rounds(booster)
     if end:
         booster = booster[begin:end]
@@ -324,40 +331,39 @@ def report(
     base_margin: BaseMargin = None,
     train: Annotated[
         str | None,
-        typer.Option(help="What the model was trained on, to compare DATA with."),
+        typer.Option(help="The training data, to compare DATA with."),
     ] = None,
     valid: Annotated[
         str | None,
-        typer.Option(
-            help="What to judge the model by; DATA is then what it was trained on."
-        ),
+        typer.Option(help="The data to evaluate on; DATA is then the training data."),
     ] = None,
     database: Annotated[
         Path | None,
         typer.Option(
-            help="A file of DuckDB; DATA, --train and --valid are queries of it."
+            help="A DuckDB file; DATA, --train and --valid are then queries of it."
         ),
     ] = None,
     class_names: Annotated[
         list[str] | None,
-        typer.Option("--class", help="The name of a class; repeated, in their order."),
+        typer.Option("--class", help="A class name; repeat it for each, in order."),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
     rows: Annotated[
         int | None,
-        typer.Option(help="The most rows of each data to look at, 400,000 if absent."),
+        typer.Option(help="The maximum rows of each data set. Default: 400,000."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed.")] = 0,
 ) -> None:
-    """Write a report of a saved model on DATA: one page that fetches nothing."""
+    """Write a report of a saved model on DATA: one self-contained HTML page."""
     if train is not None and valid is not None:
         raise ParameterError(
-            "--train and --valid both name the other data; DATA is judged by with "
-            "--train, and trained on with --valid: pass one of them",
+            "--train and --valid cannot be combined; with --train, DATA is the data to "
+            "evaluate on, and with --valid, DATA is the training data",
             code=ErrorCode.CONFLICTING_PARAMETERS,
         )
     _check_destination(output, (".html", ".htm"))
-    beside = _beside(
+
+    columns = _meta_columns(
         label=target,
         weight=weight,
         qid=group,
@@ -370,13 +376,13 @@ def report(
 
     def matrix_of(rows: str) -> DMatrix:
         source = _open(rows, database)
-        return _matrix(_columns(source, _columns_of(booster), beside), beside)
+        return _matrix(_select(source, _feature_columns(booster), columns), columns)
 
-    judged, trained_on = (data, train) if valid is None else (valid, data)
+    evaluated, trained_on = (data, train) if valid is None else (valid, data)
     with Console(stderr=True).status("reading") as status:
-        extension("report")(
+        hornbeam.explain.report.report(
             booster,
-            matrix_of(judged),
+            matrix_of(evaluated),
             None if trained_on is None else matrix_of(trained_on),
             path=output,
             class_names=class_names,
@@ -395,9 +401,9 @@ def inspect(
     importance: Annotated[
         str, typer.Option(help="gain, weight, cover, total_gain or total_cover.")
     ] = "gain",
-    top: Annotated[int, typer.Option(help="How many features to list.")] = 20,
+    top: Annotated[int, typer.Option(help="The number of features to list.")] = 20,
 ) -> None:
-    """Print what a model holds: size, parameters and importances."""
+    """Print a summary of a model: size, parameters and importances."""
     booster = _load(model)
     scores = booster.get_score(importance_type=importance)
     trees = booster.model.trees
@@ -433,14 +439,15 @@ def export(
         ),
     ],
     margin: Annotated[
-        bool, typer.Option("--margin", help="Leave out the objective's transformation.")
+        bool,
+        typer.Option("--margin", help="Leave out the objective's transformation."),
     ] = False,
 ) -> None:
-    """Write a model as ONNX, as source of C or Python, or for XGBoost alone."""
+    """Export a model to ONNX, C or Python source, or XGBoost's format."""
     _check_destination(output, (".onnx", ".c", ".py", ".json", ".ubj"))
     booster = _load(model)
     options = {"output_margin": True} if margin else {}
-    if _tells_labels(booster):
+    if _has_class_labels(booster):
         classifier = hornbeam.HornbeamClassifier()
         classifier.load_model(model)
         classifier.export(output, **options)
@@ -451,8 +458,7 @@ def export(
 
 @app.command()
 def warmup() -> None:
-    """Compile the kernels now, so that the first fit need not."""
-    from rich.progress import Progress
+    """Compile the kernels now, so that the first training starts at once."""
 
     start = perf_counter()
     with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -473,7 +479,7 @@ def version() -> None:
 
 
 def _settings(items: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return the pairs of ``key=value`` items and of files of parameters, in order."""
+    """Return the parameters of ``key=value`` items and parameter files, in order."""
     pairs: list[tuple[str, Any]] = []
     for item in items:
         name, equals, value = item.partition("=")
@@ -510,13 +516,13 @@ def _read_parameters(path: Path) -> dict[str, Any]:
 
 
 def _open(data: str, database: Path | None) -> Source:
-    """Return the rows of a file, or of a query of the database."""
+    """Return the source of a file, or of a query of the database."""
     if database is None:
         return hornbeam.read(data)
     duckdb = require("duckdb", "files", "--database")
     if not database.is_file():
         raise DataError(
-            f"there is no database {database}",
+            f"the database {database} does not exist",
             code=ErrorCode.FILE_NOT_FOUND,
             path=database,
         )
@@ -531,37 +537,39 @@ def _open(data: str, database: Path | None) -> Source:
     return hornbeam.read(data, connection=connection)
 
 
-def _beside(**columns: str | None) -> Beside:
-    """Return the columns that are no features, by what they are to a matrix."""
-    beside = {role: name for role, name in columns.items() if name is not None}
-    roles: dict[str, str] = {}
-    for role, name in beside.items():
-        if roles.setdefault(name, role) != role:
+def _meta_columns(**options: str | None) -> MetaColumns:
+    """Return the columns of labels, weights and so on, without those that are None."""
+    columns = {field: name for field, name in options.items() if name is not None}
+    fields: dict[str, str] = {}
+    for field, name in columns.items():
+        if fields.setdefault(name, field) != field:
             raise ParameterError(
-                f"the column {name!r} cannot be both {roles[name]} and {role}; name "
+                f"the column {name!r} cannot be both {fields[name]} and {field}; name "
                 "another column for one of them",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
-    return beside
+    return columns
 
 
-def _features(source: Source, beside: Beside, drop: Sequence[str]) -> Source:
-    """Return the source with all its columns but those to drop."""
+def _features(source: Source, columns: MetaColumns, drop: Sequence[str]) -> Source:
+    """Return the source without the columns to drop."""
     names = source.column_names
     if names is None:
-        return _columns(source, drop or None, beside)
-    _check_columns(source, [*beside.values()], drop)
-    return _columns(source, [name for name in names if name not in drop], beside)
+        return _select(source, drop or None, columns)
+    _check_columns(source, [*columns.values()], drop)
+    return _select(source, [name for name in names if name not in drop], columns)
 
 
-def _columns(source: Source, columns: Sequence[str] | None, beside: Beside) -> Source:
-    """Return the source with only these columns; with all of them if None."""
-    added = [*beside.values()]
-    _check_columns(source, added, columns or ())
-    if columns is None or not source.named:
+def _select(
+    source: Source, features: Sequence[str] | None, columns: MetaColumns
+) -> Source:
+    """Return the source with these features and columns; with all if None."""
+    added = [*columns.values()]
+    _check_columns(source, added, features or ())
+    if features is None or not source.named:
         return source
     return hornbeam.read(
-        source, columns=[*columns, *(n for n in added if n not in columns)]
+        source, columns=[*features, *(n for n in added if n not in features)]
     )
 
 
@@ -575,14 +583,16 @@ def _check_columns(source: Source, *groups: Sequence[str]) -> None:
             )
 
 
-def _matrix(source: Source, beside: Beside) -> DMatrix:
-    return _with_labels(hornbeam.DMatrix(source, **beside), source)
+def _matrix(source: Source, columns: MetaColumns) -> DMatrix:
+    return _check_labels(hornbeam.DMatrix(source, **columns), source)
 
 
-def _with_labels(matrix: DMatrix, source: Source) -> DMatrix:
-    if not any(map(len, (matrix.get_label(), matrix.get_float_info(BOUND)))):
+def _check_labels(matrix: DMatrix, source: Source) -> DMatrix:
+    """Return the matrix, or raise an error if it has no labels."""
+    bounds = matrix.get_float_info("label_lower_bound")
+    if len(matrix.get_label()) == len(bounds) == 0:
         raise ParameterError(
-            f"{source.name} brings no labels; name their column with --target, or of "
+            f"{source.name} has no labels; name their column with --target, or for "
             "survival:aft with --label-lower-bound",
             code=ErrorCode.MISSING_PARAMETER,
         )
@@ -590,17 +600,17 @@ def _with_labels(matrix: DMatrix, source: Source) -> DMatrix:
 
 
 def _predictions(
-    booster: Booster, source: Source, beside: Beside, margin: bool
+    booster: Booster, source: Source, columns: MetaColumns, margin: bool
 ) -> Iterator[pa.Table]:
-    """Yield the predictions of each batch; a mistake is said with its place.
+    """Yield the predictions of each batch, in one pass over the source.
 
-    One reading is enough to predict, so the source is not looked through before.
+    The message of an error contains the batch and the row.
     """
     rounds = _best_rounds(booster)
     row = 0
     for number, batch in enumerate(source.batches()):
         with Place(number, row, source.name, batch.origin).named():
-            matrix = hornbeam.DMatrix(batch.data, **beside)
+            matrix = hornbeam.DMatrix(batch.data, **columns)
             values = booster.predict(
                 matrix, output_margin=margin, iteration_range=rounds
             )
@@ -616,7 +626,7 @@ def _prediction_table(values: npt.NDArray[np.float32]) -> pa.Table:
 
 
 def _column(values: npt.NDArray[np.float32]) -> pa.Array:
-    # Of an array of NumPy's, Arrow would ask pandas, which takes half a second to come.
+    # pa.array would import pandas, which takes half a second.
     return pa.Array.from_buffers(
         pa.float32(), len(values), [None, pa.py_buffer(values)]
     )
@@ -637,7 +647,7 @@ def _write_parquet(tables: Iterator[pa.Table], sink: Any) -> None:
 
 
 def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
-    """Find out before the work, not after it, that its result has no place."""
+    """Raise an error if the result could not be saved, before it is computed."""
     if path.suffix not in endings:
         raise ParameterError(
             f"{path} must end in {' or '.join(endings)}",
@@ -645,7 +655,7 @@ def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
         )
     if not path.parent.is_dir():
         raise ParameterError(
-            f"{path} lies in no folder that is there; make it first",
+            f"the folder of {path} does not exist; create it first",
             code=ErrorCode.FOLDER_NOT_FOUND,
         )
 
@@ -656,7 +666,7 @@ def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
 def _load(path: Path, unseen: str | None = None) -> Booster:
     if not path.exists():
         raise DataError(
-            f"there is no model {path}; hornbeam train --model makes one",
+            f"the model {path} does not exist; save one with hornbeam train --model",
             code=ErrorCode.FILE_NOT_FOUND,
             path=path,
         )
@@ -666,22 +676,22 @@ def _load(path: Path, unseen: str | None = None) -> Booster:
     return booster
 
 
-def _columns_of(booster: Booster) -> list[str] | None:
-    """Return the names to pick from the data; None takes all columns in order."""
+def _feature_columns(booster: Booster) -> list[str] | None:
+    """Return the feature names of the model; None for all columns in order."""
     names = booster.feature_names
     return None if names is None else list(names)
 
 
-def _tells_labels(booster: Booster) -> bool:
-    """Return whether a classifier has written its labels into the model's file."""
-    mark = json.loads(booster.attr("scikit_learn") or "{}")
-    return isinstance(mark, dict) and "classes" in mark
+def _has_class_labels(booster: Booster) -> bool:
+    """Return whether the model file was saved by a classifier with its labels."""
+    metadata = json.loads(booster.attr("scikit_learn") or "{}")
+    return isinstance(metadata, dict) and "classes" in metadata
 
 
 def _best_rounds(booster: Booster) -> tuple[int, int]:
-    """Return the rounds up to the best, where training stopped early; else all."""
+    """Return the rounds up to the best iteration of early stopping; else all."""
     best = booster.attr("best_iteration")
-    # A linear model has no part of its rounds.
+    # A linear model cannot be split into rounds.
     if best is None or booster.model.linear is not None:
         return 0, 0
     return 0, int(best) + 1

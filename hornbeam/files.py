@@ -9,33 +9,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["replace_file"]
+__all__ = ["open_special", "replace_file"]
 
 #: Paths that stand for an open file descriptor of this process.
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _STANDARD_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
-def replace_file(
-    path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]
-) -> None:
-    """Write `pieces` to the file `path`, replacing a regular file atomically.
+def open_special(path: str | os.PathLike[str]) -> BinaryIO | None:
+    """Return `path` opened for writing if it is a special file; None if it is not.
 
-    Whatever fails on the way, a regular file has either its old content or all the
-    pieces. A symbolic link stays, and its target is replaced. A device, a FIFO or a
-    path of an open descriptor, such as ``/dev/stdout``, is written to in place: it
-    gets the pieces written before an error.
+    Special files are devices, FIFOs and the paths of open descriptors.
     """
-    special = _open_special(path)
-    if special is None:
-        _replace_regular(Path(os.path.realpath(path)), pieces)
-        return
-    with special as file:
-        file.writelines(pieces)
-
-
-def _open_special(path: str | os.PathLike[str]) -> BinaryIO | None:
-    """Return `path` opened for writing if it exists and must not be replaced."""
     name = os.path.abspath(path)
     found = _DESCRIPTOR.fullmatch(name)
     descriptor = int(found[1]) if found else _STANDARD_STREAMS.get(name)
@@ -53,6 +38,24 @@ def _open_special(path: str | os.PathLike[str]) -> BinaryIO | None:
         return open(path, "wb")
     except OSError as error:
         raise _cannot_save(Path(path), error) from error
+
+
+def replace_file(
+    path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]
+) -> None:
+    """Write `pieces` to the file `path`, replacing a regular file atomically.
+
+    Whatever fails on the way, a regular file has either its old content or all the
+    pieces. A symbolic link stays, and its target is replaced. A device, a FIFO or a
+    path of an open descriptor, such as ``/dev/stdout``, is written to in place: it
+    gets the pieces written before an error.
+    """
+    special = open_special(path)
+    if special is None:
+        _replace_regular(Path(os.path.realpath(path)), pieces)
+        return
+    with special as file:
+        file.writelines(pieces)
 
 
 def _replace_regular(path: Path, pieces: Iterable[bytes | memoryview]) -> None:

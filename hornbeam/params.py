@@ -1,6 +1,6 @@
-"""The learning parameters: one table of names, types, ranges, defaults and help.
+"""Training parameters: one table of names, types, ranges, defaults and help texts.
 
-Whatever else lists parameters (documentation, command line, estimators) reads it here.
+The documentation, the command line and the estimators read this table.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = [
     "parameter_table",
 ]
 
-#: The attribute of a model file in which the command line keeps what it was trained
-#: with, as JSON.
+#: The model attribute in which the command line stores the training parameters, as
+#: JSON.
 ATTRIBUTE = "parameters"
 
 ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
@@ -34,7 +34,7 @@ ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What one parameter means and which values it takes."""
+    """The help text, the aliases and the allowed values of a parameter."""
 
     help: str
     aliases: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class _Rule:
 
     @property
     def range(self) -> str:
-        """The allowed values in words; empty where every value of the type will do."""
+        """The allowed values in words; "" if all values of the type are allowed."""
         if self.choices:
             return " or ".join(map(repr, self.choices))
         if self.low is None:
@@ -97,15 +97,15 @@ def parameter(
     choices: tuple[Any, ...] = (),
     later: tuple[str, ...] = (),
 ) -> Any:
-    """Return a field of `Parameters` that carries its own rule.
+    """Return a field of `Parameters` with its rule as metadata.
 
-    `later` names values that XGBoost takes and Hornbeam does not take yet.
+    `later` lists values that XGBoost accepts and Hornbeam does not support yet.
     """
     rule = _Rule(help, aliases, low, high, low_open, high_open, choices, later)
     return field(default=default, metadata={"rule": rule})
 
 
-#: How the trees of an updater find splits.
+#: The tree method of each updater that grows trees.
 _GROWERS = {
     "grow_quantile_histmaker": "hist",
     "grow_histmaker": "approx",
@@ -116,65 +116,72 @@ _GROWERS = {
 
 @dataclass(frozen=True)  # no slots: cached_property needs __dict__
 class Parameters:
-    """Every parameter of training, checked, under its one canonical name.
+    """The parameters of training under their canonical names.
 
-    Make one with `Parameters.resolve`, which takes XGBoost's names, aliases and
-    spellings of values; the constructor itself checks nothing.
+    `Parameters.resolve` creates them from XGBoost's names, aliases and value formats,
+    and validates them; the constructor does not.
     """
 
     booster: str = parameter(
         "gbtree",
         choices=("gbtree", "dart", "gblinear"),
-        help="what a round adds to the model",
+        help="trees (gbtree), trees with dropout (dart) or a linear model (gblinear)",
     )
     device: str = parameter(
         "cpu",
         choices=("cpu",),
         later=("cuda", "gpu", "sycl"),
-        help="where to train and predict",
+        help="device for training and prediction",
     )
     nthread: int = parameter(
         0,
         aliases=("n_jobs",),
         low=-(2**63),
         high=4096,
-        help="threads; 0 or less takes all there is room for; never changes the model",
+        help="number of threads, all available ones if 0 or less; does not change the "
+        "model",
     )
     seed: int = parameter(
         0,
         aliases=("random_state",),
         low=-(2**63),
         high=2**63 - 1,
-        help="key of every random draw",
+        help="seed of all random numbers",
     )
     verbosity: int = parameter(
-        1, low=0, high=3, help="0 silent, 1 warnings, 2 and 3 also the trees of a round"
+        1,
+        low=0,
+        high=3,
+        help="0 silent, 1 warnings, 2 and 3 also the trees of each round",
     )
     validate_parameters: bool = parameter(
         True, choices=(True,), help="an unknown parameter is always an error"
     )
-    objective: str = parameter("reg:squarederror", help="the loss to make small")
-    num_class: int = parameter(0, low=0, help="classes of the multi:* objectives")
+    objective: str = parameter("reg:squarederror", help="the loss to minimise")
+    num_class: int = parameter(
+        0, low=0, help="number of classes of the multi:* objectives"
+    )
     num_target: int = parameter(
-        1, low=1, help="columns of the label, counted if not given"
+        1, low=1, help="number of columns of the label, counted if not given"
     )
     base_score: float | tuple[float, ...] | None = parameter(
         None,
         help="prediction before the first tree, estimated if not given",
     )
     scale_pos_weight: float = parameter(
-        1.0, low=0, help="weight of rows with label 1, times their own"
+        1.0, low=0, help="factor on the weight of rows with label 1"
     )
     focal_gamma: float = parameter(
         2.0,
         low=0,
-        help="power of 1 - p, the probability missed, that binary:focal weighs rows by",
+        help="exponent of 1 - p in the row weights of binary:focal, where p is the "
+        "probability of the label",
     )
     huber_slope: float = parameter(
         1.0,
         low=0,
         low_open=True,
-        help="size of residuals from which reg:pseudohubererror is linear",
+        help="residual size from which reg:pseudohubererror is about linear",
     )
     quantile_alpha: tuple[float, ...] | None = parameter(
         None,
@@ -182,7 +189,7 @@ class Parameters:
         high=1,
         low_open=True,
         high_open=True,
-        help="levels of the quantiles that reg:quantileerror learns",
+        help="levels of the quantiles of reg:quantileerror",
     )
     expectile_alpha: tuple[float, ...] | None = parameter(
         None,
@@ -190,54 +197,58 @@ class Parameters:
         high=1,
         low_open=True,
         high_open=True,
-        help="levels of the expectiles that reg:expectileerror learns, ascending",
+        help="levels of the expectiles of reg:expectileerror, ascending",
     )
     tweedie_variance_power: float = parameter(
         1.5,
         low=1,
         high=2,
         high_open=True,
-        help="power of the mean that is the variance, for reg:tweedie",
+        help="exponent of the mean in the variance of reg:tweedie",
     )
     eval_metric: tuple[str, ...] = parameter(
-        (), help="metrics to report; the objective's own if not given"
+        (), help="evaluation metrics; the objective's default metric if not given"
     )
     disable_default_eval_metric: bool = parameter(
-        False, help="report no metric where none is named"
+        False, help="do not evaluate the default metric of the objective"
     )
     lambdarank_pair_method: str = parameter(
         "topk",
         choices=("topk", "mean"),
-        help="pairs of rank:*: all of the first places, or some drawn for each row",
+        help="pairs of rank:*: all with one of the first places (topk), or some "
+        "sampled for each row (mean)",
     )
     lambdarank_num_pair_per_sample: int | None = parameter(
         None,
         low=1,
         high=2**31 - 1,
-        help="so many places of topk (32 if not given), or draws of mean (1)",
+        help="number of first places of topk (32 if not given), or of sampled pairs "
+        "per row of mean (1)",
     )
     lambdarank_normalization: bool = parameter(
-        True, help="hold back the gradients of groups that have many pairs"
+        True, help="reduce the gradients of groups that have many pairs"
     )
     lambdarank_score_normalization: bool = parameter(
-        True, help="let pairs of distant scores count less"
+        True, help="reduce the gradients of pairs with distant scores"
     )
     lambdarank_unbiased: bool = parameter(
-        False, help="learn how likely a click is at each place a row was given at"
+        False, help="estimate the position bias of labels that are clicks"
     )
     lambdarank_bias_norm: float = parameter(
-        1.0, low=0, help="how much the bias of places is drawn towards none"
+        1.0, low=0, help="regularisation of the position bias"
     )
     ndcg_exp_gain: bool = parameter(
-        True, help="labels of ndcg are grades with a gain of 2**grade - 1, not gains"
+        True,
+        help="ndcg takes labels as grades with a gain of 2**grade - 1; if false, as "
+        "gains",
     )
     aft_loss_distribution: str = parameter(
         "normal",
         choices=("normal", "logistic", "extreme"),
-        help="what the logarithms of survival:aft's times are spread by",
+        help="distribution of the errors of log times in survival:aft",
     )
     aft_loss_distribution_scale: float = parameter(
-        1.0, low=0, low_open=True, help="how far it spreads them"
+        1.0, low=0, low_open=True, help="scale of the distribution of survival:aft"
     )
     tree_method: str = parameter(
         "auto",
@@ -248,7 +259,8 @@ class Parameters:
     sketch_scope: str = parameter(
         "global",
         choices=("global", "local"),
-        help="approx: candidates are proposed once a tree, or anew for each node",
+        help="approx: propose cuts once for each tree (global), or again for each node "
+        "(local)",
     )
     sketch_eps: float | None = parameter(
         None,
@@ -256,181 +268,219 @@ class Parameters:
         high=1,
         low_open=True,
         high_open=True,
-        help="approx: share of the hessians between two candidates, instead of max_bin",
+        help="approx: fraction of the sum of hessians between two cuts, instead of "
+        "max_bin",
     )
     default_direction: str = parameter(
         "learn",
         choices=("learn", "left", "right"),
-        help="exact: which way missing values go, learned split by split or always one",
+        help="exact: direction of missing values, learned for each split or fixed",
     )
     opt_dense_col: float = parameter(
         1.0,
         low=0,
         high=1,
-        help="exact: with at least this share of its cells filled, missing go left",
+        help="exact: missing values go left in features with at least this fraction of "
+        "entries present",
     )
     grow_policy: str = parameter(
         "depthwise",
         choices=("depthwise", "lossguide"),
-        help="grow level by level, or the best leaf first",
+        help="grow level by level, or the leaf with the largest gain first",
     )
     learning_rate: float = parameter(
         0.3,
         aliases=("eta",),
         low=0,
-        help="factor on what a round adds; 0.5 by default for gblinear",
+        help="factor on the contribution of each round; 0.5 by default for gblinear",
     )
     gamma: float = parameter(
-        0.0, aliases=("min_split_loss",), low=0, help="least gain of a split"
+        0.0, aliases=("min_split_loss",), low=0, help="minimum gain of a split"
     )
     pruning: str = parameter(
         "auto",
         choices=("auto", "before", "after"),
-        help="a split that gains less than gamma is never made (before), or cut off "
-        "once nothing below it gains enough (after); auto is after for exact",
+        help="make no split that gains less than gamma (before), or remove such splits "
+        "from the grown tree if no split below gains enough (after); auto is "
+        "after for exact",
     )
     leaf_solver: str = parameter(
         "newton",
         choices=("newton", "line_search"),
-        help="what a leaf weighs: one step of Newton's, or the constant that makes the "
-        "loss of its rows least, in trees of least squares on the gradients",
+        help="leaf values by one Newton step, or by a line search for the least loss "
+        "of the leaf's rows, in trees fitted to the gradients by least squares",
     )
-    max_depth: int = parameter(6, low=0, help="deepest leaf; 0 is no limit")
-    max_leaves: int = parameter(0, low=0, help="most leaves of a tree; 0 is no limit")
-    max_bin: int = parameter(256, low=2, high=65535, help="most bins of a feature")
+    max_depth: int = parameter(6, low=0, help="maximum depth of a tree; 0 is no limit")
+    max_leaves: int = parameter(
+        0, low=0, help="maximum number of leaves of a tree; 0 is no limit"
+    )
+    max_bin: int = parameter(
+        256, low=2, high=65535, help="maximum number of bins of a feature"
+    )
     min_child_weight: float = parameter(
-        1.0, low=0, help="least sum of hessians on each side of a split"
+        1.0, low=0, help="minimum sum of hessians in each child of a split"
     )
     reg_lambda: float = parameter(
         1.0,
         aliases=("lambda",),
         low=0,
-        help="L2 penalty on leaf values, 0 by default with line_search; on weights for "
-        "gblinear, 0 by default",
+        help="L2 regularisation of leaf values, 0 by default with line_search; of "
+        "weights for gblinear, 0 by default",
     )
     reg_alpha: float = parameter(
-        0.0, aliases=("alpha",), low=0, help="L1 penalty on leaf values, or on weights"
+        0.0,
+        aliases=("alpha",),
+        low=0,
+        help="L1 regularisation of leaf values, or of weights for gblinear",
     )
     min_samples_leaf: int = parameter(
-        0, low=0, help="fewest rows on each side of a split"
+        0, low=0, help="minimum number of rows in each child of a split"
     )
     path_smooth: float = parameter(
-        0.0, low=0, help="rows that a leaf's parent counts as in the leaf's value"
+        0.0,
+        low=0,
+        help="smoothing of leaf values towards the value of their parent, which counts "
+        "as this many rows",
     )
     max_delta_step: float = parameter(
-        0.0, low=0, help="largest leaf value before the learning rate; 0 is no limit"
+        0.0,
+        low=0,
+        help="maximum size of a leaf value before the learning rate; 0 is no limit",
     )
     subsample: float = parameter(
-        1.0, low=0, high=1, low_open=True, help="share of the rows that a tree sees"
+        1.0, low=0, high=1, low_open=True, help="fraction of rows sampled for each tree"
     )
     sampling_method: str = parameter(
         "uniform",
         choices=("uniform", "gradient_based", "goss"),
-        help="how the rows of a tree are drawn: all alike, or by their gradients; goss "
-        "takes the largest gradients and a share of the rest",
+        help="row sampling: uniform, with probabilities by gradient, or goss, which "
+        "takes the rows with the largest gradients and a fraction of the others",
     )
     top_rate: float = parameter(
-        0.2, low=0, high=1, low_open=True, help="share of the largest gradients in goss"
+        0.2,
+        low=0,
+        high=1,
+        low_open=True,
+        help="fraction of rows with the largest gradients in goss",
     )
     other_rate: float = parameter(
-        0.1, low=0, high=1, low_open=True, help="share of other rows in goss"
+        0.1, low=0, high=1, low_open=True, help="fraction of other rows in goss"
     )
     extmem_single_page: bool = parameter(
         False,
-        help="hold a tree's sample in memory; of use only for codes on disk",
+        help="keep the sampled rows of a tree in memory; for external memory only",
     )
     colsample_bytree: float = parameter(
-        1.0, low=0, high=1, low_open=True, help="share of the features that a tree sees"
+        1.0,
+        low=0,
+        high=1,
+        low_open=True,
+        help="fraction of features sampled for each tree",
     )
     colsample_bylevel: float = parameter(
-        1.0, low=0, high=1, low_open=True, help="share of those that a level sees"
+        1.0,
+        low=0,
+        high=1,
+        low_open=True,
+        help="fraction of the tree's features sampled for each level",
     )
     colsample_bynode: float = parameter(
-        1.0, low=0, high=1, low_open=True, help="share of those that a node sees"
+        1.0,
+        low=0,
+        high=1,
+        low_open=True,
+        help="fraction of the level's features sampled for each node",
     )
     monotone_constraints: tuple[int, ...] | tuple[tuple[int | str, int], ...] = (
         parameter(
             (),
-            help="1 for features with which predictions must not fall, -1 for those "
-            "with which they must not rise: in order of the features, or by name",
+            help="1 for features in which predictions must not fall, -1 for those in "
+            "which they must not rise, 0 for others: in order of the features, or by "
+            "name",
         )
     )
     monotone_constraints_method: str = parameter(
         "basic",
         choices=("basic", "intermediate"),
-        help="how leaf values are kept in order: by fixed bounds, or by ones that "
-        "follow the tree",
+        help="bounds on leaf values: fixed by each split, or updated as the tree grows",
     )
     feature_costs: tuple[float, ...] | tuple[tuple[int | str, float], ...] = parameter(
         (),
-        help="what a split by a feature has to gain beyond gamma, in order of the "
-        "features, or by name",
+        help="gain that a split by a feature needs in addition to gamma, in order of "
+        "the features, or by name",
     )
     feature_costs_for: str = parameter(
         "model",
         choices=("model", "rows"),
-        help="what a feature's cost is paid for: once for the model, or for each row "
-        "that a tree asks for it",
+        help="charge the cost of a feature once for the model, or for each row that a "
+        "tree tests it on",
     )
     interaction_constraints: tuple[tuple[int | str, ...], ...] = parameter(
-        (), help="groups of features, by number or name, that may go together"
+        (), help="groups of features, by number or name, that may interact"
     )
     sample_type: str = parameter(
         "uniform",
         choices=("uniform", "weighted"),
-        help="how dart draws the trees to drop: all alike, or by their weights",
+        help="dart: drop trees with equal probabilities, or in proportion to their "
+        "weights",
     )
     normalize_type: str = parameter(
         "tree",
         choices=("tree", "forest"),
-        help="a new tree of dart weighs as one dropped tree, or as all of them",
+        help="dart: scale a new tree like one dropped tree, or like all of them",
     )
     rate_drop: float = parameter(
-        0.0, low=0, high=1, help="share of the trees that a round of dart drops"
+        0.0, low=0, high=1, help="dart: fraction of the trees that a round drops"
     )
     one_drop: bool = parameter(
-        False, help="drop a tree of dart in every round that does not skip it"
+        False, help="dart: drop at least one tree in every round that does not skip it"
     )
     skip_drop: float = parameter(
-        0.0, low=0, high=1, help="share of the rounds of dart that drop no tree"
+        0.0, low=0, high=1, help="dart: probability that a round drops no tree"
     )
     feature_selector: str = parameter(
         "cyclic",
         choices=("cyclic", "shuffle", "random", "greedy", "thrifty"),
-        help="the order in which gblinear moves the weights of features",
+        help="gblinear: order in which the weights of features are updated",
     )
     top_k: int = parameter(
-        0, low=0, help="most features that greedy and thrifty move a round; 0: all"
+        0,
+        low=0,
+        help="gblinear: maximum number of features that greedy and thrifty update in a "
+        "round; 0: all",
     )
     tolerance: float = parameter(
-        0.0, low=0, help="gblinear stops when no weight changes more; 0: never"
+        0.0, low=0, help="gblinear: stop when no weight changes by more; 0: never"
     )
     max_cat_to_onehot: int = parameter(
         4,
         low=1,
-        help="a feature of fewer categories is split by one category against the rest",
+        help="features with fewer categories are split by one category against the "
+        "rest",
     )
     max_cat_threshold: int = parameter(
-        64, low=1, help="most groups of categories that are tried from either end"
+        64,
+        low=1,
+        help="maximum number of categories on one side of a split of sorted categories",
     )
     num_parallel_tree: int = parameter(
-        1, low=1, help="trees that share one round and output"
+        1, low=1, help="number of trees for each round and output"
     )
     multi_strategy: str = parameter(
         "one_output_per_tree",
         choices=("one_output_per_tree", "multi_output_tree"),
-        help="trees of one output each, or of all, with a value for each in a leaf",
+        help="one tree for each output, or trees of all outputs with vector leaves",
     )
     sketch_outputs: int = parameter(
         0,
         low=0,
-        help="search the splits of multi_output_tree by so many random mixes of the "
-        "outputs; 0 searches by all outputs",
+        help="number of random projections of the outputs to search the splits of "
+        "multi_output_tree by; 0 uses all outputs",
     )
     process_type: str = parameter(
         "default",
         choices=("default", "update"),
-        help="grow new trees, or update those that are there, a round after the other",
+        help="grow new trees, or update the existing ones, one round after the other",
     )
     updater: str = parameter(
         "auto",
@@ -445,36 +495,36 @@ class Parameters:
             "shotgun",
             "coord_descent",
         ),
-        help="what grows trees, or updates them; auto grows, or refreshes; shotgun and "
-        "coord_descent are the same, and for gblinear",
+        help="algorithm that grows trees, or updates them; auto grows, or refreshes; "
+        "shotgun and coord_descent are the same, and for gblinear",
     )
     refresh_leaf: bool = parameter(
-        True, help="refresh the leaf values, and not only what is known of the nodes"
+        True, help="refresh the leaf values in addition to the statistics of nodes"
     )
     unseen: str = parameter(
         "error",
         choices=("error", "missing"),
-        help="what a category is that training did not see",
+        help="what to do with categories that were not in the training data",
     )
     max_cached_hist_node: int | None = parameter(
-        None, low=1, help="most nodes whose histograms are kept"
+        None, low=1, help="maximum number of nodes whose histograms are cached"
     )
 
     @classmethod
     def resolve(cls, params: ParameterSource | None = None) -> Parameters:
-        """Return the defaults, changed by `params`.
+        """Return the defaults, updated with `params`.
 
         Parameters
         ----------
         params
-            Names or aliases with values. Values may be strings as XGBoost takes them;
-            those that are None are left out.
+            Names or aliases with values. Values may be strings, in XGBoost's formats;
+            None is the same as leaving the parameter out.
         """
         return cls().updated(params)
 
     @staticmethod
     def read(name: str, raw: Any) -> Any:
-        """Return the value of one parameter alone, its default if it is None."""
+        """Return the validated value of one parameter, its default for None."""
         row = _TABLE[_CANONICAL[name]]
         return row.default if raw is None else _parse(name, row, raw)
 
@@ -484,7 +534,7 @@ class Parameters:
         return _rule(_TABLE[name]).choices
 
     def updated(self, params: ParameterSource | None) -> Parameters:
-        """Return a copy changed by `params`."""
+        """Return a copy updated with `params`; the object itself if they are None."""
         if params is None:
             return self
         given: dict[str, tuple[str, Any]] = {}
@@ -511,7 +561,7 @@ class Parameters:
             values.get("booster", self.booster),
             values.get("leaf_solver", self.leaf_solver),
         )
-        # What has its default follows the kind of model, whose defaults may be others.
+        # Defaults may differ between boosters and leaf solvers.
         moved = {
             name: _default(name, kind)
             for name in _OWN_DEFAULTS
@@ -521,7 +571,7 @@ class Parameters:
 
     @property
     def _kind(self) -> tuple[str, ...]:
-        """What decides on defaults."""
+        """The booster and the leaf solver, which some defaults depend on."""
         return self.booster, self.leaf_solver
 
     @property
@@ -530,39 +580,42 @@ class Parameters:
         return self.updater in _GROWERS
 
     def method(self) -> str:
-        """Return how splits are found: ``"hist"``, ``"approx"`` or ``"exact"``.
+        """Return the tree method: ``"hist"``, ``"approx"`` or ``"exact"``.
 
-        Raises ParameterError where what is said of it contradicts itself.
+        Raises ParameterError if tree_method, updater and their parameters contradict
+        each other.
         """
         named = "hist" if self.tree_method == "auto" else self.tree_method
         method = _GROWERS.get(self.updater, named)
         if method != named and self.tree_method != "auto":
             raise ParameterError(
-                f"updater={self.updater!r} is tree_method={method!r}, and tree_method "
-                f"is {self.tree_method!r}; leave updater out",
+                f"updater={self.updater!r} implies tree_method={method!r}, and "
+                f"tree_method is {self.tree_method!r}; leave updater out",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         if self.sketch_scope == "local" and method != "approx":
             raise ParameterError(
-                "sketch_scope='local' is a way of tree_method='approx', and trees grow "
-                f"by {method!r}; set tree_method='approx', or leave sketch_scope out",
+                "sketch_scope='local' requires tree_method='approx', and trees are "
+                f"grown by {method!r}; set tree_method='approx', or leave "
+                "sketch_scope out",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         given = self._changed
         for name in ("default_direction", "opt_dense_col"):
             if name in given and method != "exact":
                 raise ParameterError(
-                    f"{name}={given[name]!r} is for tree_method='exact', and trees "
-                    f"grow by {method!r}; set tree_method='exact', or leave {name} out",
+                    f"{name}={given[name]!r} requires tree_method='exact', and trees "
+                    f"are grown by {method!r}; set tree_method='exact', or leave "
+                    f"{name} out",
                     code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         return method
 
     def bins(self) -> int:
-        """Return the most bins of a feature, by max_bin or by sketch_eps.
+        """Return the maximum number of bins of a feature, by max_bin or sketch_eps.
 
-        Raises ParameterError where one of the two is of no use, or they contradict each
-        other.
+        Raises ParameterError if one of the two has no effect, or if they contradict
+        each other.
         """
         method, given = self.method(), self._changed
         by_bins = method != "exact"
@@ -571,85 +624,86 @@ class Parameters:
         for name, is_useless in useless.items():
             if is_useless and name in given:
                 raise ParameterError(
-                    f"{name}={given[name]} has no part in tree_method={method!r}, "
-                    "which looks at the values of each node themselves; leave it out",
+                    f"{name}={given[name]} has no effect on tree_method={method!r}, "
+                    "which searches the values of each node; leave it out",
                     code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         if self.sketch_eps is None:
             return self.max_bin
         if method != "approx":
             raise ParameterError(
-                f"sketch_eps={self.sketch_eps:g} is for tree_method='approx', and "
-                f"trees grow by {method!r}; set tree_method='approx', or leave "
+                f"sketch_eps={self.sketch_eps:g} requires tree_method='approx', and "
+                f"trees are grown by {method!r}; set tree_method='approx', or leave "
                 "sketch_eps out",
                 code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
         bins = math.ceil(round(1.0 / self.sketch_eps, 6))
         if "max_bin" in given and self.max_bin != bins:
             raise ParameterError(
-                f"sketch_eps={self.sketch_eps:g} is max_bin={bins}, and max_bin is "
-                f"{self.max_bin}; keep one of them",
+                f"sketch_eps={self.sketch_eps:g} corresponds to max_bin={bins}, and "
+                f"max_bin is {self.max_bin}; keep one of them",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return bins
 
     def prunes(self) -> bool:
-        """Return whether what gains less than gamma is cut off a grown tree."""
+        """Return whether splits that gain less than gamma are pruned after growth."""
         if self.pruning == "auto":
             return self.method() == "exact"
         return self.pruning == "after"
 
     def drawn_share(self) -> float:
-        """Return the share of rows that grow a tree.
+        """Return the fraction of rows that are sampled for a tree.
 
-        Raises ParameterError where two ways of drawing contradict each other.
+        Raises ParameterError if the sampling parameters contradict each other.
         """
         if self.sampling_method != "goss":
             return self.subsample
         if self.subsample < 1.0:
             raise ParameterError(
-                f"sampling_method='goss' draws rows by top_rate and other_rate, and "
-                f"subsample={self.subsample:g} draws them, too; leave subsample out",
+                f"sampling_method='goss' samples rows by top_rate and other_rate, and "
+                f"subsample={self.subsample:g} samples them as well; leave subsample "
+                "out",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         share = self.top_rate + self.other_rate
         if share > 1.0:
             raise ParameterError(
                 f"top_rate={self.top_rate:g} and other_rate={self.other_rate:g} are "
-                "shares of all rows and together more than 1; lower one of them",
+                "fractions of all rows, and their sum is above 1; lower one of them",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return share
 
     def cached_share(self) -> float:
-        """Return the share of rows that a tree holds in memory; 0: none.
+        """Return the fraction of rows that stay in memory for a tree; 0: none.
 
-        Raises ParameterError where a tree has no sample to hold.
+        Raises ParameterError if extmem_single_page is set and rows are not sampled.
         """
         if not self.extmem_single_page:
             return 0.0
         share = self.drawn_share()
         if share == 1.0:
             raise ParameterError(
-                "extmem_single_page holds the rows of a tree's sample in memory, and "
-                "with subsample=1 there is none; set subsample below 1, or leave "
+                "extmem_single_page keeps the sampled rows of a tree in memory, and "
+                "subsample=1 does not sample; set subsample below 1, or leave "
                 "extmem_single_page out",
                 code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
         return share
 
     def multi_output_columns(self, n_outputs: int) -> int:
-        """Return by how many columns the splits of trees of all outputs are searched.
+        """Return the number of gradient columns that multi-output splits use.
 
-        0: each tree has one output. Raises ParameterError where that does not go with
-        other parameters.
+        It is 0 if each tree has one output. Raises ParameterError if other parameters
+        contradict multi_strategy.
         """
         if self.multi_strategy == "one_output_per_tree":
             if self.sketch_outputs > 0:
                 raise ParameterError(
-                    f"sketch_outputs={self.sketch_outputs} is for trees of all "
-                    "outputs; set multi_strategy='multi_output_tree', or leave "
-                    "sketch_outputs out",
+                    f"sketch_outputs={self.sketch_outputs} is for multi-output trees; "
+                    "set multi_strategy='multi_output_tree', or leave sketch_outputs "
+                    "out",
                     code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
             return 0
@@ -657,9 +711,9 @@ class Parameters:
             return 0
         if self.monotone_constraints and 0 < self.sketch_outputs < n_outputs:
             raise ParameterError(
-                "monotone_constraints hold the weights of all outputs, and "
-                f"sketch_outputs={self.sketch_outputs} searches splits by mixes of "
-                "them; leave one of the two out",
+                "monotone_constraints apply to each output, and "
+                f"sketch_outputs={self.sketch_outputs} searches splits by projections "
+                "of the outputs; leave one of the two out",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return min(self.sketch_outputs or n_outputs, n_outputs)
@@ -683,7 +737,7 @@ class Parameters:
 
 
 class ParameterRow(NamedTuple):
-    """One line of the table, in words."""
+    """A row of the parameter table, as text."""
 
     name: str
     aliases: tuple[str, ...]
@@ -694,7 +748,7 @@ class ParameterRow(NamedTuple):
 
 
 def parameter_table() -> list[ParameterRow]:
-    """Return the whole table, for documentation and ``hornbeam train --help``."""
+    """Return the table for the documentation and ``hornbeam train --help``."""
     return [
         ParameterRow(
             entry.name,
@@ -708,7 +762,7 @@ def parameter_table() -> list[ParameterRow]:
     ]
 
 
-#: Defaults that differ between boosters, and ways to weigh leaves.
+#: Defaults that differ for a booster or a leaf solver.
 _OWN_DEFAULTS = {
     "learning_rate": {"gblinear": 0.5},
     "reg_lambda": {"gblinear": 0.0, "line_search": 0.0},
@@ -755,7 +809,7 @@ def _pairs(params: ParameterSource) -> Iterator[tuple[str, Any]]:
 
 
 def _parse(name: str, entry: dataclasses.Field[Any], raw: Any) -> Any:
-    """Return `raw` in the type of the field, checked against its rule."""
+    """Return `raw` converted to the type of the field, checked against its rule."""
     if getattr(raw, "ndim", None) == 0 and hasattr(raw, "item"):
         raw = raw.item()
     rule = _rule(entry)
@@ -800,7 +854,7 @@ def _number(name: str, raw: Any) -> float:
 
 
 def _finite(raw: Any) -> int | float | None:
-    """Return `raw` as a number; None if it is none, is NaN or is infinite."""
+    """Return `raw` as a number; None if it is not a number, or not finite."""
     if isinstance(raw, str):
         for read in (int, float):
             try:
@@ -839,7 +893,7 @@ def _texts(name: str, raw: Any) -> tuple[str, ...]:
 
 
 def _intercept(name: str, raw: Any) -> float | tuple[float, ...]:
-    """Return one number or several; a string may be a list, as in XGBoost's files."""
+    """Return a number or several; a string may be a JSON list, as in model files."""
     if isinstance(raw, str) and raw.strip().startswith("["):
         try:
             raw = json.loads(raw)
@@ -866,7 +920,8 @@ def _directions(name: str, raw: Any) -> Any:
         direction = value[1] if isinstance(value, tuple) else value
         if direction not in (-1, 0, 1):
             raise ParameterError(
-                f"{name} takes 1, -1 and 0 (rising, falling, either), not {direction}",
+                f"{name} must be 1, -1 or 0 (increasing, decreasing, none), not "
+                f"{direction}",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
     return found
@@ -885,8 +940,8 @@ def _costs(name: str, raw: Any) -> Any:
 
 
 def _by_feature(name: str, raw: Any, read: Callable[[str, Any], Any]) -> Any:
-    """Return numbers in order, or pairs of feature and number, as tuples."""
-    given = _written(raw) if isinstance(raw, str) else raw
+    """Return numbers in feature order, or pairs of feature and number, as tuples."""
+    given = _json_value(raw) if isinstance(raw, str) else raw
     if hasattr(given, "tolist"):
         given = given.tolist()
     if isinstance(given, Mapping):
@@ -903,8 +958,8 @@ def _by_feature(name: str, raw: Any, read: Callable[[str, Any], Any]) -> Any:
 
 
 def _groups(name: str, raw: Any) -> tuple[tuple[int | str, ...], ...]:
-    """Return lists of features; a string may be a list of lists, as for XGBoost."""
-    groups = _written(raw) if isinstance(raw, str) else raw
+    """Return groups of features; a string may be a JSON list of lists."""
+    groups = _json_value(raw) if isinstance(raw, str) else raw
     if not _is_list(groups) or not all(map(_is_list, groups)):
         raise ParameterError(
             f"{name} must be a list of lists of features, such as [[0, 1], [2, 3]] or "
@@ -920,7 +975,7 @@ def _feature(name: str, raw: Any) -> int | str:
     if isinstance(raw, numbers.Integral) and not isinstance(raw, bool):
         return int(raw)
     raise ParameterError(
-        f"{name} takes names of features or their numbers, from 0, not {raw!r}",
+        f"{name} must be names of features or their indices, from 0, not {raw!r}",
         code=ErrorCode.INVALID_PARAMETER_TYPE,
     )
 
@@ -929,8 +984,8 @@ def _is_list(raw: Any) -> bool:
     return isinstance(raw, Sequence | set | frozenset) and not isinstance(raw, str)
 
 
-def _written(text: str) -> Any:
-    """Return what is written in a string as JSON, a tuple as a list; else None."""
+def _json_value(text: str) -> Any:
+    """Return the value of a JSON string, a tuple as a list; None if it is not JSON."""
     text = text.strip()
     if text.startswith("(") and text.endswith(")"):
         text = f"[{text[1:-1].rstrip(',')}]"
@@ -970,7 +1025,7 @@ _CANONICAL = {
     for name in (entry.name, *_rule(entry).aliases)
 }
 
-# What XGBoost 3.2 knows and Hornbeam has not learned yet.
+# Parameters of XGBoost 3.2 that Hornbeam does not support yet.
 _LATER = frozenset(
     """
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average
@@ -978,7 +1033,7 @@ _LATER = frozenset(
     """.split()
 )
 
-# Arguments that people look for among the parameters.
+# Arguments that users often pass as parameters.
 _ELSEWHERE = {
     "n_estimators": "pass num_boost_round to train",
     "num_round": "pass num_boost_round to train",

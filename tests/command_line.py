@@ -1,4 +1,4 @@
-"""Running the command line in processes of its own."""
+"""Runs the command line in separate processes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 from hornbeam.__main__ import main
 
-# Each is forked from one that has imported what most of them import. A module of few
-# imports, this one, is all that a process loads besides.
+# Each process is forked from one that has imported the common modules. This module has
+# few imports because every process loads it in addition.
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
@@ -24,7 +24,7 @@ _PROCESSES.set_forkserver_preload(
 
 
 def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
-    """Run ``hornbeam`` with these arguments; return its exit code and what it says."""
+    """Run ``hornbeam`` with these arguments; return its exit code and its output."""
     words = [*map(str, arguments)]
     with TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
@@ -37,7 +37,7 @@ def command(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
 
 
 def _run(words: list[str], said: list[Path], cwd: Path | None) -> None:
-    """Be the command line, with its outputs in files."""
+    """Run the command line with its output redirected to files."""
     for stream, path in zip((sys.stdout, sys.stderr), said, strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream.fileno())
     if cwd is not None:

@@ -1,10 +1,10 @@
-"""Puts this folder on the path, so that every test finds `naive`."""
+"""Configures the import path for `naive`, and hypothesis."""
 
 import hypothesis
 
-# An example may have to wait: for a kernel to be compiled, or for a busy machine. Each
-# run draws the same ones, so that a verdict is one of the code and not of chance;
-# `pytest --hypothesis-profile=searching` draws others.
+# Examples have no deadline because kernels may compile first. Runs are derandomised,
+# so results depend on the code only; `pytest --hypothesis-profile=searching` draws new
+# examples.
 hypothesis.settings.register_profile("patient", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("searching", deadline=None)
 hypothesis.settings.load_profile("patient")

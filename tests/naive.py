@@ -1,4 +1,4 @@
-"""Plain twins of what the kernels and the forest do: slow, short and surely right."""
+"""Reference implementations of the kernels and of prediction: short and slow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def child_of(tree, row, node):
         goes_left = tree.default_left[node] == 1
     elif tree.split_type[node] == 1:
         first, last = tree.category_starts[node : node + 2]
-        # A value between -1 and 0 is no category, though its whole part is one.
+        # A value between -1 and 0 is not a category, although truncation gives 0.
         goes_left = x < 0 or int(x) not in tree.categories[first:last].tolist()
     else:
         goes_left = x < tree.threshold[node]
@@ -48,7 +48,7 @@ def philox(counter, key):
 
 
 def draw(item, stream, purpose, seed):
-    """Return the 32 random bits of one item: a lane of the draw of its quarter."""
+    """Return the 32 random bits of one item: one of four lanes of a Philox block."""
     quarter = item // 4
     counter = quarter % 2**32, quarter >> 32, stream, purpose
     return philox(counter, (seed % 2**32, seed >> 32))[item % 4]
@@ -60,12 +60,12 @@ def exponent_above(value):
 
 
 def fixed_point(value, step):
-    """Return how many steps are nearest to `value`, the even number of two."""
+    """Return `value` in units of `step`, rounded half to even."""
     return round(Fraction(float(value)) / Fraction(float(step)))
 
 
 def histogram(codes, offsets, columns, rows, pairs):
-    """Return the sums of `pairs` in each cell, as (2, cells); codes[feature][row]."""
+    """Return the sums of `pairs` in each bin, (2, bins); codes[feature][row]."""
     sums = np.zeros((2, offsets[-1]), np.int64)
     for f in columns:
         for row in rows:
@@ -74,7 +74,7 @@ def histogram(codes, offsets, columns, rows, pairs):
 
 
 def goes_left(code, chosen, bins, missing_left):
-    """Return whether a row with this code goes left; the missing have code `bins`.
+    """Return whether a row with this bin goes left; missing values have the bin `bins`.
 
     `chosen` is the last bin that goes left, or the categories that go right.
     """
@@ -96,14 +96,14 @@ def leaf_weight(g, h, reg_lambda, alpha, max_delta_step):
 
 
 def gain(g, h, rules):
-    """Return how much loss, times two, a leaf of best weight takes away."""
+    """Return twice the loss reduction of a leaf with the optimal weight."""
     reg_lambda, alpha, max_delta_step = rules[:3]
     w = leaf_weight(g, h, reg_lambda, alpha, max_delta_step)
     return -(2 * g * w + (h + reg_lambda) * w * w + 2 * alpha * abs(w))
 
 
 def held_weight(g, h, rows, rules, held):
-    """Return the weight of a leaf under `held`, a dict of its `NodeConstraints`."""
+    """Return the weight of a leaf under the constraints `held` (`NodeConstraints`)."""
     weight = leaf_weight(g, h, *rules[:3])
     smooth = held["smooth"]
     if smooth > 0:
@@ -112,14 +112,14 @@ def held_weight(g, h, rows, rules, held):
 
 
 def gain_at(g, h, weight, rules):
-    """Return how much loss, times two, a leaf of any weight takes away."""
+    """Return twice the loss reduction of a leaf with the given weight."""
     return -(2 * g * weight + (h + rules[0]) * weight**2 + 2 * rules[1] * abs(weight))
 
 
 def category_candidates(cells, rules):
     """Return (categories that go right, missing left) in XGBoost's order.
 
-    `cells` are the exact sums of each category.
+    `cells` has the exact sums of each category.
     """
     every = range(len(cells))
     if len(cells) < rules[4]:
@@ -143,10 +143,10 @@ def best_split(
     """Return (gain, feature, split, missing left, left sums) of the best split.
 
     The split is the last left bin, or for the features in `categorical` the tuple of
-    the categories that go right. All candidates in XGBoost's order, in exact
-    fractions; the first of equals wins. None if no candidate leaves enough on both
-    sides. With `held`, a dict of what holds the node back, and the rows of each cell,
-    the left sums end with the rows.
+    the categories that go right. Candidates are evaluated in XGBoost's order with exact
+    fractions; the first of equal gains wins. None if both children are large enough for
+    no candidate. With the constraints `held`, the bins also have numbers of rows, which
+    are the last of the left sums.
     """
     steps = [Fraction(float(step)) for step in steps]
     rules = [Fraction(float(rule)) for rule in rules]
@@ -205,9 +205,9 @@ def best_split(
 
 
 def pair_of_weights(left, right, rules, held, direction):
-    """Return what two children weigh: what they have in common if they must.
+    """Return the weights of two children; equal ones if a monotone constraint needs it.
 
-    They are (g, h, rows).
+    Each child is (g, h, rows).
     """
     weights = [held_weight(*side, rules, held) for side in (left, right)]
     if (weights[1] - weights[0]) * direction < 0:
@@ -222,10 +222,10 @@ def best_vector_split(
 ):
     """Return (gain, feature, split, missing left, weights) of the best split.
 
-    `sums` are (columns, 2, cells) and `steps` (columns, 2). As `best_split`, with gains
-    added up and mean hessians; features have few categories at most. `held` has bounds
-    and a weight for each column; the weights are those of both sides in each, if there
-    is one.
+    `sums` is (columns, 2, bins) and `steps` (columns, 2). Like `best_split`, with the
+    sum of gains and the mean of hessians over the gradient columns; categorical
+    features have one-hot splits only. `held` has bounds and a weight for each column.
+    The weights are those of both children by column.
     """
     rules = [Fraction(float(rule)) for rule in rules]
     columns = range(len(sums))
@@ -303,7 +303,7 @@ def best_vector_split(
 def grow(
     codes, bins, offsets, columns, pairs, rows, steps, rules, max_depth, categorical=()
 ):
-    """Return a tree grown on `rows`: a dict for a split, a list of rows for a leaf."""
+    """Return a tree of `rows`: a dict for each split, a list of rows for each leaf."""
     if max_depth == 0:
         return rows
     sums = histogram(codes, offsets, columns, rows, pairs)
@@ -336,7 +336,7 @@ def cuts_of_few(values):
 
 
 def quantile_cuts(values, weights, bins):
-    """Return the inner cuts at equal ranks: where the sum of weights passes each."""
+    """Return the inner cuts at equal ranks of the cumulative weight."""
     pairs = sorted(
         (float(value), int(weight))
         for value, weight in zip(values, weights, strict=True)
@@ -355,7 +355,7 @@ def quantile_cuts(values, weights, bins):
 
 
 def code_of(value, inner, bins):
-    """Return the number of cuts that are not above `value`; `bins` if it is missing."""
+    """Return the number of cuts up to `value`; `bins` if it is missing."""
     return bins if value != value else sum(cut <= value for cut in inner)
 
 
@@ -363,7 +363,7 @@ def code_of(value, inner, bins):
 
 
 def discounted_gain(gains, depth):
-    """Return the discounted sum of gains in this order."""
+    """Return the discounted cumulative gain in this order."""
     return sum(gain / math.log2(i + 2) for i, gain in enumerate(gains[:depth]))
 
 
@@ -388,7 +388,7 @@ def precision(hits, depth, nothing):
 def pull_pairs(
     kind, scores, labels, gains, order, pairs, depth, by_distance, bias=None
 ):
-    """Return gradients, hessians, costs of positions and the sum of all pulls."""
+    """Return gradients, hessians, position costs and the sum of all lambdas."""
     g, h = np.zeros((2, len(scores)))
     costs = np.zeros((2, 0 if bias is None else bias.shape[1]))
     total = 0.0
@@ -451,9 +451,9 @@ def cross_entropy(scores, grades):
 
 
 def descend(rows, order, rules, gradients, hessians, weights):
-    """Return weights and gradients after one weight after the other has moved.
+    """Return weights and gradients after coordinate descent over all weights.
 
-    The last weight is that of a column of ones, the bias, which nothing penalises.
+    The last weight is the bias, which has no penalty.
     """
     rate, reg_lambda, reg_alpha = rules
     values = np.column_stack([np.nan_to_num(rows), np.ones(len(rows))]).astype(float)
@@ -466,7 +466,7 @@ def descend(rows, order, rules, gradients, hessians, weights):
             continue
         free = column == len(weights) - 1
         ridge, lasso = (0.0, 0.0) if free else (reg_lambda, reg_alpha)
-        # Where g + h (b - w) + ridge b + lasso sign(b) is zero, or b is.
+        # The root of g + h (b - w) + ridge b + lasso sign(b), or 0.
         above = (h * w - g - lasso) / (h + ridge)
         below = (h * w - g + lasso) / (h + ridge)
         best = above if above > 0 else below if below < 0 else 0.0
@@ -476,11 +476,11 @@ def descend(rows, order, rules, gradients, hessians, weights):
     return weights, gradients
 
 
-# --- Times ----------------------------------------------------------------------------
+# --- Survival -------------------------------------------------------------------------
 
 
 def log_share(distribution, low, high):
-    """Return the logarithm of a distribution's share; of its density if low == high."""
+    """Return the log probability of an interval; the log density if low == high."""
     z = low
     if distribution == "normal":
         if low == high:
@@ -501,7 +501,7 @@ def log_share(distribution, low, high):
 
 
 def partial_likelihood(hazards, labels, weights):
-    """Return minus Cox's partial log-likelihood, ties by Breslow's way."""
+    """Return the negative partial log-likelihood of Cox, with Breslow's ties."""
     total = 0.0
     for i in range(len(labels)):
         if labels[i] > 0:
@@ -512,9 +512,9 @@ def partial_likelihood(hazards, labels, weights):
 
 
 def worth_of(tree, row, known, node=0):
-    """Return what a tree predicts if only the features in `known` are.
+    """Return the expected prediction of a tree if only `known` features are known.
 
-    At splits by the others the row goes both ways, in parts by the cover.
+    Splits on other features return the mean of both children, weighted by cover.
     """
     if tree.left[node] < 0:
         return np.float64(tree.value[node])
@@ -530,10 +530,10 @@ def worth_of(tree, row, known, node=0):
 
 
 def shapley_values(tree, row):
-    """Return what each feature of a row contributes, by the definition, and the rest.
+    """Return the Shapley values of a row by their definition, and the base value.
 
-    Features in pairs too: what both together change beyond what each does alone, half
-    of it on either side, and on the diagonal what is left of each one's own.
+    Also returns interaction values: half of the interaction of two features at each of
+    their two entries, and the main effects on the diagonal.
     """
     n = len(row)
     worth = {
@@ -559,7 +559,7 @@ def shapley_values(tree, row):
 
 
 def steps(tree, row):
-    """Return what the steps of a row down a tree change, by feature, and the rest."""
+    """Return Saabas contributions of a row by feature, and the base value."""
     found = np.zeros(len(row) + 1)
     node, worth = 0, worth_of(tree, row, ())
     found[-1] = worth
@@ -571,9 +571,9 @@ def steps(tree, row):
 
 
 def shapley_values_against(tree, row, background, shares):
-    """Return what each feature of a row contributes against others, and their mean.
+    """Return interventional Shapley values of a row, and the mean of the background.
 
-    A coalition of features is the row's; the others are those of a background row.
+    Features of a coalition are the row's, the others those of a background row.
     """
     n = len(row)
 

@@ -1,4 +1,4 @@
-"""Plain twins of whole trees: every split of a node, every branch of a tree."""
+"""Reference implementations for CART: all splits of a node, all subtrees of a tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def impurity(criterion, y, weights):
-    """Return the impurity of rows as one leaf, times their weight."""
+    """Return the impurity of rows as one leaf, times the sum of weights."""
     total = weights.sum()
     if criterion == "squared_error":
         return np.sum(weights * (y - np.average(y, weights=weights)) ** 2)
@@ -21,13 +21,13 @@ def impurity(criterion, y, weights):
 
 
 def gain(criterion, y, weights, left):
-    """Return by how much the impurity falls where these rows go left."""
+    """Return the decrease of the impurity if these rows go left."""
     parts = [impurity(criterion, y[side], weights[side]) for side in (left, ~left)]
     return impurity(criterion, y, weights) - sum(parts)
 
 
 def category_orders(x, y, weights, n_classes):
-    """Return the orders in which categories are cut: by the mean, or by each share."""
+    """Return the orders of categories to cut: by the mean or each class's share."""
     present = np.unique(x[~np.isnan(x)])
 
     def mean(category, wanted):
@@ -47,7 +47,7 @@ def category_orders(x, y, weights, n_classes):
 
 
 def sides(x, by_category, y, weights, n_classes):
-    """Yield the rows that go left, for every cut of a column: missing right first."""
+    """Yield the rows that go left for each cut of a column, missing right first."""
     known = ~np.isnan(x)
     orders = [np.unique(x[known])]
     if by_category:
@@ -61,7 +61,7 @@ def sides(x, by_category, y, weights, n_classes):
 
 
 def gains(X, by_category, y, weights, n_classes, criterion, least_rows, least_weight):
-    """Yield what each split of a node gains that leaves enough on both sides."""
+    """Yield the gain of each split of a node with large enough children."""
     for f in range(X.shape[1]):
         for left in sides(X[:, f], by_category[f], y, weights, n_classes):
             if min(left.sum(), (~left).sum()) < max(least_rows, 1):
@@ -72,7 +72,7 @@ def gains(X, by_category, y, weights, n_classes, criterion, least_rows, least_we
 
 
 def links(left, gains):
-    """Return of each node that is split the gains and the splits of its branch."""
+    """Return the sum of gains and the number of splits below each internal node."""
     found = {}
 
     def walk(node):
@@ -88,10 +88,10 @@ def links(left, gains):
 
 
 def best_subtree(nodes, alpha, node=0):
-    """Return how much more than a leaf the best subtree gains, and its leaves.
+    """Return the reduced cost of the best subtree relative to a leaf, and its leaves.
 
-    That is the sum of its gains less alpha for each leaf but one; of equal subtrees the
-    smallest.
+    The reduction is the sum of gains minus alpha for each leaf but one. Of equal
+    subtrees the smallest is returned.
     """
     left = nodes["left"][node]
     if left < 0:

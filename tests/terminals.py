@@ -1,4 +1,4 @@
-"""Reading what a program shows on a terminal."""
+"""Reads the output of a program on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def read_all(reader: int) -> str:
-    """Return what comes out of a terminal until the last writer has left it."""
+    """Return the output of a terminal until the last writer closes it."""
     parts = []
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Every kind of bad input is one clear error: what, where, and how to mend it.
+"""Invalid input raises an error with the cause, the position and the remedy.
 
-What a matrix refuses by itself is in `data/test_bad_data.py`; broken model files of
-every kind are in `forest/test_broken_models.py`.
+Errors of matrices are tested in `data/test_bad_data.py`, and those of model files in
+`forest/test_broken_models.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SOFTMAX = hornbeam.train(CLASSES, DMatrix(ROWS, ranked(LABELS, 3)), 2)
 
 
 def train(params=None, rows=ROWS, labels=LABELS, rounds=2, evals=None, **arguments):
-    """Train, with what DMatrix takes among the arguments going to it."""
+    """Train; arguments of `DMatrix` are passed to it."""
     info = {
         name: arguments.pop(name)
         for name in ("weight", "base_margin", "feature_names")
@@ -55,7 +55,7 @@ GRADES = np.arange(60.0) % 4
 
 
 def rank(params=None, labels=GRADES, **info):
-    """Train a ranking of six groups."""
+    """Train a ranking model with six groups."""
     data = DMatrix(ROWS, labels, **{"group": [10] * 6, **info})
     return hornbeam.train({"objective": "rank:ndcg", **(params or {})}, data, 1)
 
@@ -67,7 +67,7 @@ def changed(values, row, value):
 
 
 def bounded(lower, upper):
-    """Return data of times, all of them within these bounds."""
+    """Return survival data with these label bounds."""
     bounds = np.full(60, float(lower)), np.full(60, float(upper))
     return DMatrix(ROWS, label_lower_bound=bounds[0], label_upper_bound=bounds[1])
 
@@ -84,14 +84,14 @@ THREE = np.ones((60, 3))
 
 
 def vector_objective_giving(*result, **params):
-    """Return a training of trees of three outputs by these gradients."""
+    """Return a function that trains multi-output trees by these gradients."""
     params = {"multi_strategy": "multi_output_tree", "num_target": 3, **params}
     data = DMatrix(ROWS, THREE)
     return lambda: hornbeam.train(params, data, 1, obj=lambda margins, data: result)
 
 
 class Formulas(SimpleNamespace):
-    """An objective in formulas, some of them wrong."""
+    """A compiled custom objective with some invalid formulas."""
 
     def __init__(self, **wrong):
         right = {"gradient": lambda y, m: m - y, "hessian": lambda y, m: 1.0}
@@ -114,9 +114,9 @@ def linear():
     return hornbeam.train({"booster": "gblinear"}, DATA, 2)
 
 
-# name: (what is done, the error, words that its message must hold)
+# name: (action, error class, words of the message)
 CASES = {
-    # Pictures
+    # Plots
     "a picture of what is no model": (
         lambda: explain.plot_shap_summary("model.json", ROWS),
         ParameterError,
@@ -200,37 +200,37 @@ CASES = {
             {"tree_method": "exact"}, QuantileDMatrix(ROWS, LABELS), 1
         ),
         DataError,
-        "need the values themselves|QuantileDMatrix has only the bins|make a DMatrix",
+        "need the values of features|keeps only their bins|make a DMatrix",
     ),
     "local candidates of histograms": (
         lambda: train({"sketch_scope": "local"}),
         ParameterError,
-        "sketch_scope='local' is a way of tree_method='approx'|by 'hist'|leave",
+        "sketch_scope='local' requires tree_method='approx'|by 'hist'|leave",
     ),
     "a direction for histograms": (
         lambda: train({"default_direction": "left"}),
         ParameterError,
-        "default_direction='left' is for tree_method='exact'|by 'hist'|or leave",
+        "default_direction='left' requires tree_method='exact'|by 'hist'|or leave",
     ),
     "a step of ranks for histograms": (
         lambda: train({"sketch_eps": 0.1}),
         ParameterError,
-        "sketch_eps=0.1 is for tree_method='approx'|by 'hist'|leave sketch_eps out",
+        "sketch_eps=0.1 requires tree_method='approx'|by 'hist'|leave sketch_eps out",
     ),
     "a step of ranks for every cut": (
         lambda: train({"sketch_eps": 0.1, "tree_method": "exact"}),
         ParameterError,
-        "sketch_eps=0.1 is for tree_method='approx'|by 'exact'|leave sketch_eps out",
+        "sketch_eps=0.1 requires tree_method='approx'|by 'exact'|leave sketch_eps out",
     ),
     "a step of ranks and other bins": (
         lambda: train({"sketch_eps": 0.1, "max_bin": 64, "tree_method": "approx"}),
         ParameterError,
-        "sketch_eps=0.1 is max_bin=10|max_bin is 64|keep one of them",
+        "sketch_eps=0.1 corresponds to max_bin=10|max_bin is 64|keep one of them",
     ),
     "bins for every cut": (
         lambda: train({"max_bin": 64, "tree_method": "exact"}),
         ParameterError,
-        "max_bin=64 has no part in tree_method='exact'|leave it out",
+        "max_bin=64 has no effect on tree_method='exact'|leave it out",
     ),
     "histograms of no bins": (
         lambda: train(
@@ -241,9 +241,9 @@ CASES = {
             }
         ),
         ParameterError,
-        "max_cached_hist_node=9 has no part in tree_method='approx'|leave it out",
+        "max_cached_hist_node=9 has no effect on tree_method='approx'|leave it out",
     ),
-    # Leaves that are searched for
+    # Line search
     "penalty on leaves that are searched for": (
         lambda: train({"leaf_solver": "line_search", "reg_lambda": 1.0}),
         ParameterError,
@@ -274,14 +274,14 @@ CASES = {
     "an updater of another method": (
         lambda: train({"tree_method": "hist", "updater": "grow_colmaker"}),
         ParameterError,
-        "'grow_colmaker' is tree_method='exact'|is 'hist'|leave updater out",
+        "'grow_colmaker' implies tree_method='exact'|is 'hist'|leave updater out",
     ),
     "exact trees of no rows": (
         lambda: train({"tree_method": "exact"}, np.empty((0, 2)), []),
         DataError,
         "no rows to learn from|pass at least one row",
     ),
-    # Trees that are updated, or put together
+    # Refresh, prune and merge
     "update of nothing": (
         lambda: train({"process_type": "update"}),
         ParameterError,
@@ -383,7 +383,7 @@ CASES = {
         ParameterError,
         "monotone_constraints=(1,) has no effect with booster='gblinear'|leave it out",
     ),
-    # Trees that are dropped
+    # DART
     "dropout without dart": (
         lambda: train({"rate_drop": 0.3}),
         ParameterError,
@@ -472,7 +472,7 @@ CASES = {
     "label between classes": (
         lambda: train(CLASSES, labels=np.full(60, 0.5)),
         DataError,
-        "label 0.5 in row 0|whole numbers",
+        "label 0.5 in row 0|integers",
     ),
     "label no probability": (
         lambda: train({"objective": "binary:logistic"}, labels=np.arange(60)),
@@ -507,7 +507,7 @@ CASES = {
     "negative count of a distribution": (
         lambda: train({"objective": "dist:negbinomial"}, labels=-np.arange(60.0)),
         DataError,
-        "label -1 in row 1 is not a count, as dist:negbinomial needs",
+        "label -1 in row 1 is not a count, as dist:negbinomial requires",
     ),
     "broken count of a distribution": (
         lambda: train({"objective": "dist:negbinomial"}, labels=np.full(60, 1.5)),
@@ -517,7 +517,7 @@ CASES = {
     "distributions of several targets": (
         lambda: train({"objective": "dist:normal"}, labels=TWO),
         DataError,
-        "the labels have 2 columns, and dist:normal learns one target",
+        "the labels have 2 columns, and dist:normal supports one target",
     ),
     "deviation of zero to start from": (
         lambda: train({"objective": "dist:normal", "base_score": [1, 0]}),
@@ -588,12 +588,12 @@ CASES = {
             {"objective": "reg:expectileerror", "expectile_alpha": [0.9, 0.1]}
         ),
         ParameterError,
-        "expectile_alpha=[0.9, 0.1] must rise|sort it",
+        "expectile_alpha=[0.9, 0.1] must be strictly increasing|sort it",
     ),
     "no level": (
         lambda: train({"objective": "reg:quantileerror"}),
         ParameterError,
-        "needs quantile_alpha",
+        "requires quantile_alpha",
     ),
     "slope of zero": (
         lambda: train({"objective": "reg:pseudohubererror", "huber_slope": 0}),
@@ -682,7 +682,7 @@ CASES = {
         DataError,
         "expected a DMatrix, got ndarray",
     ),
-    # Columns at predict
+    # Columns at prediction
     "fewer columns": (
         lambda: MODEL.predict(DMatrix(ROWS[:, :2])),
         DataError,
@@ -784,7 +784,7 @@ CASES = {
     "no direction": (
         lambda: train({"monotone_constraints": (2, 0)}),
         ParameterError,
-        "monotone_constraints takes 1, -1 and 0 (rising, falling, either), not 2",
+        "monotone_constraints must be 1, -1 or 0 (increasing, decreasing, none), not 2",
     ),
     "directions that are no list": (
         lambda: train({"monotone_constraints": 1}),
@@ -802,7 +802,7 @@ CASES = {
             labels=ranked(LABELS, 3),
         ),
         ParameterError,
-        "sketch_outputs=2 searches splits by mixes|leave one of the two out",
+        "sketch_outputs=2 searches splits by projections|leave one of the two out",
     ),
     "rows drawn in two ways": (
         lambda: train({"sampling_method": "goss", "subsample": 0.5}),
@@ -812,7 +812,7 @@ CASES = {
     "more than all rows": (
         lambda: train({"sampling_method": "goss", "top_rate": 0.7, "other_rate": 0.5}),
         ParameterError,
-        "top_rate=0.7 and other_rate=0.5|more than 1|lower one",
+        "top_rate=0.7 and other_rate=0.5|their sum is above 1|lower one",
     ),
     "interactions of unknown names": (
         lambda: hornbeam.train({"interaction_constraints": [["a", "x"]]}, DATA, 1),
@@ -863,12 +863,12 @@ CASES = {
     "no group with a pair": (
         lambda: rank(labels=np.repeat(np.arange(6.0), 10)),
         DataError,
-        "no group has rows of different labels|rank:ndcg has nothing to learn|qid",
+        "no group has rows with different labels|rank:ndcg has no pairs to learn|qid",
     ),
     "groups of one row": (
         lambda: rank(group=np.ones(60, int)),
         DataError,
-        "no group has rows of different labels|groups of several rows",
+        "no group has rows with different labels|groups of several rows",
     ),
     "weights that differ in a group": (
         lambda: rank(weight=changed(np.ones(60), 12, 3)),
@@ -878,12 +878,12 @@ CASES = {
     "several grades a row": (
         lambda: rank(labels=np.column_stack([GRADES, GRADES])),
         DataError,
-        "2 columns|rank:ndcg learns one target",
+        "2 columns|rank:ndcg supports one target",
     ),
     "classes of a ranking": (
         lambda: rank({"num_class": 3}),
         ParameterError,
-        "num_class=3 goes with the objectives multi:softmax|not with rank:ndcg",
+        "num_class=3 is for the objectives multi:softmax|not for rank:ndcg",
     ),
     "no pairs": (
         lambda: rank({"lambdarank_num_pair_per_sample": 0}),
@@ -903,27 +903,27 @@ CASES = {
     "misspelt objective": (
         lambda: train({"objective": "reg:squarederor"}),
         ParameterError,
-        "no objective 'reg:squarederor'|did you mean 'reg:squarederror'",
+        "unknown objective 'reg:squarederor'|did you mean 'reg:squarederror'",
     ),
     "time zero": (
         lambda: train({"objective": "survival:cox"}, labels=changed(LABELS + 9, 4, 0)),
         DataError,
-        "label 0 in row 4 is no time for survival:cox|minus the time until which",
+        "label 0 in row 4 is not a time for survival:cox|minus the censoring time",
     ),
     "no events": (
         lambda: train({"objective": "survival:cox"}, labels=-1 - LABELS**2),
         DataError,
-        "learns from events|none in 60 rows",
+        "needs events|none in 60 rows",
     ),
     "no bounds of times": (
         lambda: train({"objective": "survival:aft"}),
         DataError,
-        "no label_lower_bound, from which survival:aft learns|label_upper_bound=...",
+        "no label_lower_bound, which survival:aft requires|label_upper_bound=...",
     ),
     "bounds below zero": (
         lambda: hornbeam.train({"objective": "survival:aft"}, bounded(-1, 0), 1),
         DataError,
-        "label_upper_bound is not above 0 in row 0|mend it, or drop the row",
+        "label_upper_bound is not above 0 in row 0|correct it, or drop the row",
     ),
     "bounds the wrong way round": (
         lambda: hornbeam.train({"objective": "survival:aft"}, bounded(2, 1), 1),
@@ -953,12 +953,12 @@ CASES = {
     "no number of classes": (
         lambda: train({"objective": "multi:softmax"}),
         ParameterError,
-        "needs num_class",
+        "requires num_class",
     ),
     "classes without a softmax": (
         lambda: train({"num_class": 3}),
         ParameterError,
-        "num_class=3 goes with the objectives multi:softmax|not with reg:squarederror",
+        "num_class=3 is for the objectives multi:softmax|not for reg:squarederror",
     ),
     "base scores of other outputs": (
         lambda: train({**CLASSES, "base_score": [1, 2]}),
@@ -985,9 +985,9 @@ CASES = {
             {"max_bin": 8}, QuantileDMatrix(ROWS, LABELS, max_bin=16), 1
         ),
         DataError,
-        "max_bin=16|max_bin=8|same number for both",
+        "max_bin=16|max_bin=8|same max_bin for both",
     ),
-    # The arguments of train
+    # Arguments of train
     "negative rounds": (
         lambda: train(rounds=-1),
         ParameterError,
@@ -1033,7 +1033,7 @@ CASES = {
         ParameterError,
         "a path, the bytes of a model file, or a Booster|not from 3",
     ),
-    # Objectives and metrics of one's own
+    # Custom objectives and metrics
     "objective a name": (
         lambda: train(obj="reg:squarederror"),
         ParameterError,
@@ -1144,7 +1144,7 @@ CASES = {
         DataError,
         "a string without tabs",
     ),
-    # Rounds to predict with
+    # iteration_range
     "rounds beyond the last": (
         lambda: MODEL.predict(DATA, iteration_range=(0, 5)),
         ParameterError,
@@ -1200,11 +1200,11 @@ CASES = {
         ParameterError,
         "'value' or 'margin', not 'leaf'",
     ),
-    # Trees of all outputs
+    # Multi-output trees
     "a sketch of trees of one output": (
         lambda: train({"sketch_outputs": 2}),
         ParameterError,
-        "sketch_outputs=2 is for trees of all outputs|multi_strategy|leave",
+        "sketch_outputs=2 is for multi-output trees|multi_strategy|leave",
     ),
     "a sketch below zero": (
         lambda: train({**VECTOR, "sketch_outputs": -1}),
@@ -1225,7 +1225,7 @@ CASES = {
         ParameterError,
         "multi_strategy='one_output_per_tree' differs from the model's|leave it out",
     ),
-    # Rounds of linear models, and of DART, to predict with
+    # iteration_range of linear models and DART
     "a part of a linear model": (
         lambda: linear().predict(DATA, iteration_range=(0, 1)),
         ParameterError,
@@ -1241,7 +1241,7 @@ CASES = {
         ParameterError,
         "iteration_range=(1, 3)|2 rounds",
     ),
-    # Whole trees
+    # Single trees and forests
     "targets that leaves cannot hold": (
         lambda: hornbeam.DecisionTreeRegressor().fit([[1.0], [2.0]], [1.0, -1e300]),
         DataError,
@@ -1309,14 +1309,14 @@ def test_bad_input_raises_a_clear_error(case):
     assert isinstance(caught.value, hornbeam.HornbeamError)
 
 
-# --- From outside ---------------------------------------------------------------------
+# --- Entry points ---------------------------------------------------------------------
 
 ORDER = np.arange(60.0)
 NAMED = pd.DataFrame(ROWS, columns=NAMES)
 CATEGORIES = pd.DataFrame({"a": LABELS, "b": pd.Categorical(["x", "y"] * 30)})
 
-# What an objective, a booster or a constraint cannot learn from:
-# (parameters, rows, what a matrix takes beside them, words of the message).
+# Invalid data for an objective, a booster or a constraint:
+# (parameters, rows, other arguments of the matrix, words of the message).
 UNLEARNABLE = {
     "a negative count": (
         {"objective": "count:poisson"},
@@ -1352,7 +1352,7 @@ UNLEARNABLE = {
         {"objective": "survival:cox"},
         ROWS,
         {"label": changed(ORDER + 1, 7, 0)},
-        "label 0 in row 7 is no time for survival:cox|give the time of an event",
+        "label 0 in row 7 is not a time for survival:cox|give the time of an event",
     ),
     "a quantile at 1": (
         {"objective": "reg:quantileerror", "quantile_alpha": [0.5, 1.0]},
@@ -1379,7 +1379,7 @@ UNLEARNABLE = {
         {"objective": "rank:pairwise"},
         ROWS,
         {"label": ORDER // 10, "group": [10] * 6},
-        "no group has rows of different labels|qid or group",
+        "no group has rows with different labels|qid or group",
     ),
     "a direction of a category": (
         {"monotone_constraints": {"b": 1}},

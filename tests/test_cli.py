@@ -1,4 +1,4 @@
-"""The command line, run as a person runs it: in a process of its own each time."""
+"""The command line, in a separate process for each command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pty
 import runpy
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import duckdb
@@ -31,7 +32,7 @@ def hornbeam_says(*arguments: object) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Rows to train on as Parquet, rows to judge by as CSV, and a model of them."""
+    """Create training rows as Parquet, validation rows as CSV, and a model."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     for name, rows in (("train", 300), ("valid", 100)):
@@ -120,6 +121,22 @@ def test_predictions_are_written_to_standard_output_and_files(folder, model, boo
         )
         written = read(out).column("prediction").to_numpy().astype(np.float32)
         np.testing.assert_array_equal(written, expected)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_predictions_are_written_to_a_fifo(folder, model, booster, tmp_path, ending):
+    fifo = tmp_path / f"out.{ending}"
+    os.mkfifo(fifo)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(fifo.read_bytes()))
+    reader.start()
+    hornbeam_says("predict", folder / "valid.csv", "--model", model, "--output", fifo)
+    reader.join()
+    assert fifo.is_fifo()
+    read = pyarrow.csv.read_csv if ending == "csv" else pyarrow.parquet.read_table
+    written = read(pa.BufferReader(received[0])).column("prediction").to_numpy()
+    assert written.shape == (100,)
+    assert list(tmp_path.iterdir()) == [fifo]
 
 
 def test_any_file_and_any_query_give_the_same_model(folder, booster):
@@ -376,7 +393,7 @@ def test_report_accepts_files_and_queries(folder, model, booster):
     assert pages[0] == pages[1]
     assert "<h1>Late &amp; later</h1>" in pages[0]
     assert booster.digest() in pages[0]
-    # The metrics and the parameters are those that it was trained with.
+    # The model file has the metrics and the parameters of training.
     assert "auc, validation data" in pages[0]
     assert '<th scope="row">learning_rate</th><td class="words">0.2</td>' in pages[0]
 
@@ -424,15 +441,15 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
     ("arguments", "message"),
     [
         (["export", "model.ubj", "-o", "model.pmml"], "must end in .onnx or .c"),
-        (["export", "model.ubj", "-o", "no/model.c"], "lies in no folder"),
-        (["report", "model.ubj", "valid.csv"], "valid.csv brings no labels"),
+        (["export", "model.ubj", "-o", "no/model.c"], "no/model.c does not exist"),
+        (["report", "model.ubj", "valid.csv"], "valid.csv has no labels"),
         (["report", "model.ubj", "valid.csv", "--target", "lat"], "column 'lat'"),
         ([*REPORT, "-o", "report.pdf"], "must end in .html or .htm"),
-        ([*REPORT, "-o", "no/report.html"], "lies in no folder"),
+        ([*REPORT, "-o", "no/report.html"], "does not exist"),
         ([*REPORT, "--seed", -1], "seed must be"),
         ([*REPORT, "--rows", 0], "rows must be 1 or more"),
         ([*REPORT, "--class", "early"], "class_names has 1 names, and there are 2"),
-        ([*REPORT, "--train", "a.csv", "--valid", "b.csv"], "pass one of them"),
+        ([*REPORT, "--train", "a.csv", "--valid", "b.csv"], "cannot be combined"),
         (
             ["report", "model.ubj", "words.csv", "--target", "late"],
             "words.csv has no column 'hour'; it has late, city",
@@ -479,7 +496,10 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
             "label must be numbers",
         ),
         (["train", "train.csv", "--model", "new.ubj"], "with --target"),
-        ([*TRAIN, "--database", "absent.duckdb"], "no database absent.duckdb"),
+        (
+            [*TRAIN, "--database", "absent.duckdb"],
+            "database absent.duckdb does not exist",
+        ),
         ([*TRAIN, "--database", "train.csv"], "cannot open the database train.csv"),
         (
             ["predict", "SELECT * FROM t", "--model", "model.ubj", "--database", "d"],
@@ -495,10 +515,13 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
         ),
         (
             ["train", "train.csv", "--target", "late", "--model", "no/a.ubj"],
-            "no folder",
+            "the folder of no/a.ubj does not exist",
         ),
         (["predict", "words.csv", "--model", "model.ubj"], "no column 'hour'"),
-        (["predict", "valid.csv", "--model", "absent.ubj"], "no model absent.ubj"),
+        (
+            ["predict", "valid.csv", "--model", "absent.ubj"],
+            "the model absent.ubj does not exist",
+        ),
         (["predict", "valid.csv", "--model", "broken.json"], "model"),
         (
             ["predict", "torn.parquet", "--model", "model.ubj"],

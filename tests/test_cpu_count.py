@@ -1,4 +1,4 @@
-"""As many threads as there is room for, and no more than others leave."""
+"""The default number of threads: affinity, environment and container limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def asked(*, group=None, **environment):
-    """Return what a process of its own finds, maybe in a control group."""
+    """Return the number that a new process determines, optionally in a cgroup."""
     code = f"open({str(group)!r}, 'w').write('0'); {ASK}" if group else ASK
     kept = {key: os.environ[key] for key in os.environ if "_NUM_THREADS" not in key}
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""cv: folds and reports are XGBoost's, and each model is as if trained alone."""
+"""cv: folds and results equal XGBoost's; each fold equals a separate training."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_ranking_groups_are_not_divided():
 
 
 def test_each_fold_equals_a_separate_training():
-    """Of its rows, with the cuts of all; what did not see a row predicts it."""
+    """The cuts are those of all rows; predictions are out-of-fold."""
     folds = [(np.arange(200), np.arange(200, 300)), (np.arange(50, 300), np.arange(50))]
     params = {**PARAMS, "subsample": 0.8, "max_bin": 8}
     table, predictions = cv(params, folds=folds, return_predictions=True)

@@ -1,4 +1,4 @@
-"""The demo of the README runs to its end, and leaves what it says."""
+"""The demo of the README runs and writes its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of the README and of the documentation run as they stand."""
+"""The examples of the README and the documentation run and print their output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.P
 
 
 def parameters():
-    """Yield the pages with examples; what needs a download is not for every run."""
+    """Yield the pages with examples; those with downloads are marked slow."""
     for page, text in PAGES.items():
         if pages.blocks(text):
             marks = [pytest.mark.slow] if pages.downloads(text) else []

@@ -1,4 +1,4 @@
-"""Imports go down from the public packages to the kernels, and have no cycles."""
+"""Imports between modules: from the public interface down to the kernels only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import hornbeam
 
 PACKAGE = Path(hornbeam.__file__).parent
 
-# From the top down; a module may import from its own line and from the lines below it.
+# Layers, top first; a module may import from its own layer and from those below it.
 LAYERS = [
     ["dask", "xgboost.dask"],
     ["sklearn", "xgboost", "forests", "cli", "warm_up", "explain.report", "__main__"],
@@ -33,15 +33,15 @@ LAYERS = [
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy"],
 ]
-# The contracts of a backend, of rows and of a cluster, and the factory of backends.
-OPEN_BACKENDS = {
+# The interfaces of backends, rows and clusters, and the factory of backends.
+PUBLIC_BACKENDS = {
     "backends.interface",
     "backends.cluster",
     "backends.cluster_rows",
     "backends.factory",
     "backends.rows",
 }
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 
 SOURCES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
@@ -51,20 +51,19 @@ MODULES = {name.removesuffix("__init__").rstrip("."): name for name in SOURCES}
 
 
 def level(module: str) -> int:
-    """Return the layer of `module`, by the longest package name that contains it."""
+    """Return the layer of `module`, by its longest prefix in LAYERS."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
-        package = ".".join(parts[:length])
-        if package in LEVEL:
-            return LEVEL[package]
+        prefix = ".".join(parts[:length])
+        if prefix in LEVEL:
+            return LEVEL[prefix]
     raise AssertionError(f"hornbeam.{module} is in no layer; add it to LAYERS")
 
 
 def imports(module: str, *, at_run_time: bool = False) -> Iterator[str]:
-    """Yield the modules of ours that `module` imports, without the leading package.
+    """Yield the modules of Hornbeam that `module` imports, without the prefix hornbeam.
 
-    `at_run_time` leaves out what only a type checker reads and what a function
-    imports when it is called.
+    `at_run_time` omits imports for type checking only and imports in functions.
     """
     tree = ast.parse(SOURCES[MODULES[module]].read_text())
     for node in _top_level(tree) if at_run_time else ast.walk(tree):
@@ -107,7 +106,8 @@ INNER = sorted(set(MODULES) - {""})
 def test_modules_import_from_lower_layers_only(module):
     for target in imports(module):
         if target == "":
-            # Of the public package, all but the command line use the version only.
+            # The command line uses the public names of the top-level package; other
+            # modules may import only the version from it.
             source = SOURCES[MODULES[module]].read_text()
             assert "from hornbeam import __version__" in source, module
             assert module == "cli" or "\nimport hornbeam\n" not in source, module
@@ -122,15 +122,15 @@ def test_only_backends_import_a_concrete_backend(module):
     concrete = {
         target
         for target in imports(module)
-        if target.startswith("backends.") and target not in OPEN_BACKENDS
+        if target.startswith("backends.") and target not in PUBLIC_BACKENDS
     }
     assert not concrete
 
 
 @pytest.mark.parametrize("package", [m for m in INNER if MODULES[m] != m])
 def test_no_package_imports_its_modules(package):
-    # A thread that imports a module while another imports its package would wait for
-    # that one, which waits for the module: the threads of a worker do so.
+    # A thread that imports a module and a thread that imports its package would
+    # deadlock; the threads of a Dask worker import both at the same time.
     targets = imports(package, at_run_time=True)
     assert not [target for target in targets if target.startswith(f"{package}.")]
 

@@ -1,4 +1,4 @@
-"""Training that is killed goes on from its last checkpoint, to the same bits."""
+"""Killed training resumes from its last checkpoint to the same model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import hornbeam
 
-#: Trains to the end, from the last checkpoint if there is one, and prints what it got.
+#: Trains from the last checkpoint, if there is one, and prints the digest.
 TRAIN = """
 import json, sys, time
 from pathlib import Path
@@ -90,7 +90,7 @@ def start(folder, way, parameters):
 
 
 def finish(process):
-    """Return what a process printed, which must have ended well."""
+    """Return the output of a process, which must exit with 0."""
     out, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
     return json.loads(out)
@@ -118,7 +118,7 @@ def test_killed_training_resumes_to_the_same_model(tmp_path, way, booster):
     for kills in range(3 if way == "memory" else 2):
         before = saved(folder)
         process = start(folder, way, parameters)
-        # Some kills come while the cache is made, others in mid-training.
+        # Some processes are killed while they write the cache, others in training.
         deadline = time.monotonic() + 60
         while kills and saved(folder) < before + 2:
             assert time.monotonic() < deadline and process.poll() is None

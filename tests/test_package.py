@@ -1,4 +1,4 @@
-"""The public face: its names, and what importing it costs."""
+"""The public interface: its names, and the cost of its import."""
 
 from __future__ import annotations
 

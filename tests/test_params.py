@@ -1,4 +1,4 @@
-"""The table of parameters: aliases, spellings, ranges and the messages of mistakes."""
+"""Parameters: aliases, conversions, ranges and error messages."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_parameter_names_are_unique():
 
 
 def test_every_parameter_of_xgboost_is_known():
-    """No name that XGBoost trains trees with is taken for a misspelling."""
+    """No parameter of XGBoost is reported as misspelled."""
     estimator = xgboost.XGBModel()
     booster = xgboost.train(
         {"booster": "dart"}, xgboost.DMatrix(np.eye(2), [0, 1]), num_boost_round=1
@@ -209,9 +209,9 @@ def test_every_parameter_of_xgboost_is_known():
             Parameters.resolve({name: 1})
 
 
-# --- XGBoost's table, row by row ------------------------------------------------------
+# --- XGBoost's parameters -------------------------------------------------------------
 
-#: Name: (aliases, default, other values that are taken, values that are refused).
+#: Name: (aliases, default, other valid values, invalid values).
 ROWS = {
     "booster": ((), "gbtree", ["dart", "gblinear"], ["tree", ""]),
     "device": ((), "cpu", [], ["tpu"]),
@@ -288,7 +288,7 @@ ROWS = {
     "ndcg_exp_gain": ((), True, [False], ["no way"]),
 }
 
-#: Rows, and values of rows, that are announced and not there yet.
+#: Parameters and values of XGBoost that Hornbeam does not support.
 LATER_NAMES = """
     seed_per_iteration fail_on_invalid_gpu_id boost_from_average debug_synchronize
     sparse_threshold max_row_perbatch
@@ -346,7 +346,7 @@ def test_line_search_has_no_penalty_by_default():
     assert held.changed() == {"leaf_solver": "line_search", "reg_lambda": 1.0}
 
 
-#: Hornbeam's own.
+#: Parameters that only Hornbeam has.
 OURS = """
     objective eval_metric top_rate other_rate extmem_single_page min_samples_leaf
     path_smooth feature_costs feature_costs_for monotone_constraints_method
@@ -358,7 +358,7 @@ def test_every_parameter_is_listed_in_this_file():
     assert {row.name for row in parameter_table()} == {*ROWS, *OURS}
 
 
-# Objective: (default metric, what it is with, if it needs something).
+# Objective: (default metric, required parameters).
 OBJECTIVES = {
     "reg:squarederror": ("rmse", {}),
     "reg:squaredlogerror": ("rmsle", {}),

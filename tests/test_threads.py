@@ -1,4 +1,4 @@
-"""Threads of the caller's, forks, interrupts, and more threads than processors."""
+"""Caller's threads, forks, interrupts, oversubscription and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from samples import few_values
 import hornbeam
 from hornbeam import DMatrix
 
-#: Rows enough for every loop over them to wake the team.
+#: Enough rows for every kernel to use all threads.
 N_ROWS = 200_000
 PRELUDE = f"""
 import os, signal, sys, threading, time
@@ -85,7 +85,7 @@ def test_a_fork_after_training_can_train():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_during_training_can_train():
-    """The child has none of its parent's threads, and waits for none of them."""
+    """The child process has none of its parent's threads and must not wait for them."""
     digests = output_of(
         """
         import warnings
@@ -172,7 +172,7 @@ def test_eight_threads_predict_while_four_train():
 
 
 def test_concurrent_first_predictions_of_one_booster():
-    """Threads that need the same layout of trees at the same time all get it."""
+    """Threads that need the same cached layout at the same time all get it."""
     rows, labels = few_values(3000, 6)
     booster = hornbeam.train({}, DMatrix(rows, labels), 30)
     expected = booster.copy().inplace_predict(rows)
@@ -240,12 +240,12 @@ def test_repeated_training_does_not_leak_memory():
     before = resident_bytes()
     for _ in range(40):
         once()
-    # One training holds some 10 MB.
+    # One training needs about 10 MB.
     assert resident_bytes() - before < 20e6
 
 
 def test_training_memory_is_freed_after_training():
-    """A booster that was trained holds trees, not rows."""
+    """A trained booster keeps trees, but no rows."""
     import gc
     import weakref
 
@@ -260,7 +260,7 @@ def test_training_memory_is_freed_after_training():
 
 
 def test_a_booster_collected_during_training_does_no_harm():
-    """Its team has lost its threads by the time the garbage collector comes."""
+    """The threads of its team have ended before the garbage collector runs."""
     output = output_of(
         """
         import gc

@@ -1,4 +1,4 @@
-"""train: parameters in every spelling, reports, stopping, continuing, odd data."""
+"""train: parameters, evaluation output, stopping, continuation, unusual data."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_small_histogram_cache_gives_the_same_model():
         )
 
 
-# --- Reports --------------------------------------------------------------------------
+# --- Evaluation -----------------------------------------------------------------------
 
 
 def test_evaluation_lines_have_five_decimals(capsys):
@@ -162,7 +162,7 @@ def furthest(predictions, data):
 
 
 def test_arguments_of_custom_metrics_and_objectives():
-    """A metric gets predictions, or margins if the objective is one's own too."""
+    """A custom metric gets predictions, or margins with a custom objective."""
     labels = ranked(LABELS, 3)
     seen = []
 
@@ -284,7 +284,7 @@ def test_training_of_zero_rounds():
     booster = fit(rounds=0)
     assert booster.num_boosted_rounds() == 0
     np.testing.assert_array_equal(booster.predict(DMatrix(ROWS)), np.full(400, 0.5))
-    # What was not estimated yet is estimated when training goes on.
+    # Continued training estimates the base score that is still missing.
     assert fit(rounds=4, xgb_model=booster).digest() == fit().digest()
 
 
@@ -320,7 +320,7 @@ def test_changed_labels_and_margins_are_used():
     )
 
 
-# --- Odd data that works --------------------------------------------------------------
+# --- Unusual data ---------------------------------------------------------------------
 
 
 def test_one_row():
@@ -362,7 +362,7 @@ def test_an_all_missing_column_is_not_used():
         booster.predict(DMatrix(np.hstack([empty, ROWS, empty]))),
         plain.predict(DMatrix(ROWS)),
     )
-    # A value where there was none in training goes the way of its branch, no error.
+    # A value in a column without values in training raises no error.
     assert np.isfinite(booster.inplace_predict(np.ones((1, 7)))).all()
 
 
@@ -391,7 +391,7 @@ def test_labels_at_the_ends_of_float32(scale):
     booster = fit({"eta": 1, "lambda": 0}, labels=labels, rounds=2)
     predicted = booster.predict(DMatrix(ROWS))
     expected = labels if abs(scale) > 1e-6 else np.full(400, labels.mean())
-    # Smaller gains than 1e-6 split nothing, as in XGBoost.
+    # As in XGBoost, gains up to 1e-6 make no split.
     np.testing.assert_allclose(predicted, expected, atol=1e-5 * abs(scale))
 
 

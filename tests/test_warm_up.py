@@ -1,4 +1,4 @@
-"""After the warm-up nothing is left to compile."""
+"""Training and prediction compile nothing after the warm-up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hornbeam.kernels.jit import COMPILED
 
 
 def compiled() -> dict[str, int]:
-    """Return how many variants of each kernel there are in this process."""
+    """Return the number of compiled signatures of each kernel in this process."""
     counts = {}
     for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
         for name, value in vars(importlib.import_module(module.name)).items():
@@ -31,7 +31,7 @@ def compiled() -> dict[str, int]:
 
 @pytest.fixture(scope="module", autouse=True)
 def steps():
-    """Return what the warm-up tells of how far it is."""
+    """Return the progress that the warm-up reports."""
     steps = []
     hornbeam.warmup(lambda done, total: steps.append((done, total)))
     return steps

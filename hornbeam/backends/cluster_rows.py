@@ -1,19 +1,20 @@
-"""Rows on the members of a cluster: every member is asked, and the integers added.
+"""Rows on the workers of a cluster: each worker answers, and the integers are summed.
 
-A message costs about as much as counting some hundred thousand cells. So what has no
-answer waits for what has one, and the first message of a round asks for all that the
-root of its first tree needs, in the steps that the tree before had:
+A message takes as long as adding some hundred thousand rows to histograms. So calls
+that return nothing are deferred and sent with the next one that returns something, and
+the first message of a round requests all that the root of its first tree needs, with
+the scales of the tree before:
 
-    leaf values of the last tree, gradients, gradient_ranges, root
+    leaf values of the last tree, gradients, gradient ranges, root histogram
     level 1 ... level 5
     leaves
 
-which are seven messages for a tree of depth 6.
+These are seven messages for a tree of depth 6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,28 +28,27 @@ from hornbeam.binning.layout import HistogramLayout
 
 __all__ = ["ClusterRows", "LocalRows", "PartialSums", "Spread"]
 
-#: Rows of a member that follow each other: (spans, 2), first row there, among all.
+#: Runs of consecutive rows of a worker: (spans, 2), first row there, number among all.
 Spans = NDArray[np.int64]
-#: A member's spans, and an array with a value of each of its rows in the last axis.
+#: A worker's spans, and an array with a value of each of its rows in the last axis.
 Spread = tuple[Spans, NDArray[Any]]
 
-#: Of histograms: how many columns they are for, none where trees have one output; and
-#: their parts.
-Kind = tuple[tuple[int, ...], int]
+#: The number of columns and of parts of histograms.
+Kind = tuple[int, int]
 
 _ROOT = np.zeros(1, np.intp)
-_MOST = np.iinfo(np.int32).max
+_INT32_MAX = np.iinfo(np.int32).max
 
 
 class PartialSums:
-    """What rows answer to the calls of a message; over members they add up.
+    """The results of the calls of a message on one worker; ``+`` combines workers.
 
     Parameters
     ----------
     gradient_ranges
-        Of `Rows.gradient_ranges`, if they were asked for.
+        Of `Rows.gradient_ranges`, if it was called.
     sums
-        All other answers, integers, in the order of the calls.
+        All other results, integers, in the order of the calls.
     """
 
     __slots__ = ("gradient_ranges", "sums")
@@ -59,26 +59,24 @@ class PartialSums:
         self.gradient_ranges, self.sums = gradient_ranges, sums
 
     def __add__(self, other: PartialSums) -> PartialSums:
-        gradient_ranges = self.gradient_ranges
-        if gradient_ranges is not None:
+        ranges = self.gradient_ranges
+        if ranges is not None:
             assert other.gradient_ranges is not None
-            largest = np.maximum(gradient_ranges[:, :2], other.gradient_ranges[:, :2])
-            least = np.minimum(gradient_ranges[:, 2:], other.gradient_ranges[:, 2:])
-            gradient_ranges = np.hstack([largest, least])
+            largest = np.maximum(ranges[:, :2], other.gradient_ranges[:, :2])
+            least = np.minimum(ranges[:, 2:], other.gradient_ranges[:, 2:])
+            ranges = np.hstack([largest, least])
         pairs = zip(self.sums, other.sums, strict=True)
-        return PartialSums(
-            gradient_ranges, [np.add(a, b, dtype=np.int64) for a, b in pairs]
-        )
+        return PartialSums(ranges, [np.add(a, b, dtype=np.int64) for a, b in pairs])
 
 
 def _narrow(sums: NDArray[Any]) -> NDArray[Any]:
-    if sums.size > 0 and max(int(sums.max()), -int(sums.min())) <= _MOST:
+    if sums.size > 0 and max(int(sums.max()), -int(sums.min())) <= _INT32_MAX:
         return sums.astype(np.int32)
     return sums
 
 
-def _used_cells(layout: HistogramLayout, features: NDArray[np.uint64]) -> Any:
-    """Return where the cells of these features' columns are in a histogram."""
+def _used_bins(layout: HistogramLayout, features: NDArray[np.uint64]) -> Any:
+    """Return the histogram bins of the columns that these features are in."""
     used = np.zeros(layout.n_columns, bool)
     used[layout.feature_table["column"][features]] = True
     if used.all():
@@ -87,12 +85,12 @@ def _used_cells(layout: HistogramLayout, features: NDArray[np.uint64]) -> Any:
 
 
 class LocalRows:
-    """Rows where a member is, asked several things at once.
+    """The rows of one worker, on which several calls are made at once.
 
     Parameters
     ----------
     rows
-        What answers.
+        Of the worker.
     layout
         Of its histograms.
     """
@@ -100,10 +98,10 @@ class LocalRows:
     def __init__(self, rows: Rows, layout: HistogramLayout) -> None:
         self.rows = rows
         self._layout = layout
-        self._cells: Any = slice(None)
+        self._used_bins: Any = slice(None)
 
     def run_calls(self, calls: Sequence[Call]) -> PartialSums:
-        """Do what is asked in turn; return all answers."""
+        """Make the calls in order; return all results."""
         gradient_ranges = None
         sums = []
         for verb, args in calls:
@@ -111,82 +109,91 @@ class LocalRows:
                 sums.append(self._build_histograms(*args))
                 continue
             if verb == "begin_tree":
-                self._cells = _used_cells(self._layout, args[1])
+                self._used_bins = _used_bins(self._layout, args[1])
             result = self.call(verb, args)
             if verb == "gradient_ranges":
                 gradient_ranges = result
             elif result is not None:
                 sums.append(result)
-        # Most sums are small, and half as many bytes are on the way for half as long.
+        # Most sums fit in int32, which halves the bytes to send.
         return PartialSums(gradient_ranges, [_narrow(array) for array in sums])
 
     def call(self, verb: str, args: tuple[Any, ...]) -> Any:
-        """Return what the rows answer."""
+        """Return the result of a method of the rows."""
         return getattr(self.rows, verb)(*args)
 
     def _build_histograms(
         self, nodes: NDArray[np.intp], kind: Kind
     ) -> NDArray[np.int64]:
-        """Return the histograms of the nodes, with the cells of the tree alone."""
+        """Return the histograms of the nodes, only with bins that the tree uses."""
         columns, parts = kind
-        shape = (*columns, nodes.size, parts, self._layout.n_histogram_bins)
+        shape = columns, nodes.size, parts, self._layout.n_histogram_bins
         histograms = np.zeros(shape, np.int64)
         self.rows.build_histograms(nodes, np.arange(nodes.size), histograms)
-        return histograms[..., self._cells]
+        return histograms[..., self._used_bins]
 
 
 @dataclass(frozen=True, slots=True)
 class _Beginning:
-    """What a tree begins with, and what members answered to it."""
+    """The arguments that a tree was begun with, and the results of the workers."""
 
     output: int
     features: NDArray[np.uint64]
     sample: RowSample | None
-    steps: NDArray[np.float64]
-    fine_steps: NDArray[np.float64]
+    scales: NDArray[np.float64]
+    leaf_scales: NDArray[np.float64]
     wide: Sequence[int]
     magnitudes: NDArray[Any]
     root: NDArray[Any]
 
     @property
     def kind(self) -> Kind:
-        """Of which kind the root's histogram is."""
-        return self.root.shape[:-3], self.root.shape[-2]
+        """The kind of the root's histogram."""
+        return self.root.shape[0], self.root.shape[2]
 
-    def fits(self, *asked: Any) -> bool:
-        """Whether these are the arguments of `Rows.begin_tree` that it was for."""
-        output, features, sample, steps, fine_steps = asked
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of `Rows.begin_tree`."""
+        return (
+            self.output, self.features, self.sample, self.scales, self.leaf_scales
+        )  # fmt: skip
+
+    def fits(self, *arguments: Any) -> bool:
+        """Return whether the tree was begun with these arguments."""
+        output, features, sample, scales, leaf_scales = arguments
         return (
             output == self.output
             and sample == self.sample
             and np.array_equal(features, self.features)
-            and np.array_equal(steps, self.steps)
-            and np.array_equal(fine_steps, self.fine_steps)
+            and np.array_equal(scales, self.scales)
+            and np.array_equal(leaf_scales, self.leaf_scales)
         )
 
 
 class ClusterRows(Rows):
-    """All rows of a cluster's members.
+    """The rows of all workers of a cluster.
 
     Parameters
     ----------
     cluster
-        The way to the members.
+        That messages are sent by.
     layout
         Of histograms.
     n_rows, n_outputs
-        Rows of all members together, and margins of each.
+        Number of rows of all workers together, and of margins of each row.
     multi_output_columns
-        As for `create_backend`.
+        As for `Rows`.
+    make_tree_bins
+        Bins the rows of all workers by the hessians of an output (approx), and returns
+        the layout of the new bins; None if the bins stay as they are.
 
     Attributes
     ----------
     members
-        Who has the rows; others may be put in their place between two trees, by
-        `begin_term`.
+        The actors that have the rows; `begin_term` may replace them between two trees.
     """
 
-    # A batch of so many costs little more than one split, which is a message each.
+    # Each message takes long, and splitting several nodes at a time takes one.
     lookahead = 16
 
     def __init__(
@@ -196,50 +203,53 @@ class ClusterRows(Rows):
         n_rows: int,
         n_outputs: int,
         multi_output_columns: int = 0,
+        make_tree_bins: Callable[[int], HistogramLayout | None] | None = None,
     ) -> None:
         self.n_rows, self.n_outputs = n_rows, n_outputs
+        self.n_features = layout.feature_table.size
+        self.multi_output_columns = multi_output_columns
         self.members: list[Member] = []
-        self._cluster, self._layout = cluster, layout
+        self._cluster, self.layout = cluster, layout
+        self._make_tree_bins = make_tree_bins
         self._term = 0
-        self._waiting: list[Call] = []
+        self._deferred: list[Call] = []
         self._expected: tuple[int, NDArray[np.uint64], RowSample | None] | None = None
-        #: By output: the steps of its last tree, and the columns that needed fine.
+        #: By output: the scales of its last tree, and the columns with wide sums.
         self._last: dict[
             int, tuple[NDArray[np.float64], NDArray[np.float64], Sequence[int]]
         ] = {}
         self._begun: _Beginning | None = None
-        #: Of the histograms that were asked for last.
-        self._kind: Kind = (
-            (multi_output_columns,) if multi_output_columns > 0 else (),
-            2,
-        )
+        #: Of the histograms that were requested last.
+        self._kind: Kind = max(1, multi_output_columns), 2
 
-    def set_layout(self, layout: HistogramLayout) -> None:
-        """Ask for histograms of other codes, which the members have by now."""
-        self._layout = layout
+    def bin_tree(self, output: int) -> HistogramLayout | None:
+        if self._make_tree_bins is None:
+            return None
+        layout = self._make_tree_bins(output)
+        if layout is not None:
+            self.layout = layout
+        return layout
 
     def begin_term(self, term: int, members: Sequence[Member]) -> None:
-        """Ask these members from now on; what waited to be sent is dropped."""
+        """Send messages to these actors from now on, and drop deferred calls."""
         self._term, self.members = term, list(members)
-        self._waiting.clear()
+        self._deferred.clear()
         self._expected = self._begun = None
 
     def defer(self, verb: str, *args: Any) -> None:
-        """Have the members do something before the next answer."""
-        self._waiting.append((verb, args))
+        """Call a method of all workers' rows with the next message."""
+        self._deferred.append((verb, args))
 
     def flush(self) -> None:
-        """Have everything done that was put off."""
-        if self._waiting:
+        """Send the deferred calls now."""
+        if self._deferred:
             self._send()
 
     def _send(self, *calls: Call) -> PartialSums:
-        message = [*self._waiting, *calls]
-        self._waiting.clear()
-        answers: PartialSums = self._cluster.sum(
-            self.members, "run", self._term, message
-        )
-        return answers
+        message = [*self._deferred, *calls]
+        self._deferred.clear()
+        sums: PartialSums = self._cluster.sum(self.members, "run", self._term, message)
+        return sums
 
     def compute_gradients(self, objective: GradientSource) -> None:
         self.defer("compute_gradients", objective)
@@ -258,22 +268,21 @@ class ClusterRows(Rows):
         guess = None
         if self._expected is not None and self._expected[0] in self._last:
             output, _, sample = self._expected
-            # A sample by gradients is settled by counts that come first.
+            # The threshold of a sample by gradient needs counts from the workers first.
             if sample is None or not sample.by_gradient:
                 guess = (*self._expected, *self._last[output])
         calls = self._beginning_calls(guess) if guess is not None else []
-        answers = self._send(("gradient_ranges", ()), *calls)
+        answer = self._send(("gradient_ranges", ()), *calls)
         if guess is not None:
-            self._begun = _Beginning(*guess, *answers.sums)
-        assert answers.gradient_ranges is not None
-        if (
-            len(answers.gradient_ranges) > self.n_outputs
-        ):  # those of other columns come last
-            self._kind = (len(answers.gradient_ranges) - self.n_outputs,), self._kind[1]
-        return answers.gradient_ranges
+            self._begun = _Beginning(*guess, *answer.sums)
+        ranges = answer.gradient_ranges
+        assert ranges is not None
+        if len(ranges) > self.n_outputs:  # columns that are not the outputs follow them
+            self._kind = len(ranges) - self.n_outputs, self._kind[1]
+        return ranges
 
-    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
-        self.defer("sketch_outputs", mix)
+    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
+        self.defer("sketch_outputs", projection)
 
     def count_size_classes(
         self, output: int, hessian_weight: float
@@ -286,18 +295,19 @@ class ClusterRows(Rows):
         output: int,
         features: NDArray[np.uint64],
         sample: RowSample | None,
-        steps: NDArray[np.float64],
-        fine_steps: NDArray[np.float64],
+        scales: NDArray[np.float64],
+        leaf_scales: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        asked = (output, features, sample, steps, fine_steps)
+        arguments = (output, features, sample, scales, leaf_scales)
         begun = self._begun
-        if begun is None or not begun.fits(*asked):
+        if begun is None or not begun.fits(*arguments):
             wide = self._last[output][2] if output in self._last else ()
-            answers = self._send(*self._beginning_calls((*asked, wide)))
-            begun = _Beginning(*asked, wide, *answers.sums)
+            answer = self._send(*self._beginning_calls((*arguments, wide)))
+            begun = _Beginning(*arguments, wide, *answer.sums)
         self._begun = begun
-        self._cells = _used_cells(self._layout, features)
-        self._last[output] = (steps, fine_steps, ())
+        assert self.layout is not None
+        self._used_bins = _used_bins(self.layout, features)
+        self._last[output] = (scales, leaf_scales, ())
         return begun.magnitudes.astype(np.int64)
 
     def widen(self, columns: Sequence[int] = (0,)) -> None:
@@ -315,39 +325,28 @@ class ClusterRows(Rows):
         histograms: NDArray[np.int64],
     ) -> None:
         begun, self._begun = self._begun, None
-        self._kind = histograms.shape[:-3], histograms.shape[-2]
+        self._kind = histograms.shape[0], histograms.shape[2]
         if begun is None:
             (sums,) = self._send(("build_histograms", (nodes, self._kind))).sums
         else:
             sums = self._root_of(begun, nodes)
         for i, slot in enumerate(slots.tolist()):
-            histograms[..., slot, :, :][..., self._cells] = sums[..., i, :, :]
+            histograms[:, slot][..., self._used_bins] = sums[:, i]
 
     def _root_of(self, begun: _Beginning, nodes: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the root's histogram, counted anew if it is not as it has to be."""
+        """Return the root's histogram, built again if it is not of the wanted kind."""
         assert np.array_equal(nodes, _ROOT)
         wide = self._last[begun.output][2]
         if wide == begun.wide and self._kind == begun.kind:
             return begun.root
-        return self._send(
-            *self._beginning_calls(
-                (
-                    begun.output,
-                    begun.features,
-                    begun.sample,
-                    begun.steps,
-                    begun.fine_steps,
-                    wide,
-                )
-            )
-        ).sums[1]
+        return self._send(*self._beginning_calls((*begun.arguments, wide))).sums[1]
 
     def _beginning_calls(self, beginning: tuple[Any, ...]) -> list[Call]:
-        """Return the calls that begin a tree and count its root."""
-        *asked, wide = beginning
+        """Return the calls that begin a tree and build its root's histogram."""
+        *arguments, wide = beginning
         widen: list[Call] = [("widen", (wide,))] if wide else []
-        count = "build_histograms", (_ROOT, self._kind)
-        return [("begin_tree", tuple(asked)), *widen, count]
+        build = "build_histograms", (_ROOT, self._kind)
+        return [("begin_tree", tuple(arguments)), *widen, build]
 
     def apply_splits(
         self,
@@ -368,24 +367,24 @@ class ClusterRows(Rows):
         self.defer("add_leaf_values", values)
 
     def margins(self) -> NDArray[np.float64]:
-        message = self._waiting.copy()
-        self._waiting.clear()
-        answers: list[Spread] = self._cluster.call(
+        message = self._deferred.copy()
+        self._deferred.clear()
+        parts: list[Spread] = self._cluster.call(
             self.members, "margins_after", self._term, message
         )
-        return join_margins(answers, (self.n_outputs, self.n_rows))
+        return join_margins(parts, (self.n_outputs, self.n_rows))
 
     def set_margins(self, margins: NDArray[np.float64]) -> None:
         self.defer("set_margins", margins)
 
     def close(self) -> None:
-        self._waiting.clear()
+        self._deferred.clear()
 
 
 def join_margins(
     parts: Sequence[Spread], shape: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Return the arrays of all members as one, (outputs, rows)."""
+    """Return the arrays of all workers as one, (outputs, rows)."""
     whole = np.empty(shape)
     for spans, array in parts:
         ends = [*spans[1:, 0].tolist(), array.shape[1]]

@@ -1,4 +1,4 @@
-"""Rows whose codes are all in memory."""
+"""Rows whose bins are all in memory."""
 
 from __future__ import annotations
 
@@ -13,59 +13,85 @@ from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import RowState
 from hornbeam.backends.rows import Rows
-from hornbeam.binning.layout import DenseBins
+from hornbeam.binning.layout import DenseBins, HistogramLayout, PerTreeBins
 from hornbeam.kernels.team import Team
 
 __all__ = ["DenseRows"]
 
 
 class DenseRows(Rows):
-    """Codes of all cells, gradients and margins in memory.
+    """Bins, gradients and margins in memory.
 
     Parameters
     ----------
-    codes
-        Of all cells.
+    bins
+        Of all features and rows, or what makes them for each tree.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     margins
-        (outputs, rows) float64: the margins to begin with; kept and changed.
+        (outputs, rows) float64: the initial margins; kept and updated in place.
     team
-        The threads that work; whoever took it gives it back.
+        The threads that work; its owner gives it back.
     spans
         (spans, 2) int64: the first row of each run of rows here, and its number among
-        all rows, by which samples are drawn. None: they begin at 0.
+        all rows, which random draws depend on. None: row numbers start at 0.
+    multi_output_columns
+        Number of gradient columns of multi-output trees: as many as outputs, or fewer,
+        which are projections; 0: trees have one output.
     """
 
     def __init__(
         self,
-        codes: DenseBins,
+        bins: DenseBins | PerTreeBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         margins: NDArray[np.float64],
         team: Team,
         spans: NDArray[np.int64] | None = None,
+        multi_output_columns: int = 0,
     ) -> None:
         self.n_outputs, self.n_rows = margins.shape
+        self.multi_output_columns = multi_output_columns
         self._team = team
         self._state = RowState(targets, weights, margins, team, spans)
-        self.set_bins(codes)
+        self._tree_bins: PerTreeBins | None = None
+        if isinstance(bins, PerTreeBins):
+            self._tree_bins, self.layout = bins, None
+            self.n_features = bins.n_features
+            self._bin_weights = np.empty(0)
+        else:
+            self.set_bins(bins)
 
-    def set_bins(self, codes: DenseBins) -> None:
-        """Have other codes of the same cells from the next tree on."""
-        self._by_feature, self._by_row = codes.by_feature, codes.by_row
+    def set_bins(self, bins: DenseBins) -> None:
+        self._by_feature, self._by_row = bins.by_feature, bins.by_row
+        layout = self.layout = bins.layout
+        self.n_features = layout.feature_table.size
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
-        layout = codes.layout
-        self._nodes = RowPartition(
+        self._partition = RowPartition(
             layout.feature_table, layout.n_set_words, every_row, both_sides, self._team
         )
-        kind = codes.by_row.dtype
-        self._builder = HistogramBuilder(layout, kind, self._team, codes.row_columns)
+        kind = bins.by_row.dtype
+        self._builder = HistogramBuilder(layout, kind, self._team, bins.row_columns)
 
-    def hessians(self, output: int) -> NDArray[np.float64]:
-        """Return those of one output, (rows,)."""
-        return self._state.hessians[output].astype(np.float64)
+    def bin_tree(self, output: int) -> HistogramLayout | None:
+        if self._tree_bins is None:
+            return None
+        weights = self.bin_weights(output)
+        if np.array_equal(weights, self._bin_weights):
+            return None
+        self._bin_weights = weights
+        bins = self._tree_bins.make_bins(weights)
+        assert isinstance(bins, DenseBins)
+        self.set_bins(bins)
+        return bins.layout
+
+    def bin_weights(self, output: int) -> NDArray[np.float64]:
+        return self._state.bin_weights(self._output(output))
+
+    def _output(self, output: int) -> int | None:
+        """Return the output of a tree; None: all of them."""
+        return output if self.multi_output_columns == 0 else None
 
     def compute_gradients(self, objective: GradientSource) -> None:
         self._state.compute_gradients(objective)
@@ -75,33 +101,49 @@ class DenseRows(Rows):
     ) -> None:
         self._state.set_gradients(gradients, hessians)
 
+    def set_split_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        if self.multi_output_columns < self.n_outputs:
+            super().set_split_gradients(gradients, hessians)
+        self._state.set_split_gradients(gradients, hessians)
+
+    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
+        self._state.sketch_outputs(projection)
+
     def gradient_ranges(self) -> NDArray[np.float64]:
         return self._state.gradient_ranges()
 
     def count_size_classes(
         self, output: int, hessian_weight: float
     ) -> NDArray[np.int64]:
-        return self._state.count_size_classes(output, hessian_weight)
+        return self._state.count_size_classes(self._output(output), hessian_weight)
 
     def begin_tree(
         self,
         output: int,
         features: NDArray[np.uint64],
         sample: RowSample | None,
-        steps: NDArray[np.float64],
-        fine_steps: NDArray[np.float64],
+        scales: NDArray[np.float64],
+        leaf_scales: NDArray[np.float64],
     ) -> NDArray[np.int64]:
+        self._tree_output = output
         self._builder.choose(features)
-        self._state.set_tree(output, sample, fine_steps)
-        self._nodes.begin_tree(self._state.draw())
-        return self._state.quantise(steps)
+        state = self._state
+        state.set_tree(self._output(output), sample, leaf_scales)
+        self._partition.begin_tree(state.draw_sample())
+        magnitudes = np.empty((len(scales), 2), np.int64)
+        for number, column in enumerate(state.columns):
+            magnitudes[number] = column.quantise(scales[number])
+        return magnitudes
 
     def widen(self, columns: Sequence[int] = (0,)) -> None:
-        self._state.widen()
+        for column in columns:
+            self._state.columns[column].widen()
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
-        self._nodes.move(self._by_feature)
-        return self._nodes.sizes(nodes)
+        self._partition.move(self._by_feature)
+        return self._partition.sizes(nodes)
 
     def build_histograms(
         self,
@@ -109,16 +151,15 @@ class DenseRows(Rows):
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
     ) -> None:
-        self._nodes.move(self._by_feature)
-        self._builder.build(
-            self._nodes,
-            nodes,
-            slots,
-            histograms,
-            self._by_row,
-            self._state.packed,
-            self._state.wide,
-        )
+        self._partition.move(self._by_feature)
+        build, rows, by_row = self._builder.build, self._partition, self._by_row
+        columns = self._state.columns
+        for number, column in enumerate(columns):
+            own = histograms[number]
+            build(rows, nodes, slots, own, by_row, column.packed, column.wide)
+        if len(histograms) > len(columns):
+            packed, wide = self._builder.one_each(self.n_rows)
+            build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
 
     def apply_splits(
         self,
@@ -127,21 +168,21 @@ class DenseRows(Rows):
         sets: NDArray[np.uint64],
         left: NDArray[np.intp],
     ) -> None:
-        self._nodes.apply_splits(nodes, splits, sets, left)
+        self._partition.apply_splits(nodes, splits, sets, left)
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
         leaf_of = self._state.leaf_of
-        self._nodes.mark_leaves(nodes, leaves, n_leaves, self._by_feature, leaf_of)
+        self._partition.mark_leaves(nodes, leaves, n_leaves, self._by_feature, leaf_of)
         return self._state.sum_leaves(n_leaves)
 
     def leaf_of(self) -> NDArray[np.uint32]:
         return self._state.leaf_of
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
-        self._nodes.mark_left_out(self._by_feature, self._state.leaf_of)
-        self._state.add_leaf_values(values)
+        self._partition.mark_left_out(self._by_feature, self._state.leaf_of)
+        self._state.add_leaf_values(self._tree_output, values)
 
     def margins(self) -> NDArray[np.float64]:
         return self._state.margins.copy()

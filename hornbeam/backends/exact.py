@@ -1,4 +1,4 @@
-"""Splits between any two values, from columns in order."""
+"""Splits between any two values, from sorted columns (`tree_method="exact"`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import Backend, RowSample, SplitParams
-from hornbeam.backends.row_state import CELLS_PER_ROW, MarginRows
+from hornbeam.backends.margin_rows import MarginRows
+from hornbeam.backends.row_state import CELLS_PER_ROW
 from hornbeam.binning.layout import SortedColumns
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.exact import (
@@ -23,11 +24,11 @@ from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.team import Team
 
-__all__ = ["ExactBackend", "bytes_beside"]
+__all__ = ["ExactBackend", "working_bytes"]
 
-#: The cost of one cell in the search for splits, in cells of a histogram.
-_CELLS_PER_CELL = 8
-#: Numbers that a thread holds of each cell of a column.
+#: The cost of one entry in the split search, in histogram bins.
+_CELLS_PER_ENTRY = 8
+#: Values per entry of a column in the buffer of a thread.
 _SCRATCH = 7
 _NO_MASK = np.empty((0, 0), np.uint8)
 _NOWHERE = np.iinfo(np.uint32).max
@@ -35,32 +36,33 @@ _NOWHERE = np.iinfo(np.uint32).max
 Nodes = NDArray[np.intp]
 
 
-def bytes_beside(n_cells: int, longest: int, threads: int) -> int:
-    """Return the memory that the backend takes beside so many cells in order.
+def working_bytes(n_entries: int, longest: int, threads: int) -> int:
+    """Return the memory of the backend in addition to `n_entries` sorted entries.
 
-    The `longest` column has so many of them.
+    `longest` is the number of entries of the longest column.
     """
-    members = threads if threads > 0 else available_threads()
-    return 8 * n_cells + members * 8 * _SCRATCH * longest
+    if threads <= 0:
+        threads = available_threads()
+    return 8 * n_entries + threads * 8 * _SCRATCH * longest
 
 
 class ExactBackend(MarginRows, Backend):
-    """Cells in order, of which those of a node lie together in each column.
+    """Sorted columns, in each of which the entries of a node are contiguous.
 
-    Each level of a tree goes once through all cells that are filled, and parts them
+    Each level of a tree is one pass over all stored entries, which are partitioned
     among the children (Mehta, Agrawal and Rissanen 1996; Chen and Guestrin 2016,
     section 4.1).
 
     Parameters
     ----------
     ordered
-        The cells; not changed.
+        The sorted columns; not changed.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     margins
-        (outputs, rows) float64: the margins to begin with; kept and changed.
+        (outputs, rows) float64: the initial margins; kept and updated in place.
     team
-        The threads that work; given back when the backend is closed.
+        The threads that work; given back by `close`.
     """
 
     def __init__(
@@ -72,13 +74,13 @@ class ExactBackend(MarginRows, Backend):
         team: Team,
     ) -> None:
         super().__init__(targets, weights, margins, team)
-        self._starts, self._every_cell = ordered.starts, ordered.entries
+        self._starts, self._every_entry = ordered.starts, ordered.entries
         sizes = np.diff(ordered.starts)
         self._last_below = ordered.last_below
         self._most_candidates = ordered.max_candidates
         self._density = np.float32(1) - (self.n_rows - sizes) / np.float32(self.n_rows)
         self._is_constant = _are_constant(ordered)
-        self._cells = np.empty_like(ordered.entries)
+        self._entries = np.empty_like(ordered.entries)
         self._scratch = np.empty((team.size, _SCRATCH, int(sizes.max()) + 1))
         self._node_of = np.empty(self.n_rows, np.uint32)
         self._segments = np.zeros((64, self.n_features, 2), np.int64)
@@ -91,47 +93,47 @@ class ExactBackend(MarginRows, Backend):
     def begin_tree(
         self,
         output: int,
-        growth: SplitParams,
+        params: SplitParams,
         features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
-        self._rules, self._chosen = growth.rules, features
-        self._ways = self._ways_of(growth)
-        state = self._state
-        steps, _ = self._quantise(output, growth, sample)
-        state.widen()
-        self._steps = steps.fine
-        # A row's two are on one line of the cache.
-        self._pairs = state.wide.T.reshape(-1)
-        self._taken = state.draw()
+        self._output, self._rules, self._chosen = output, params.rules, features
+        self._ways = self._ways_of(params)
+        column, _, self._scales = self._quantise(output, params, sample)
+        if column.packed.size > 0:
+            column.widen()
+        self._wide = column.wide
+        # A row's gradient and hessian share a cache line.
+        self._pairs = column.wide.T.reshape(-1)
+        self._taken = self._state.draw_sample()
         self._put_into_root()
-        #: Splits that have been applied, and those whose cells are still at the parent.
+        #: Applied splits, and those whose entries are not partitioned yet.
         self._applied: list[tuple[Nodes, NDArray[Any], Nodes]] = []
         self._waiting: list[tuple[Nodes, Nodes]] = []
 
-    def _ways_of(self, growth: SplitParams) -> NDArray[np.int64]:
-        """Return which ways columns are searched, (features, 2): from, and up to.
+    def _ways_of(self, params: SplitParams) -> NDArray[np.int64]:
+        """Return the default directions to search, (features, 2): from, and up to.
 
-        Way 0 has missing values on the right, way 1 on the left. As in XGBoost the
-        first is left out, unless it is asked for, where hardly a row misses the
-        feature, or all have the same value of it.
+        Direction 0 has missing values on the right, direction 1 on the left. As in
+        XGBoost, direction 0 is left out by default where hardly any row misses the
+        feature, or all rows that have it have the same value.
         """
         ways = np.full((self.n_features, 2), (0, 2))
-        if growth.default_direction == "right":
+        if params.default_direction == "right":
             ways[:, 1] = 1
         else:
-            left_only = growth.default_direction == "left"
-            is_dense = self._density >= np.float32(growth.opt_dense_col)
+            left_only = params.default_direction == "left"
+            is_dense = self._density >= np.float32(params.opt_dense_col)
             ways[:, 0] = left_only | is_dense | self._is_constant
         return ways
 
     def _put_into_root(self) -> None:
-        taken, wide = self._taken, self._state.wide
+        taken, wide = self._taken, self._wide
         root = self._segments[0]
         root[:, 0] = self._starts[:-1]
         if taken is None:
             root[:, 1] = self._starts[1:]
-            self._cells[:] = self._every_cell
+            self._entries[:] = self._every_entry
             self._node_of[:] = 0
             self._totals[0] = *wide.sum(axis=1), self.n_rows
             return
@@ -140,10 +142,10 @@ class ExactBackend(MarginRows, Backend):
         self._totals[0] = *wide[:, chosen].sum(axis=1), np.count_nonzero(chosen)
         for feature in self._chosen.tolist():
             begin, end = self._starts[feature], self._starts[feature + 1]
-            cells = self._every_cell[begin:end]
-            cells = cells[chosen[cells.astype(np.uint32)]]
-            self._cells[begin : begin + cells.size] = cells
-            root[feature, 1] = begin + cells.size
+            entries = self._every_entry[begin:end]
+            entries = entries[chosen[entries.astype(np.uint32)]]
+            self._entries[begin : begin + entries.size] = entries
+            root[feature, 1] = begin + entries.size
 
     def find_splits(
         self,
@@ -151,18 +153,18 @@ class ExactBackend(MarginRows, Backend):
         allowed: NDArray[np.uint8] | None,
         limits: NodeConstraints | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
-        self._part()
+        self._partition()
         segments = self._segments[nodes]
         splits = np.empty((nodes.size, self._chosen.size), SPLIT_DTYPE)
-        n_cells = int(np.diff(segments[:, self._chosen.astype(np.intp)]).sum())
+        n_entries = int(np.diff(segments[:, self._chosen.astype(np.intp)]).sum())
         self._team.run(
             find_exact_splits,
-            self._team.members_for(_CELLS_PER_CELL * n_cells),
+            self._team.members_for(_CELLS_PER_ENTRY * n_entries),
             NodeEntries(
-                self._cells, segments, self._pairs, self._totals[nodes], self._ways
+                self._entries, segments, self._pairs, self._totals[nodes], self._ways
             ),
             CandidateFeatures(self._chosen, _NO_MASK if allowed is None else allowed),
-            self._steps,
+            self._scales,
             self._rules,
             limits,
             self._most_candidates,
@@ -180,7 +182,7 @@ class ExactBackend(MarginRows, Backend):
         sets: NDArray[np.uint64],
         left: Nodes,
     ) -> None:
-        self._make_room(int(left[-1]) + 2)
+        self._reserve(int(left[-1]) + 2)
         for side, own in (("left", left), ("right", left + 1)):
             for place, sums in enumerate(("gradient", "hessian", "rows")):
                 sums_left, total = splits[f"left_{sums}"], splits[f"total_{sums}"]
@@ -188,7 +190,7 @@ class ExactBackend(MarginRows, Backend):
                 self._totals[own, place] = part
         features = splits["feature"].astype(np.intp)
         segments = self._segments[nodes, features]
-        self._send(nodes, splits, left, self._cells, nodes, segments)
+        self._send(nodes, splits, left, self._entries, nodes, segments)
         self._applied.append((nodes, splits, left))
         self._waiting.append((nodes, left))
 
@@ -197,13 +199,13 @@ class ExactBackend(MarginRows, Backend):
         nodes: Nodes,
         splits: NDArray[Any],
         left: Nodes,
-        cells: NDArray[np.uint64],
+        entries: NDArray[np.uint64],
         owners: Nodes,
         segments: NDArray[np.int64],
     ) -> None:
-        """Send rows to the children by the cells of these segments.
+        """Move rows to the children by the entries of these segments.
 
-        Of each segment all cells are of the feature that its owner is split by.
+        A segment holds entries of the feature that its owner is split by.
         """
         size = int(nodes.max()) + 1
         table = np.full((3, size), -1, np.int64)
@@ -217,12 +219,12 @@ class ExactBackend(MarginRows, Backend):
             )
             for start in range(begin, end, TASK_ROWS)
         ]
-        n_cells = int(np.diff(segments).sum())
+        n_entries = int(np.diff(segments).sum())
         self._team.run(
             send_rows,
-            self._team.members_for(CELLS_PER_ROW * n_cells),
+            self._team.members_for(CELLS_PER_ROW * n_entries),
             np.array(tasks, np.int64).reshape(-1, 3),
-            cells,
+            entries,
             table[2],
             table[0],
             table[1],
@@ -239,15 +241,15 @@ class ExactBackend(MarginRows, Backend):
             self._node_of,
         )
 
-    def _make_room(self, n_nodes: int) -> None:
+    def _reserve(self, n_nodes: int) -> None:
         size = len(self._totals)
         if n_nodes > size:
             more = max(n_nodes, 2 * size) - size
             self._totals = np.pad(self._totals, ((0, more), (0, 0)))
             self._segments = np.pad(self._segments, ((0, more), (0, 0), (0, 0)))
 
-    def _part(self) -> None:
-        """Part the cells of split nodes among the children."""
+    def _partition(self) -> None:
+        """Partition the entries of split nodes among the children."""
         if not self._waiting:
             return
         waiting = zip(*self._waiting, strict=True)
@@ -256,24 +258,24 @@ class ExactBackend(MarginRows, Backend):
         segments = self._segments[nodes][:, self._chosen.astype(np.intp)]
         self._team.run(
             part_cells,
-            self._team.members_for(_CELLS_PER_CELL * int(np.diff(segments).sum())),
+            self._team.members_for(_CELLS_PER_ENTRY * int(np.diff(segments).sum())),
             nodes,
             left,
             self._chosen,
             self._node_of,
             self._scratch,
             self._segments,
-            self._cells,
+            self._entries,
         )
 
     def sum_leaves(
         self, nodes: Nodes, leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.float64]:
-        # The last is for rows that are nowhere.
+        # The last one is for rows that are in no node.
         self._leaf_of_node = np.full(len(self._totals) + 1, n_leaves, np.uint32)
         self._leaf_of_node[nodes] = leaves
         self._mark_leaves()
-        return self._state.sum_leaves(n_leaves) * self._steps
+        return self._state.sum_leaves(n_leaves)[0] * self._scales
 
     def _mark_leaves(self) -> None:
         leaf_of = self._state.leaf_of
@@ -283,27 +285,28 @@ class ExactBackend(MarginRows, Backend):
         if self._taken is not None:
             self._send_left_out_of_sample()
             self._mark_leaves()
-        self._state.add_leaf_values(values)
+        self._state.add_leaf_values(self._output, values)
 
     def _send_left_out_of_sample(self) -> None:
-        """Send the rows that did not grow the tree down, split by split."""
+        """Move the rows that are not in the sample down the tree, split by split."""
         self._node_of[self._taken == 0] = 0
         for nodes, found, left in self._applied:
-            # Their values may lie on either side of a threshold between two others.
+            # A threshold lies between values of the sample; other rows may have values
+            # in between.
             splits = found.copy()
             splits["bin"] = self._last_below(found)
             features, first = np.unique(splits["feature"], return_index=True)
             segments = np.stack([self._starts[features], self._starts[features + 1]], 1)
-            every_cell = self._every_cell
-            self._send(nodes, splits, left, every_cell, nodes[first], segments)
+            every_entry = self._every_entry
+            self._send(nodes, splits, left, every_entry, nodes[first], segments)
 
 
 def _are_constant(ordered: SortedColumns) -> NDArray[np.bool_]:
-    """Return which columns have one value in all filled cells."""
+    """Return which columns have the same value in all entries."""
     begins, ends = ordered.starts[:-1], ordered.starts[1:]
     constant = np.zeros(begins.size, np.bool_)
     some = ends > begins
-    # The upper half of a cell is the number of its value, in ascending order.
+    # The upper half of an entry is the rank of its value.
     first, last = ordered.entries[begins[some]], ordered.entries[ends[some] - 1]
     constant[some] = first >> np.uint64(32) == last >> np.uint64(32)
     return constant

@@ -1,9 +1,8 @@
-"""The way to a backend, for those above who must not know which one it is."""
+"""Creates the backend for a kind of bins, which callers do not have to know."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
-    HistogramLayout,
     PerTreeBins,
     SortedColumns,
     SparseBins,
@@ -23,8 +21,7 @@ from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.team import Team, take_team
 
 if TYPE_CHECKING:
-    from hornbeam.backends.leaf_rows import LeafRows
-    from hornbeam.backends.linear_rows import LinearRows
+    from hornbeam.backends.margin_rows import LeafRows, LinearRows
 
 __all__ = [
     "bytes_of_order",
@@ -35,94 +32,73 @@ __all__ = [
     "create_rows",
 ]
 
+Floats = NDArray[np.float64]
 
-def bytes_of_order(n_cells: int, n_columns: int, threads: int) -> int:
-    """Return the least memory in which trees grow on so many cells in order."""
-    from hornbeam.backends.exact import bytes_beside
 
-    longest = -(-n_cells // n_columns)
-    return 8 * n_cells + bytes_beside(n_cells, longest, threads)
+def bytes_of_order(n_entries: int, n_columns: int, threads: int) -> int:
+    """Return the least memory of training on `n_entries` sorted entries."""
+    from hornbeam.backends.exact import working_bytes
+
+    longest = -(-n_entries // n_columns)
+    return 8 * n_entries + working_bytes(n_entries, longest, threads)
 
 
 def create_backend(
     device: str,
-    codes: DenseBins | SparseBins | ExternalBins | SortedColumns | PerTreeBins,
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    margins: NDArray[np.float64],
+    bins: DenseBins | SparseBins | ExternalBins | SortedColumns | PerTreeBins,
+    targets: Floats,
+    weights: Floats | None,
+    margins: Floats,
     *,
     threads: int = 0,
     max_histograms: int | None = None,
     cached_share: float = 0.0,
     multi_output_columns: int = 0,
 ) -> Backend:
-    """Return the backend for `device` and for codes of this kind.
+    """Return the backend for `device` and for bins of this kind.
 
     Parameters
     ----------
     device
         ``"cpu"``.
-    codes
+    bins
         Of the rows.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     margins
-        (outputs, rows) float64: the margins to begin with; kept and changed.
+        (outputs, rows) float64: the initial margins; kept and updated in place.
     threads
-        Threads that work; 0 or less means all processors.
+        Number of threads; 0 or less means all processors.
     max_histograms
-        The most histograms kept at once; None: what fits in one GiB.
+        Maximum number of histograms at a time; None: what fits in one GiB.
     cached_share
-        Of codes on disk: the share of the rows that is held in memory, when it has
-        been drawn for a tree; 0: none. DataError if it does not fit in the limit.
+        Of external memory: the share of the rows in a tree's sample, which is then
+        cached in memory; 0: no cache. DataError if it does not fit in the limit.
     multi_output_columns
-        By how many columns of gradients the splits of trees of all outputs are
-        searched; 0: trees have one output each.
+        Number of gradient columns that the splits of multi-output trees are searched
+        by; 0: trees have one output.
     """
     assert device == "cpu", device
-    if isinstance(codes, SortedColumns):
+    if isinstance(bins, SortedColumns):
         from hornbeam.backends.exact import ExactBackend
 
-        return ExactBackend(codes, targets, weights, margins, take_team(threads))
-    if isinstance(codes, PerTreeBins):
-        from hornbeam.backends.approx import ApproxBackend
-
-        def create_hist_backend(own: DenseBins | SparseBins, margins: Any) -> Backend:
-            return create_backend(
-                device,
-                own,
-                targets,
-                weights,
-                margins,
-                threads=threads,
-                max_histograms=max_histograms,
-                multi_output_columns=multi_output_columns,
+        return ExactBackend(bins, targets, weights, margins, take_team(threads))
+    if isinstance(bins, SparseBins) or (
+        isinstance(bins, PerTreeBins) and bins.is_sparse
+    ):
+        if multi_output_columns > 0:
+            raise DataError(
+                "multi_strategy='multi_output_tree' needs dense bins, and this matrix "
+                "is so sparse that only its stored entries have bins; make a DMatrix "
+                "of a dense table, or leave multi_strategy out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
-
-        team = take_team(threads)
-        return ApproxBackend(
-            codes,
-            create_hist_backend,
-            targets,
-            weights,
-            margins,
-            team,
-            multi_output_columns,
-        )
-    if multi_output_columns > 0 and isinstance(codes, SparseBins):
-        raise DataError(
-            "multi_strategy='multi_output_tree' learns from codes of all cells, and "
-            "this matrix is so sparse that it has those of filled cells alone; make a "
-            "DMatrix of a dense table, or leave multi_strategy out",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
-    team = take_team(threads)
-    if isinstance(codes, SparseBins):
         from hornbeam.backends.sparse import SparseBackend
 
-        return SparseBackend(codes, targets, weights, margins, team)
-    rows, most = create_rows(
-        codes,
+        return SparseBackend(bins, targets, weights, margins, take_team(threads))
+    team = take_team(threads)
+    rows, max_histograms = create_rows(
+        bins,
         targets,
         weights,
         margins,
@@ -131,163 +107,124 @@ def create_backend(
         cached_share=cached_share,
         multi_output_columns=multi_output_columns,
     )
-    return _searched(rows, codes.layout, rows.n_rows, team, most, multi_output_columns)
+    return _searched(rows, team, max_histograms)
 
 
-def _searched(
-    rows: Rows,
-    layout: HistogramLayout,
-    n_rows: int,
-    team: Team,
-    most: int | None,
-    multi_output_columns: int,
-) -> Backend:
-    """Return the backend that searches histograms of rows."""
-    if multi_output_columns > 0:
-        from hornbeam.backends.multi_output import MultiOutputBackend
-
-        return MultiOutputBackend(
-            rows, layout, n_rows, team, multi_output_columns, most
-        )
+def _searched(rows: Rows, team: Team, max_histograms: int | None) -> Backend:
     from hornbeam.backends.hist import HistogramBackend
 
-    return HistogramBackend(rows, layout, n_rows, team, most)
+    return HistogramBackend(rows, team, max_histograms)
 
 
 def create_rows(
-    codes: DenseBins | ExternalBins,
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    margins: NDArray[np.float64],
+    bins: DenseBins | ExternalBins | PerTreeBins,
+    targets: Floats,
+    weights: Floats | None,
+    margins: Floats,
     team: Team,
-    most: int | None = None,
+    max_histograms: int | None = None,
     spans: NDArray[np.int64] | None = None,
     cached_share: float = 0.0,
     multi_output_columns: int = 0,
 ) -> tuple[Rows, int | None]:
-    """Return the rows, and the most histograms that memory is for.
+    """Return the rows, and the maximum number of histograms that fits in memory.
 
     Parameters
     ----------
-    codes, targets, weights, margins
+    bins, targets, weights, margins
         As for `create_backend`.
     team
-        The threads that work; whoever took it gives it back.
-    most
-        The most histograms kept at once; None: what fits in one GiB.
+        The threads that work; its owner gives it back.
+    max_histograms
+        Maximum number of histograms at a time; None: what fits in one GiB.
     spans
         Which of all rows they are: see `hornbeam.backends.dense.DenseRows`.
     cached_share, multi_output_columns
         As for `create_backend`.
     """
     given = targets, weights, margins, team
-    if isinstance(codes, DenseBins):
-        if multi_output_columns > 0:
-            from hornbeam.backends.multi_output import MultiOutputRows
-
-            return MultiOutputRows(codes, *given, multi_output_columns, spans), most
+    if not isinstance(bins, ExternalBins):
         from hornbeam.backends.dense import DenseRows
 
-        return DenseRows(codes, *given, spans), most
+        return DenseRows(bins, *given, spans, multi_output_columns), max_histograms
+    from hornbeam.backends.external import ExternalRows
     from hornbeam.backends.memory_plan import plan_memory
     from hornbeam.backends.row_state import gradient_type
 
     if multi_output_columns > 0 and cached_share > 0.0:
         raise ParameterError(
-            "extmem_single_page holds the samples of trees of one output; leave it out "
-            "with multi_strategy='multi_output_tree'",
+            "extmem_single_page caches the samples of trees of one output; leave it "
+            "out with multi_strategy='multi_output_tree'",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-    size = gradient_type(weights).itemsize
     budget = plan_memory(
-        codes, len(margins), size, team.size, most, cached_share, multi_output_columns
+        bins,
+        len(margins),
+        gradient_type(weights).itemsize,
+        team.size,
+        max_histograms,
+        cached_share,
+        multi_output_columns,
     )
-    rows: Rows
-    if multi_output_columns > 0:
-        from hornbeam.backends.external_multi_output import ExternalMultiOutputRows
-
-        rows = ExternalMultiOutputRows(
-            codes, *given, budget, multi_output_columns, spans
-        )
-    else:
-        from hornbeam.backends.external import ExternalRows
-
-        rows = ExternalRows(codes, *given, budget, spans)
+    rows = ExternalRows(bins, *given, budget, spans, multi_output_columns)
     return rows, budget.max_histograms
 
 
 def create_hist_backend(
-    rows: Rows,
-    layout: HistogramLayout,
-    n_rows: int,
-    *,
-    threads: int = 0,
-    max_histograms: int | None = None,
-    multi_output_columns: int = 0,
-    make_tree_bins: Callable[[int], HistogramLayout | None] | None = None,
+    rows: Rows, *, threads: int = 0, max_histograms: int | None = None
 ) -> Backend:
-    """Return the backend that searches histograms of rows, wherever they are.
+    """Return the backend that searches histograms of these rows.
 
     Parameters
     ----------
-    rows, layout, n_rows
-        See `hornbeam.backends.hist.HistogramBackend`.
+    rows
+        In memory, on disk or on workers.
     threads
-        Threads that search; 0 or less means all processors.
-    max_histograms, multi_output_columns
+        Number of threads of the split search; 0 or less means all processors.
+    max_histograms
         As for `create_backend`.
-    make_tree_bins
-        See `hornbeam.backends.per_tree_bins.PerTreeBinsBackend`; None: codes stay as
-        they are.
     """
-    team = take_team(threads)
-    if make_tree_bins is not None:
-        from hornbeam.backends.per_tree_bins import PerTreeBinsBackend
-
-        return PerTreeBinsBackend(
-            make_tree_bins, rows, layout, n_rows, team, max_histograms
-        )
-    return _searched(rows, layout, n_rows, team, max_histograms, multi_output_columns)
+    return _searched(rows, take_team(threads), max_histograms)
 
 
 def create_linear_rows(
     columns: SparseColumns,
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    margins: NDArray[np.float64],
+    targets: Floats,
+    weights: Floats | None,
+    margins: Floats,
     *,
     threads: int = 0,
 ) -> LinearRows:
-    """Return rows that the weights of a linear model descend on.
+    """Return rows for coordinate descent on the weights of a linear model.
 
     Parameters
     ----------
     columns, targets, weights, margins
-        See `hornbeam.backends.linear_rows.LinearRows`.
+        See `hornbeam.backends.margin_rows.LinearRows`.
     threads
-        Threads that work; 0 or less means all processors.
+        Number of threads; 0 or less means all processors.
     """
-    from hornbeam.backends.linear_rows import LinearRows
+    from hornbeam.backends.margin_rows import LinearRows
 
     return LinearRows(columns, targets, weights, margins, take_team(threads))
 
 
 def create_leaf_rows(
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    margins: NDArray[np.float64],
+    targets: Floats,
+    weights: Floats | None,
+    margins: Floats,
     *,
     threads: int = 0,
 ) -> LeafRows:
-    """Return rows that trees are revised by.
+    """Return rows whose leaves are known, for refresh and line search.
 
     Parameters
     ----------
     targets, weights, margins
-        See `hornbeam.backends.leaf_rows.LeafRows`.
+        See `hornbeam.backends.margin_rows.LeafRows`.
     threads
-        Threads that work; 0 or less means all processors.
+        Number of threads; 0 or less means all processors.
     """
-    from hornbeam.backends.leaf_rows import LeafRows
+    from hornbeam.backends.margin_rows import LeafRows
 
     return LeafRows(targets, weights, margins, take_team(threads))

@@ -1,114 +1,73 @@
-"""Samples of rows by their gradients: those that tell most are drawn most often.
+"""Row samples by gradient: rows with large gradients are drawn most often.
 
-Minimum variance sampling (Ibragimov and Gusev 2019): a row of size
-s = sqrt(g^2 + lambda h^2) is taken with probability p = min(1, s / threshold), and its
-gradients are divided by p. The threshold makes the expected sample as large as it is to
-be. It comes from counts of rows in classes of sizes, which add up over parts, so that
-the sample does not depend on the parts.
+Minimum variance sampling (MVS; Ibragimov and Gusev 2019): a row of size
+s = sqrt(g^2 + lambda h^2) is drawn with probability p = min(1, s / threshold), and its
+gradients are divided by p. The threshold is chosen so that the expected sample size is
+the wanted one. It is computed from the number of rows in each size class; these counts
+add up over blocks and workers, so the sample does not depend on how rows are split.
 
-In one-side sampling (GOSS, Ke et al. 2017) a share of the rows has p = 1, those of the
-largest |g|, and all others have the same p.
+Gradient-based one-side sampling (GOSS; Ke et al. 2017): the share of rows with the
+largest |g| has p = 1, and all other rows have the same p.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import RowSample, SplitParams
-from hornbeam.backends.quantisation import (
-    QuantisationScales,
-    choose_scales,
-    packed_is_enough,
-)
 
-__all__ = ["find_threshold", "find_top", "quantise_tree", "settle_sample"]
+__all__ = ["find_threshold", "find_top", "settle_sample"]
 
-#: Without this a row of next to no gradient would be scaled up beyond all bounds.
-_LEAST_WEIGHT = 2.0**-10
-#: Classes of sizes are this far apart, and more.
+#: Lower bound of the hessians' weight; without it a row with a gradient near zero would
+#: be divided by a probability near zero.
+_MIN_WEIGHT = 2.0**-10
+#: Upper bound of the ratio between the sizes of one size class.
 _SLACK = 1.0 + 2.0**-7
-#: The lowest size of each class, of which the infinite one is the last.
+#: The lowest size of each class; the last one is infinity.
 _SIZES = (np.arange((255 << 8) + 1, dtype=np.int32) << 15).view(np.float32)
-
-
-def quantise_tree(
-    output: int,
-    growth: SplitParams,
-    sample: RowSample | None,
-    gradient_ranges: NDArray[np.float64],
-    n_rows: int,
-    weigh: Callable[[int, float], NDArray[np.int64]],
-    quantise: Callable[[RowSample | None, QuantisationScales], NDArray[np.int64]],
-) -> tuple[QuantisationScales, bool, int]:
-    """Have gradients become integers; return their steps, and if coarse ones do.
-
-    And what the hessian of every row is in coarse steps, or 0 if it is not the same
-    for all.
-
-    Parameters
-    ----------
-    output, growth, sample
-        Of the tree.
-    gradient_ranges
-        (outputs, 3): largest |g|, largest |h| and least h of all rows.
-    n_rows
-        How many there are.
-    weigh
-        Returns the rows in each class of sizes for an output and a weight of hessians.
-    quantise
-        Makes the integers for a settled sample; returns the sums of |g| and h, (2,),
-        in coarse steps.
-    """
-    sample, largest, n_counted = settle_sample(
-        sample, growth, partial(weigh, output), gradient_ranges[output, :2], n_rows
-    )
-    steps = choose_scales(largest, n_rows)
-    magnitudes = quantise(sample, steps)
-    least = float(gradient_ranges[:, 2].min())
-    is_coarse = packed_is_enough(largest, least, magnitudes, n_counted)
-    return steps, is_coarse, steps.one_row(largest, int(magnitudes[1]), n_rows)
 
 
 def settle_sample(
     sample: RowSample | None,
-    growth: SplitParams,
-    weigh: Callable[[float], NDArray[np.int64]],
+    params: SplitParams,
+    count_size_classes: Callable[[float], NDArray[np.int64]],
     largest: NDArray[np.float64],
     n_rows: int,
 ) -> tuple[RowSample | None, NDArray[np.float64], int]:
-    """Return the sample with its threshold, what is largest in it, and how many count.
+    """Return the sample with its threshold, the largest values and the sample size.
 
-    A sample that is not by gradients stays as it is, and so do the other two.
+    Without a sample by gradient all three are returned unchanged.
 
     Parameters
     ----------
-    sample, growth
+    sample, params
         Of the tree.
-    weigh
-        Returns the rows in each class of sizes for a weight of hessians.
+    count_size_classes
+        Returns the number of rows in each size class for a weight of hessians.
     largest
-        |g| and |h| of all rows, (2,) or (outputs, 2).
+        Largest |g| and |h| of all rows, (columns, 2).
     n_rows
-        How many there are.
+        Number of rows.
     """
     if sample is None or not sample.by_gradient:
         return sample, largest, n_rows
     expected = max(1, int(sample.rate * n_rows))
     if sample.top_rate is not None:
-        threshold, rest = find_top(weigh(0.0), sample.top_rate, sample.rate, n_rows)
+        threshold, rest = find_top(
+            count_size_classes(0.0), sample.top_rate, sample.rate, n_rows
+        )
         if rest > 0.0:
             scaled = largest / rest
             scaled[..., 0] = _SLACK * threshold / rest
             largest = np.maximum(largest, scaled)
         return replace(sample, threshold=threshold, rest=rest), largest, expected
-    weight = max(growth.reg_lambda, _LEAST_WEIGHT)
-    threshold = find_threshold(weigh(weight), sample.rate * n_rows)
-    # What is scaled up has a size of about the threshold.
+    weight = max(params.reg_lambda, _MIN_WEIGHT)
+    threshold = find_threshold(count_size_classes(weight), sample.rate * n_rows)
+    # A row that is scaled up gets a size of about the threshold.
     size = _SLACK * threshold
     largest = np.maximum(largest, [size, size / np.sqrt(weight)])
     settled = replace(sample, hessian_weight=weight, threshold=threshold)
@@ -118,10 +77,10 @@ def settle_sample(
 def find_top(
     counts: NDArray[np.int64], top_rate: float, rate: float, n_rows: int
 ) -> tuple[float, float]:
-    """Return from which size on all rows are taken, and which share of all others.
+    """Return the size from which all rows are drawn, and the rate of all others.
 
-    `counts`, (SIZE_CLASSES,), are the rows of each class. Rows of one class stay
-    together, so the largest may be some more than their share.
+    `counts`, (SIZE_CLASSES,), is the number of rows in each size class. All rows of a
+    class are treated alike, so slightly more than `top_rate` may be drawn.
     """
     found = np.flatnonzero(counts[1 : _SIZES.size]) + 1
     above = counts[found][::-1].cumsum()[::-1]
@@ -135,26 +94,26 @@ def find_top(
 
 
 def find_threshold(counts: NDArray[np.int64], wanted: float) -> float:
-    """Return the threshold with which so many rows are expected in the sample.
+    """Return the threshold with which the expected sample size is `wanted`.
 
-    `counts`, (SIZE_CLASSES,), are the rows of each class.
+    `counts`, (SIZE_CLASSES,), is the number of rows in each size class.
     """
     found = np.flatnonzero(counts[: _SIZES.size])
     found = found[_SIZES[found] > 0]
     sizes, own = _SIZES[found].astype(np.float64), counts[found]
-    # Of classes in ascending order: the rows from each on, and the sizes before it.
+    # By ascending class: number of rows from it on, and sum of the sizes before it.
     above = own[::-1].cumsum()[::-1]
     below = np.concatenate([[0.0], (sizes * own).cumsum()])
-    # With the threshold at the size of a class, so many rows are expected.
+    # The expected sample size if the threshold is the size of the class.
     expected = above + below[:-1] / sizes
     enough = np.flatnonzero(expected <= wanted)
-    if enough.size == 0:  # all sizes are below the threshold, or there are none
+    if enough.size == 0:  # all sizes are below the threshold, or all are zero
         threshold = float(below[-1]) / wanted
-    elif enough[0] == 0:  # so few rows have gradients at all
+    elif enough[0] == 0:  # fewer rows than wanted have nonzero gradients
         threshold = 0.0
     else:
         first = enough[0]
         threshold = float(below[first]) / (wanted - float(above[first]))
-    # Nothing is divided by zero or by infinity.
+    # The threshold must be neither zero nor infinite, because sizes are divided by it.
     bounds = np.finfo(np.float32)
     return min(max(threshold, float(bounds.tiny)), float(bounds.max))

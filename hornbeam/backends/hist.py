@@ -1,18 +1,18 @@
-"""Splits from histograms, over rows wherever they live."""
+"""Splits from gradient histograms of rows in memory, on disk or on workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.gradient_sampling import quantise_tree
 from hornbeam.backends.interface import Backend, GradientSource, RowSample, SplitParams
+from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.multi_output import find_multi_output_splits, weigh_children
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
@@ -22,98 +22,98 @@ __all__ = ["HistogramBackend"]
 
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
-#: Cells of one split task.
+#: Histogram bins of one task of the split search.
 _SPLIT_CELLS = 1 << 15
-#: The cost of one bin in the search for splits, in cells of a histogram.
+#: The cost of searching one bin, in units of adding one row to a histogram bin.
 _CELLS_PER_BIN = 4
 _NO_MASK = np.empty((0, 0), np.uint8)
 
 
 class HistogramBackend(Backend):
-    """A pool of histograms, filled by rows and searched for splits.
+    """A pool of histograms, built from rows and searched for splits.
 
-    Of two siblings the smaller one is counted, and what is left of the parent's
-    histogram is that of the larger one.
+    Of two siblings the histogram of the smaller one is built; that of the larger one
+    is the parent's minus the sibling's.
+
+    There is one histogram per node and gradient column. Trees of one output have one
+    column, which its own kernel searches faster; in multi-output trees a split is
+    scored by the sum of its gains in all columns.
 
     Parameters
     ----------
     rows
-        What fills the histograms; closed with the backend.
-    layout
-        What is in a histogram.
-    n_rows
-        Of all parts together.
+        That histograms are built from; closed with the backend.
     team
-        The threads that search; given back when the backend is closed.
+        The threads of the split search; given back by `close`.
     max_histograms
-        The most histograms kept at once; None: what fits in one GiB.
+        Maximum number of nodes with histograms at a time; None: what fits in one GiB.
     """
 
-    #: Columns of gradients that have histograms of their own.
-    _n_columns = 1
-    #: The kernel that searches the histograms.
-    _search: Callable[..., None] = staticmethod(find_splits)
-
     def __init__(
-        self,
-        rows: Rows,
-        layout: HistogramLayout,
-        n_rows: int,
-        team: Team,
-        max_histograms: int | None = None,
+        self, rows: Rows, team: Team, max_histograms: int | None = None
     ) -> None:
         self._team, self._closed = team, False
-        self._rows, self._n_rows = rows, n_rows
+        self._rows, self._n_rows = rows, rows.n_rows
         self.lookahead = rows.lookahead
+        self.multi_output_columns = rows.multi_output_columns
         self._max_histograms = max_histograms
         #: The parent, the slot (-1: none) and the sum of hessians of each node.
         self._family = np.full((3, 64), -1, np.int64)
         self._gradient_ranges: NDArray[np.float64] | None = None
-        self._take_layout(layout)
+        if rows.layout is not None:
+            self._set_layout(rows.layout)
 
-    def _take_layout(self, layout: HistogramLayout) -> None:
-        """Make room for histograms of these codes, which the rows have."""
+    def _set_layout(self, layout: HistogramLayout) -> None:
+        """Allocate histograms and buffers for the bins that the rows now have."""
         self._layout, self._features = layout, layout.feature_table
-        self._init_histograms(2)
         self._widest = int(layout.n_bins.max())
-        self._split_scratch = self._make_scratch()
         self._set_words = -(-layout.max_categories // 64)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
+        self._init_columns()
 
-    def _init_histograms(self, parts: int) -> None:
-        """Make room for histograms of gradients and hessians, and perhaps of rows."""
-        cells = self._layout.n_histogram_bins
+    def _init_columns(self) -> None:
+        """Allocate for the present number of gradient columns."""
+        columns = self._n_columns = max(1, self.multi_output_columns)
+        threads, layout = self._team.size, self._layout
+        # A category may be split off with the missing values or without.
+        candidates = max(self._widest, 2 * layout.max_categories) + 1
+        self._split_scratch: tuple[NDArray[Any], ...]
+        if self.multi_output_columns == 0:
+            self._split_scratch = (np.empty((threads, 6, candidates)),)
+        else:
+            self._split_scratch = (
+                np.empty((threads, 7, candidates)),
+                np.empty((threads, columns, layout.max_categories + 2)),
+                np.empty((threads, columns + 1)),
+                np.empty((threads, columns, 2), np.int64),
+            )
+        self._init_histograms(counts_rows=False)
+
+    def _init_histograms(self, *, counts_rows: bool) -> None:
+        """Allocate histograms of gradients and hessians, and perhaps of row counts.
+
+        Row counts are a third part of the only column's histograms, or the hessians of
+        one more column.
+        """
+        self._counts_rows = counts_rows
+        bins, parts, columns = self._layout.n_histogram_bins, 2, self._n_columns
         most = self._max_histograms
         if most is None:
-            most = _HISTOGRAM_BYTES // (16 * cells * self._n_columns)
-        most = 2 * most // parts
-        # Six is what splitting one node takes: see `find_splits`.
+            most = _HISTOGRAM_BYTES // (16 * bins * columns)
+        if self.multi_output_columns > 0:
+            columns += counts_rows
+        elif counts_rows:
+            parts, most = 3, 2 * most // 3
+        # Splitting one node takes six: see `find_splits`.
         n_slots = max(6, min(most, 2 * self._n_rows + 1))
-        # Pages of memory are only taken when a histogram is written to them. Zeros,
-        # because all of a parent's cells are gone through, also those of columns that
-        # a tree does not use.
-        self._histograms = np.zeros(self._shape_of(n_slots, parts, cells), np.int64)
+        # The operating system allocates pages on first write. Zeros, because parent
+        # minus sibling is computed for all bins, also those of columns that a tree
+        # does not use.
+        self._histograms = np.zeros((columns, n_slots, parts, bins), np.int64)
         self._slots_in_order = np.arange(n_slots)[::-1]
         self._free = np.empty(n_slots, np.int64)
         self._n_free = np.zeros(1, np.int64)
-
-    @property
-    def _candidates(self) -> int:
-        """The most that a feature has; each category may go with the missing or not."""
-        return max(self._widest, 2 * self._layout.max_categories)
-
-    def _make_scratch(self) -> tuple[NDArray[Any], ...]:
-        """Return where `_search` works."""
-        return (np.empty((self._team.size, 6, self._candidates + 1)),)
-
-    def _beside(self, limits: NodeConstraints | None) -> tuple[Any, ...]:
-        """Return what `_search` takes after the rules."""
-        return limits, *self._split_scratch
-
-    def _shape_of(self, n_slots: int, parts: int, cells: int) -> tuple[int, ...]:
-        """Return the shape of all histograms."""
-        return n_slots, parts, cells
 
     @property
     def n_rows(self) -> int:
@@ -125,7 +125,7 @@ class HistogramBackend(Backend):
 
     @property
     def n_features(self) -> int:
-        return self._features.size
+        return self._rows.n_features
 
     def margins(self) -> NDArray[np.float64]:
         return self._rows.margins()
@@ -143,17 +143,30 @@ class HistogramBackend(Backend):
         self._rows.set_gradients(gradients, hessians)
         self._gradient_ranges = None
 
+    def set_split_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self._rows.set_split_gradients(gradients, hessians)
+        self._gradient_ranges = None
+
+    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
+        self._rows.sketch_outputs(projection)
+        self._gradient_ranges = None
+
     def begin_tree(
         self,
         output: int,
-        growth: SplitParams,
+        params: SplitParams,
         features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
-        self._rules = growth.rules
-        if not np.array_equal(features, self._chosen):
+        layout = self._rows.bin_tree(output)
+        if layout is not None:
+            self._set_layout(layout)
+        self._rules = params.rules
+        if features is not self._chosen and not np.array_equal(features, self._chosen):
             self._chosen = features
-            # Any column counts each row once; the narrowest is added up soonest.
+            # Each column has each row in one bin; the narrowest is summed fastest.
             columns = np.unique(self._features["column"][features])
             offsets = self._layout.offsets
             narrow = columns[np.diff(offsets)[columns].argmin()]
@@ -161,39 +174,63 @@ class HistogramBackend(Backend):
         if self._gradient_ranges is None:
             self._rows.expect(output, features, sample)
             self._gradient_ranges = self._rows.gradient_ranges()
-        self._begin_gradients(output, growth, sample, self._gradient_ranges)
+        self._quantise(output, params, sample, self._gradient_ranges)
         self._family[:2] = -1
         self._free[:] = self._slots_in_order
         self._n_free[0] = self._free.size
 
-    def _begin_gradients(
+    def _quantise(
         self,
         output: int,
-        growth: SplitParams,
+        params: SplitParams,
         sample: RowSample | None,
-        gradient_ranges: NDArray[np.float64],
+        ranges: NDArray[np.float64],
     ) -> None:
-        """Have the rows begin a tree, and choose its steps."""
-        steps, is_coarse, one_row = quantise_tree(
-            output,
-            growth,
+        """Begin a tree of the rows, and choose the scales of its histograms."""
+        sketch_factor = 1.0
+        if self.multi_output_columns == 0:
+            if self.n_outputs > 1:
+                least = ranges[:, 2].min()
+                ranges = ranges[output : output + 1].copy()
+                ranges[0, 2] = least
+        else:
+            # The ranges of columns that are not the outputs follow the outputs'.
+            columns = len(ranges) - self.n_outputs or self.n_outputs
+            if columns != self.multi_output_columns:
+                self.multi_output_columns = columns
+                self._init_columns()
+            # A projected gradient can be larger than all outputs' gradients.
+            sketch_factor = max(1.0, np.sqrt(self.n_outputs / columns))
+
+        def quantise(
+            settled: RowSample | None,
+            packed: NDArray[np.float64],
+            wide: NDArray[np.float64],
+        ) -> NDArray[np.int64]:
+            return self._rows.begin_tree(output, self._chosen, settled, packed, wide)
+
+        scales = quantise_tree(
+            params,
             sample,
-            gradient_ranges,
+            ranges,
+            self._n_columns,
             self._n_rows,
-            self._rows.count_size_classes,
-            lambda settled, steps: self._rows.begin_tree(
-                output, self._chosen, settled, steps.coarse, steps.fine
-            ),
+            lambda weight: self._rows.count_size_classes(output, weight),
+            quantise,
+            self._rows.widen,
+            sketch_factor,
         )
-        self._steps = steps.coarse if is_coarse else steps.fine
-        self._fine_steps = steps.fine
-        if not is_coarse:
-            self._rows.widen()
-        # Where hessians are all the same, they say how many rows there are.
-        self._one_row = one_row if is_coarse and one_row > 0 else 1
-        parts = 3 if growth.counts_rows and self._one_row == 1 else 2
-        if parts != self._histograms.shape[-2]:
-            self._init_histograms(parts)
+        self._scales, self._leaf_scales = scales.histogram, scales.leaf[:, None]
+        # Where all hessians are the same, they count the rows.
+        self._row_unit = max(1, scales.row_unit)
+        counts_rows = params.counts_rows and scales.row_unit == 0
+        if counts_rows != self._counts_rows:
+            self._init_histograms(counts_rows=counts_rows)
+        #: The kernel of the split search, and what it searches.
+        self._search: tuple[Any, NDArray[np.int64], NDArray[np.float64]]
+        self._search = find_multi_output_splits, self._histograms, self._scales
+        if self.multi_output_columns == 0:
+            self._search = find_splits, self._histograms[0], self._scales[0]
 
     def find_splits(
         self,
@@ -201,10 +238,10 @@ class HistogramBackend(Backend):
         allowed: NDArray[np.uint8] | None,
         limits: NodeConstraints | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
-        # A batch may need a slot for each node beside those of the nodes' parents.
+        # A batch may need a slot for each node in addition to those of the parents.
         batch = self._free.size // 3 & ~1
         if limits is not None:
-            limits = limits._replace(one_row=float(self._one_row))
+            limits = limits._replace(one_row=float(self._row_unit))
         if nodes.size <= batch:
             return self._find_splits(nodes, allowed, limits)
         parts = []
@@ -221,61 +258,78 @@ class HistogramBackend(Backend):
         allowed: NDArray[np.uint8] | None,
         limits: NodeConstraints | None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
-        counted = self._build_histograms(nodes)
+        built = self._build_histograms(nodes)
         features = self._chosen.size
         bins = self._widest * self._n_columns
-        members = self._team.members_for(_CELLS_PER_BIN * features * bins * nodes.size)
+        threads = self._team.members_for(_CELLS_PER_BIN * features * bins * nodes.size)
         block = features
-        if members > 1:
+        if threads > 1:
             block = max(1, min(features, _SPLIT_CELLS // bins))
         parts = -(-features // block)
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
         words = self._set_words
         sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
+        slots = self._family[1][nodes]
+        kernel, histograms, scales = self._search
         self._team.run(
-            self._search,
-            members,
+            kernel,
+            threads,
             NodeHistograms(
-                self._histograms,
-                self._family[1][nodes],
-                *counted,
+                histograms,
+                slots,
+                *built,
                 self._features,
                 self._totals,
             ),
             CandidateFeatures(
                 self._chosen, _NO_MASK if allowed is None else allowed, block
             ),
-            self._steps,
+            scales,
             self._rules,
-            *self._beside(limits),
+            limits,
+            *self._split_scratch,
             splits,
             sets,
         )
         sets = sets.view(np.uint64)
         if parts == 1:
-            return splits[:, 0], sets[:, 0]
-        best = splits["gain"].argmax(axis=1)  # the first of equals: lowest feature
-        every = np.arange(nodes.size)
-        return splits[every, best], sets[every, best]
+            splits, sets = splits[:, 0], sets[:, 0]
+        else:
+            best = splits["gain"].argmax(axis=1)  # the first of equals: lowest feature
+            every = np.arange(nodes.size)
+            splits, sets = splits[every, best], sets[every, best]
+        if limits is not None and self.multi_output_columns > 0:
+            weigh_children(
+                slots,
+                self._histograms,
+                self._totals,
+                self._features,
+                self._scales,
+                self._rules,
+                limits,
+                splits,
+                sets,
+            )
+        return splits, sets
 
     def _build_histograms(
         self, nodes: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Count the rows of the smaller siblings, or of the root.
+        """Build the histograms of the smaller siblings, or of the root.
 
-        Returns the slots of their histograms, and of those of the parents or -1.
+        Returns their slots, and those of the parents or -1.
         """
         parents, slots, hessians = self._family
         sizes = self._rows.sizes(nodes)
         if sizes is None:
             sizes = hessians[nodes]
-        counted = np.empty((3, nodes.size), np.int64)
+        built = np.empty((3, nodes.size), np.int64)
         count = assign_slots(
-            nodes, sizes, parents, slots, self._free, self._n_free, counted
+            nodes, sizes, parents, slots, self._free, self._n_free, built
         )
-        counted_slots = counted[1, :count]
-        self._rows.build_histograms(counted[0, :count], counted_slots, self._histograms)
-        return counted_slots, counted[2, :count]
+        built_slots = built[1, :count]
+        self._rows.build_histograms(built[0, :count], built_slots, self._histograms)
+        return built_slots, built[2, :count]
 
     def apply_splits(
         self,
@@ -295,7 +349,10 @@ class HistogramBackend(Backend):
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.float64]:
-        return self._rows.sum_leaves(nodes, leaves, n_leaves) * self._fine_steps
+        sums = self._rows.sum_leaves(nodes, leaves, n_leaves)
+        if self.multi_output_columns == 0:
+            return sums[0] * self._leaf_scales[0]
+        return sums * self._leaf_scales[: len(sums)]
 
     def leaf_of(self) -> NDArray[np.uint32]:
         return self._rows.leaf_of()
@@ -304,8 +361,8 @@ class HistogramBackend(Backend):
         self._rows.add_leaf_values(values)
 
     def close(self) -> None:
-        # A backend that is never closed lets go of its team. A lease would give the
-        # team back from the garbage collector, when its pool has lost its threads.
+        # Without `close` the team is not given back: a lease would do that from the
+        # garbage collector, when the pool may have lost its threads.
         if not self._closed:
             self._closed = True
             self._rows.close()

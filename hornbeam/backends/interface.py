@@ -266,7 +266,7 @@ class Backend(NoSplitGradients, ABC):
     def begin_tree(
         self,
         output: int,
-        growth: SplitParams,
+        params: SplitParams,
         features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:

@@ -51,10 +51,10 @@ class MemoryPlan:
         For blocks that stay in memory.
     on_disk
         The arrays of rows that are set aside on disk: "margins", "gradients" (and
-        hessians), "places".
+        hessians), "row_lists".
     keeps_packed
         Whether gradients as coarse integers are kept for a whole tree.
-    held_rows
+    sample_rows
         The most rows of a tree's sample that are held in memory together; 0: none, and
         every level is counted from the blocks.
     """
@@ -64,7 +64,7 @@ class MemoryPlan:
     kept_bytes: int
     on_disk: frozenset[str]
     keeps_packed: bool
-    held_rows: int = 0
+    sample_rows: int = 0
 
 
 def plan_memory(
@@ -106,10 +106,10 @@ def plan_memory(
     slot = slab * (multi_output_columns + 1)
     keeps = multi_output_columns == 0
     if limit is None:
-        held_rows = rows if cached_share > 0.0 else 0
-        return MemoryPlan(max_histograms, None, 0, frozenset(), keeps, held_rows)
-    held_rows = _most_drawn(rows, cached_share)
-    held = held_rows * (2 * codes.layout.n_columns * pages.dtype.itemsize + _HELD)
+        sample_rows = rows if cached_share > 0.0 else 0
+        return MemoryPlan(max_histograms, None, 0, frozenset(), keeps, sample_rows)
+    sample_rows = _most_drawn(rows, cached_share)
+    held = sample_rows * (2 * codes.layout.n_columns * pages.dtype.itemsize + _HELD)
     block = min(pages.block_rows, rows)
     at_work = _ROW_AT_WORK + n_outputs * (8 + 2 * gradient_bytes) + _PLACE
     if multi_output_columns > 0:
@@ -127,7 +127,7 @@ def plan_memory(
     for name, size in (
         ("margins", margins),
         ("gradients", 2 * gradient_bytes * n_outputs * rows),
-        ("places", _PLACE * rows),
+        ("row_lists", _PLACE * rows),
     ):
         if left >= good * slot:
             break
@@ -160,7 +160,7 @@ def plan_memory(
         left -= _PACKED * rows
     # Scores are copied when a round is looked at.
     kept = max(0, left - 2 * margins)
-    return MemoryPlan(slots, ring, kept, frozenset(on_disk), keeps_packed, held_rows)
+    return MemoryPlan(slots, ring, kept, frozenset(on_disk), keeps_packed, sample_rows)
 
 
 def _most_drawn(rows: int, share: float) -> int:

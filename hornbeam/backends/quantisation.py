@@ -1,16 +1,19 @@
-"""Fixed-point steps for gradients and hessians, from how large they are.
+"""Fixed-point scales of gradients and hessians, for sums that are exact integers.
 
-A step depends on extremes of all rows and on how many there are, never on the parts
-that these came from.
+A scale depends on the largest values of all rows and on the number of rows, never on
+the parts (blocks, workers) that the rows are stored in.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.gradient_sampling import settle_sample
+from hornbeam.backends.interface import RowSample, SplitParams
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
@@ -18,46 +21,68 @@ from hornbeam.kernels.layout import (
     SUM_BITS,
 )
 
-__all__ = ["QuantisationScales", "choose_scales", "packed_is_enough"]
+__all__ = [
+    "QuantisationScales",
+    "TreeScales",
+    "choose_scales",
+    "packed_is_enough",
+    "quantise_tree",
+]
 
-#: Where the mean |g| or h is under this many coarse steps, rounding is no longer
-#: small beside it, and fine steps are used. A test shows both sides of the line.
-_LEAST_MEAN_STEPS = 64
-#: Rows that count for nothing in these means, as if they were the largest possible: a
-#: few outliers must not hide that all others are small.
+Floats = NDArray[np.float64]
+
+#: If the mean |g| or h is below this many units of the packed scale, rounding errors
+#: are no longer negligible, and histograms use wide sums. A test shows both sides of
+#: the limit.
+_MIN_MEAN_UNITS = 64
+#: This many rows are left out of these means as if they had the largest possible value:
+#: a few outliers must not hide that all other values are small.
 _OUTLIERS = 16
 #: A fixed-point value must stay below this for rounding by float64 to be exact.
-_FINEST_BITS = 51
-#: The inverse of a step has to be finite.
-_LEAST_EXPONENT = -900
-_COARSE_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
-_COARSE_RANGE = 1 << _COARSE_BITS
+_MAX_BITS = 51
+#: The inverse of a scale has to be finite.
+_MIN_EXPONENT = -900
+_PACKED_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
+_PACKED_RANGE = 1 << _PACKED_BITS
 
 
-@dataclass(frozen=True, slots=True)
-class QuantisationScales:
-    """Powers of two, (2,) float64: the values of one step of g and of h."""
+class QuantisationScales(NamedTuple):
+    """Powers of two, (..., 2) float64: the value of one unit of g and of h.
 
-    coarse: NDArray[np.float64]
-    fine: NDArray[np.float64]
+    Attributes
+    ----------
+    packed
+        Of pairs in one int64, which histograms are summed from where that is precise
+        enough.
+    wide
+        Of pairs in two int64, for the sums of leaves and for other histograms.
+    """
 
-    def coarsely(self, pair: NDArray[np.float64]) -> list[int]:
-        """Return what becomes of a gradient and a hessian in coarse steps."""
-        steps: NDArray[np.float64] = np.rint(pair / self.coarse)
-        return [int(step) for step in np.minimum(steps, _COARSE_RANGE - 1)]
-
-    def one_row(self, largest: NDArray[np.float64], hessians: int, n_rows: int) -> int:
-        """Return what every row's hessian is in coarse steps, if it is the same.
-
-        Otherwise 0. `hessians` is their sum, in these steps.
-        """
-        # None is larger, so that all are as large if their sum is.
-        most = self.coarsely(largest)[1]
-        return most if hessians == n_rows * most else 0
+    packed: Floats
+    wide: Floats
 
 
-def choose_scales(largest: NDArray[np.float64], n_rows: int) -> QuantisationScales:
-    """Return the steps for this largest |g| and |h|, (..., 2), over so many rows."""
+class TreeScales(NamedTuple):
+    """Scales of the gradient columns of one tree.
+
+    Attributes
+    ----------
+    histogram
+        (columns, 2): of the histograms that splits are searched in.
+    leaf
+        (leaf columns, 2): of the sums of leaves.
+    row_unit
+        The quantised hessian of every row in the last column if it is the same for all
+        rows and the sums are packed, so that hessians count rows; otherwise 0.
+    """
+
+    histogram: Floats
+    leaf: Floats
+    row_unit: int
+
+
+def choose_scales(largest: Floats, n_rows: int) -> QuantisationScales:
+    """Return the scales for these largest |g| and |h|, (..., 2), of `n_rows` rows."""
     if not np.isfinite(largest).all():
         raise DataError(
             "a gradient or hessian is not a finite float32 number: labels, "
@@ -67,24 +92,94 @@ def choose_scales(largest: NDArray[np.float64], n_rows: int) -> QuantisationScal
             code=ErrorCode.FLOAT_OVERFLOW,
         )
     exponents = np.frexp(largest)[1]  # largest < 2**exponent
-    fine = min(_FINEST_BITS, SUM_BITS - n_rows.bit_length())
+    wide_bits = min(_MAX_BITS, SUM_BITS - n_rows.bit_length())
     return QuantisationScales(
-        np.ldexp(1.0, np.maximum(exponents - _COARSE_BITS, _LEAST_EXPONENT)),
-        np.ldexp(1.0, np.maximum(exponents - fine, _LEAST_EXPONENT)),
+        np.ldexp(1.0, np.maximum(exponents - _PACKED_BITS, _MIN_EXPONENT)),
+        np.ldexp(1.0, np.maximum(exponents - wide_bits, _MIN_EXPONENT)),
     )
 
 
 def packed_is_enough(
-    largest: NDArray[np.float64],
-    least_hessian: float,
+    largest: Floats,
+    least_hessians: Floats,
     magnitudes: NDArray[np.int64],
     n_rows: int,
-) -> bool:
-    """Whether histograms may be summed in coarse steps.
+) -> list[bool]:
+    """Return for which columns histograms may be packed sums.
 
-    `magnitudes` are the sums of |g| and h, (2,), in these steps. A caller's hessian
-    may be negative; the packed half has no sign for it.
+    `largest` are the largest |g| and |h|, `magnitudes` the sums of |g| and h in packed
+    units, both (columns, 2). Hessians of a custom objective may be negative, for which
+    the packed half has no sign.
     """
-    means = (magnitudes - _OUTLIERS * _COARSE_RANGE) / n_rows
-    enough = (means >= _LEAST_MEAN_STEPS) | (largest == 0.0)
-    return least_hessian >= 0.0 and bool(enough.all())
+    means = (magnitudes - _OUTLIERS * _PACKED_RANGE) / n_rows
+    enough = (means >= _MIN_MEAN_UNITS) | (largest == 0.0)
+    columns = zip(least_hessians.tolist(), enough.tolist(), strict=True)
+    return [least >= 0.0 and all(own) for least, own in columns]
+
+
+def quantise_tree(
+    params: SplitParams,
+    sample: RowSample | None,
+    gradient_ranges: Floats,
+    n_columns: int,
+    n_rows: int,
+    count_size_classes: Callable[[float], NDArray[np.int64]],
+    quantise: Callable[[RowSample | None, Floats, Floats], NDArray[np.int64]],
+    widen: Callable[[list[int]], None],
+    sketch_factor: float = 1.0,
+) -> TreeScales:
+    """Quantise the gradients of a tree, and return their scales.
+
+    Parameters
+    ----------
+    params, sample
+        Of the tree.
+    gradient_ranges
+        (leaf columns, 3), followed by those of the sketch if there is one: largest |g|,
+        largest |h| and least h of all rows.
+    n_columns
+        Number of columns that splits are searched by: the last ones of these.
+    n_rows
+        Number of rows.
+    count_size_classes
+        Returns the number of rows in each size class for a weight of hessians.
+    quantise
+        Begins the tree with the final sample, the packed scales of the searched columns
+        and the wide scales of all; returns the sums of |g| and h in packed units,
+        (columns, 2).
+    widen
+        Switches these columns to wide sums.
+    sketch_factor
+        How much larger than an output's gradient a projected one can be.
+    """
+    sample, largest, n_counted = settle_sample(
+        sample, params, count_size_classes, gradient_ranges[:, :2], n_rows
+    )
+    if sketch_factor != 1.0 and sample is not None and sample.by_gradient:
+        largest = largest.copy()
+        largest[-n_columns:, 0] *= sketch_factor
+    packed, wide = choose_scales(largest, n_rows)
+    least = gradient_ranges[:, 2]
+    if n_columns < len(largest):
+        packed, largest = packed[-n_columns:], largest[-n_columns:]
+        least = least[-n_columns:]
+    magnitudes = quantise(sample, packed, wide)
+    is_packed = packed_is_enough(largest, least, magnitudes, n_counted)
+    histogram = packed
+    if not all(is_packed):
+        widen([column for column, own in enumerate(is_packed) if not own])
+        histogram = np.where(np.array(is_packed)[:, None], packed, wide[-n_columns:])
+    row_unit = 0
+    if is_packed[-1]:
+        row_unit = _row_unit(largest[-1, 1] / packed[-1, 1], magnitudes[-1, 1], n_rows)
+    return TreeScales(histogram, wide, row_unit)
+
+
+def _row_unit(largest: float, total: int, n_rows: int) -> int:
+    """Return the quantised hessian of every row if all are the same, otherwise 0.
+
+    `largest` is the largest hessian and `total` the sum of all, in packed units.
+    """
+    # No row has more, so all rows have this value exactly if their sum says so.
+    unit = min(round(largest), int(_PACKED_RANGE[1]) - 1)
+    return unit if total == n_rows * unit else 0

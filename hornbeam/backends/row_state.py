@@ -1,4 +1,9 @@
-"""The state of rows in memory: margins, gradients and their integers, leaves."""
+"""Margins, gradients and leaves of rows in memory, and the gradient columns of a tree.
+
+A tree is grown on gradient columns: one output's gradients; in multi-output trees those
+of all outputs, random projections of them (a sketch), or columns set by a custom
+objective. Each column is quantised by itself and has its own histograms.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.gradient_sampling import quantise_tree
-from hornbeam.backends.interface import (
-    GradientSource,
-    NoSplitGradients,
-    RowSample,
-    SplitParams,
-)
-from hornbeam.backends.quantisation import QuantisationScales
+from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.kernels.gradients import find_extent, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
+from hornbeam.kernels.multi_output import mix_outputs
 from hornbeam.kernels.partition import add_leaf_values, sum_leaves
 from hornbeam.kernels.sampling import (
     GradientSampling,
@@ -25,28 +24,28 @@ from hornbeam.kernels.sampling import (
     draw_rows,
     weigh_rows,
 )
-from hornbeam.kernels.team import Team, give_back_team
+from hornbeam.kernels.team import Team
 
 __all__ = [
     "CELLS_PER_ROW",
-    "Drawn",
-    "MarginRows",
+    "GradientColumn",
     "RowScratch",
     "RowState",
     "gradient_type",
     "run_rows",
 ]
 
-#: Whether each row is taken (None: not known here), and the gradients and hessians that
-#: it then has.
-Drawn = tuple[NDArray[np.uint8] | None, tuple[NDArray[Any], NDArray[Any]]]
+#: Gradients and hessians: two arrays (columns, rows), or lists of (rows,) arrays.
+Pair = tuple[Any, Any]
 
-#: The cost of one step of a loop over rows, in cells of a histogram.
+#: The cost of one iteration of a loop over rows, in histogram bins.
 CELLS_PER_ROW = 8
+
+_NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
 
 
 def run_rows(team: Team, kernel: Any, rows: int, *arguments: Any) -> None:
-    """Run a flat loop over rows."""
+    """Run a kernel that is one loop over rows."""
     team.run(kernel, team.members_for(CELLS_PER_ROW * rows), *arguments)
 
 
@@ -55,18 +54,13 @@ def gradient_type(weights: NDArray[np.float64] | None) -> np.dtype[Any]:
     return np.dtype(np.float32 if weights is None else np.float64)
 
 
-def _outputs(output: int | None) -> slice:
-    """Return where the gradients of an output are, or of all."""
-    return slice(None) if output is None else slice(output, output + 1)
-
-
 class RowScratch:
-    """Where rows are at work: gradients as integers, and the leaves.
+    """Buffers for quantised gradients, scaled gradients and leaf numbers of rows.
 
     Parameters
     ----------
     rows
-        The most rows at a time.
+        The largest number of rows at a time.
     """
 
     def __init__(self, rows: int) -> None:
@@ -76,24 +70,98 @@ class RowScratch:
         self._leaf_of = np.empty(rows, np.uint32)
 
     def packed(self, rows: int) -> NDArray[np.int64]:
-        """Return (rows,) int64 for coarse pairs."""
+        """Return (rows,) int64 for packed pairs."""
         return self._packed[:rows]
 
     def wide(self, rows: int) -> NDArray[np.int64]:
-        """Return (2, rows) int64 for fine pairs, made on first use."""
+        """Return (2, rows) int64 for wide pairs, allocated on first use."""
         if self._wide.size < 2 * rows:
             self._wide = np.empty(2 * self._packed.size, np.int64)
         return self._wide[: 2 * rows].reshape(2, rows)
 
-    def scaled(self, rows: int) -> NDArray[np.float64]:
-        """Return (2, rows) float64 for what a sample scales, made on first use."""
-        if self._scaled.size < 2 * rows:
-            self._scaled = np.empty(2 * self._packed.size)
-        return self._scaled[: 2 * rows].reshape(2, rows)
+    def scaled(self, columns: int, rows: int) -> NDArray[np.float64]:
+        """Return (2, columns, rows) float64 for the gradients of a sample."""
+        size = 2 * columns * rows
+        if self._scaled.size < size:
+            self._scaled = np.empty(2 * columns * self._packed.size)
+        return self._scaled[:size].reshape(2, columns, rows)
 
     def leaf_of(self, rows: int) -> NDArray[np.uint32]:
-        """Return (rows,) uint32: the number of each row's leaf among the leaves."""
+        """Return (rows,) uint32 for the number of each row's leaf."""
         return self._leaf_of[:rows]
+
+
+class GradientColumn:
+    """One column of gradients that a tree is grown on or whose leaves are summed.
+
+    Parameters
+    ----------
+    gradients, hessians
+        (rows,) float32 or float64; in a sample by gradient already divided by each
+        row's probability.
+    wide_scales
+        (2,) float64: scales of wide sums.
+    team
+        The threads that work.
+    scratch
+        For the quantised values; columns may share it if they are used in turn.
+
+    Attributes
+    ----------
+    packed, wide
+        The quantised values: (rows,) packed pairs and (2, 0), or (0,) and (2, rows)
+        wide ones.
+    """
+
+    packed: NDArray[np.int64]
+    wide: NDArray[np.int64]
+
+    def __init__(
+        self,
+        gradients: NDArray[Any],
+        hessians: NDArray[Any],
+        wide_scales: NDArray[np.float64],
+        team: Team,
+        scratch: RowScratch,
+    ) -> None:
+        self._pair = gradients, hessians
+        self._n_rows = gradients.size
+        self._per_unit = 1.0 / wide_scales
+        self._team, self._scratch = team, scratch
+
+    def quantise(self, scales: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Quantise to packed pairs; return the sums of |g| and h in units, (2,)."""
+        magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
+        self.packed, self.wide = self._scratch.packed(self._n_rows), _NO_WIDE
+        run_rows(
+            self._team,
+            quantise,
+            self._n_rows,
+            *self._pair,
+            *(1.0 / scales),
+            self.packed,
+            magnitudes,
+        )
+        return magnitudes.sum(axis=0)
+
+    def widen(self) -> None:
+        """Quantise to wide pairs."""
+        self.packed, self.wide = _NO_PACKED, self._scratch.wide(self._n_rows)
+        run_rows(
+            self._team, widen, self._n_rows, *self._pair, *self._per_unit, self.wide
+        )
+
+    def sum_leaves(
+        self, leaf_of: NDArray[np.uint32], n_leaves: int
+    ) -> NDArray[np.int64]:
+        """Return the sums of g and h of each leaf, (leaves, 2), in wide units.
+
+        Rows with the leaf number `n_leaves` are left out.
+        """
+        threads = self._team.members_for(CELLS_PER_ROW * self._n_rows)
+        sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
+        self._team.run(sum_leaves, threads, leaf_of, *self._pair, *self._per_unit, sums)
+        return sums.sum(axis=0)[:-1]
 
 
 class RowState:
@@ -104,28 +172,34 @@ class RowState:
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     margins
-        (outputs, rows) float64: the margins to begin with; kept and changed.
+        (outputs, rows) float64: the initial margins; kept and updated in place.
     team
         The threads that work.
     spans
         (spans, 2) int64: the first row of each run of rows here, and its number among
-        all rows, by which samples are drawn. None: they begin at 0.
+        all rows, which random draws depend on. None: row numbers start at 0.
     gradients, hessians
         (outputs, rows), float64 with weights and else float32, to be written; None:
-        arrays of its own.
+        new arrays.
     scratch
-        That of others who are not at work at the same time; None: one of its own.
+        One that is shared by all columns, and by other states that are used in turn;
+        None: a new one for each column.
 
     Attributes
     ----------
-    packed, wide
-        The gradients as integers of the tree: (rows,) coarse pairs and (2, 0), or (0,)
-        and (2, rows) fine ones.
-    output
-        That of the tree.
+    gradients, hessians
+        Of the outputs, (outputs, rows).
+    columns
+        Of the tree: those that splits are searched by.
+    leaf_columns
+        Of the tree: those that leaves are summed of. In multi-output trees these are
+        the outputs, followed by the columns of `set_split_gradients`.
     leaf_of
-        (rows,) uint32: the number of each row's leaf among the leaves of the tree.
+        (rows,) uint32: number of each row's leaf in the tree.
     """
+
+    columns: list[GradientColumn]
+    leaf_columns: list[GradientColumn]
 
     def __init__(
         self,
@@ -145,55 +219,32 @@ class RowState:
         self.n_outputs, self.n_rows = margins.shape
         self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
         kind = gradient_type(weights)
-        made = [
+        self.gradients, self.hessians = (
             np.empty(margins.shape, kind) if own is None else own
             for own in (gradients, hessians)
-        ]
-        self.gradients, self.hessians = made
-        #: For objectives, none of whose hessians is negative.
+        )
+        #: At least 0 for the gradients of an objective.
         self._least_hessians = np.zeros(self.n_outputs)
-        self._scratch = RowScratch(self.n_rows) if scratch is None else scratch
-        self._no_packed, self._no_wide = np.empty(0, np.int64), np.empty((2, 0), int)
-        self.leaf_of = self._scratch.leaf_of(self.n_rows)
+        self._shares_scratch = scratch is not None
+        self._scratch = [RowScratch(self.n_rows) if scratch is None else scratch]
+        self.leaf_of = self._scratch[0].leaf_of(self.n_rows)
+        #: The outputs' gradients, followed by the columns of `set_split_gradients`.
+        self._leaf_pair: Pair = self.gradients, self.hessians
+        self._projection: NDArray[np.float64] | None = None
+        #: The projected gradients, if they are those of all rows without sampling.
+        self._sketch: Pair | None = None
 
-    def of_output(self, output: int) -> RowState:
-        """Return the state of these rows for one output, with integers of its own."""
-        own = slice(output, output + 1)
-        state = RowState(
-            self._targets,
-            self._weights,
-            self.margins[own],
-            self._team,
-            self._spans,
-            gradients=self.gradients[own],
-            hessians=self.hessians[own],
-        )
-        state.leaf_of = self.leaf_of
-        return state
+    def _scratch_of(self, column: int) -> RowScratch:
+        if self._shares_scratch:
+            return self._scratch[0]
+        while column >= len(self._scratch):
+            self._scratch.append(RowScratch(self.n_rows))
+        return self._scratch[column]
 
-    def beside(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> RowState:
-        """Return these rows with more gradients, (more, rows), after theirs.
-
-        It has no margins.
-        """
-        pairs = (self.gradients, gradients), (self.hessians, hessians)
-        both = [np.concatenate(pair) for pair in pairs]
-        none = np.broadcast_to(0.0, both[0].shape)
-        state = RowState(
-            self._targets,
-            self._weights,
-            none,
-            self._team,
-            self._spans,
-            scratch=self._scratch,
-        )
-        state.set_gradients(*both)
-        return state
+    # The gradients of a round
 
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present margins."""
+        """Compute gradients from the objective at the current margins."""
         objective.write_gradients(
             self._team,
             self.margins,
@@ -203,81 +254,185 @@ class RowState:
             self.hessians,
         )
         self._least_hessians[:] = 0.0
+        self._leaf_pair, self._sketch = (self.gradients, self.hessians), None
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        """Take these gradients, both of shape (outputs, rows)."""
+        """Set these gradients, both of shape (outputs, rows)."""
         with np.errstate(over="ignore"):
             self.gradients[...] = gradients
             self.hessians[...] = hessians
         self._least_hessians = self.hessians.min(axis=1, initial=0.0).astype(float)
+        self._leaf_pair, self._sketch = (self.gradients, self.hessians), None
+
+    def set_split_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        """Search splits by these gradients, (columns, rows), instead of the outputs'.
+
+        They apply until the outputs' gradients change.
+        """
+        kind = self.gradients.dtype
+        with np.errstate(over="ignore"):
+            self._leaf_pair = (
+                np.concatenate([self.gradients, gradients.astype(kind)]),
+                np.concatenate([self.hessians, hessians.astype(kind)]),
+            )
+
+    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
+        """Search splits by projections of the outputs: (columns, outputs)."""
+        self._projection, self._sketch = projection, None
+
+    def _project(self, pair: Pair) -> Pair:
+        """Return projected gradients, and the mean hessian for each of them."""
+        assert self._projection is not None
+        shape = len(self._projection), self.n_rows
+        projected, means = np.empty(shape), np.empty(self.n_rows)
+        run_rows(
+            self._team,
+            mix_outputs,
+            self._projection.size * self.n_rows,
+            self._projection,
+            *pair,
+            projected,
+            means,
+        )
+        return projected, [means] * len(projected)
 
     def gradient_ranges(self) -> NDArray[np.float64]:
-        """Return of each output the largest |g|, largest |h| and least h."""
-        bits = np.dtype(f"i{self.gradients.itemsize}").type
-        extent = np.empty((-(-self.n_rows // TASK_ROWS), 2), bits)
-        gradient_ranges = np.empty((self.n_outputs, 3))
-        for output in range(self.n_outputs):
+        """Return largest |g|, largest |h| and least h of each column, (columns, 3).
+
+        The columns are the outputs and after them those that splits are searched by
+        if these are others.
+        """
+        ranges = self._ranges((self.gradients, self.hessians))
+        ranges[:, 2] = self._least_hessians
+        if self._projection is None and self._leaf_pair[0] is self.gradients:
+            return ranges
+        split_ranges = self.split_ranges()
+        if self._projection is not None:
+            split_ranges[:, 2] = ranges[:, 2].min()  # no mean is below
+        return np.concatenate([ranges, split_ranges])
+
+    def split_ranges(self) -> NDArray[np.float64]:
+        """Return the ranges of split columns other than the outputs, (columns, 3).
+
+        The least hessians of projections are not computed.
+        """
+        if self._projection is not None:
+            if self._sketch is None:
+                self._sketch = self._project(self._leaf_pair)
+            return self._ranges(self._sketch)
+        gradients, hessians = (own[self.n_outputs :] for own in self._leaf_pair)
+        ranges = self._ranges((gradients, hessians))
+        ranges[:, 2] = hessians.min(axis=1, initial=0.0)
+        return ranges
+
+    def _ranges(self, pair: Pair) -> NDArray[np.float64]:
+        """Return the largest |g| and |h| of each column, and 0, (columns, 3)."""
+        gradients, hessians = pair
+        bits = np.dtype(f"i{gradients.itemsize}").type
+        largest = np.empty((-(-self.n_rows // TASK_ROWS), 2), bits)
+        ranges = np.zeros((len(gradients), 3))
+        for column in range(len(gradients)):
             run_rows(
                 self._team,
                 find_extent,
                 self.n_rows,
-                self.gradients[output].view(bits),
-                self.hessians[output].view(bits),
+                gradients[column].view(bits),
+                hessians[column].view(bits),
                 bits(np.iinfo(bits).max),
-                extent,
+                largest,
             )
-            largest = extent.max(axis=0, initial=0).view(self.gradients.dtype)
-            gradient_ranges[output, :2] = largest
-        gradient_ranges[:, 2] = self._least_hessians
-        return gradient_ranges
+            ranges[column, :2] = largest.max(axis=0, initial=0).view(gradients.dtype)
+        return ranges
+
+    # The rows and gradients of a tree
+
+    def _pair_of(self, output: int | None) -> Pair:
+        """Return the gradients of the output; None: all that leaves are summed of."""
+        if output is None:
+            return self._leaf_pair
+        own = slice(output, output + 1)
+        return self.gradients[own], self.hessians[own]
 
     def count_size_classes(
         self, output: int | None, hessian_weight: float
     ) -> NDArray[np.int64]:
-        """Return how many rows are in each class of sizes, (SIZE_CLASSES,).
+        """Return the number of rows in each size class, (SIZE_CLASSES,).
 
-        The sizes are those of an output's gradients, or of all outputs' if it is None.
+        The size of a row is that of the output's gradient; None: of all columns.
         """
-        own = _outputs(output)
-        members = self._team.members_for(CELLS_PER_ROW * self.n_rows)
-        counts = np.zeros((members, SIZE_CLASSES), np.int64)
-        self._team.run(
-            weigh_rows,
-            members,
-            self.gradients[own],
-            self.hessians[own],
-            hessian_weight,
-            counts,
-        )
+        threads = self._team.members_for(CELLS_PER_ROW * self.n_rows)
+        counts = np.zeros((threads, SIZE_CLASSES), np.int64)
+        pair = self._pair_of(output)
+        self._team.run(weigh_rows, threads, *pair, hessian_weight, counts)
         return counts.sum(axis=0)
+
+    def bin_weights(self, output: int | None) -> NDArray[np.float64]:
+        """Return the hessians that rows are binned by for a tree, (rows,) float64.
+
+        In multi-output trees they are sums over the columns that splits are searched
+        by. Those that are negative or not finite become 0.
+        """
+        hessians = self._pair_of(output)[1]
+        if output is None and len(hessians) > self.n_outputs:
+            hessians = hessians[self.n_outputs :]
+        weights: NDArray[np.float64] = hessians.sum(axis=0, dtype=np.float64)
+        weights[~(np.isfinite(weights) & (weights > 0.0))] = 0.0
+        return weights
 
     def set_tree(
         self,
-        output: int,
+        output: int | None,
         sample: RowSample | None,
-        fine_steps: NDArray[np.float64],
-        drawn: Drawn | None = None,
+        wide_scales: NDArray[np.float64],
     ) -> None:
-        """Begin or go on with a tree for one output.
+        """Set the gradient columns of a tree for one output; None: for all outputs.
 
-        Where rows are sampled by their gradients, these are scaled. In trees of all
-        outputs that has been done, and what was `drawn` is used as it is.
+        `wide_scales`, (columns, 2), are those of the columns that leaves are summed
+        of, followed by those of projected gradients.
         """
-        self.output, self._sample, self._fine_steps = output, sample, fine_steps
-        self._pair = self.gradients[output], self.hessians[output]
-        if drawn is None and sample is not None and sample.by_gradient:
-            scaled = self._scratch.scaled(self.n_rows)[:, None]
-            drawn = self.draw_by_size(output, sample, scaled)
-        if drawn is not None:
-            self._taken, self._pair = drawn
+        self._sample = sample
+        self._taken: NDArray[np.uint8] | None = None
+        pair = self._pair_of(output)
+        is_scaled = sample is not None and sample.by_gradient
+        if is_scaled:
+            assert sample is not None
+            pair = self._draw_by_size(pair, sample)
+        self.columns = self.leaf_columns = self._columns_of(pair, wide_scales)
+        if output is not None:
+            return
+        n_leaf = len(self.leaf_columns)
+        if n_leaf > self.n_outputs:
+            self.columns = self.leaf_columns[self.n_outputs :]
+        elif self._projection is not None:
+            sketch = None if is_scaled else self._sketch
+            if sketch is None:
+                sketch = self._project(pair)
+            self.columns = self._columns_of(sketch, wide_scales[n_leaf:])
 
-    def draw(self) -> NDArray[np.uint8] | None:
-        """Return for each row whether it is in the tree's sample; None: all are."""
+    def _columns_of(
+        self, pair: Pair, wide_scales: NDArray[np.float64]
+    ) -> list[GradientColumn]:
+        gradients, hessians = pair
+        return [
+            GradientColumn(
+                own, hessians[k], wide_scales[k], self._team, self._scratch_of(k)
+            )
+            for k, own in enumerate(gradients)
+        ]
+
+    def draw_sample(self) -> NDArray[np.uint8] | None:
+        """Return which rows are in the sample of the tree; None: all rows are."""
         sample = self._sample
         if sample is None or sample.by_gradient:
-            return None if sample is None else self._taken
+            return self._taken
+        return self.draw_uniform(sample)
+
+    def draw_uniform(self, sample: RowSample) -> NDArray[np.uint8]:
+        """Return which rows are in this sample, which does not depend on gradients."""
         taken = np.empty(self.n_rows, np.uint8)
         for number, run in self._runs():
             rows = run.stop - run.start
@@ -285,24 +440,19 @@ class RowState:
             run_rows(self._team, draw_rows, rows, number, *drawn)
         return taken
 
-    def draw_by_size(
-        self, output: int | None, sample: RowSample, scaled: NDArray[np.float64]
-    ) -> Drawn:
-        """Return whether each row is taken, by an output's gradients or by all of them.
-
-        And where their gradients and hessians are, divided by the chance of the row:
-        `scaled`, (2, outputs, rows).
-        """
-        own = _outputs(output)
-        taken = np.empty(self.n_rows, np.uint8)
+    def _draw_by_size(self, pair: Pair, sample: RowSample) -> Pair:
+        """Draw rows by their gradients; return these divided by the probabilities."""
+        gradients, hessians = pair
+        scaled = self._scratch[0].scaled(len(gradients), self.n_rows)
+        taken = self._taken = np.empty(self.n_rows, np.uint8)
         for number, run in self._runs():
             run_rows(
                 self._team,
                 draw_by_size,
                 run.stop - run.start,
                 number,
-                self.gradients[own, run],
-                self.hessians[own, run],
+                gradients[:, run],
+                hessians[:, run],
                 GradientSampling(
                     float(sample.hessian_weight),
                     float(sample.threshold),
@@ -313,172 +463,34 @@ class RowState:
                 scaled[0, :, run],
                 scaled[1, :, run],
             )
-        if output is None:
-            return taken, (scaled[0], scaled[1])
-        return taken, (scaled[0, 0], scaled[1, 0])
+        return scaled[0], scaled[1]
 
     def _runs(self) -> Iterator[tuple[int, slice]]:
-        """Yield the number of each run's first row among all, and where it is here."""
+        """Yield the number of each run's first row among all, and its rows here."""
         ends = np.append(self._spans[:, 0], self.n_rows)[1:].tolist()
         for (begin, number), end in zip(self._spans.tolist(), ends, strict=True):
             yield number, slice(begin, end)
 
-    def quantise(self, steps: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Turn the gradients of the tree into coarse integers.
-
-        Returns the sums of |g| and h in these, (2,).
-        """
-        magnitudes = np.empty((-(-self.n_rows // TASK_ROWS), 2), np.int64)
-        self.packed = self._scratch.packed(self.n_rows)
-        self.wide = self._no_wide
-        run_rows(
-            self._team,
-            quantise,
-            self.n_rows,
-            *self._pair,
-            *(1.0 / steps),
-            self.packed,
-            magnitudes,
-        )
-        return magnitudes.sum(axis=0)
-
-    def widen(self) -> None:
-        """Turn the gradients of the tree into fine integers."""
-        self.packed, self.wide = self._no_packed, self._scratch.wide(self.n_rows)
-        run_rows(
-            self._team,
-            widen,
-            self.n_rows,
-            *self._pair,
-            *(1.0 / self._fine_steps),
-            self.wide,
-        )
+    # Leaves
 
     def sum_leaves(self, n_leaves: int) -> NDArray[np.int64]:
-        """Return the sums of g and h, (leaves, 2), in fine steps, by `leaf_of`.
+        """Return the sums of g and h of the leaves, (leaf columns, leaves, 2).
 
-        Rows of the leaf numbered `n_leaves` are left out.
+        They are in wide units. Rows with the leaf number `n_leaves` are left out.
         """
-        members = self._team.members_for(CELLS_PER_ROW * self.n_rows)
-        sums = np.zeros((members, n_leaves + 1, 2), np.int64)
-        self._team.run(
-            sum_leaves,
-            members,
-            self.leaf_of,
-            *self._pair,
-            *(1.0 / self._fine_steps),
-            sums,
-        )
-        return sums.sum(axis=0)[:-1]
+        found = [own.sum_leaves(self.leaf_of, n_leaves) for own in self.leaf_columns]
+        return found[0][None] if len(found) == 1 else np.stack(found)
 
-    def add_leaf_values(self, values: NDArray[np.float32]) -> None:
-        """Add to each score the value of the row's leaf by `leaf_of`."""
+    def add_leaf_values(self, output: int, values: NDArray[np.float32]) -> None:
+        """Add to each row's margin the value of its leaf.
+
+        `values` are (leaves,) for this output, or (leaves, outputs) for all.
+        """
+        if values.ndim == 2:
+            for number, own in enumerate(np.ascontiguousarray(values.T)):
+                self.add_leaf_values(number, own)
+            return
+        margins = self.margins[output]
         run_rows(
-            self._team,
-            add_leaf_values,
-            self.n_rows,
-            self.leaf_of,
-            values,
-            self.margins[self.output],
+            self._team, add_leaf_values, self.n_rows, self.leaf_of, values, margins
         )
-
-
-class MarginRows(NoSplitGradients):
-    """Rows with margins and gradients in memory, however their features are held.
-
-    Parameters
-    ----------
-    targets, weights
-        (columns, rows) and (rows,) float64; weights may be None.
-    margins
-        (outputs, rows) float64: the margins.
-    team
-        The threads that work; given back when it is closed.
-    """
-
-    def __init__(
-        self,
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None,
-        margins: NDArray[np.float64],
-        team: Team,
-    ) -> None:
-        self._team, self._closed = team, False
-        self._state = RowState(targets, weights, margins, team)
-        self._gradient_ranges: NDArray[np.float64] | None = None
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of the data."""
-        return self._state.n_rows
-
-    @property
-    def n_outputs(self) -> int:
-        """Margins of a row."""
-        return self._state.n_outputs
-
-    def margins(self) -> NDArray[np.float64]:
-        """Return a copy of the margins, (outputs, rows)."""
-        return self._state.margins.copy()
-
-    def set_margins(self, margins: NDArray[np.float64]) -> None:
-        """Take these margins, (outputs, rows)."""
-        self._state.margins[...] = margins
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        """Take the gradients of the objective at the margins."""
-        self._state.compute_gradients(objective)
-        self._gradient_ranges = None
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        """Take these gradients, both of shape (outputs, rows)."""
-        self._state.set_gradients(gradients, hessians)
-        self._gradient_ranges = None
-
-    def leaf_of(self) -> NDArray[np.uint32]:
-        """Return the leaf of each row, or the number of leaves."""
-        return self._state.leaf_of
-
-    def gradient_ranges(self) -> NDArray[np.float64]:
-        """Return `RowState.gradient_ranges`, computed once for all outputs."""
-        if self._gradient_ranges is None:
-            self._gradient_ranges = self._state.gradient_ranges()
-        return self._gradient_ranges
-
-    def _quantise(
-        self, output: int, growth: SplitParams, sample: RowSample | None
-    ) -> tuple[QuantisationScales, bool]:
-        """Begin a tree: turn the output's gradients into coarse integers.
-
-        Returns the steps, and whether coarse ones are enough.
-        """
-        state = self._state
-
-        def quantise(
-            settled: RowSample | None, steps: QuantisationScales
-        ) -> NDArray[np.int64]:
-            state.set_tree(output, settled, steps.fine)
-            return state.quantise(steps.coarse)
-
-        steps, is_coarse, _ = quantise_tree(
-            output,
-            growth,
-            sample,
-            self.gradient_ranges(),
-            self.n_rows,
-            state.count_size_classes,
-            quantise,
-        )
-        return steps, is_coarse
-
-    def close(self) -> None:
-        """Give back the threads.
-
-        Who is never closed lets go of them: a lease would give them back from the
-        garbage collector, when their pool has lost them.
-        """
-        if not self._closed:
-            self._closed = True
-            give_back_team(self._team)

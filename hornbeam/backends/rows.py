@@ -1,8 +1,8 @@
-"""What is asked of rows, wherever they live: sums that are integers and add up.
+"""The interface of rows to the histogram backend: sums that are integers and add up.
 
-Rows know gradients and which node each row is in; whoever asks knows histograms and
-trees. Rows may be in memory, on disk or spread over machines: what they answer are
-sums of integers and extremes, which do not depend on the parts they came from.
+Rows have gradients and know the node of each row; the backend has histograms and nodes.
+Rows may be in memory, on disk or on workers: they return sums of integers, maxima and
+minima, which do not depend on how rows are split into parts.
 """
 
 from __future__ import annotations
@@ -15,46 +15,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, NoSplitGradients, RowSample
-from hornbeam.binning.layout import DenseBins
+from hornbeam.binning.layout import DenseBins, HistogramLayout
 
 __all__ = ["Rows"]
 
 
 class Rows(NoSplitGradients, ABC):
-    """Rows of codes, their gradients and margins, and the nodes that they are in.
+    """Binned rows, their gradients and margins, and the node of each row.
 
     A round calls `compute_gradients` or `set_gradients`, and `gradient_ranges`; then
     for each tree `begin_tree`, `widen` if packed sums are too coarse, any number of
     `build_histograms` and `apply_splits`, `sum_leaves` and `add_leaf_values`. A call
     that returns nothing may be deferred until the next call that returns something.
 
+    Trees of one output have one gradient column. Multi-output trees have those of all
+    outputs, or projections or columns set by the caller, which follow the outputs where
+    both are returned.
+
     Attributes
     ----------
     n_rows
-        Rows of this part.
+        Number of rows.
     n_outputs
-        Margins of a row.
+        Number of margins of a row.
+    n_features
+        Number of features.
+    layout
+        Of the histograms; None: the rows are binned when a tree begins.
+    multi_output_columns
+        Number of gradient columns of multi-output trees; 0: trees have one output.
     lookahead
-        How many splits a grower that goes best first should ask for at once.
+        Number of nodes that a leaf-wise grower should split at a time.
     """
 
     n_rows: int
     n_outputs: int
+    n_features: int
+    layout: HistogramLayout | None
+    multi_output_columns: int = 0
     lookahead: int = 1
 
     @abstractmethod
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present margins."""
+        """Compute gradients from the objective at the current margins."""
 
     @abstractmethod
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        """Take these gradients, both of shape (outputs, rows)."""
+        """Set these gradients, both of shape (outputs, rows)."""
 
-    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
-        """Make columns of these mixes of the outputs, (columns, outputs)."""
-        raise NotImplementedError  # only rows for trees of all outputs are asked
+    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
+        """Search splits by projections of the outputs: (columns, outputs)."""
+        raise NotImplementedError  # only rows of multi-output trees have projections
+
+    def bin_tree(self, output: int) -> HistogramLayout | None:
+        """Bin the rows by the hessians of the next tree (`tree_method="approx"`).
+
+        Returns the layout of the new bins; None: the bins are those of the last tree.
+        """
 
     def expect(
         self, output: int, features: NDArray[np.uint64], sample: RowSample | None
@@ -63,22 +82,22 @@ class Rows(NoSplitGradients, ABC):
 
     @abstractmethod
     def gradient_ranges(self) -> NDArray[np.float64]:
-        """Return of each output the largest |g|, largest |h| and least h.
+        """Return the largest |g|, largest |h| and least h of each column.
 
-        They are (outputs, 3), and no more than a bound in the last column where the
-        gradients are an objective's: 0, since its hessians are never negative. Over
-        parts they are put together by the maximum, the maximum and the minimum.
-        Infinite or NaN where a gradient is. Columns that are no outputs come after
-        these.
+        They are (columns, 3): those of the outputs, followed by those of gradient
+        columns that are not the outputs. The last is only a lower bound where the
+        gradients are an objective's: 0, as its hessians are never negative. Parts are
+        combined by maximum, maximum and minimum. Infinite or NaN where a gradient is.
         """
 
     @abstractmethod
     def count_size_classes(
         self, output: int, hessian_weight: float
     ) -> NDArray[np.int64]:
-        """Return how many rows are in each class of sizes, (SIZE_CLASSES,).
+        """Return the number of rows in each size class, (SIZE_CLASSES,).
 
-        For samples by gradients: the size is sqrt(g^2 + hessian_weight h^2).
+        For samples by gradient: the size is sqrt(g^2 + hessian_weight h^2), in
+        multi-output trees with sums over the columns.
         """
 
     @abstractmethod
@@ -87,26 +106,35 @@ class Rows(NoSplitGradients, ABC):
         output: int,
         features: NDArray[np.uint64],
         sample: RowSample | None,
-        steps: NDArray[np.float64],
-        fine_steps: NDArray[np.float64],
+        scales: NDArray[np.float64],
+        leaf_scales: NDArray[np.float64],
     ) -> NDArray[np.int64]:
         """Put all rows, or a sample, into the root of a new tree for one output.
 
-        `features` are the only ones that are counted, ascending; `steps` and
-        `fine_steps`, (2,), those of g and h in histograms and in leaves. Returns the
-        sums of |g| and h, (2,), in coarse steps, of all rows, sampled or not.
+        Parameters
+        ----------
+        output
+            Of the tree; 0 in multi-output trees.
+        features
+            The only ones that histograms are needed of, ascending.
+        sample
+            Of the rows; None: all.
+        scales, leaf_scales
+            (columns, 2): of packed histograms, and of the sums of leaves.
+
+        Returns
+        -------
+        (columns, 2): the sums of |g| and h of all rows, sampled or not, in packed
+        units.
         """
 
     @abstractmethod
     def widen(self, columns: Sequence[int] = (0,)) -> None:
-        """Use the fine steps in the histograms of this tree, too.
-
-        In trees of all outputs in those of these columns.
-        """
+        """Use wide sums in the histograms of these columns of the tree, too."""
 
     @abstractmethod
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64] | None:
-        """Return the rows of each node, or None where that is not known for free."""
+        """Return the number of rows of each node, or None where that takes a pass."""
 
     @abstractmethod
     def build_histograms(
@@ -117,9 +145,9 @@ class Rows(NoSplitGradients, ABC):
     ) -> None:
         """Write the sums of each node's rows into the histogram in its slot.
 
-        `histograms` are (slots, 2, cells): gradients and hessians of each cell; or
-        (slots, 3, cells): how many rows, too. Cells of columns that no feature of the
-        tree is in stay as they are.
+        `histograms` are (columns, slots, 2, bins): gradients and hessians. Rows are
+        counted in a third part, (1, slots, 3, bins), or in the hessians of one more
+        column. Bins of features that the tree does not use stay as they are.
         """
 
     @abstractmethod
@@ -130,7 +158,7 @@ class Rows(NoSplitGradients, ABC):
         sets: NDArray[np.uint64],
         left: NDArray[np.intp],
     ) -> None:
-        """Send the rows of each node to its children ``left`` and ``left + 1``.
+        """Move the rows of each node to its children ``left`` and ``left + 1``.
 
         The splits are (nodes,) `SPLIT_DTYPE`, the sets (nodes, words) of categories.
         """
@@ -139,39 +167,38 @@ class Rows(NoSplitGradients, ABC):
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
-        """Return the sums of g and h, (leaves, 2), in whole fine steps.
+        """Return the sums of g and h, (columns, leaves, 2), in wide units.
 
-        `nodes` are all those without children; rows of ``nodes[i]`` count for leaf
-        ``leaves[i]``. Of trees of all outputs they are (outputs, leaves, 2), and those
-        of columns that were set come after these.
+        `nodes` are all nodes without children; rows of ``nodes[i]`` belong to leaf
+        ``leaves[i]``. The columns are the output, or all outputs followed by the
+        columns that were set by `set_split_gradients`.
         """
 
-    def set_bins(self, codes: DenseBins) -> None:
-        """Have other codes of the same cells from the next tree on.
-
-        Only rows in memory are asked.
-        """
+    def set_bins(self, bins: DenseBins) -> None:
+        """Use these bins from the next tree on; only of rows in memory."""
         raise NotImplementedError
 
-    def hessians(self, output: int) -> NDArray[np.float64]:
-        """Return those of one output, (rows,).
+    def bin_weights(self, output: int) -> NDArray[np.float64]:
+        """Return the hessians that rows are binned by, (rows,); only of rows in memory.
 
-        Only rows in memory are asked.
+        Negative hessians of a custom objective weigh nothing. Those that are not finite
+        are an error when the tree begins.
         """
         raise NotImplementedError
 
     def leaf_of(self) -> NDArray[np.uint32]:
-        """Return the leaf of each row by the last `sum_leaves`, or how many there are.
+        """Return the leaf of each row by the last `sum_leaves`; only of rows in memory.
 
-        Only rows in memory are asked.
+        Rows that are not in the sample have the number of leaves.
         """
         raise NotImplementedError
 
     @abstractmethod
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
-        """Add to the score of every row, sampled or not, the value of its leaf.
+        """Add to the margins of every row, sampled or not, the value of its leaf.
 
-        The leaves are those of the last `sum_leaves`.
+        The leaves are those of the last `sum_leaves`. `values` are (leaves,), or
+        (leaves, outputs) in multi-output trees.
         """
 
     @abstractmethod
@@ -180,8 +207,8 @@ class Rows(NoSplitGradients, ABC):
 
     @abstractmethod
     def set_margins(self, margins: NDArray[np.float64]) -> None:
-        """Take these margins, (outputs, rows)."""
+        """Set these margins, (outputs, rows)."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back memory and what else is held."""
+        """Release memory and files."""

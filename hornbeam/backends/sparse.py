@@ -1,4 +1,4 @@
-"""Filled cells in memory, for tables of which few cells are filled."""
+"""Splits from the stored entries of sparse features, in memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import Backend, RowSample, SplitParams
-from hornbeam.backends.row_state import MarginRows, run_rows
-from hornbeam.binning.layout import SparseBins
+from hornbeam.backends.margin_rows import MarginRows
+from hornbeam.backends.row_state import run_rows
+from hornbeam.binning.layout import PerTreeBins, SparseBins
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sparse import (
@@ -29,72 +30,91 @@ from hornbeam.kernels.team import Team
 
 __all__ = ["SparseBackend"]
 
-#: Tasks a member, so that those who finish early find more to do.
-_TASKS_PER_MEMBER = 16
-#: The cost of one filled cell in the search for splits, in cells of a histogram.
-_CELLS_PER_FILLED = 20
-#: Where the rows of a batch are fewer than one in this many, their cells are gathered
-#: before the search, which costs as much as the search through three times as many.
+#: Tasks per thread, so that threads that finish early take more of them.
+_TASKS_PER_THREAD = 16
+#: The cost of one stored entry in the split search, in histogram bins.
+_CELLS_PER_ENTRY = 20
+#: If the nodes have fewer rows than one in this many, their entries are gathered before
+#: the search, which costs as much as searching three times as many entries.
 _GATHER_ONE_IN = 4
 _NO_MASK = np.empty((0, 0), np.uint8)
 _EVERY_ROW = np.empty(0, np.uint8)
 
 
 class SparseBackend(MarginRows, Backend):
-    """Cells of the features one after the other, and the node of each row.
+    """Stored entries feature by feature, and the node of each row.
 
     Parameters
     ----------
-    codes
-        The filled cells.
+    bins
+        Of the stored entries, or what makes them for each tree.
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     margins
-        (outputs, rows) float64: the margins to begin with; kept and changed.
+        (outputs, rows) float64: the initial margins; kept and updated in place.
     team
-        The threads that work; given back when the backend is closed.
+        The threads that work; given back by `close`.
     """
 
     def __init__(
         self,
-        codes: SparseBins,
+        bins: SparseBins | PerTreeBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         margins: NDArray[np.float64],
         team: Team,
     ) -> None:
         super().__init__(targets, weights, margins, team)
-        self._codes = codes
-        self._most_cells = int(np.diff(codes.starts).max())
-        self._most_bins = int(codes.n_bins.max())
         self._node_of = np.empty(self.n_rows, np.uint32)
         self._words = np.empty(self.n_rows, np.int64)
-        members = team.size
-        self._cell_scratch = np.empty((members, 2, self._most_cells), np.int64)
-        self._wide_scratch = np.empty((members, 2, 0), np.int64)
-        self._bin_scratch = np.empty((members, 5, self._most_bins + 1))
+        self._tree_bins: PerTreeBins | None = None
+        if isinstance(bins, PerTreeBins):
+            self._tree_bins, self._bin_weights = bins, np.empty(0)
+            self._n_features = bins.n_features
+        else:
+            self._set_bins(bins)
+
+    def _set_bins(self, bins: SparseBins) -> None:
+        self._bins, self._n_features = bins, bins.n_bins.size
+        self._most_entries = int(np.diff(bins.starts).max())
+        self._most_bins = int(bins.n_bins.max())
+        threads = self._team.size
+        self._cell_scratch = np.empty((threads, 2, self._most_entries), np.int64)
+        self._wide_scratch = np.empty((threads, 2, 0), np.int64)
+        self._bin_scratch = np.empty((threads, 5, self._most_bins + 1))
 
     @property
     def n_features(self) -> int:
-        return self._codes.n_bins.size
+        return self._n_features
+
+    def _bin_tree(self, output: int) -> None:
+        """Bin the rows by the hessians of this output, unless they already are."""
+        assert self._tree_bins is not None
+        weights = self._state.bin_weights(output)
+        if not np.array_equal(weights, self._bin_weights):
+            self._bin_weights = weights
+            bins = self._tree_bins.make_bins(weights)
+            assert isinstance(bins, SparseBins)
+            self._set_bins(bins)
 
     def begin_tree(
         self,
         output: int,
-        growth: SplitParams,
+        params: SplitParams,
         features: NDArray[np.uint64],
         sample: RowSample | None,
     ) -> None:
-        self._rules = growth.rules
+        if self._tree_bins is not None:
+            self._bin_tree(output)
+        self._output, self._rules = output, params.rules
         self._chosen = features
-        steps, self._coarse = self._quantise(output, growth, sample)
-        self._steps = steps.coarse if self._coarse else steps.fine
-        self._fine_steps = steps.fine
-        if not self._coarse:
-            self._state.widen()
-            if self._wide_scratch.shape[2] < self._most_cells:
-                self._wide_scratch = np.empty_like(self._cell_scratch)
-        taken = self._state.draw()
+        self._column, self._scales, self._leaf_scales = self._quantise(
+            output, params, sample
+        )
+        self._is_wide = self._column.packed.size == 0
+        if self._is_wide and self._wide_scratch.shape[2] < self._most_entries:
+            self._wide_scratch = np.empty_like(self._cell_scratch)
+        taken = self._state.draw_sample()
         self._taken = _EVERY_ROW if taken is None else taken
         self._node_of[:] = 0
         self._n_nodes = 1
@@ -119,24 +139,23 @@ class SparseBackend(MarginRows, Backend):
         limits: NodeConstraints | None,
     ) -> NDArray[Any]:
         totals = self._mark_rows(nodes)
-        entries = self._cells_of(nodes.size, int(totals[:, 2].sum()))
-        members = self._team.members_for(_CELLS_PER_FILLED * entries.rows.size)
-        block = max(1, self._chosen.size // (members * _TASKS_PER_MEMBER))
-        wide = not self._coarse
-        splits = np.zeros((members, nodes.size), SPLIT_DTYPE)
+        entries = self._entries_of(nodes.size, int(totals[:, 2].sum()))
+        threads = self._team.members_for(_CELLS_PER_ENTRY * entries.rows.size)
+        block = max(1, self._chosen.size // (threads * _TASKS_PER_THREAD))
+        splits = np.zeros((threads, nodes.size), SPLIT_DTYPE)
         self._team.run(
             find_sparse_splits,
-            members,
+            threads,
             entries,
-            NodeGradients(self._words, self._state.wide, totals),
+            NodeGradients(self._words, self._column.wide, totals),
             CandidateFeatures(self._chosen, allowed, block),
-            self._steps,
+            self._scales,
             self._rules,
             limits,
             SparseScratch(
                 self._cell_scratch,
-                self._wide_scratch if wide else self._wide_scratch[:, :, :0],
-                np.empty((members, nodes.size + 1), np.int64),
+                self._wide_scratch if self._is_wide else self._wide_scratch[:, :, :0],
+                np.empty((threads, nodes.size + 1), np.int64),
                 self._bin_scratch,
             ),
             splits,
@@ -144,49 +163,49 @@ class SparseBackend(MarginRows, Backend):
         return splits[0]
 
     def _mark_rows(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Note each row's node; return the nodes' sums and rows, (nodes, 3)."""
+        """Mark each row with its node; return sums and row counts, (nodes, 3)."""
         place = np.full(self._n_nodes, nodes.size, np.uint32)
         place[nodes] = np.arange(nodes.size)
-        members = self._team.members_for(8 * self.n_rows)
-        sums = np.zeros((members, nodes.size + 1, 3), np.int64)
+        threads = self._team.members_for(8 * self.n_rows)
+        sums = np.zeros((threads, nodes.size + 1, 3), np.int64)
         self._team.run(
             mark_rows,
-            members,
+            threads,
             self._node_of,
             place,
             self._taken,
-            self._state.packed,
-            self._state.wide,
+            self._column.packed,
+            self._column.wide,
             self._words,
             sums,
         )
         of_nodes: NDArray[np.int64] = sums.sum(axis=0)[:-1]
         return of_nodes
 
-    def _cells_of(self, n_nodes: int, n_rows: int) -> SparseEntries:
-        """Return all cells, or of few rows only those of these rows."""
-        own = self._codes
+    def _entries_of(self, n_nodes: int, n_rows: int) -> SparseEntries:
+        """Return all entries, or only those of the nodes' rows if they are few."""
+        own = self._bins
         if _GATHER_ONE_IN * n_rows > self.n_rows:
             return SparseEntries(own.starts, own.rows, own.bins)
-        pointers, row_features, row_codes = own.by_row()
+        pointers, row_features, row_bins = own.by_row()
         listed = np.empty(n_rows, np.uint32)
-        n_cells = list_rows(self._words, n_nodes, pointers, listed)
+        n_entries = list_rows(self._words, n_nodes, pointers, listed)
         starts = np.empty_like(own.starts)
-        rows = np.empty(n_cells, np.uint32)
-        codes = np.empty(n_cells, own.bins.dtype)
+        rows = np.empty(n_entries, np.uint32)
+        bins = np.empty(n_entries, own.bins.dtype)
         gather_cells(
             listed,
             pointers,
             row_features,
-            row_codes,
+            row_bins,
             np.empty(self._most_bins, np.int64),
-            np.empty((2, n_cells), np.uint32),
-            np.empty_like(codes),
+            np.empty((2, n_entries), np.uint32),
+            np.empty_like(bins),
             starts,
             rows,
-            codes,
+            bins,
         )
-        return SparseEntries(starts, rows, codes)
+        return SparseEntries(starts, rows, bins)
 
     def apply_splits(
         self,
@@ -201,7 +220,7 @@ class SparseBackend(MarginRows, Backend):
             self._team,
             send_rows,
             self.n_rows,
-            SparseEntries(self._codes.starts, self._codes.rows, self._codes.bins),
+            SparseEntries(self._bins.starts, self._bins.rows, self._bins.bins),
             splits,
             left,
             after,
@@ -217,7 +236,7 @@ class SparseBackend(MarginRows, Backend):
         self._find_leaves()
         if self._taken.size > 0:
             self._state.leaf_of[self._taken == 0] = n_leaves
-        return self._state.sum_leaves(n_leaves) * self._fine_steps
+        return self._state.sum_leaves(n_leaves)[0] * self._leaf_scales
 
     def _find_leaves(self) -> None:
         run_rows(
@@ -232,4 +251,4 @@ class SparseBackend(MarginRows, Backend):
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         if self._taken.size > 0:
             self._find_leaves()
-        self._state.add_leaf_values(values)
+        self._state.add_leaf_values(self._output, values)

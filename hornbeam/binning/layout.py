@@ -359,7 +359,10 @@ class PerTreeBins:
         Takes the hessians of the tree, (rows,) float64, and returns its bins.
     n_features
         Number of features of the data.
+    is_sparse
+        Whether only stored entries have bins: `make_bins` returns `SparseBins`.
     """
 
     make_bins: Callable[[NDArray[np.float64]], DenseBins | SparseBins]
     n_features: int
+    is_sparse: bool

@@ -53,6 +53,8 @@ class PerTreeCuts:
     ----------
     cuts
         The cuts of the last tree.
+    is_sparse
+        Whether only stored entries have bins.
     """
 
     cuts: Cuts
@@ -66,7 +68,7 @@ class PerTreeCuts:
     ) -> None:
         self._blocks, self._n_rows, self._max_bin = blocks, table.n_rows, max_bin
         self._n_threads = n_threads
-        self._is_sparse = stays_sparse(table)
+        self.is_sparse = stays_sparse(table)
         self._has_missing = np.diff(blocks.starts) < table.n_rows
         self._is_categorical = categorical(table)
         self._category_cuts = {
@@ -92,7 +94,7 @@ class PerTreeCuts:
         in_threads(work, range(len(columns)), self._n_threads)
         self.cuts = Cuts.join([column for column, _ in columns])
         ends = [end for _, end in columns]
-        return self._sparse_bins(ends) if self._is_sparse else self._dense_bins(ends)
+        return self._sparse_bins(ends) if self.is_sparse else self._dense_bins(ends)
 
     def _cut(
         self, feature: int, weights: NDArray[np.int64]

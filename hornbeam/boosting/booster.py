@@ -30,7 +30,7 @@ from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
-from hornbeam.export.saving import save as export_model
+from hornbeam.export.exporters import save as export_model
 from hornbeam.files import replace_file
 from hornbeam.forest.dump import dump_model, join_dumps
 from hornbeam.forest.feature_map import FeatureMap

@@ -221,14 +221,8 @@ class LearningRows(LocalRows):
         self._layout = layout
 
     def hessians(self, output: int) -> Floats:
-        """Return what rows weigh where a tree of this output is cut, (rows,).
-
-        A caller's hessian may be negative, and weighs nothing then. What is not finite
-        is an error when the tree begins.
-        """
-        found = self.rows.hessians(output)
-        found[~(np.isfinite(found) & (found > 0.0))] = 0.0
-        return found
+        """Return the hessians that rows are binned by for a tree, (rows,)."""
+        return self.rows.bin_weights(output)
 
     def _compute_gradients(self, objective: GradientSource) -> None:
         self._keep()

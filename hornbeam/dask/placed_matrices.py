@@ -236,12 +236,9 @@ class ClusterTraining(PlacedMatrix):
 
     def place(self) -> None:
         super().place()
-        p, outputs = self._trainee.params, self._trainee.objective.n_outputs
+        p = self._trainee.params
         self._backend = create_hist_backend(
-            self.rows, self.bins.layout, self.matrix.n_rows,
-            threads=p.nthread, max_histograms=p.max_cached_hist_node,
-            multi_output_columns=p.multi_output_columns(outputs),
-            make_tree_bins=self._make_tree_bins if self._per_tree_bins else None,
+            self.rows, threads=p.nthread, max_histograms=p.max_cached_hist_node
         )  # fmt: skip
 
     def close(self) -> None:
@@ -342,7 +339,6 @@ class ClusterTraining(PlacedMatrix):
         self._bins = self._bin(self.members, max(largest for largest, _ in found))
         layout = self._bins.layout
         self.cluster.call(self.members, "set_tree_bins", layout)
-        self.rows.set_layout(layout)
         self._has_tree_bins = True
         return layout
 
@@ -370,6 +366,7 @@ class ClusterTraining(PlacedMatrix):
                 self.matrix.n_rows,
                 outputs,
                 self._trainee.params.multi_output_columns(outputs),
+                self._make_tree_bins if self._per_tree_bins else None,
             )
         self._rows.begin_term(self._term, self.members)
         self._has_tree_bins = False

@@ -1,6 +1,6 @@
-"""Tables from anywhere, read by blocks, and the matrices that hold them.
+"""Tables of features from any container or source, and the DMatrix classes.
 
-A container's own library is never imported here: an object of pandas, polars,
-pyarrow or scipy can only be met where the caller has imported that library already.
-But what only offers itself as an Arrow stream is read with pyarrow.
+Container libraries are not imported here: an object of pandas, polars, pyarrow or SciPy
+exists only if the caller has imported its library. The exception is an object that only
+has the Arrow stream interface, which is read with pyarrow.
 """

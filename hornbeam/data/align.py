@@ -1,4 +1,4 @@
-"""A table as a model expects it: its columns by name, its categories by name."""
+"""Aligns the columns and category codes of a table with those of a model, by name."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from hornbeam.errors import DataError, ErrorCode, ParameterError
 __all__ = ["UNSEEN", "RecodedTable", "Recoding", "align"]
 
 UNSEEN = ("error", "missing")
-# What a code becomes where there is none for its category.
+# The code of a category that the model does not have.
 _NONE = np.float32(-1)
 
 
 def align(
     table: Table, expected: Schema, unseen: str = "error", of: str = "training"
 ) -> Table:
-    """Return the rows of `table` with the columns and codes that are expected.
+    """Return the rows of `table` with the expected columns and category codes.
 
-    Columns are found by name, in any order, or by place where one side has no names.
-    Categories are found by name, whatever their codes are; codes without names are
-    those of the expected categories. All that is wrong with the columns is said in one
-    `DataError`; what is wrong with a row, when it is read.
+    Columns are matched by name, in any order; by position if one side has no names.
+    Categories are matched by name, whatever their codes. Codes without names are those
+    of the expected categories. One `DataError` lists all mismatches of columns. Errors
+    of values are raised when their rows are read.
 
     Parameters
     ----------
     table
-        What is given. It is returned itself where it is as expected.
+        The table. It is returned itself if it matches.
     expected
         The columns of the model, or of the matrix whose cuts are used.
     unseen
-        What to do with a category that is not among the expected ones: ``"error"``,
-        or ``"missing"`` to read it as a missing value.
+        How to treat a category that is not among the expected ones: ``"error"``, or
+        ``"missing"`` to read it as a missing value.
     of
-        How a message calls what the columns are compared with.
+        Name of the expected data in error messages.
     """
     if unseen not in UNSEEN:
         raise ParameterError(
@@ -82,7 +82,7 @@ def _has_categories(side: Table | Schema) -> bool:
 
 
 def _places(table: Table, expected: Schema) -> list[int]:
-    """Return where each expected column is; -1 where it is not, for `_check_kinds`."""
+    """Return the index of each expected column; -1 if missing, for `_check_kinds`."""
     place = {name: i for i, name in enumerate(table.names or ())}
     return [place.get(name, -1) for name in expected.names or ()]
 
@@ -90,7 +90,7 @@ def _places(table: Table, expected: Schema) -> list[int]:
 def _check_kinds(
     table: Table, expected: Schema, places: Sequence[int] | None, of: str
 ) -> None:
-    """Raise unless every column is there, and holds what it is expected to hold."""
+    """Raise a `DataError` if columns are missing, extra, or of another kind."""
     faults: dict[str, list[str]] = {}
     if places is not None:
         known = set(expected.names or ())
@@ -119,7 +119,7 @@ def _check_kinds(
 def _fault(
     table: Table, place: int, expected: Schema, feature: int, of: str
 ) -> str | None:
-    """Return what is wrong with the kind of a column, if anything."""
+    """Return how the kind of a column differs from the expected one, or None."""
     wanted = expected.categories.of(feature)
     levels = table.categories.of(place)
     coded = wanted is not None or (
@@ -133,7 +133,7 @@ def _fault(
     if not coded:
         return f"categories where {of} had numbers" if is_coded else None
     if wanted is None:
-        # Codes come as numbers, which are looked at when they are read.
+        # Codes can be a numeric column, whose values are checked when they are read.
         return None if levels is None else f"names of categories where {of} had codes"
     if not is_coded:
         return f"numbers where {of} had categories"
@@ -164,24 +164,24 @@ def _recoded(table: Table, expected: Schema, unseen: str, of: str) -> Table:
 
 
 class Recoding(Protocol):
-    """What changes the codes of a column."""
+    """Maps the category codes of a column to other codes."""
 
     def listed(self) -> list[float]:
-        """Return what tells this recoding from others."""
+        """Return a list that identifies the mapping, for checksums."""
 
     def __call__(self, values: np.ndarray, locate: Locate) -> np.ndarray:
-        """Return the codes that values become; `locate` tells a message their rows."""
+        """Return the mapped codes; `locate` names the row of a value in errors."""
 
 
 class _Codes:
-    """From the codes of one list of categories to those of another.
+    """Maps the codes of one list of categories to those of another.
 
     Parameters
     ----------
     wanted
-        The categories whose codes are to come out.
+        The categories of the new codes.
     given
-        Those whose codes go in; the wanted ones if None.
+        The categories of the present codes; None: `wanted`.
     unseen, of
         As for `align`.
     """
@@ -192,7 +192,7 @@ class _Codes:
         self._given = given
         self._of = of
         self._size = len(wanted if given is None else given)
-        # Two more places: for codes beyond the given categories, and for missing.
+        # Two more elements: for codes beyond the given categories, and for missing.
         self._codes = np.full(self._size + 2, _NONE)
         if given is None:
             self._codes[: self._size] = np.arange(self._size)
@@ -204,7 +204,7 @@ class _Codes:
         self._codes[-1] = np.nan
 
     def listed(self) -> list[float]:
-        """Return what becomes of each code; -1: an error, NaN: missing."""
+        """Return the new code of each code; -1: error, NaN: missing."""
         codes: list[float] = self._codes.tolist()
         return codes
 
@@ -233,18 +233,18 @@ class _Codes:
 
 
 class RecodedTable(Table):
-    """A table whose categories have the codes of other ones.
+    """A table with mapped category codes.
 
     Parameters
     ----------
     table
-        The rows, with columns in the order that is expected.
+        The rows, with columns in the expected order.
     expected
-        Types and categories that come out.
+        Types and categories of the result.
     codes
-        What changes the codes, for the columns where they change.
+        The mapping of each column whose codes change.
     first_row
-        The number of the first row in messages.
+        Number of the first row in error messages.
     """
 
     def __init__(
@@ -282,7 +282,7 @@ class RecodedTable(Table):
         rows = self._table.rows(start, stop, features)
         if not self._codes:
             return rows
-        rows = rows.copy()  # it may be the container's own memory
+        rows = rows.copy()  # it can be memory of the container
         order = range(self.n_features) if features is None else features.tolist()
         for place, feature in enumerate(order):
             if feature in self._codes:

@@ -1,4 +1,4 @@
-"""The matrix that training and prediction take: features, and what goes with them."""
+"""DMatrix: features with labels, weights, margins and groups."""
 
 from __future__ import annotations
 
@@ -34,77 +34,76 @@ SKETCHES = ("exact", "approximate")
 
 
 class DataSplitMode(IntEnum):
-    """What a worker of several holds; Hornbeam has only rows."""
+    """What is split among workers. Hornbeam only splits rows."""
 
     ROW = 0
     COL = 1
 
 
 class DMatrix(MetaInfoAccessors):
-    """Features with their labels, weights and margins.
+    """Features with labels, weights, margins and groups.
 
-    The features are held by reference and never copied whole: do not change the
-    container while the matrix lives. Labels, weights and margins are copied, and
-    kept as float64.
+    The features are held by reference and never copied as a whole: do not change the
+    container while the matrix is in use. Labels, weights and margins are copied as
+    float64.
 
     Parameters
     ----------
     data
-        NumPy array, list of rows, frame of pandas, polars or pyarrow, SciPy sparse
-        matrix (its absent cells are missing), anything that is read in batches, or the
-        path of what `save_binary` has written.
+        NumPy array, list of rows, pandas, polars or pyarrow data frame, SciPy sparse
+        matrix (values that are not stored are missing), any source that is read in
+        batches, or the path of a file written by `save_binary`.
     label
-        One number for each row, or one for each row and target.
+        One number per row, or one per row and target.
     weight
-        How much each row counts, or each group of rows; not negative.
+        Weight of each row, or of each group of rows; not negative.
     base_margin
-        Where boosting starts from, for each row, or for each row and output.
+        Initial margin of each row, or of each row and output.
     missing
-        The number that stands for missing, besides NaN and null.
+        Number that stands for a missing value, in addition to NaN and null.
     silent
-        Taken for XGBoost's sake: nothing is printed either way.
+        Accepted for compatibility with XGBoost; nothing is printed.
     feature_names
-        Names of the columns, by default those of the frame.
+        Names of the columns; None: those of the data frame.
     feature_types
-        Their types (``"float"``, ``"int"``, ``"q"``, ``"i"``, and ``"c"`` for a
-        category), by default the frame's; or the `Categories` of another matrix, whose
-        codes the categories shall have.
+        Types of the columns (``"float"``, ``"int"``, ``"q"``, ``"i"``, and ``"c"`` for
+        categorical); None: those of the data frame. Or the `Categories` of another
+        matrix, whose codes are then used.
     nthread
-        Threads for binning; all cores if None or not positive.
+        Number of threads for binning; all processors if None or not positive.
     group
-        The number of rows in each group, in the order of the rows.
+        Number of rows in each group, in the order of rows.
     qid
-        The group of each row, instead of `group`: whole numbers that never fall.
+        Group of each row, instead of `group`: integers in ascending order.
     label_lower_bound, label_upper_bound
-        Where the label of each row lies; -inf below and inf above are no bounds. A
-        string as label, weight, base_margin, qid or one of these names a column of
-        `data`, which is then no feature.
+        Bounds of the label of each row; -inf and inf: unbounded. A string as label,
+        weight, base_margin, qid or one of these is the name of a column of `data`,
+        which is then not a feature.
     feature_weights
-        How likely each column is to be drawn where columns are sampled; not negative.
+        Probability weight of each column in column sampling; not negative.
     enable_categorical
-        Whether to take categorical columns; else they are an error.
+        Whether to accept categorical columns; otherwise they raise an error.
     data_split_mode
-        Only 0: the rows are split, not the columns.
+        Only 0: rows are split among workers, not columns.
     sketch
-        ``"exact"`` cuts the columns at their exact quantiles; ``"approximate"`` is for
-        data that is slow to read again.
+        ``"exact"`` cuts columns at exact quantiles; ``"approximate"`` needs fewer
+        passes over data that is slow to read.
     cache
-        A folder, or several on different disks, for the codes that training works on:
-        they are then on disk and not in memory. What is there of the same data is used
-        again. As in XGBoost, ``"file#folder"`` and the `cache_prefix` of a `DataIter`
-        name one, too.
+        Folder, or several on different disks, for bins in external memory. Bins of the
+        same data that are there are used again. As in XGBoost, the data can name the
+        folder, too: ``"file#folder"``, or `cache_prefix` of a `DataIter`.
     memory_limit
-        With a cache, the most memory that the process may take, such as ``"2GB"``; in
-        bytes if it is a number.
+        With a cache, maximum memory of the process: a string such as ``"2GB"``, or a
+        number of bytes.
     codec
-        With a cache, how codes are laid down: ``"raw"``, ``"nibble"`` (columns of few
-        bins, two codes a byte), ``"lz4"``, or ``"auto"``, what pays for each column.
+        With a cache, codec of the bins: ``"raw"``, ``"nibble"`` (two bins per byte, for
+        columns of few bins), ``"lz4"``, or ``"auto"``, the fastest for each column.
     """
 
-    #: What keeps all that goes beside the features.
+    #: The class of `info`.
     _kind_of_info: type[MetaInfo] = MetaInfo
-    #: Whether columns in order are held in memory even where codes are on disk.
-    _holds_beside_cache = False
+    #: Whether sorted columns may be kept in memory if bins are in external memory.
+    _sorts_with_cache = False
 
     def __init__(
         self,
@@ -132,8 +131,8 @@ class DMatrix(MetaInfoAccessors):
     ) -> None:
         if data_split_mode != DataSplitMode.ROW:
             raise DataError(
-                f"data_split_mode={data_split_mode!r} (a split by columns) is not in "
-                "Hornbeam yet; leave it out",
+                f"data_split_mode={data_split_mode!r} (a split by columns) is not "
+                "supported; leave it out",
                 code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
             )
         if sketch not in SKETCHES:
@@ -141,7 +140,7 @@ class DMatrix(MetaInfoAccessors):
                 f"sketch must be one of {SKETCHES}, not {sketch!r}",
                 code=ErrorCode.UNKNOWN_OPTION,
             )
-        beside = {
+        given = {
             "label": label,
             "weight": weight,
             "base_margin": base_margin,
@@ -151,27 +150,27 @@ class DMatrix(MetaInfoAccessors):
             "label_upper_bound": label_upper_bound,
             "feature_weights": feature_weights,
         }
-        data, caching = cache_options(data, cache, memory_limit, codec)
+        data, options = cache_options(data, cache, memory_limit, codec)
         table, fields = open_features(
             data,
-            beside,
+            given,
             missing=missing,
             names=feature_names,
             types=feature_types,
             enable_categorical=enable_categorical,
-            content=caching is not None,
+            content=options is not None,
         )
-        self._fill(table, nthread, sketch, caching)
+        self._fill(table, nthread, sketch, options)
         self.info.set(fields)
         if isinstance(table.info, dict):
-            # A stream holds labels, to compare later readings with: one copy is enough.
+            # A stream keeps labels to compare later passes with: share one copy.
             for name, values in self.info.fields().items():
                 if fields.get(name) is table.info.get(name, values):
                     table.info[name] = values
 
     @staticmethod
     def of_table(table: Table, fields: Mapping[str, Any]) -> DMatrix:
-        """Return a matrix over a table that is open, and fields of its rows."""
+        """Return a matrix of a table and fields of its rows."""
         matrix = DMatrix.__new__(DMatrix)
         matrix._fill(table, None, "exact")
         matrix.info.set(fields, whole=False)
@@ -182,24 +181,24 @@ class DMatrix(MetaInfoAccessors):
         table: Table,
         nthread: int | None,
         sketch: str,
-        caching: CacheOptions | None = None,
+        options: CacheOptions | None = None,
     ) -> None:
         self.table = table
-        self._caching = caching
+        self._cache_options = options
         self.n_rows = table.n_rows
         self.n_features = table.n_features
         self.dtype = table.dtype
         self.nthread = Parameters.read("nthread", nthread)
         self.sketch = sketch
         self.info = self._kind_of_info(table.n_rows, table.n_features)
-        # Which column of `info` each one is, None if it is the same.
+        # The index in `info` of each column; None: the same.
         self._order: npt.NDArray[np.intp] | None = None
         self._aligned: tuple[Any, DMatrix] | None = None
-        # With the weights that the cuts follow.
+        # By max_bin: the weights that the cuts depend on, and the bins.
         self._binned: dict[int, tuple[Floats | None, Binned]] = {}
-        self._ordered: ColumnBlocks | None = None
+        self._sorted: ColumnBlocks | None = None
 
-    # For the learner
+    # For training and prediction
 
     @property
     def schema(self) -> Schema:
@@ -208,26 +207,26 @@ class DMatrix(MetaInfoAccessors):
 
     @property
     def feature_weights(self) -> Floats | None:
-        """How likely each column is to be drawn, (columns,)."""
+        """Weight of each column in column sampling, (columns,)."""
         weights = self.info["feature_weights"]
         if weights is None or self._order is None:
             return weights
         return weights[self._order]
 
     def like(self, expected: Schema, unseen: str = "error") -> DMatrix:
-        """Return this matrix with the columns and codes that a model expects.
+        """Return this matrix with the columns and category codes that a model expects.
 
-        That is the matrix itself if it has them already. Else it is another one over
-        the same features, with the same labels and all that goes with them, whenever
-        they are set; it is kept, so that asking again costs nothing.
+        Returns the matrix itself if it has them. Otherwise returns another matrix over
+        the same features that shares `info` (labels, weights, ...) with this one. It is
+        kept for later calls.
 
         Parameters
         ----------
         expected
             The columns of the model.
         unseen
-            What to do with categories that the model does not know: ``"error"``, or
-            ``"missing"`` to take them for missing values.
+            How to treat categories that the model does not have: ``"error"``, or
+            ``"missing"`` to read them as missing values.
         """
         table = align(self.table, expected, unseen)
         if table is self.table:
@@ -240,42 +239,42 @@ class DMatrix(MetaInfoAccessors):
     def _over(self, table: Table, kind: type[DMatrix]) -> DMatrix:
         """Return a matrix of the same rows and `info` over aligned columns."""
         matrix = kind.__new__(kind)
-        matrix._fill(table, self.nthread, self.sketch, self._caching)
+        matrix._fill(table, self.nthread, self.sketch, self._cache_options)
         matrix.info = self.info
         matrix._order = column_order(self.table, table)
         return matrix
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
-        """Return the codes of the features, made on the first call and kept."""
-        weights, codes = self._binned.get(max_bin, (None, None))
-        if codes is None or weights is not self.row_weights:
-            codes = self._bin(max_bin, nthread)
-            self._binned[max_bin] = self.row_weights, codes
-        return codes
+        """Return the bins of the features, made on the first call and kept."""
+        weights, binned = self._binned.get(max_bin, (None, None))
+        if binned is None or weights is not self.row_weights:
+            binned = self._bin(max_bin, nthread)
+            self._binned[max_bin] = self.row_weights, binned
+        return binned
 
     @property
     def has_sorted_columns(self) -> bool:
-        """Whether the columns in order are there already."""
-        return self._ordered is not None
+        """Whether the sorted columns were made already."""
+        return self._sorted is not None
 
     def sorted_columns(self, nthread: int = 0) -> ColumnBlocks:
-        """Return the columns in order, made on the first call and kept."""
-        if self._caching is not None and not self._holds_beside_cache:
+        """Return the sorted columns, made on the first call and kept."""
+        if self._cache_options is not None and not self._sorts_with_cache:
             raise DataError(
-                "tree_method 'exact' and 'approx' hold the values in memory, and this "
+                "tree_method 'exact' and 'approx' keep the values in memory, and this "
                 "matrix has a cache for bins on disk; leave the cache out, or use "
                 "tree_method='hist'",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         self._check_not_empty()
-        if self._ordered is None:
-            self._ordered = sort_columns(self.table, nthread)
-        return self._ordered
+        if self._sorted is None:
+            self._sorted = sort_columns(self.table, nthread)
+        return self._sorted
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         self._check_not_empty()
-        if self._caching is not None:
-            return self._page(self._caching, max_bin, nthread)
+        if self._cache_options is not None:
+            return self._build_external(self._cache_options, max_bin, nthread)
         return bin_table(
             self.table,
             max_bin,
@@ -292,24 +291,26 @@ class DMatrix(MetaInfoAccessors):
                 code=ErrorCode.EMPTY_DATA,
             )
 
-    def _page(self, caching: CacheOptions, max_bin: int, nthread: int) -> Binned:
-        """Return the codes on disk; there is room for those of one `max_bin`."""
+    def _build_external(
+        self, options: CacheOptions, max_bin: int, nthread: int
+    ) -> Binned:
+        """Return the bins in external memory; a cache has those of one `max_bin`."""
         before, self._binned = self._binned, {}
-        for other, (_, codes) in before.items():
+        for other, (_, binned) in before.items():
             if other != max_bin:
                 self._binned = before
                 raise DataError(
-                    f"the cache of this matrix holds its codes for max_bin={other}, "
+                    f"the cache of this matrix holds its bins for max_bin={other}, "
                     f"and max_bin={max_bin} needs others; make another matrix, with "
                     "another folder as its cache",
                     code=ErrorCode.CACHE_MISMATCH,
                 )
-            if isinstance(codes, ExternalMatrix):  # of other weights
-                codes.close()
+            if isinstance(binned, ExternalMatrix):  # with other weights
+                binned.close()
         return build_external(
             self.table,
             max_bin,
-            caching,
+            options,
             weights=self.row_weights,
             n_threads=nthread,
             sketch=self.sketch,
@@ -318,9 +319,9 @@ class DMatrix(MetaInfoAccessors):
     def rows(
         self, start: int, stop: int, features: npt.NDArray[np.intp] | None = None
     ) -> np.ndarray:
-        """Return a block of rows, missing as NaN; read it, never write to it.
+        """Return the rows `start` to `stop - 1`, with NaN for missing values.
 
-        Only the columns `features`, in that order, if they are given.
+        Do not write to the array. With `features`, returns these columns in this order.
         """
         return self.table.rows(start, stop, features)
 
@@ -328,7 +329,7 @@ class DMatrix(MetaInfoAccessors):
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns; None if they have none."""
+        """Names of the columns, or None."""
         return self.table.names
 
     @feature_names.setter
@@ -337,7 +338,7 @@ class DMatrix(MetaInfoAccessors):
 
     @property
     def feature_types(self) -> list[str] | None:
-        """Types of the columns; None if they are not known."""
+        """Types of the columns, or None if unknown."""
         return self.table.types
 
     @feature_types.setter
@@ -346,12 +347,13 @@ class DMatrix(MetaInfoAccessors):
         self.table.retype(types)
         if categorical(before) != categorical(self.table.types):
             self._binned.clear()
-            self._ordered = None
+            self._sorted = None
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
         """Return the names of the categories of each column.
 
-        `export_to_arrow` is taken for XGBoost's sake: they always can be.
+        `export_to_arrow` is accepted for compatibility with XGBoost; they can always be
+        exported.
         """
         return self.table.categories
 
@@ -364,34 +366,34 @@ class DMatrix(MetaInfoAccessors):
         return self.n_features
 
     def num_nonmissing(self) -> int:
-        """Return the number of cells that are not missing."""
+        """Return the number of values that are not missing."""
         return count_entries(self.table)
 
     def data_split_mode(self) -> DataSplitMode:
-        """Return what is split among workers: the rows."""
+        """Return what is split among workers: rows."""
         return DataSplitMode.ROW
 
     def get_data(self) -> Any:
-        """Return the features as a SciPy CSR matrix without the missing cells."""
+        """Return the features as a SciPy CSR matrix without the missing values."""
         return as_csr(self.table)
 
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (pointers, values): for each column a lower bound and its cuts.
 
-        For a categorical column they are the codes of its categories. All are those
-        of the binning made first.
+        For a categorical column, the values are the codes of its categories. If the
+        matrix was binned several times, they are those of the first binning.
         """
         if not self._binned:
             raise DataError(
-                "this DMatrix has no cuts before it is trained on; "
-                "train with it, or make a QuantileDMatrix",
+                "this DMatrix has no cuts before training; train with it, or make a "
+                "QuantileDMatrix",
                 code=ErrorCode.CUTS_MISSING,
             )
         binned = next(iter(self._binned.values()))[1]
         cuts = binned.cuts
         values = np.insert(cuts.values, cuts.pointers[:-1], cuts.minimums)
         counts = cuts.n_bins + 1
-        # The last cut of categories is where the codes end: no code itself.
+        # The last cut of a categorical column is the number of codes, not a code.
         ends = np.cumsum(counts)[binned.is_categorical] - 1
         values = np.delete(values, ends)
         pointers = np.concatenate([[0], np.cumsum(counts - binned.is_categorical)])
@@ -403,14 +405,14 @@ class DMatrix(MetaInfoAccessors):
         Parameters
         ----------
         rindex
-            Numbers of the rows.
+            Indices of the rows.
         allow_groups
-            Whether to take rows of a matrix that has groups. What is taken of a group
-            is a group, so its rows must stay together.
+            Whether to take rows of a matrix with groups. The rows that are taken from a
+            group form a group, so they must be adjacent.
         """
         if self.info.group_ptr is not None and not allow_groups:
             raise DataError(
-                "this matrix has groups; pass allow_groups=True to take rows of groups",
+                "this matrix has groups; pass allow_groups=True to slice it",
                 code=ErrorCode.SLICE_OF_GROUPS,
             )
         rows = self.row_numbers(rindex)
@@ -422,7 +424,7 @@ class DMatrix(MetaInfoAccessors):
         return part
 
     def row_numbers(self, rindex: Any) -> npt.NDArray[np.intp]:
-        """Return what a caller gives as numbers of rows, or say what is wrong."""
+        """Return row indices as an integer array, or raise a `DataError`."""
         rows = np.asarray(rindex)
         if rows.size == 0:
             return np.empty(0, np.intp)
@@ -448,10 +450,10 @@ class DMatrix(MetaInfoAccessors):
         return rows.astype(np.intp)
 
     def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
-        """Write features and all that goes with them to a file that `DMatrix` reads.
+        """Write the matrix, with all fields, to a file that `DMatrix` can read.
 
-        The file is complete or, whatever happens, left as it was. `silent` is taken
-        for XGBoost's sake: nothing is printed either way.
+        The file is replaced atomically. `silent` is accepted for compatibility with
+        XGBoost; nothing is printed.
         """
         save_table(fname, self.table, self.info.fields())
 
@@ -468,7 +470,7 @@ def categorical(types: Sequence[str] | None) -> list[int]:
 
 
 def column_order(given: Table, aligned: Table) -> npt.NDArray[np.intp] | None:
-    """Return the place of each aligned column among those given, None if the same."""
+    """Return the index of each aligned column in `given`; None if all are the same."""
     if not given.names or not aligned.names or given.names == aligned.names:
         return None
     places = {name: place for place, name in enumerate(given.names)}

@@ -1,7 +1,7 @@
-"""The one way from stored numbers to the floats that the learner reads.
+"""Exact conversion of stored numbers to float32 or float64.
 
-Every conversion is exact. A column is read as float32 where its type fits into it
-whole, else as float64; a 64-bit integer that float64 cannot hold is an error.
+A column is read as float32 if that holds every value of its dtype, else as float64. A
+64-bit integer that float64 cannot hold raises an error.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = [
     "write_floats",
 ]
 
-# The largest integer up to which float64 holds every one.
+# float64 holds every integer up to this one.
 EXACT = 2**53
-# Values looked at in one step: small enough that temporaries stay in the cache.
+# Values checked in one step: few, so that temporaries stay in the cache.
 STEP = 1 << 16
 NOT_NUMBERS = (
     "only integers, booleans and floats of up to 64 bits are; put text and categories "
@@ -48,9 +48,10 @@ Locate = Callable[[tuple[int, ...]], str]
 
 
 def float_type(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Return the smaller float that holds every value of `dtype`; None for no number.
+    """Return float32 or float64, whichever holds every value of `dtype`.
 
-    64-bit integers count as float64 here; `write_floats` looks at each value.
+    None if `dtype` is not numeric. float64 for 64-bit integers; `write_floats` checks
+    their values.
     """
     kind, size = dtype.kind, dtype.itemsize
     if kind == "f" and size <= 8:
@@ -61,17 +62,17 @@ def float_type(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def common_float(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return float32 if every column fits into it, else float64."""
+    """Return float32 if that holds every value of all dtypes, else float64."""
     return _WIDE if _WIDE in map(float_type, dtypes) else _NARROW
 
 
 def feature_type(dtype: np.dtype[Any]) -> str:
-    """Return XGBoost's word for a column of this type."""
+    """Return XGBoost's feature type of a dtype."""
     return {"b": "i", "i": "int", "u": "int", "f": "float"}[dtype.kind]
 
 
 def check_missing(missing: Any) -> float:
-    """Return the value that means missing, NaN by default."""
+    """Return the value that stands for missing, NaN by default."""
     if missing is None:
         return math.nan
     if type(missing) is float:
@@ -87,17 +88,17 @@ def check_missing(missing: Any) -> float:
             f"missing must be a real number, not {missing!r}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
-    # An int stays one: a float would round a marker such as 2**63 - 1.
+    # Integers stay integers: float would round a marker such as 2**63 - 1.
     whole = isinstance(missing, (int, np.integer))
     return int(missing) if whole else float(missing)
 
 
 def _marker(dtype: np.dtype[Any], missing: float) -> Any:
-    """Return the value of `dtype` that means missing, None where there is none."""
+    """Return the value of `dtype` that stands for missing; None if there is none."""
     if missing != missing:
         return None
     if dtype.kind == "f":
-        # float32(0.1) is what a float32 column holds where 0.1 is meant.
+        # A float32 column holds float32(0.1) for 0.1.
         with np.errstate(over="ignore"):
             held = dtype.type(missing)
         return None if math.isinf(held) and not math.isinf(missing) else held
@@ -116,12 +117,13 @@ def write_floats(
     locate: Locate,
     nulls: np.ndarray | None = None,
 ) -> None:
-    """Write the values into `out` as floats, with NaN where they are missing.
+    """Write the values into `out` as floats, with NaN for missing values.
 
-    `locate` turns an index of `values` into words; `nulls` marks what is missing
-    besides the value `missing`. Both arrays may have any number of axes.
+    `locate` takes an index of `values` and returns its name in error messages. `nulls`
+    marks values that are missing in addition to those equal to `missing`. The arrays
+    can have any number of axes.
     """
-    # "safe" holds the promise: NumPy itself refuses a float64 for a float32 array.
+    # With casting="safe", NumPy raises an error if the conversion may be inexact.
     np.copyto(out, values, casting="safe")
     absent = nulls
     marker = _marker(values.dtype, missing)
@@ -129,8 +131,8 @@ def write_floats(
         equal = values == marker
         absent = equal if nulls is None else nulls | equal
     wide = values.dtype.kind in "iu" and values.dtype.itemsize == 8
-    # Rounding never leads below 2**53. The floats are looked at because they lie
-    # together in memory where the integers may not.
+    # Rounding never leads below 2**53. Check the floats, because they are contiguous
+    # and the integers may not be.
     if wide and values.size and max(out.max(), -out.min()) >= EXACT:
         _check_exact(values, absent, locate)
     if absent is not None:
@@ -151,7 +153,7 @@ def _check_exact(values: np.ndarray, absent: np.ndarray | None, locate: Locate) 
 
 
 def beyond_exact(value: Any, where: str) -> str:
-    """Return what to say of an integer that float64 may not hold."""
+    """Return the error message for an integer that float64 may not hold."""
     return (
         f"the integer {value} in {where} is beyond 2**53, where floats no longer hold "
         "every integer; subtract an offset, split it into two columns, or cast it to "
@@ -169,9 +171,9 @@ def as_floats(
     locate: Locate,
     nulls: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the values as contiguous floats: the same memory where they are already.
+    """Return the values as contiguous floats, without a copy if they are already.
 
-    `values` must hold numbers (`float_type` says so).
+    The dtype of `values` must be numeric (see `float_type`).
     """
     if nulls is None and is_plain(values) and _marker(values.dtype, missing) is None:
         return shared(values)
@@ -181,7 +183,7 @@ def as_floats(
 
 
 def is_plain(values: np.ndarray) -> bool:
-    """Whether the array is what kernels read: native floats, in C order, aligned."""
+    """Return whether an array is of native floats, C-contiguous and aligned."""
     return (
         values.dtype in (_NARROW, _WIDE)
         and values.flags.c_contiguous
@@ -190,7 +192,7 @@ def is_plain(values: np.ndarray) -> bool:
 
 
 class _Memory:
-    """The memory of an array, offered once more and not marked read-only."""
+    """The array interface of an array, without the read-only mark."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array  # keeps the memory alive
@@ -200,16 +202,16 @@ class _Memory:
 
 
 def shared(array: np.ndarray) -> np.ndarray:
-    """Return a view without the read-only mark; to be read, never written.
+    """Return a view without the read-only mark. Do not write to it.
 
-    Frames hand out read-only memory, and Numba compiles a kernel a second time for
-    arrays marked so.
+    Data frames return read-only arrays, for which Numba would compile each kernel a
+    second time.
     """
     return array if array.flags.writeable else np.asarray(_Memory(array))
 
 
 def check_finite(column: np.ndarray, label: str, first_row: int = 0) -> None:
-    """Raise a `DataError` that names the first infinite value of a column, if any."""
+    """Raise a `DataError` for the first infinite value of a column, if any."""
     for start in range(0, len(column), STEP):
         infinite = np.isinf(column[start : start + STEP])
         if infinite.any():
@@ -225,8 +227,8 @@ def check_finite(column: np.ndarray, label: str, first_row: int = 0) -> None:
 def nearest(values: np.ndarray, dtype: npt.DTypeLike) -> np.ndarray:
     """Return `values` in `dtype`, rounded to the nearest finite number.
 
-    So a threshold that is a value of float64 data parts the float32 copy of that data
-    as it parted the data, but for values that become one.
+    A threshold of float64 data then splits the float32 copy of the data as it splits
+    the data, except for values that become equal.
     """
     limits = np.finfo(dtype)
     return values.clip(limits.min, limits.max).astype(dtype)

@@ -23,7 +23,7 @@ from hornbeam.memory import as_bytes
 
 __all__ = ["CacheOptions", "Folders", "cache_options", "named_cache", "open_features"]
 
-#: What may be the name of a column of the data in place of its values.
+#: Fields that can be the name of a column of the data.
 NAMEABLE = (
     "label",
     "weight",
@@ -36,7 +36,7 @@ NAMEABLE = (
 
 def open_features(
     data: Any,
-    beside: Mapping[str, Any],
+    fields: Mapping[str, Any],
     *,
     missing: float | None = None,
     names: Sequence[str] | None = None,
@@ -44,20 +44,20 @@ def open_features(
     enable_categorical: bool = True,
     content: bool = False,
 ) -> tuple[Table, dict[str, Any]]:
-    """Return the features, and the fields that go beside them.
+    """Return the table of features, and the fields of rows by name.
 
     Parameters
     ----------
     data, missing, names, types, enable_categorical
-        As `DMatrix` takes them.
+        As for `DMatrix`.
     content
-        Whether the table is asked for its `content` later.
-    beside
-        Fields by their names. A string as one of `NAMEABLE` names a column of `data`:
-        its values are the field's, and the column is no feature. A field that comes
-        with the data is taken if none is given.
+        Whether the checksum of the table (`Table.content`) is needed later.
+    fields
+        Fields by name. A string as one of `NAMEABLE` is the name of a column of `data`,
+        which has the values of the field and is not a feature. Fields that come with
+        the data are used unless they are given here.
     """
-    given = {name: value for name, value in beside.items() if value is not None}
+    given = {name: value for name, value in fields.items() if value is not None}
     field_columns = {
         name: given.pop(name) for name in NAMEABLE if _is_name(given.get(name))
     }
@@ -85,27 +85,27 @@ def open_features(
         )
     if table is None:
         frame = known_frame(data) if field_columns else None
-        rest, fields = pop_columns(data if frame is None else frame, field_columns)
-        given |= fields
+        rest, popped = pop_columns(data if frame is None else frame, field_columns)
+        given |= popped
         table = as_table(rest, missing, names, columns, enable_categorical)
     if isinstance(types, Categories):
-        table = _coded_by(types, table)
-    return table, _with_own(table.info, given)
+        table = _recoded(types, table)
+    return table, _add_own_fields(table.info, given)
 
 
 def _is_name(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _with_own(own: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that came with the data, and in their place those given."""
+def _add_own_fields(own: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the given fields, and those of the data that are not given."""
     if not given.keys().isdisjoint(GROUPINGS):
         own = {name: value for name, value in own.items() if name not in GROUPINGS}
     return {**own, **given}
 
 
-def _coded_by(categories: Categories, table: Table) -> Table:
-    """Return the table with the codes that `categories` has for its categories."""
+def _recoded(categories: Categories, table: Table) -> Table:
+    """Return the table with its categories coded as in `categories`."""
     if categories.empty():
         return table
     if len(categories.names) != table.n_features:
@@ -128,16 +128,16 @@ Folders = Folder | Sequence[Folder]
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """How the codes of a matrix are kept on disk.
+    """Options of bins in external memory.
 
     Attributes
     ----------
     folders
-        One or several, for blocks in turn.
+        One folder or several, which store blocks in turn.
     memory_limit
-        The most bytes of memory that the process may take; None: no limit.
+        Maximum memory of the process in bytes; None: no limit.
     codec
-        How blocks are laid down.
+        Codec of the blocks.
     """
 
     folders: Folders
@@ -148,21 +148,23 @@ class CacheOptions:
 def cache_options(
     data: Any, cache: Folders | None, memory_limit: Any, codec: str
 ) -> tuple[Any, CacheOptions | None]:
-    """Return the data without its own cache, and how to keep codes on disk, if so.
+    """Return the data without the cache that it names, and the options of the cache.
+
+    The options are None if there is no cache.
 
     Parameters
     ----------
     data
-        As a matrix takes it: a path may end in ``#cache``, and an iterator have a
+        As for `DMatrix`: a path can end in ``#cache``, and an iterator can have a
         `cache_prefix`.
     cache, memory_limit, codec
-        As a matrix takes them.
+        As for `DMatrix`.
     """
     named = named_cache(data)
     if named is not None:
         if cache is not None:
             raise ParameterError(
-                f"the data names the cache {named!r}, and cache= another one; name one",
+                f"the data names the cache {named!r}, and cache= another one; pass one",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         cache = named
@@ -175,8 +177,8 @@ def cache_options(
         ):
             if value != default:
                 raise ParameterError(
-                    f"{name}={value!r} is for a matrix that has its codes on disk; "
-                    "name a folder for them: cache=",
+                    f"{name}={value!r} has no effect without a cache; pass a folder: "
+                    "cache=",
                     code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         return data, None
@@ -187,7 +189,7 @@ def cache_options(
 
 
 def named_cache(data: Any) -> str | None:
-    """Return the folder that the data itself names for a cache, None if it does not."""
+    """Return the cache folder that the data names, or None."""
     path = as_path(data)
     if path is not None:
         return split_uri(path)[1]

@@ -25,22 +25,23 @@ __all__ = ["ExtMemQuantileDMatrix", "QuantileDMatrix", "check_quantile_arguments
 
 
 class QuantileDMatrix(DMatrix):
-    """Features kept only as codes of their bins: less memory than a `DMatrix`.
+    """A matrix that keeps only the bins of features: less memory than a `DMatrix`.
 
-    Rows read back from it hold one value for each bin, the lower edge, so that a tree
-    grown on the same cuts sends them the same way.
+    Decoded rows hold the lower end of each bin, so that trees grown on the same cuts
+    send them to the same leaves.
 
     Parameters
     ----------
     max_bin
-        Bins of a column, 256 by default; training must ask for the same number.
+        Maximum number of bins of a column, 256 by default. Training must use the same
+        number.
     ref
-        The matrix whose cuts to use: for validation, that of the training.
+        The matrix whose cuts are used: for validation data, the training matrix.
     unseen
-        With `ref`, what to do with categories that it does not have: ``"error"``, or
-        ``"missing"`` to take them for missing values.
+        With `ref`, how to treat categories that it does not have: ``"error"``, or
+        ``"missing"`` to read them as missing values.
     max_quantile_batches
-        Taken for XGBoost's sake: no more than one batch is held at a time.
+        Accepted for compatibility with XGBoost; one batch is in memory at a time.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
 enable_categorical, data_split_mode, sketch
@@ -75,9 +76,8 @@ enable_categorical, data_split_mode, sketch
         check_quantile_arguments(max_quantile_batches, ref)
         if (cache := named_cache(data)) is not None:
             raise DataError(
-                f"the data names the cache {cache!r}, but a QuantileDMatrix has its "
-                "codes in memory; make an ExtMemQuantileDMatrix, or leave the cache "
-                "out",
+                f"the data names the cache {cache!r}, but a QuantileDMatrix keeps its "
+                "bins in memory; make an ExtMemQuantileDMatrix, or leave the cache out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         super().__init__(
@@ -99,44 +99,44 @@ enable_categorical, data_split_mode, sketch
             data_split_mode=data_split_mode,
             sketch=sketch,
         )
-        self._keep_codes(max_bin, ref, unseen)
+        self._replace_by_bins(max_bin, ref, unseen)
 
-    def _keep_codes(
+    def _replace_by_bins(
         self, max_bin: int | None, ref: DMatrix | None, unseen: str
     ) -> None:
-        """Put the codes in the place of the features."""
+        """Bin the features and drop their values."""
         self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
-            codes = self._bin(self.max_bin, self.nthread)
+            binned = self._bin(self.max_bin, self.nthread)
         else:
-            self.max_bin, codes = self._bin_like(ref, max_bin, unseen)
-        self._hold(codes)
+            self.max_bin, binned = self._bin_like(ref, max_bin, unseen)
+        self._set_bins(binned)
 
-    def _hold(self, codes: Binned) -> None:
-        self._codes = codes
-        self._binned[self.max_bin] = self.row_weights, codes
-        self.table = BinnedTable(codes, self.schema)
+    def _set_bins(self, binned: Binned) -> None:
+        self._bins = binned
+        self._binned[self.max_bin] = self.row_weights, binned
+        self.table = BinnedTable(binned, self.schema)
         self.dtype = self.table.dtype
 
     @staticmethod
     def of_rows(
         data: DMatrix, rows: npt.NDArray[np.intp], max_bin: int, nthread: int = 0
     ) -> QuantileDMatrix:
-        """Return some rows of a matrix with the codes that they have in it.
+        """Return some rows of a matrix with their bins, labels and other fields.
 
-        It has all that goes with these rows, and nothing is binned anew.
+        Nothing is binned again.
         """
         part = QuantileDMatrix.__new__(QuantileDMatrix)
         part._fill(data.table, data.nthread, data.sketch)
         part._order, part._ref, part.max_bin = data._order, None, max_bin
-        part._hold(data.binned(max_bin, nthread).take(rows))
+        part._set_bins(data.binned(max_bin, nthread).take(rows))
         part.n_rows, part.info = len(rows), data.info.take(rows)
         return part
 
     @property
     def ref(self) -> DMatrix | None:
-        """The matrix whose cuts were used, as long as it lives."""
+        """The matrix whose cuts were used (a weak reference), or None."""
         return None if self._ref is None else self._ref()
 
     def _bin_like(
@@ -149,30 +149,30 @@ enable_categorical, data_split_mode, sketch
             max_bin = ref.max_bin
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
-        if self._caching is not None:
-            codes = build_external_with_cuts(
-                self.table, cuts, self._caching, self.nthread
+        if self._cache_options is not None:
+            binned = build_external_with_cuts(
+                self.table, cuts, self._cache_options, self.nthread
             )
-            return max_bin, codes
+            return max_bin, binned
         return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
-        """Return the codes; `max_bin` must be that of the construction."""
+        """Return the bins; `max_bin` must be that of the constructor."""
         if max_bin != self.max_bin:
             raise DataError(
                 f"this {type(self).__name__} was made with max_bin={self.max_bin} and "
-                f"cannot serve max_bin={max_bin}; use the same number for both, and "
-                "make validation sets with ref=",
+                f"cannot be used with max_bin={max_bin}; use the same max_bin for "
+                "both, and make validation sets with ref=",
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
-        return self._codes
+        return self._bins
 
     def sorted_columns(self, nthread: int = 0) -> NoReturn:
-        """Raise an error: the values are not there any more."""
+        """Raise a `DataError`: sorted columns need the values, which are dropped."""
         raise DataError(
-            "tree_method 'exact' and 'approx' need the values themselves, and a "
-            f"{type(self).__name__} has only the bins they are in; make a DMatrix, or "
-            "use tree_method='hist'",
+            "tree_method 'exact' and 'approx' need the values of features, and a "
+            f"{type(self).__name__} keeps only their bins; make a DMatrix, or use "
+            "tree_method='hist'",
             code=ErrorCode.RAW_VALUES_NEEDED,
         )
 
@@ -186,22 +186,22 @@ enable_categorical, data_split_mode, sketch
         types = check_types(types, self.n_features)
         if categorical(types) != categorical(self.table.types):
             raise DataError(
-                "which columns of a QuantileDMatrix are categorical is settled by its "
-                "codes; make it anew with feature_types=",
+                "the categorical columns of a QuantileDMatrix cannot change after it "
+                "is binned; make a new one with feature_types=",
                 code=ErrorCode.META_INFO_SETTLED,
             )
         self.table.retype(types)
 
     def slice(self, rindex: Any, allow_groups: bool = False) -> NoReturn:
-        """Raise an error: the features are not there any more."""
+        """Raise a `DataError`: the values of features are dropped."""
         raise DataError(
-            "a QuantileDMatrix no longer has the rows to slice; slice a DMatrix, "
-            "or the data before",
+            "a QuantileDMatrix no longer has the rows to slice; slice a DMatrix, or "
+            "the data before",
             code=ErrorCode.RAW_VALUES_DROPPED,
         )
 
     def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
-        """Raise an error: the features are not there any more."""
+        """Raise a `DataError`: the values of features are dropped."""
         raise DataError(
             "a QuantileDMatrix no longer has the features to save; save a DMatrix of "
             "the same data",
@@ -209,11 +209,11 @@ enable_categorical, data_split_mode, sketch
         )
 
     def _over(self, table: Table, kind: type[DMatrix]) -> DMatrix:
-        return super()._over(table, _AlignedCodes)
+        return super()._over(table, _AlignedBins)
 
 
-class _AlignedCodes(DMatrix):
-    """A QuantileDMatrix with other columns or codes of categories: read, not learnt."""
+class _AlignedBins(DMatrix):
+    """A QuantileDMatrix with aligned columns or category codes, for prediction only."""
 
     def binned(self, max_bin: int, nthread: int = 0) -> NoReturn:
         raise DataError(
@@ -224,7 +224,7 @@ class _AlignedCodes(DMatrix):
 
 
 def check_quantile_arguments(count: int | None, ref: DMatrix | None) -> None:
-    """Raise a `DataError` if max_quantile_batches or ref cannot be what they are."""
+    """Raise a `DataError` if max_quantile_batches or ref is invalid."""
     if ref is not None and not isinstance(ref, DMatrix):
         raise DataError(
             f"ref must be a DMatrix or QuantileDMatrix, not {type(ref).__name__}",
@@ -239,27 +239,26 @@ def check_quantile_arguments(count: int | None, ref: DMatrix | None) -> None:
 
 
 class ExtMemQuantileDMatrix(QuantileDMatrix):
-    """Features kept only as codes of their bins, in blocks on disk.
+    """A matrix that keeps only the bins of features, in external memory.
 
-    Neither the features nor the codes are ever held whole, so both may be larger than
-    memory; the model is the same as from any other matrix. The next matrix of the same
-    data and cache uses the blocks that are there. As long as the matrix lives, the data
-    is held, too: a damaged block is made again from it.
+    Features and bins can be larger than memory. The model is the same as from any other
+    matrix. Another matrix of the same data and cache uses the existing blocks. The
+    matrix keeps a reference to the data, to rebuild damaged blocks from it.
 
     Parameters
     ----------
     cache
-        A folder for the blocks, or several on different disks. By default the
+        Folder for the blocks, or several on different disks. By default the
         `cache_prefix` of a `DataIter`.
     memory_limit
-        The most memory that the process may take while cuts are found, blocks are
-        written and trees are grown, such as ``"2GB"``; in bytes if it is a number.
+        Maximum memory of the process while cuts are found, blocks are written and trees
+        are grown: a string such as ``"2GB"``, or a number of bytes.
     codec
-        How codes are laid down: ``"raw"``, ``"nibble"`` (columns of few bins, two
-        codes a byte), ``"lz4"``, or ``"auto"``, what pays for each column.
+        Codec of the bins: ``"raw"``, ``"nibble"`` (two bins per byte, for columns of
+        few bins), ``"lz4"``, or ``"auto"``, the fastest for each column.
     cache_host_ratio
-        Taken for XGBoost's sake: how it parts pages between a device's memory and the
-        host's.
+        Accepted for compatibility with XGBoost, which splits pages between device and
+        host memory by it.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, max_bin, ref, group, qid, label_lower_bound, label_upper_bound, \
 feature_weights, enable_categorical, max_quantile_batches, data_split_mode, sketch, \
@@ -300,11 +299,11 @@ unseen
         _check_ratio(cache_host_ratio)
         if cache is None and named_cache(data) is None:
             raise ParameterError(
-                "an ExtMemQuantileDMatrix has its codes on disk; name a folder for "
-                "them: cache=, or the cache_prefix of the DataIter",
+                "an ExtMemQuantileDMatrix keeps its bins on disk; pass a folder for "
+                "them: cache=, or cache_prefix of the DataIter",
                 code=ErrorCode.MISSING_PARAMETER,
             )
-        # As QuantileDMatrix does, which has no cache.
+        # The constructor of QuantileDMatrix takes no cache.
         DMatrix.__init__(
             self,
             data,
@@ -328,7 +327,7 @@ unseen
             memory_limit=memory_limit,
             codec=codec,
         )
-        self._keep_codes(max_bin, ref, unseen)
+        self._replace_by_bins(max_bin, ref, unseen)
 
 
 def _check_ratio(ratio: Any) -> None:

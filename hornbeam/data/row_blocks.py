@@ -24,7 +24,10 @@ __all__ = [
 
 
 def row_slices(table: Table, n_rows: int) -> Iterator[tuple[int, Table]]:
-    """Yield first row and table of so many rows of a table in memory each time."""
+    """Yield the first row and the table of each slice of `n_rows` rows.
+
+    The table must be in memory.
+    """
     if table.n_rows == 0:
         return
     dtypes = [_dtype_of(table, feature) for feature in range(table.n_features)]
@@ -33,7 +36,7 @@ def row_slices(table: Table, n_rows: int) -> Iterator[tuple[int, Table]]:
 
 
 def _dtype_of(table: Table, feature: int) -> np.dtype[np.floating]:
-    """Return the type that `columns` has for a column: it may fit into float32."""
+    """Return the dtype of a column: it can be float32 in a table of float64."""
     if table.dtype == np.float32 or isinstance(table, (ArrayTable, SparseTable)):
         return table.dtype
     return table.column(feature).dtype
@@ -45,9 +48,9 @@ class _RowSlice(Table):
     Parameters
     ----------
     table, first, last
-        Which rows of what.
+        The table, its first row, and the row after the last.
     dtypes
-        The type of each column.
+        The dtype of each column.
     """
 
     def __init__(
@@ -87,21 +90,21 @@ class _RowSlice(Table):
         return self._table.take(self._first + rows)
 
 
-# Cells read in one step where a whole table is walked through.
-CELLS = 1 << 20
+#: Values of a block when a whole table is read.
+BLOCK_VALUES = 1 << 20
 
 
 def row_blocks(table: Table) -> Iterator[np.ndarray]:
-    """Yield the rows in blocks, in C order, missing as NaN."""
-    step = max(1, CELLS // table.n_features)
+    """Yield the rows in blocks, C-contiguous, with NaN for missing values."""
+    step = max(1, BLOCK_VALUES // table.n_features)
     for start in range(0, table.n_rows, step):
         yield table.rows(start, min(start + step, table.n_rows))
 
 
 def column_entries(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield of each column the rows of its filled cells, uint32, and their values."""
+    """Yield for each column the rows (uint32) and values that are not missing."""
     if isinstance(table, SparseTable):
-        for _, pointers, rows, values in table.entry_blocks(CELLS):
+        for _, pointers, rows, values in table.entry_blocks(BLOCK_VALUES):
             for begin, end in pairwise(pointers.tolist()):
                 yield rows[begin:end].astype(np.uint32), values[begin:end]
         return
@@ -109,50 +112,51 @@ def column_entries(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     parts = [[] for _ in range(table.n_features)]
     begin = 0
     for batch in table.batches():
-        for feature, own in enumerate(parts):
+        for feature, of_column in enumerate(parts):
             column = batch.column(feature)
-            here = np.flatnonzero(~np.isnan(column))
-            own.append(((begin + here).astype(np.uint32), column[here]))
+            present = np.flatnonzero(~np.isnan(column))
+            of_column.append(((begin + present).astype(np.uint32), column[present]))
         begin += batch.n_rows
-    for own in parts:
-        rows, values = zip(*own, strict=True)
+    for of_column in parts:
+        rows, values = zip(*of_column, strict=True)
         yield np.concatenate(rows), np.concatenate(values)
-        own.clear()
+        of_column.clear()
 
 
 def has_infinite(table: Table) -> bool:
-    """Return whether a cell is infinite."""
+    """Return whether any value is infinite."""
     if isinstance(table, SparseTable):
-        return any(np.isinf(part[-1]).any() for part in table.entry_blocks(CELLS))
+        blocks = table.entry_blocks(BLOCK_VALUES)
+        return any(np.isinf(block[-1]).any() for block in blocks)
     return any(np.isinf(block).any() for block in row_blocks(table))
 
 
 def count_entries(table: Table) -> int:
-    """Return the number of cells that are not missing."""
+    """Return the number of values that are not missing."""
     if isinstance(table, SparseTable):
         return len(table.entries_by_row()[0])
     return sum(int(np.count_nonzero(block == block)) for block in row_blocks(table))
 
 
 def as_csr(table: Table) -> Any:
-    """Return the table as a SciPy CSR matrix without the missing cells."""
+    """Return the table as a SciPy CSR matrix without the missing values."""
     sparse = require("scipy.sparse", "frames", "DMatrix.get_data")
     if isinstance(table, SparseTable):
-        cells = table.entries_by_row()
+        entries = table.entries_by_row()
     else:
-        cells = _filled_by_row(table)
-    return sparse.csr_matrix(cells, shape=(table.n_rows, table.n_features))
+        entries = _entries_by_row(table)
+    return sparse.csr_matrix(entries, shape=(table.n_rows, table.n_features))
 
 
-def _filled_by_row(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the values and columns of the filled cells, and each row's first."""
+def _entries_by_row(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the values and columns that are not missing, and each row's first one."""
     values, columns = [np.empty(0, table.dtype)], [np.empty(0, np.int32)]
     counts = [np.zeros(1, np.int64)]
     for block in row_blocks(table):
-        here = block == block
-        values.append(block[here])
-        columns.append(here.nonzero()[1].astype(np.int32))
-        counts.append(here.sum(axis=1))
+        is_present = block == block
+        values.append(block[is_present])
+        columns.append(is_present.nonzero()[1].astype(np.int32))
+        counts.append(is_present.sum(axis=1))
     return (
         np.concatenate(values),
         np.concatenate(columns),

@@ -21,39 +21,39 @@ from hornbeam.errors import DataError, ErrorCode
 __all__ = ["ContentChecksum", "LocatedTable", "PaddedTable", "Table"]
 
 
-#: Columns, or cells of rows, that are held at once.
+#: Columns, or values of a block of rows, that are in memory while a checksum is taken.
 _COLUMNS_AT_ONCE = 4
-_CELLS = 1 << 20
+_BLOCK_VALUES = 1 << 20
 
 
 class Table(ABC):
-    """A table of numbers by reference: nothing is read or copied before it is asked.
+    """A table of numeric features. The container is held by reference and read lazily.
 
-    A categorical column is one of codes, 0, 1, 2, ..., which stand for its
-    `categories` in their order, or for themselves where it has none.
+    A categorical column holds codes 0, 1, 2, ..., the indices of its `categories`. If
+    it has no category names, the codes are the categories.
 
     Parameters
     ----------
     n_rows, n_features
         The shape.
     names
-        Names of the columns, None if the container has none.
+        Names of the columns; None if the container has none.
     types
-        XGBoost's words for their types, None if the container has one for all.
+        XGBoost's types of the columns; None if the container has one type for all.
     dtype
-        float32 if every column fits into it whole, else float64.
+        float32 if that holds every value exactly, else float64.
     categories
-        The names of the categories.
+        Names of the categories.
     """
 
-    #: Whether the rows are read from a source anew each time.
+    #: Whether each use reads the rows from a source again.
     is_stream: bool = False
-    #: Whether `rows` costs less than `columns`, because the container has them so.
+    #: Whether `rows` is faster than `columns`, because the container is row-major.
     has_rows: bool = False
-    #: Columns without values, of which the container does not know what they would be.
+    #: Columns without values whose type the container does not know.
     typeless: frozenset[int] = frozenset()
-    #: Labels and their like where they come with the rows, by the names that
-    #: ``DMatrix.set_info`` has for them.
+    #: Labels and other fields that come with the rows, by the names of
+    #: ``DMatrix.set_info``.
     info: Mapping[str, Any] = MappingProxyType({})
     #: Number of the first row in error messages, for a part of a longer table.
     first_row: int = 0
@@ -81,13 +81,13 @@ class Table(ABC):
         self.retype(types)
 
     def rename(self, names: Sequence[str] | None) -> None:
-        """Give the columns other names."""
+        """Set the names of the columns."""
         self.names = check_names(names, self.n_features)
         if not self.categories.empty():
             self.categories = Categories.of_checked(self.categories.names, self.names)
 
     def retype(self, types: Sequence[str] | None) -> None:
-        """Give the columns other types; what has names of categories keeps its."""
+        """Set the types of the columns; those with category names stay categorical."""
         types = check_types(types, self.n_features)
         self._raw_codes: frozenset[int] = frozenset()
         if types is None and self.categories.empty():
@@ -97,12 +97,12 @@ class Table(ABC):
             given = None if types is None else types[feature]
             if levels is not None and given != "c":
                 raise DataError(
-                    f"feature_types calls {self.label(feature)} {given!r}, but it "
-                    "holds categories; call it 'c', or encode it as numbers",
+                    f"feature_types has {given!r} for {self.label(feature)}, but it "
+                    "holds categories; use 'c', or encode it as numbers",
                     code=ErrorCode.FEATURE_TYPE_CONFLICT,
                 )
         self.types = types
-        # Codes that the caller vouches for: looked at wherever they are read.
+        # Columns whose codes come from the caller: they are checked when read.
         self._raw_codes = frozenset(
             feature
             for feature, kind in enumerate(types or ())
@@ -117,14 +117,13 @@ class Table(ABC):
     def columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
     ) -> list[np.ndarray]:
-        """Return the columns start..stop-1, each 1-d, contiguous, missing as NaN.
+        """Return the columns `start` to `stop - 1`, each 1-d and contiguous.
 
-        float32 where the type of the column fits into it whole, else float64. An
-        array may be the container's own memory: read it, never write to it. An
-        infinite value is an error: no bin could hold it.
+        Missing values are NaN. A column is float32 if that holds its type exactly, else
+        float64. Do not write to the arrays: they can be memory of the container. An
+        infinite value raises a `DataError`, because no bin holds it.
 
-        `scratch` is memory that the columns may be written to, as bytes: enough for
-        all of them in `dtype`.
+        `scratch` is memory (bytes) for the columns, enough for all of them in `dtype`.
         """
         columns = self._columns(start, stop, scratch)
         for feature, column in enumerate(columns, start):
@@ -137,7 +136,7 @@ class Table(ABC):
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
     ) -> list[np.ndarray]:
-        """Return what `columns` promises, unchecked."""
+        """Return the columns as `columns` does, without checks of values."""
 
     def column(self, feature: int) -> np.ndarray:
         """Return one column, as `columns` does."""
@@ -146,10 +145,10 @@ class Table(ABC):
     def rows(
         self, start: int, stop: int, features: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the rows start..stop-1 in C order and `dtype`, missing as NaN.
+        """Return the rows `start` to `stop - 1` in `dtype`, C-contiguous.
 
-        Only the columns `features`, in that order, if they are given. The array may
-        be the container's own memory: read it, never write to it.
+        Missing values are NaN. With `features`, returns these columns in this order. Do
+        not write to the array: it can be memory of the container.
         """
         rows = self._rows(start, stop, features)
         if self._raw_codes:
@@ -161,40 +160,41 @@ class Table(ABC):
 
     @abstractmethod
     def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
-        """Return what `rows` promises, unchecked."""
+        """Return the rows as `rows` does, without checks of values."""
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
-        """Yield the rows from top to bottom, in as many tables as they come.
+        """Yield the rows in order, as one table per batch of the source.
 
-        Only the columns `features`, in that order, if they are given.
+        With `features`, the tables have these columns in this order.
         """
         yield self if features is None else self.select(features)
 
     def select(self, features: Sequence[int]) -> Table:
-        """Return a table of these columns, in this order, over the same memory."""
+        """Return a table of some columns, in this order, over the same memory."""
         return SelectedTable(self, features)
 
     @abstractmethod
     def take(self, rows: np.ndarray) -> Table:
-        """Return a new table of these rows, in this order."""
+        """Return a new table of some rows, in this order."""
 
     def content(self) -> str:
-        """Return a checksum of all cells, by which the table is known again."""
+        """Return a checksum of all values, which identifies the table."""
         content = ContentChecksum()
         for batch in self.batches():
             content.add(batch)
         return content.digest()
 
     def label(self, feature: int) -> str:
-        """Return how a message calls the column."""
+        """Return the name of a column in error messages."""
         return column_label(self.names, feature)
 
     def locator(
         self, row: int, feature: int, features: np.ndarray | None = None
     ) -> Locate:
-        """Return the words for a cell of the block that begins at (row, feature).
+        """Return a function that names a value of a block in error messages.
 
-        The block holds the columns `features` if they are given.
+        It takes the index of the value in the block, which begins at (row, feature).
+        With `features`, the block holds these columns.
         """
 
         def locate(index: tuple[int, ...]) -> str:
@@ -207,7 +207,7 @@ class Table(ABC):
 
 
 class SelectedTable(Table):
-    """Some columns of a table, in an order of their own."""
+    """Some columns of a table, in any order."""
 
     def __init__(self, table: Table, features: Sequence[int]) -> None:
         self._table = table
@@ -254,9 +254,9 @@ class SelectedTable(Table):
 
 
 def _neighbours(features: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each run of columns that lie side by side.
+    """Yield the first column of each run of adjacent columns, and the end of the run.
 
-    Read together, they take a row-major table once through the cache.
+    Reading adjacent columns at once uses the cache lines of a row-major table once.
     """
     ends = np.flatnonzero(np.diff(features) != 1) + 1
     for run in np.split(features, ends):
@@ -265,7 +265,7 @@ def _neighbours(features: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def check_codes(values: np.ndarray, locate: Locate) -> None:
-    """Raise a `DataError` that names the first value that is no category's code."""
+    """Raise a `DataError` for the first value that is not a category code."""
     with np.errstate(invalid="ignore"):
         good = (values >= 0) & (values < MAX_LEVELS) & (values == np.floor(values))
     bad = ~(good | np.isnan(values))
@@ -279,9 +279,9 @@ def check_codes(values: np.ndarray, locate: Locate) -> None:
 
 
 class ContentChecksum:
-    """Checksums of rows that come in batches, wherever those end.
+    """Checksum of rows that are read in batches; it does not depend on their size.
 
-    They are taken of whole rows or of columns, as the batches have them.
+    It is taken of whole rows or of columns, whichever the batches read faster.
     """
 
     def __init__(self) -> None:
@@ -289,9 +289,9 @@ class ContentChecksum:
         self._columns: list[int] = []
 
     def add(self, table: Table) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         if table.has_rows:
-            step = max(1, _CELLS // table.n_features)
+            step = max(1, _BLOCK_VALUES // table.n_features)
             for start in range(0, table.n_rows, step):
                 rows = table.rows(start, min(start + step, table.n_rows))
                 self._rows = zlib.crc32(rows.data, self._rows)
@@ -303,12 +303,12 @@ class ContentChecksum:
             for feature, column in enumerate(table.columns(start, stop), start):
                 before = self._columns[feature]
                 levels = table.categories.of(feature)
-                if levels is not None:  # of which a batch may have its own
+                if levels is not None:  # batches can differ in their categories
                     before = zlib.crc32(repr(levels.tolist()).encode(), before)
                 self._columns[feature] = zlib.crc32(column.data, before)
 
     def digest(self) -> str:
-        """Return the checksum of all that came."""
+        """Return the checksum of all rows so far."""
         sums = json.dumps([self._rows, self._columns])
         return hashlib.sha256(sums.encode()).hexdigest()
 
@@ -366,10 +366,10 @@ class LocatedTable(Table):
 
 
 class PaddedTable(Table):
-    """The columns of a table without names, and missing ones up to `n_features`.
+    """A table without names, padded with missing columns up to `n_features`.
 
-    A sparse matrix is as wide as its last filled column, and data read for prediction
-    may lack the last ones of training.
+    A sparse matrix read from a file ends at its last stored column, so data for
+    prediction can have fewer columns than the training data.
     """
 
     def __init__(self, table: Table, n_features: int) -> None:

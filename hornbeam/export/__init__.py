@@ -1,4 +1,4 @@
-"""A trained model for where Hornbeam is not: ONNX, C, and plain Python."""
+"""Export of trained models to ONNX, C, Python and XGBoost's format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hornbeam.lazy import names_from
 
 if TYPE_CHECKING:
-    from hornbeam.export.saving import save, to_c, to_onnx, to_python, to_xgboost
+    from hornbeam.export.exporters import save, to_c, to_onnx, to_python, to_xgboost
 
 __all__ = [
     "save",
@@ -18,11 +18,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "save": "hornbeam.export.saving",
-    "to_c": "hornbeam.export.saving",
-    "to_onnx": "hornbeam.export.saving",
-    "to_python": "hornbeam.export.saving",
-    "to_xgboost": "hornbeam.export.saving",
+    "save": "hornbeam.export.exporters",
+    "to_c": "hornbeam.export.exporters",
+    "to_onnx": "hornbeam.export.exporters",
+    "to_python": "hornbeam.export.exporters",
+    "to_xgboost": "hornbeam.export.exporters",
 }
 
 __getattr__, __dir__ = names_from(__name__, _HOMES)

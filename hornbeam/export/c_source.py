@@ -1,4 +1,4 @@
-"""A model as C99: tables of its trees, and the few lines that walk them."""
+"""Export to C99 source: tables of the trees, and functions that traverse them."""
 
 from __future__ import annotations
 
@@ -10,67 +10,75 @@ from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.export.links import FORMULAS, HIGHEST_LOG, LEAST_STEP
-from hornbeam.export.packed import BY_CATEGORY, FLAGS, MISSING_RIGHT, Packed, in_lines
-from hornbeam.export.packed import spelled as decimals
-from hornbeam.export.plan import Plan
+from hornbeam.export.exported_model import ExportedModel
+from hornbeam.export.links import FORMULAS, MAX_LOG, MIN_STEP
+from hornbeam.export.packed_trees import (
+    BY_CATEGORY,
+    FLAGS,
+    MISSING_RIGHT,
+    PackedTrees,
+    join_in_lines,
+    shortest_decimals,
+)
 
-__all__ = ["c_of"]
+__all__ = ["c_source"]
 
-#: Bytes of a string that a compiler of C99 has to take, less the quotation marks.
-_LONGEST_STRING = 4000
+#: The length of a string literal that every C99 compiler supports, less the quotes.
+_MAX_STRING = 4000
 _PLAIN = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;=()<>#@%&'"
 )
 
 
-def c_of(plan: Plan, name: str) -> str:
-    """Return a model as the text of one file; `name` begins all its public names."""
+def c_source(model: ExportedModel, name: str) -> str:
+    """Return a model as the text of a source file; `name` prefixes its public names."""
     if not (name.isascii() and name.isidentifier()):
         raise ParameterError(
-            f"name={name!r} cannot begin the name of a function of C; give letters, "
-            "digits and _, such as 'model'",
+            f"name={name!r} is not a C identifier; use letters, digits and _, such as "
+            "'model'",
             code=ErrorCode.INVALID_NAME,
         )
-    score = "double" if plan.double_scores else "float"
-    n_predictions = 1 if plan.link.name == "most_likely" else plan.n_outputs
+    score = "double" if model.double_scores else "float"
+    n_predictions = 1 if model.link.name == "most_likely" else model.n_outputs
     lines = [
-        *_about(plan, name, score, n_predictions),
+        *_header(model, name, score, n_predictions),
         "#include <math.h>",
         "#include <stdint.h>",
         "",
-        f"#define {name.upper()}_FEATURES {plan.n_features}",
-        f"#define {name.upper()}_OUTPUTS {plan.n_outputs}",
+        f"#define {name.upper()}_FEATURES {model.n_features}",
+        f"#define {name.upper()}_OUTPUTS {model.n_outputs}",
         f"#define {name.upper()}_PREDICTIONS {n_predictions}",
         "",
-        *_declarations(plan, name, score),
+        *_declarations(model, name, score),
         "",
-        *_names(plan, name),
+        *_names(model, name),
     ]
-    if plan.nodes is None:
-        lines += _linear(plan, name, score)
+    if model.nodes is None:
+        lines += _linear(model, name, score)
     else:
-        lines += _trees(plan, Packed.of(plan), name, score)
-    lines += _prediction(plan, name, score)
+        lines += _trees(model, PackedTrees.of(model), name, score)
+    lines += _prediction(model, name, score)
     return "\n".join([*lines, ""])
 
 
-def _about(plan: Plan, name: str, score: str, n_predictions: int) -> list[str]:
-    meaning = FORMULAS[plan.link.name]
-    if plan.classes is not None and plan.link.name != "most_likely":
-        which = "the second class" if plan.n_outputs == 1 else "each class"
+def _header(
+    model: ExportedModel, name: str, score: str, n_predictions: int
+) -> list[str]:
+    meaning = FORMULAS[model.link.name]
+    if model.classes is not None and model.link.name != "most_likely":
+        which = "the second class" if model.n_outputs == 1 else "each class"
         meaning += f", the probability of {which}"
     return [
-        f"/* A model of Hornbeam {__version__}, objective {plan.objective}.",
+        f"/* A model of Hornbeam {__version__}, objective {model.objective}.",
         "",
         "   To call it from another file, declare there what is declared below.",
         "",
         f"   {name}_predict writes what the model predicts of one row, and",
         f"   {name}_margins what comes before the objective's transformation.",
         "",
-        f"   features:    {plan.n_features}, in the order of {name}_feature_names;",
+        f"   features:    {model.n_features}, in the order of {name}_feature_names;",
         "                a missing value is NaN, a category is its code",
-        f"   margins m:   {plan.n_outputs}",
+        f"   margins m:   {model.n_outputs}",
         f"   predictions: {n_predictions};",
         f"                {meaning}",
         "",
@@ -79,7 +87,7 @@ def _about(plan: Plan, name: str, score: str, n_predictions: int) -> list[str]:
     ]
 
 
-def _declarations(plan: Plan, name: str, score: str) -> list[str]:
+def _declarations(model: ExportedModel, name: str, score: str) -> list[str]:
     upper = name.upper()
     lines = [
         f"void {name}_predict(const double features[{upper}_FEATURES],",
@@ -88,12 +96,12 @@ def _declarations(plan: Plan, name: str, score: str) -> list[str]:
         f"    {score} margins[{upper}_OUTPUTS]);",
         f"extern const char *const {name}_feature_names[{upper}_FEATURES];",
     ]
-    if any(plan.categories):
+    if any(model.categories):
         lines.append(
             f"extern const char *const *const {name}_categories[{upper}_FEATURES];"
         )
-    if plan.classes is not None:
-        lines.append(f"extern const char *const {name}_classes[{len(plan.classes)}];")
+    if model.classes is not None:
+        lines.append(f"extern const char *const {name}_classes[{len(model.classes)}];")
     return lines
 
 
@@ -101,31 +109,32 @@ def _declarations(plan: Plan, name: str, score: str) -> list[str]:
 
 
 def _string(text: str) -> str:
-    """Return a string of C: plain letters as they are, other bytes of UTF-8 by number.
+    """Return a C string literal, in which other than plain characters are escaped.
 
-    So nothing in it ends it, continues a line or is a trigraph.
+    Other bytes of UTF-8 are octal escapes, so that the literal contains no quotes, line
+    continuations or trigraphs.
     """
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) > _LONGEST_STRING:
+    if len(data) > _MAX_STRING:
         raise ParameterError(
-            f"the name {text[:40]!r}... has {len(data):,} bytes, and a string of C has "
-            f"room for {_LONGEST_STRING:,} wherever it is compiled; rename it",
+            f"the name {text[:40]!r}... has {len(data):,} bytes, and C compilers need "
+            f"to support string literals of only {_MAX_STRING:,}; shorten it",
             code=ErrorCode.NOT_EXPORTABLE,
         )
     letters = (chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}" for byte in data)
     return f'"{"".join(letters)}"'
 
 
-def _names(plan: Plan, name: str) -> Iterator[str]:
+def _names(model: ExportedModel, name: str) -> Iterator[str]:
     upper = name.upper()
     known = [
         (feature, levels)
-        for feature, levels in enumerate(plan.categories)
+        for feature, levels in enumerate(model.categories)
         if levels is not None
     ]
     yield f"const char *const {name}_feature_names[{upper}_FEATURES] = {{"
-    of_codes = plan.is_categorical
-    for feature, column in enumerate(plan.feature_names):
+    of_codes = model.is_categorical
+    for feature, column in enumerate(model.feature_names):
         kind = "a category" if of_codes[feature] else "a number"
         yield f"    {_string(column)}, /* {feature}: {kind} */"
     yield from ("};", "")
@@ -137,14 +146,14 @@ def _names(plan: Plan, name: str) -> Iterator[str]:
                 yield f"    {_string(str(level))}, /* {code} */"
             yield "    0};"
         lists = {feature: f"categories_{feature}" for feature, _ in known}
-        every = [lists.get(feature, "0") for feature in range(plan.n_features)]
+        every = [lists.get(feature, "0") for feature in range(model.n_features)]
         yield f"const char *const *const {name}_categories[{upper}_FEATURES] = {{"
         yield from _rows(every)
         yield from ("};", "")
-    if plan.classes is not None:
+    if model.classes is not None:
         yield "/* The labels of the classes. */"
-        yield f"const char *const {name}_classes[{len(plan.classes)}] = {{"
-        for label in plan.classes.tolist():
+        yield f"const char *const {name}_classes[{len(model.classes)}] = {{"
+        for label in model.classes.tolist():
             yield f"    {_string(str(label))},"
         yield from ("};", "")
 
@@ -153,7 +162,7 @@ def _names(plan: Plan, name: str) -> Iterator[str]:
 
 
 def _rows(items: Sequence[str]) -> Iterator[str]:
-    for line in in_lines(items, ", "):
+    for line in join_in_lines(items, ", "):
         yield f"    {line},"
 
 
@@ -164,22 +173,22 @@ def _table(kind: str, name: str, items: Sequence[str]) -> Iterator[str]:
 
 
 def _numbers(values: NDArray[Any]) -> list[str]:
-    """Return numbers as C writes them in their own type."""
+    """Return numbers as C literals of their type."""
     if values.dtype.kind == "f":
         suffix = "f" if values.dtype == np.float32 else ""
-        return [text + suffix for text in decimals(values)]
+        return [text + suffix for text in shortest_decimals(values)]
     return list(map(str, values.tolist()))
 
 
 def _type_of(values: NDArray[Any]) -> str:
-    """Return the type of C that holds numbers."""
+    """Return the C type of an array."""
     if values.dtype.kind == "f":
         return "float" if values.dtype == np.float32 else "double"
     return "uint16_t" if values.max(initial=0) < 1 << 16 else "uint32_t"
 
 
 def _bits(sets: Iterable[Sequence[int]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return sets of codes as bits of 32-bit words, and where each set begins."""
+    """Return category sets as bitmasks of 32-bit words, and the start of each set."""
     words: list[int] = []
     starts = [0]
     for codes in sets:
@@ -194,7 +203,9 @@ def _bits(sets: Iterable[Sequence[int]]) -> tuple[NDArray[Any], NDArray[Any]]:
 # --- Margins --------------------------------------------------------------------------
 
 
-def _trees(plan: Plan, packed: Packed, name: str, score: str) -> Iterator[str]:
+def _trees(
+    model: ExportedModel, packed: PackedTrees, name: str, score: str
+) -> Iterator[str]:
     columns = (packed.split, packed.next, packed.feature)
     yield "/* A split sends to the left what is below it; the right child follows the"
     yield "   left one. At leaves next is 0, and split is what the leaf is worth. */"
@@ -204,7 +215,7 @@ def _trees(plan: Plan, packed: Packed, name: str, score: str) -> Iterator[str]:
     )
     cells = zip(*map(_numbers, columns), strict=True)
     items = [f"{{{split}, {next_}u, {feature}}}" for split, next_, feature in cells]
-    yield from (f"    {line}," for line in in_lines(items, ", ", 4))
+    yield from (f"    {line}," for line in join_in_lines(items, ", ", 4))
     yield from ("};", "")
     yield from _table(_type_of(packed.roots), "roots", _numbers(packed.roots))
     if packed.sets:
@@ -214,12 +225,12 @@ def _trees(plan: Plan, packed: Packed, name: str, score: str) -> Iterator[str]:
             "uint32_t", "words", [f"{w}u" for w in words.tolist()] or ["0"]
         )
         yield from _table("uint32_t", "starts", _numbers(starts))
-    yield from _walk(plan, bool(packed.sets))
+    yield from _tree_traversal(model, bool(packed.sets))
     upper = name.upper()
-    start = plan.base.astype(np.float64 if plan.double_scores else np.float32)
+    start = model.base.astype(np.float64 if model.double_scores else np.float32)
     if packed.leaves is not None:
         yield from _table("float", "leaves", _numbers(packed.leaves))
-    elif plan.n_outputs > 1:
+    elif model.n_outputs > 1:
         yield from _table(_type_of(packed.outputs), "outputs", _numbers(packed.outputs))
     yield from _table(score, "base", _numbers(start))
     yield f"void {name}_margins(const double features[{upper}_FEATURES],"
@@ -237,14 +248,14 @@ def _trees(plan: Plan, packed: Packed, name: str, score: str) -> Iterator[str]:
             f"leaves[(uint32_t)nodes[leaf].feature * {upper}_OUTPUTS + k];"
         )
     else:
-        place = "outputs[tree]" if plan.n_outputs > 1 else "0"
+        place = "outputs[tree]" if model.n_outputs > 1 else "0"
         yield f"        margins[{place}] += (float)nodes[leaf].split;"
     yield from ("    }", "}", "")
 
 
-def _walk(plan: Plan, with_sets: bool) -> Iterator[str]:
+def _tree_traversal(model: ExportedModel, with_sets: bool) -> Iterator[str]:
     value = "features[nodes[place].feature]"
-    if not plan.exact_features:
+    if not model.exact_features:
         value = f"(float){value}"
     yield from (
         "static uint32_t leaf_of(uint32_t place, const double *features)",
@@ -279,13 +290,13 @@ def _walk(plan: Plan, with_sets: bool) -> Iterator[str]:
     )
 
 
-def _linear(plan: Plan, name: str, score: str) -> Iterator[str]:
-    assert plan.weights is not None
+def _linear(model: ExportedModel, name: str, score: str) -> Iterator[str]:
+    assert model.weights is not None
     upper = name.upper()
-    value = "features[feature]" if plan.exact_features else "(float)features[feature]"
+    value = "features[feature]" if model.exact_features else "(float)features[feature]"
     yield "/* One for each feature and output; the last are added to the base. */"
-    yield from _table("float", "weights", _numbers(plan.weights))
-    yield from _table("double", "base", _numbers(plan.base))
+    yield from _table("float", "weights", _numbers(model.weights))
+    yield from _table("double", "base", _numbers(model.base))
     yield f"void {name}_margins(const double features[{upper}_FEATURES],"
     yield f"    {score} margins[{upper}_OUTPUTS])"
     yield from (
@@ -308,7 +319,7 @@ def _linear(plan: Plan, name: str, score: str) -> Iterator[str]:
 
 # --- Predictions ----------------------------------------------------------------------
 
-#: What becomes of each margin, and of all of them together.
+#: The code of link functions of a single margin, and of all margins.
 _OF_ONE = {
     "identity": "margins[k]",
     "sigmoid": "1 / (1 + exp(-(double)margins[k]))",
@@ -368,13 +379,13 @@ static double pull(double margin)
 """
 
 
-def _prediction(plan: Plan, name: str, score: str) -> Iterator[str]:
-    """Yield the function that predicts."""
-    upper, link = name.upper(), plan.link.name
-    if plan.n_outputs == 1 and link in ("rising", "climbing", "shares"):
+def _prediction(model: ExportedModel, name: str, score: str) -> Iterator[str]:
+    """Yield the lines of the function that predicts."""
+    upper, link = name.upper(), model.link.name
+    if model.n_outputs == 1 and link in ("rising", "climbing", "shares"):
         link = "identity"
     if link == "focal":
-        yield _PULL.format(gamma=plan.link.number)
+        yield _PULL.format(gamma=model.link.number)
     body = _OF_ALL.get(link)
     if body is None:
         body = (
@@ -390,8 +401,8 @@ def _prediction(plan: Plan, name: str, score: str) -> Iterator[str]:
     yield body.format(
         score=score,
         outputs=f"{upper}_OUTPUTS",
-        first=int(plan.link.number),
-        highest=HIGHEST_LOG,
-        step=LEAST_STEP,
+        first=int(model.link.number),
+        highest=MAX_LOG,
+        step=MIN_STEP,
     )
     yield "}"

@@ -1,4 +1,4 @@
-"""What makes predictions of margins, by names for which each language has a formula."""
+"""The link functions from margins to predictions that exporters implement."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import Link, Objective
 from hornbeam.objectives.compiled import OWNER
 
-__all__ = ["FORMULAS", "HIGHEST_LOG", "LEAST_STEP", "link_of"]
+__all__ = ["FORMULAS", "MAX_LOG", "MIN_STEP", "link_of"]
 
-#: The names, and what a row's margins m become.
+#: The name of each link function, and its formula for the margins m of a row.
 FORMULAS: Mapping[str, str] = {
     "identity": "m, the margins themselves",
     "sigmoid": "1 / (1 + exp(-m))",
@@ -25,31 +25,31 @@ FORMULAS: Mapping[str, str] = {
     "shares": "m over the sum of the m of all outputs",
 }
 
-#: Logarithms of the parameters of distributions are held within it.
-HIGHEST_LOG = 69.0
-#: Between two expectiles there is this at least (see `hornbeam.kernels.maths.climb`).
-LEAST_STEP = 1e-6
+#: Logarithms of distribution parameters are clipped to [-MAX_LOG, MAX_LOG].
+MAX_LOG = 69.0
+#: The minimum difference of two expectiles (see `hornbeam.kernels.maths.climb`).
+MIN_STEP = 1e-6
 
 
 def link_of(
     objective: Objective, attributes: Mapping[str, str], of_classes: bool
 ) -> Link:
-    """Return the link of a trained model.
+    """Return the link function of a trained model.
 
     Parameters
     ----------
     objective
-        Its objective.
+        The objective of the model.
     attributes
-        What is attached to it: whether predictions take a formula of the caller's.
+        The attributes of the model, which tell whether its transformation is custom.
     of_classes
-        Whether predictions are to be probabilities of classes.
+        Whether predictions must be class probabilities.
     """
     owner = attributes.get(OWNER)
     if owner is not None:
         raise ParameterError(
-            f"the predictions of this model take {owner}.transform, which cannot be "
-            "exported; export margins, output_margin=True, and transform those",
+            f"the predictions of this model need {owner}.transform, which cannot be "
+            "exported; export margins with output_margin=True, and transform them",
             code=ErrorCode.NOT_EXPORTABLE,
         )
     if of_classes and objective.probability_link is not None:

@@ -1,7 +1,7 @@
-"""A model as ONNX: one TreeEnsembleRegressor, and after it the link in plain operators.
+"""Export to ONNX: a TreeEnsembleRegressor, followed by operators of the link function.
 
 The names are those of skl2onnx without its ZipMap: the input ``X``, and the outputs
-``variable``, or ``label`` and ``probabilities`` where classes are told apart.
+``variable``, or ``label`` and ``probabilities`` of a classifier.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.errors import ErrorCode, ParameterError, require
-from hornbeam.export.links import HIGHEST_LOG, LEAST_STEP
-from hornbeam.export.plan import Nodes, Plan
+from hornbeam.export.exported_model import ExportedModel, Nodes
+from hornbeam.export.links import MAX_LOG, MIN_STEP
 
-__all__ = ["onnx_of"]
+__all__ = ["onnx_model"]
 
-#: What came in 2021, and what onnxruntime has read since 1.10.
+#: Versions of 2021, which onnxruntime supports since 1.10.
 _OPSET, _OPSET_OF_TREES, _IR_VERSION = 15, 3, 8
 _TREES = "ai.onnx.ml"
-#: No category has this code.
+#: A value that equals no category code.
 _NO_CODE = -0.5
 
 
-def onnx_of(plan: Plan, input_type: str) -> Any:
+def onnx_model(model: ExportedModel, input_type: str) -> Any:
     """Return a model as an ``onnx.ModelProto``."""
     onnx = require("onnx", "onnx", "an export to ONNX")
     if input_type not in ("float32", "float64"):
@@ -35,27 +35,29 @@ def onnx_of(plan: Plan, input_type: str) -> Any:
             code=ErrorCode.UNKNOWN_OPTION,
         )
     graph = _Graph(onnx, np.dtype(input_type))
-    score_type = np.dtype(np.float64 if plan.double_scores else np.float32)
+    score_type = np.dtype(np.float64 if model.double_scores else np.float32)
     features = "X"
-    if not plan.exact_features:
+    if not model.exact_features:
         features = graph.as_type(features, np.dtype(input_type), np.dtype(np.float32))
-    if plan.nodes is None:
-        margins = _linear_margins(graph, plan, features, score_type)
+    if model.nodes is None:
+        margins = _linear_margins(graph, model, features, score_type)
     else:
-        margins = _tree_margins(graph, plan, plan.nodes, features, score_type)
-    if plan.classes is None:
-        values = _linked(graph, plan, margins, score_type)
-        n_values = 1 if plan.link.name == "most_likely" else plan.n_outputs
+        margins = _tree_margins(graph, model, model.nodes, features, score_type)
+    if model.classes is None:
+        values = _predictions(graph, model, margins, score_type)
+        n_values = 1 if model.link.name == "most_likely" else model.n_outputs
         graph.output("variable", values, score_type, n_values)
     else:
-        label, shares = _classified(graph, plan, plan.classes, margins, score_type)
-        graph.output("label", label, plan.classes.dtype)
-        graph.output("probabilities", shares, score_type, len(plan.classes))
-    return graph.model(plan)
+        label, shares = _class_predictions(
+            graph, model, model.classes, margins, score_type
+        )
+        graph.output("label", label, model.classes.dtype)
+        graph.output("probabilities", shares, score_type, len(model.classes))
+    return graph.to_model(model)
 
 
 class _Graph:
-    """Operators one after the other, each of which gets a name for its result."""
+    """Builder of an ONNX graph; methods return the names of results."""
 
     def __init__(self, onnx: Any, input_type: np.dtype[Any]) -> None:
         self._onnx = onnx
@@ -65,7 +67,7 @@ class _Graph:
         self._outputs: list[Any] = []
 
     def add(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Return the name of what an operator makes of its inputs."""
+        """Add an operator, and return the name of its result."""
         name = f"{kind}_{len(self._nodes)}"
         self._nodes.append(
             self._onnx.helper.make_node(
@@ -75,14 +77,14 @@ class _Graph:
         return name
 
     def constant(self, value: Any, dtype: Any) -> str:
-        """Return the name of numbers, or of strings."""
+        """Add a constant of numbers or strings, and return its name."""
         name = f"constant_{len(self._constants)}"
         tensor = self._onnx.numpy_helper.from_array(np.asarray(value, dtype), name)
         self._constants.append(tensor)
         return name
 
     def sorted(self, name: str, columns: int) -> str:
-        """Return the name of each row in rising order."""
+        """Add an ascending sort of each row, and return the name of its result."""
         values = f"TopK_{len(self._nodes)}"
         self._nodes.append(
             self._onnx.helper.make_node(
@@ -97,11 +99,11 @@ class _Graph:
         return values
 
     def tensor(self, name: str, values: NDArray[np.float64]) -> Any:
-        """Return doubles as the attribute of a node."""
+        """Return doubles as an attribute of a node."""
         return self._onnx.numpy_helper.from_array(values, name)
 
     def as_type(self, name: str, have: np.dtype[Any], want: np.dtype[Any]) -> str:
-        """Return the name of the same numbers in another type."""
+        """Add a cast if the types differ, and return the name of its result."""
         if have == want:
             return name
         return self.add("Cast", name, to=self.kind(want))
@@ -109,7 +111,7 @@ class _Graph:
     def output(
         self, name: str, source: str, dtype: np.dtype[Any], columns: int | None = None
     ) -> None:
-        """Give a result its public name: (rows, columns), or (rows,)."""
+        """Add an output of the shape (rows, columns), or (rows,)."""
         self._nodes.append(
             self._onnx.helper.make_node("Identity", [source], [name], name=name)
         )
@@ -118,11 +120,11 @@ class _Graph:
             self._onnx.helper.make_tensor_value_info(name, self.kind(dtype), shape)
         )
 
-    def model(self, plan: Plan) -> Any:
-        """Return the model of all operators, which has been checked."""
+    def to_model(self, exported: ExportedModel) -> Any:
+        """Return the checked ``onnx.ModelProto`` of all operators."""
         helper = self._onnx.helper
         entry = helper.make_tensor_value_info(
-            "X", self.kind(self.input_type), [None, plan.n_features]
+            "X", self.kind(self.input_type), [None, exported.n_features]
         )
         graph = helper.make_graph(
             self._nodes, "hornbeam", [entry], self._outputs, self._constants
@@ -137,18 +139,20 @@ class _Graph:
                 helper.make_opsetid(_TREES, _OPSET_OF_TREES),
             ],
         )
-        names = zip(plan.feature_names, plan.categories, strict=True)
-        told = {
-            "objective": plan.objective,
-            "feature_names": json.dumps(plan.feature_names),
-            "categories": json.dumps({n: own for n, own in names if own is not None}),
+        names = zip(exported.feature_names, exported.categories, strict=True)
+        metadata = {
+            "objective": exported.objective,
+            "feature_names": json.dumps(exported.feature_names),
+            "categories": json.dumps(
+                {name: levels for name, levels in names if levels is not None}
+            ),
         }
-        helper.set_model_props(model, told)
+        helper.set_model_props(model, metadata)
         self._onnx.checker.check_model(model, full_check=True)
         return model
 
     def kind(self, dtype: np.dtype[Any]) -> int:
-        """Return ONNX's number of a type."""
+        """Return the ONNX element type of a dtype."""
         kind: int = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return kind
 
@@ -157,27 +161,31 @@ class _Graph:
 
 
 def _linear_margins(
-    graph: _Graph, plan: Plan, features: str, score_type: np.dtype[Any]
+    graph: _Graph, model: ExportedModel, features: str, score_type: np.dtype[Any]
 ) -> str:
-    """Return the margins of a linear model, summed in double precision."""
-    assert plan.weights is not None
+    """Return the name of the margins of a linear model, summed in double precision."""
+    assert model.weights is not None
     double = np.dtype(np.float64)
     known = graph.add("Cast", features, to=graph.kind(double))
     zero = graph.constant(0.0, double)
     filled = graph.add("Where", graph.add("IsNaN", known), zero, known)
-    weights = graph.constant(plan.weights[:-1], double)
-    bias = graph.constant(plan.weights[-1] + plan.base, double)
+    weights = graph.constant(model.weights[:-1], double)
+    bias = graph.constant(model.weights[-1] + model.base, double)
     sums = graph.add("Add", graph.add("MatMul", filled, weights), bias)
     return graph.as_type(sums, double, score_type)
 
 
 def _tree_margins(
-    graph: _Graph, plan: Plan, nodes: Nodes, features: str, score_type: np.dtype[Any]
+    graph: _Graph,
+    model: ExportedModel,
+    nodes: Nodes,
+    features: str,
+    score_type: np.dtype[Any],
 ) -> str:
-    """Return the margins of trees."""
+    """Return the name of the margins of trees."""
     columns = _columns(nodes)
-    double_input = plan.exact_features and graph.input_type == np.float64
-    base = None if plan.double_scores else plan.base
+    double_input = model.exact_features and graph.input_type == np.float64
+    base = None if model.double_scores else model.base
     numbers = {
         "nodes_values": columns.pop("nodes_values"),
         "target_weights": columns.pop("target_weights"),
@@ -196,21 +204,21 @@ def _tree_margins(
         "TreeEnsembleRegressor",
         features,
         domain=_TREES,
-        n_targets=plan.n_outputs,
+        n_targets=model.n_outputs,
         **attributes,
     )
     if base is not None:
         return sums
-    # float32 cannot hold the base score, nor what labels differ from it by.
+    # float32 holds neither the base score exactly, nor differences of labels from it.
     exact = graph.as_type(sums, np.dtype(np.float32), score_type)
-    return graph.add("Add", exact, graph.constant(plan.base, score_type))
+    return graph.add("Add", exact, graph.constant(model.base, score_type))
 
 
 def _columns(nodes: Nodes) -> dict[str, NDArray[Any]]:
     """Return the attributes of a TreeEnsembleRegressor; modes as 0: <, 1: ==, 2: leaf.
 
-    A split by category is a chain of nodes that ask for one category each, and lead to
-    the same child on their true side, as in what LightGBM's converter makes.
+    A categorical split becomes a chain of nodes that compare with one category each and
+    have the same true child, as in LightGBM's converter.
     """
     n = nodes.left.size
     tree = np.searchsorted(nodes.roots, np.arange(n), side="right") - 1
@@ -235,7 +243,7 @@ def _columns(nodes: Nodes) -> dict[str, NDArray[Any]]:
             ~is_leaf & (nodes.missing_right == by_category)
         ).astype(int),
     }
-    # The rest of each chain, after the nodes of its tree.
+    # The further nodes of each chain come after the nodes of its tree.
     more = np.maximum(np.where(by_category, count - 1, 0), 0)
     of_node = np.repeat(np.arange(n), more)
     if of_node.size:
@@ -266,7 +274,7 @@ def _columns(nodes: Nodes) -> dict[str, NDArray[Any]]:
     leaves = np.flatnonzero(is_leaf)
     values = nodes.values[leaves]
     outputs = np.arange(values.shape[1]) + np.zeros((leaves.size, 1), int)
-    if not nodes.of_all_outputs:
+    if not nodes.has_vector_leaves:
         outputs += nodes.outputs[tree[leaves]][:, np.newaxis]
     return columns | {
         "target_treeids": np.repeat(tree[leaves], values.shape[1]),
@@ -279,21 +287,21 @@ def _columns(nodes: Nodes) -> dict[str, NDArray[Any]]:
 # --- Predictions ----------------------------------------------------------------------
 
 
-def _classified(
+def _class_predictions(
     graph: _Graph,
-    plan: Plan,
+    model: ExportedModel,
     classes: NDArray[Any],
     margins: str,
     score_type: np.dtype[Any],
 ) -> tuple[str, str]:
-    """Return the most likely class of each row, and how likely each is."""
-    if plan.link.name == "most_likely":
+    """Return the names of the most likely class and of the class probabilities."""
+    if model.link.name == "most_likely":
         shares = graph.add("Softmax", margins, axis=1)
     else:
-        shares = _linked(graph, plan, margins, score_type)
-    if plan.n_outputs == 1:
-        # As `predict` of an estimator tells them apart: by the margin, or by the share.
-        middle = 0.5 if plan.link.name == "shares" else 0.0
+        shares = _predictions(graph, model, margins, score_type)
+    if model.n_outputs == 1:
+        # As in `predict` of an estimator: compares the margin, or the probability.
+        middle = 0.5 if model.link.name == "shares" else 0.0
         above = graph.add("Greater", margins, graph.constant(middle, score_type))
         code = graph.add("Cast", above, to=graph.kind(np.dtype(np.int64)))
         code = graph.add("Reshape", code, graph.constant([-1], np.int64))
@@ -305,9 +313,11 @@ def _classified(
     return graph.add("Gather", names, code, axis=0), shares
 
 
-def _linked(graph: _Graph, plan: Plan, margins: str, dtype: np.dtype[Any]) -> str:
-    """Return the predictions of margins."""
-    link, add = plan.link, graph.add
+def _predictions(
+    graph: _Graph, model: ExportedModel, margins: str, dtype: np.dtype[Any]
+) -> str:
+    """Return the name of the predictions computed from margins."""
+    link, add = model.link, graph.add
 
     def number(value: float) -> str:
         return graph.constant(value, dtype)
@@ -328,24 +338,24 @@ def _linked(graph: _Graph, plan: Plan, margins: str, dtype: np.dtype[Any]) -> st
     if link.name == "most_likely":
         code = add("ArgMax", margins, axis=1, keepdims=1)
         return add("Cast", code, to=graph.kind(dtype))
-    if link.name == "rising" and plan.n_outputs > 1:
-        return graph.sorted(margins, plan.n_outputs)
-    if link.name == "climbing" and plan.n_outputs > 1:
-        steps = columns(1, plan.n_outputs)
-        up = add("Add", _softplus(graph, steps, dtype), number(LEAST_STEP))
+    if link.name == "rising" and model.n_outputs > 1:
+        return graph.sorted(margins, model.n_outputs)
+    if link.name == "climbing" and model.n_outputs > 1:
+        steps = columns(1, model.n_outputs)
+        up = add("Add", _softplus(graph, steps, dtype), number(MIN_STEP))
         climbed = add("Concat", columns(0, 1), up, axis=1)
         return add("CumSum", climbed, graph.constant(1, np.int64))
     if link.name == "distribution":
         first = int(link.number)
-        logarithms = columns(first, plan.n_outputs)
-        ends = number(-HIGHEST_LOG), number(HIGHEST_LOG)
+        logarithms = columns(first, model.n_outputs)
+        ends = number(-MAX_LOG), number(MAX_LOG)
         positive = add("Exp", add("Clip", logarithms, *ends))
         if first == 0:
             return positive
         return add("Concat", columns(0, first), positive, axis=1)
     if link.name == "focal":
         return _focal_share(graph, margins, link.number, dtype)
-    if link.name == "shares" and plan.n_outputs > 1:
+    if link.name == "shares" and model.n_outputs > 1:
         return add("Div", margins, add("ReduceSum", margins, _axis(graph)))
     return margins
 
@@ -355,7 +365,7 @@ def _axis(graph: _Graph) -> str:
 
 
 def _softplus(graph: _Graph, x: str, dtype: np.dtype[Any]) -> str:
-    """Return log(1 + exp(x))."""
+    """Return the name of log(1 + exp(x))."""
     add, one = graph.add, graph.constant(1.0, dtype)
     small = add("Exp", add("Neg", add("Abs", x)))
     above = add("Max", x, graph.constant(0.0, dtype))
@@ -365,7 +375,10 @@ def _softplus(graph: _Graph, x: str, dtype: np.dtype[Any]) -> str:
 def _focal_share(
     graph: _Graph, margins: str, gamma: float, dtype: np.dtype[Any]
 ) -> str:
-    """Return the share of ones, as `hornbeam.kernels.maths.focal_share` has it."""
+    """Return the name of the probability of the second class under focal loss.
+
+    The formula is that of `hornbeam.kernels.maths.focal_share`.
+    """
     add, double = graph.add, np.dtype(np.float64)
     margins = graph.as_type(margins, dtype, double)
     one, power = graph.constant(1.0, double), graph.constant(gamma, double)

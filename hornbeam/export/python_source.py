@@ -1,4 +1,4 @@
-"""A model as Python: tables of its trees as text, and the few lines that walk them."""
+"""Export to Python source: tables of the trees, and functions that traverse them."""
 
 from __future__ import annotations
 
@@ -9,81 +9,84 @@ from typing import Any
 import numpy as np
 
 from hornbeam import __version__
-from hornbeam.export.links import FORMULAS, HIGHEST_LOG, LEAST_STEP
-from hornbeam.export.packed import (
+from hornbeam.export.exported_model import ExportedModel
+from hornbeam.export.links import FORMULAS, MAX_LOG, MIN_STEP
+from hornbeam.export.packed_trees import (
     BY_CATEGORY,
     FLAGS,
     MISSING_RIGHT,
-    Packed,
-    in_lines,
-    spelled,
+    PackedTrees,
+    join_in_lines,
+    shortest_decimals,
 )
-from hornbeam.export.plan import Plan
 
-__all__ = ["python_of"]
+__all__ = ["python_source"]
 
-#: Numbers a line.
+#: Numbers per line.
 _EACH = 8
 
 
-def python_of(plan: Plan) -> str:
-    """Return a model as the text of one module."""
-    score = "d" if plan.double_scores else "f"
+def python_source(model: ExportedModel) -> str:
+    """Return a model as the text of a module."""
+    score = "d" if model.double_scores else "f"
     known = {
         feature: levels
-        for feature, levels in enumerate(plan.categories)
+        for feature, levels in enumerate(model.categories)
         if levels is not None
     }
     blocks = [
-        _about(plan),
-        "import math\nfrom array import array\n\n" + "\n".join(_constants(plan, known)),
-        _WITH_CODES.format(unseen=_UNSEEN[plan.unseen_missing]) if known else _PLAIN,
-        _ROW.format(kind="d" if plan.exact_features else "f"),
+        _header(model),
+        "import math\nfrom array import array\n\n"
+        + "\n".join(_constants(model, known)),
+        _WITH_CODES.format(unseen=_UNSEEN[model.unseen_missing]) if known else _PLAIN,
+        _ROW.format(kind="d" if model.exact_features else "f"),
     ]
-    if plan.nodes is None:
-        blocks += _linear(plan, score)
+    if model.nodes is None:
+        blocks += _linear(model, score)
     else:
-        blocks += _trees(plan, Packed.of(plan), score)
-    blocks += _prediction(plan, score)
+        blocks += _trees(model, PackedTrees.of(model), score)
+    blocks += _prediction(model, score)
     about, *others = (block.strip("\n") for block in blocks)
     return "\n\n".join([about, "\n\n\n".join(others)]) + "\n"
 
 
-def _about(plan: Plan) -> str:
-    meaning = FORMULAS[plan.link.name]
-    if plan.classes is not None and plan.link.name != "most_likely":
-        which = "the second of CLASSES" if plan.n_outputs == 1 else "each of CLASSES"
+def _header(model: ExportedModel) -> str:
+    meaning = FORMULAS[model.link.name]
+    if model.classes is not None and model.link.name != "most_likely":
+        which = "the second of CLASSES" if model.n_outputs == 1 else "each of CLASSES"
         meaning += f": the probability of {which}"
-    of_row = "a float" if plan.n_outputs == 1 else f"a list of {plan.n_outputs} floats"
-    names = ", and categories go by their names" if any(plan.categories) else ""
+    of_row = (
+        "a float" if model.n_outputs == 1 else f"a list of {model.n_outputs} floats"
+    )
+    names = ", and categories go by their names" if any(model.categories) else ""
     text = (
         "predict(row) returns what the model predicts of one row, and margins(row) "
         f"what comes before the objective's transformation, {of_row}. A row is a "
         "mapping that has all the names of FEATURES, or a sequence in their order. "
         f"What is missing is None or NaN{names}. Predictions are {meaning}."
     )
-    head = f'"""A model of Hornbeam {__version__}, objective {plan.objective}.'
+    head = f'"""A model of Hornbeam {__version__}, objective {model.objective}.'
     return f'{head}\n\n{textwrap.fill(text, 88)}\n"""'
 
 
-def _constants(plan: Plan, known: dict[int, list[Any]]) -> Iterator[str]:
-    yield f"FEATURES = {_tuple(plan.feature_names)}"
+def _constants(model: ExportedModel, known: dict[int, list[Any]]) -> Iterator[str]:
+    yield f"FEATURES = {_tuple(model.feature_names)}"
     if known:
         yield "# Of the features of these numbers, in the order of their codes."
         levels = "".join(
             f"    {feature}: {_tuple(own, '    ')},\n" for feature, own in known.items()
         )
         yield f"CATEGORIES = {{\n{levels}}}"
-    if plan.classes is not None:
-        yield f"CLASSES = {_tuple(plan.classes.tolist())}"
+    if model.classes is not None:
+        yield f"CLASSES = {_tuple(model.classes.tolist())}"
 
 
 def _tuple(items: Iterable[Any], indent: str = "") -> str:
-    """Return names, or numbers, as a tuple of Python in plain letters."""
+    """Return names or numbers as a tuple literal in ASCII."""
     literals = [f"{_literal(item)}," for item in items]
     if len(literals) <= _EACH:
         return f"({' '.join(literals)})"
-    lines = "".join(f"{indent}    {x}\n" for x in in_lines(literals, " ", _EACH))
+    lines = "".join(f"{indent}    {x}\n" for x in join_in_lines(literals, " ", _EACH))
     return f"(\n{lines}{indent})"
 
 
@@ -92,7 +95,7 @@ def _literal(item: Any) -> str:
 
 
 def _table(name: str, kind: str, texts: Sequence[str]) -> str:
-    lines = "\n".join(in_lines(texts, " ", _EACH))
+    lines = "\n".join(join_in_lines(texts, " ", _EACH))
     return f'{name} = _numbers("{kind}", """\n{lines}\n""")'
 
 
@@ -100,7 +103,7 @@ def _integers(values: Any) -> list[str]:
     return list(map(str, values.tolist()))
 
 
-# --- What is the same of every model --------------------------------------------------
+# --- Code of all models ---------------------------------------------------------------
 
 _UNSEEN = {
     False: (
@@ -205,12 +208,12 @@ def _margins(row):
 '''
 
 
-def _trees(plan: Plan, packed: Packed, score: str) -> Iterator[str]:
+def _trees(model: ExportedModel, packed: PackedTrees, score: str) -> Iterator[str]:
     kind = "f" if packed.split.dtype == np.float32 else "d"
     tables = [
         "# A split sends to the left what is below it, and the right child follows",
         "# the left one. At leaves next is 0, and split is what the leaf is worth.",
-        _table("_SPLIT", kind, spelled(packed.split)),
+        _table("_SPLIT", kind, shortest_decimals(packed.split)),
         _table("_NEXT", "q", _integers(packed.next)),
         _table("_FEATURE", "q", _integers(packed.feature)),
         _table("_ROOTS", "q", _integers(packed.roots)),
@@ -218,41 +221,41 @@ def _trees(plan: Plan, packed: Packed, score: str) -> Iterator[str]:
     add = _ADD_ONE
     if packed.leaves is not None:
         add = _ADD_ALL
-        tables.append(_table("_LEAVES", "f", spelled(packed.leaves)))
-    elif plan.n_outputs > 1:
+        tables.append(_table("_LEAVES", "f", shortest_decimals(packed.leaves)))
+    elif model.n_outputs > 1:
         tables.append(_table("_OUTPUTS", "q", _integers(packed.outputs)))
-    output = "0" if plan.n_outputs == 1 else "_OUTPUTS[tree]"
+    output = "0" if model.n_outputs == 1 else "_OUTPUTS[tree]"
     by_category = ""
     if packed.sets:
         by_category = _BY_CATEGORY.format(by_category=BY_CATEGORY)
         sets = (f"    frozenset({_tuple(codes, '    ')}),\n" for codes in packed.sets)
         tables.append("# The codes that go right at splits by category.")
         tables.append(f"_SETS = (\n{''.join(sets)})")
-    yield "\n".join([*tables, f"_BASE = {_tuple(plan.base.tolist())}"])
+    yield "\n".join([*tables, f"_BASE = {_tuple(model.base.tolist())}"])
     yield _WALK.format(
         missing_right=MISSING_RIGHT, by_category=by_category, flags=FLAGS
     )
     yield _SUM.format(
-        score=score, add=add.format(output=output, outputs=plan.n_outputs)
+        score=score, add=add.format(output=output, outputs=model.n_outputs)
     )
 
 
-def _linear(plan: Plan, score: str) -> Iterator[str]:
-    assert plan.weights is not None
-    bias = plan.weights[-1].astype(np.float64)
+def _linear(model: ExportedModel, score: str) -> Iterator[str]:
+    assert model.weights is not None
+    bias = model.weights[-1].astype(np.float64)
     yield "\n".join(
         [
             "# One for each feature and output.",
-            _table("_WEIGHTS", "f", spelled(plan.weights[:-1])),
-            f"_BASE = {_tuple((plan.base + bias).tolist())}",
+            _table("_WEIGHTS", "f", shortest_decimals(model.weights[:-1])),
+            f"_BASE = {_tuple((model.base + bias).tolist())}",
         ]
     )
-    yield _LINEAR.format(score=score, outputs=plan.n_outputs)
+    yield _LINEAR.format(score=score, outputs=model.n_outputs)
 
 
 # --- Predictions ----------------------------------------------------------------------
 
-#: What becomes of the margins m.
+#: The code of each link function, from the margins m to the predictions p.
 _LINKS = {
     "identity": "p = m",
     "sigmoid": "p = [1 / (1 + _exp(-x)) for x in m]",
@@ -310,16 +313,16 @@ def predict(row):
 '''
 
 
-def _prediction(plan: Plan, score: str) -> Iterator[str]:
-    """Yield the functions to call, after those that they need."""
-    link = _LINKS[plan.link.name].format(
-        first=int(plan.link.number), highest=HIGHEST_LOG, step=LEAST_STEP
+def _prediction(model: ExportedModel, score: str) -> Iterator[str]:
+    """Yield the public functions, after the functions that they call."""
+    link = _LINKS[model.link.name].format(
+        first=int(model.link.number), highest=MAX_LOG, step=MIN_STEP
     )
     if "_exp" in link or "_pull" in link:
         yield _EXP
     if "_pull" in link:
-        yield _PULL.format(gamma=plan.link.number)
-    one = plan.n_outputs == 1
+        yield _PULL.format(gamma=model.link.number)
+    one = model.n_outputs == 1
     yield _MARGINS.format(give="[0]" if one else ".tolist()")
-    one |= plan.link.name == "most_likely"
+    one |= model.link.name == "most_likely"
     yield _PREDICT.format(link=link, score=score, give="[0]" if one else ".tolist()")

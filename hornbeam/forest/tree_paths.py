@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree, concatenate_trees, roots_and_depths
-from hornbeam.kernels.layout import EDGE_DTYPE, WAYS_DTYPE
+from hornbeam.kernels.layout import EDGE_DTYPE, PATHS_DTYPE
 from hornbeam.kernels.predict import FEATURE
 
 __all__ = ["TreePaths"]
@@ -23,7 +23,7 @@ class TreePaths(NamedTuple):
     Parameters
     ----------
     trees
-        (trees,) WAYS_DTYPE: the range of edges of each tree.
+        (trees,) PATHS_DTYPE: the range of edges of each tree.
     edges
         (edges,) EDGE_DTYPE.
     means
@@ -66,7 +66,7 @@ class TreePaths(NamedTuple):
                 np.add.at(
                     output_means, parent[nodes], fractions[nodes] * output_means[nodes]
                 )
-        paths = np.zeros(len(trees), WAYS_DTYPE)
+        paths = np.zeros(len(trees), PATHS_DTYPE)
         paths["end"] = np.cumsum(below[roots] - 1)
         paths["begin"] = paths["end"] - (below[roots] - 1)
         tree = np.repeat(np.arange(len(trees)), sizes)

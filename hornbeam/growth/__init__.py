@@ -1,1 +1,1 @@
-"""How trees grow. A grower never sees a row, a thread or a device."""
+"""Tree growth, depthwise and lossguide; growers see nodes and splits, never rows."""

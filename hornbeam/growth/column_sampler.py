@@ -1,10 +1,12 @@
-"""Which columns a tree, a level and a node may split on.
+"""Column samples of trees, levels and nodes (`colsample_bytree` and others).
 
 The draws are counter-based: each depends on the seed, on the tree, level or node, and
-on the column's number, so that they are the same wherever and whenever they are made.
+on the column's number, not on the order of draws or on where they are made.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from hornbeam.kernels.sampling import draw_bits, draw_exponentials
 
 __all__ = ["ColumnSampler", "draw_projection"]
 
-# The purposes of draws; that of rows is 0 (see the backends).
+# Counters of the purposes of draws; that of rows is 0 (see `RowSample.key`).
 _OF_TREE = 1 << 28
 _OF_LEVEL = 2 << 28
 _OF_NODE = 3 << 28
@@ -25,8 +27,8 @@ def draw_projection(
 ) -> NDArray[np.float64]:
     """Return a random projection of the outputs to a few columns, (columns, outputs).
 
-    Of random signs (Achlioptas 2003). It keeps on average all lengths, and with them
-    the gains of splits (Iosipoi and Vakhrushev 2022).
+    It consists of random signs (Achlioptas 2003), which preserve lengths and thus the
+    gains of splits in expectation (Iosipoi and Vakhrushev 2022).
     """
     bits = np.empty(columns * outputs, np.uint32)
     key = np.uint64(seed % 2**64)
@@ -35,20 +37,26 @@ def draw_projection(
     return signs / np.sqrt(columns)
 
 
+@lru_cache(maxsize=16)
+def _all_columns(n_features: int) -> NDArray[np.uint64]:
+    """Return 0, 1, 2, ...: the same array each time, which backends compare first."""
+    return np.arange(n_features, dtype=np.uint64)
+
+
 class ColumnSampler:
-    """Nested samples of columns: the node's from the level's from the tree's.
+    """Nested samples of columns: by tree, of these by level, of these by node.
 
     Parameters
     ----------
     n_features
         Columns of the data.
     by_tree, by_level, by_node
-        Which part of the columns above is taken, at least one.
+        The share of the columns that is drawn, at least one column.
     seed, tree
-        What the draws depend on.
+        That the draws depend on.
     weights
-        (features,) how likely each column is to be drawn, or None for all the same.
-        Columns of weight 0 are drawn only where no others are left.
+        (features,) relative probabilities of columns, or None for equal ones. Columns
+        of weight 0 are drawn only if no others are left.
     """
 
     def __init__(
@@ -65,13 +73,12 @@ class ColumnSampler:
         self._n_features = n_features
         self._by_level, self._by_node = by_level, by_node
         self._key, self._tree = np.uint64(seed % 2**64), np.uint64(tree)
-        every = np.arange(n_features, dtype=np.uint64)
         #: The features of the tree, ascending, uint64.
-        self.columns = self._draw(every, by_tree, _OF_TREE)
+        self.columns = self._draw(_all_columns(n_features), by_tree, _OF_TREE)
 
     @property
     def go_by_node(self) -> bool:
-        """Whether the columns of a node depend on its number in the tree."""
+        """Whether the columns of a node depend on the node's number in the tree."""
         return self._by_node < 1.0
 
     def _draw(
@@ -91,12 +98,11 @@ class ColumnSampler:
     def _weighted_order(
         self, columns: NDArray[np.uint64], weights: NDArray[np.float64], purpose: int
     ) -> NDArray[np.intp]:
-        """Return the columns' places in the order in which they are drawn.
+        """Return the indices of the columns in the order in which they are drawn.
 
-        Each waits for an exponential time with its weight as the rate, which is drawing
-        them one after the other with chances by weight, without putting them back: the
-        largest u**(1/w) of Efraimidis and Spirakis (2006). Where all weights are the
-        same it is the order of the draws without any.
+        Sorting by exponential waiting times with the weights as rates is weighted
+        sampling without replacement: the largest u**(1/w) of Efraimidis and Spirakis
+        (2006). With equal weights it is the order of the draws without weights.
         """
         waits = np.empty(self._n_features)
         draw_exponentials(self._tree, np.uint64(purpose), self._key, waits)

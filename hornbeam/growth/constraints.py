@@ -1,4 +1,4 @@
-"""What the splits of a tree are held to, by what is above them in the tree."""
+"""Interaction and monotone constraints and feature costs of the nodes of a tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hornbeam.growth.tree_builder import TreeBuilder
 from hornbeam.kernels.leaves import bound_nodes
 from hornbeam.kernels.node_constraints import NO_SIDES, NodeConstraints
 
-__all__ = ["Constraints", "Order", "Tracker"]
+__all__ = ["ConstraintTracker", "Constraints", "MonotoneBounds"]
 
 Nodes = NDArray[np.intp]
 Floats = NDArray[np.float64]
@@ -21,21 +21,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What all trees of a training are held to.
+    """The constraints of all trees of a training.
 
     Attributes
     ----------
     groups
-        (groups, features) bool: features that may go together on a path from the root
-        to a leaf; None: any may.
+        (groups, features) bool: features that may interact, which is be on one path
+        from the root to a leaf; None: any may.
     directions
         (features,) int8: 1 where predictions must not fall as the feature rises, -1
-        where they must not rise, 0 where they may do both; None: all may.
+        where they must not rise, 0 without constraint; None: none has one.
     bounds_follow
-        Whether the bounds that this puts on weights follow the tree as it grows.
+        Whether the resulting bounds of weights are updated as the tree grows.
     costs
-        (features,) float64: what a split has to gain in addition if no node above uses
-        its feature; None: nothing.
+        (features,) float64: the gain that a split needs in addition if no node above
+        uses its feature; None: nothing.
     """
 
     groups: NDArray[np.bool_] | None = None
@@ -44,54 +44,54 @@ class Constraints:
     costs: NDArray[np.float64] | None = None
 
 
-class Tracker:
-    """The nodes of one growing tree, as far as constraints have to know them.
+class ConstraintTracker:
+    """The state of the constraints at the nodes of one tree.
 
-    Nodes have the numbers that the backend gives them.
+    Nodes have the numbers of the backend.
 
     Parameters
     ----------
     constraints
         Of the training.
-    growth
-        The rules of the tree.
+    params
+        Of the tree.
     n_features
-        Of the data.
+        Number of features.
     multi_output_columns
-        Of trees of all outputs: how many weights a node has in the search; 0: one.
+        Of multi-output trees: number of weights of a node in the split search; 0: one.
     """
 
     def __init__(
         self,
         constraints: Constraints,
-        growth: SplitParams,
+        params: SplitParams,
         n_features: int,
         multi_output_columns: int = 0,
     ) -> None:
-        self._constraints, self._is_vector = constraints, multi_output_columns > 0
+        self._constraints, self._is_multi_output = constraints, multi_output_columns > 0
         columns = max(1, multi_output_columns)
         self._groups, self._costs = constraints.groups, constraints.costs
-        #: The features on the way to each node.
+        #: The features on the path to each node.
         self._used = np.zeros((64, n_features), bool)
         if self._groups is not None:
-            #: The groups that hold all of these.
+            #: The groups that contain all of these.
             self._fitting = np.ones((64, len(self._groups)), bool)
-        self._order = Order.of(constraints, columns)
-        self._rows_cost = growth.rows_cost
+        self._monotone = MonotoneBounds.of(constraints, columns)
+        self._rows_cost = params.rows_cost
         self._is_limited = (
-            self._order is not None or growth.counts_rows or self._costs is not None
+            self._monotone is not None or params.counts_rows or self._costs is not None
         )
         if self._is_limited:
             self._directions = np.zeros(n_features, np.int8)
             if constraints.directions is not None:
                 self._directions = constraints.directions
-            #: What each node weighs in each column; not known of the root.
+            #: The weight of each node in each column; NaN at the root.
             self._weights = np.full((64, columns), np.nan)
-            #: What its children do, or are to do.
+            #: The weights of its children, or of those that it would get.
             self._sides = np.zeros((64, columns, 2))
 
-    def enter(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
-        """Take note that `nodes` were split, and have these children."""
+    def add_children(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
+        """Enter the children of split nodes."""
         last, features = int(left[-1]) + 2, splits["feature"]
         if self._groups is not None or self._costs is not None:
             self._used = _at_least(self._used, last)
@@ -106,33 +106,30 @@ class Tracker:
             self._weights = _at_least(self._weights, last)
             self._weights[left] = self._sides[nodes, :, 0]
             self._weights[left + 1] = self._sides[nodes, :, 1]
-        if self._order is not None:
-            self._order.enter(nodes, features, left, self._sides[nodes])
+        if self._monotone is not None:
+            self._monotone.add_children(nodes, features, left, self._sides[nodes])
 
-    def found(
+    def set_best(
         self, nodes: Nodes, splits: NDArray[Any], limits: NodeConstraints | None
     ) -> None:
-        """Take note of the best splits of these nodes, that they are to get.
-
-        They were found under these limits.
-        """
+        """Enter the best splits of these nodes, which were found under these limits."""
         if limits is None:
             return
         sides = limits.sides
-        if not self._is_vector:
+        if not self._is_multi_output:
             sides = np.stack([splits["left_weight"], splits["right_weight"]], axis=1)
         self._sides = _at_least(self._sides, int(nodes[-1]) + 1)
         self._sides[nodes] = sides.reshape(nodes.size, -1, 2)
-        if self._order is not None:
-            self._order.found(nodes, splits, self._sides[nodes])
+        if self._monotone is not None:
+            self._monotone.set_best(nodes, splits, self._sides[nodes])
 
     def allowed(
         self, nodes: Nodes, drawn: NDArray[np.uint8] | None
     ) -> NDArray[np.uint8] | None:
         """Return which of the drawn features each node may use; None: all.
 
-        Those on the way to the node, and those of the groups that hold all of them.
-        The root may use any feature: one of no group is alone on its paths.
+        Those on the path to the node, and those of the groups that contain all of them.
+        The root may use any feature: one without a group does not interact with others.
         """
         if self._groups is None or nodes[0] == 0:
             return drawn
@@ -141,17 +138,17 @@ class Tracker:
         return allowed if drawn is None else allowed & drawn
 
     def limits(self, nodes: Nodes) -> NodeConstraints | None:
-        """Return what the splits of these nodes are held to; None: nothing."""
+        """Return the constraints of the splits of these nodes; None: none."""
         if not self._is_limited:
             return None
         weights = self._weights[nodes]
         bounds = np.tile([-np.inf, np.inf], (*weights.shape, 1))
-        if self._order is not None:
-            bounds = self._order.bounds(nodes)[:, nodes].swapaxes(0, 1).copy()
+        if self._monotone is not None:
+            bounds = self._monotone.bounds(nodes)[:, nodes].swapaxes(0, 1).copy()
         costs = np.empty((0, 0))
         if self._costs is not None:
             costs = np.where(self._used[nodes], 0.0, self._costs)
-        if not self._is_vector:
+        if not self._is_multi_output:
             bounds, weights = bounds[:, 0], weights[:, 0]
         return NodeConstraints(
             np.ascontiguousarray(bounds),
@@ -159,37 +156,39 @@ class Tracker:
             self._directions,
             costs,
             self._rows_cost,
-            sides=np.full((*weights.shape, 2), np.nan) if self._is_vector else NO_SIDES,
+            sides=np.full((*weights.shape, 2), np.nan)
+            if self._is_multi_output
+            else NO_SIDES,
         )
 
-    def bounds_in(self, sapling: TreeBuilder) -> NDArray[np.float64] | None:
-        """Return the bounds of the nodes of the tree that has grown.
+    def bounds_in(self, tree: TreeBuilder) -> NDArray[np.float64] | None:
+        """Return the bounds of the nodes of the complete tree, (columns, nodes, 2).
 
-        They are (columns, nodes, 2); None: there are none.
+        None: there are none.
         """
-        if self._order is None:
+        if self._monotone is None:
             return None
-        left = sapling.left[: sapling.n_nodes].astype(np.intp)
+        left = tree.left[: tree.n_nodes].astype(np.intp)
         inner = np.flatnonzero(left >= 0)
-        sides = self._sides[sapling.origin[inner]]
-        order = Order.of(self._constraints, self._sides.shape[1])
+        sides = self._sides[tree.origin[inner]]
+        order = MonotoneBounds.of(self._constraints, self._sides.shape[1])
         assert order is not None
-        order.enter(inner, sapling.splits["feature"][inner], left[inner], sides)
+        order.add_children(inner, tree.splits["feature"][inner], left[inner], sides)
         return order.bounds()
 
 
-class Order:
-    """The order that weights are in, where predictions must rise or fall.
+class MonotoneBounds:
+    """Bounds of the weights of nodes under monotone constraints.
 
     Parameters
     ----------
     directions
         Of the features, as in `Constraints`.
     columns
-        How many weights each node has.
+        Number of weights of each node.
     follows
-        Whether bounds follow the weights as the tree grows. If not, they stay in the
-        middle between the weights of two children when these were made.
+        Whether bounds are updated with the weights as the tree grows. If not, the bound
+        between two children is the mean of their weights when they were split.
     """
 
     def __init__(
@@ -200,22 +199,22 @@ class Order:
         self._left = np.full(64, -1, np.int32)
         #: The directions of the splits.
         self._directed = np.zeros(64, np.int8)
-        #: The weights of each node, and those of the children that it is to get.
+        #: The range of the weights of each node and of the children it would get.
         self._reach = np.zeros((64, columns, 2))
 
     @classmethod
-    def of(cls, constraints: Constraints, columns: int) -> Order | None:
-        """Return the order that these constraints ask for; None: there is none."""
+    def of(cls, constraints: Constraints, columns: int) -> MonotoneBounds | None:
+        """Return the bounds of these constraints; None: none is monotone."""
         if constraints.directions is None:
             return None
         return cls(constraints.directions, columns, constraints.bounds_follow)
 
-    def enter(
+    def add_children(
         self, nodes: Nodes, features: NDArray[np.int32], left: Nodes, sides: Floats
     ) -> None:
-        """Take note that `nodes` were split, and have these children.
+        """Enter the children of split nodes.
 
-        `sides`, (nodes, columns, 2), are what the left ones weigh, and the right ones.
+        `sides`, (nodes, columns, 2), are the weights of the left and right children.
         """
         self._n_nodes = max(self._n_nodes, int(left.max(initial=-1)) + 2)
         self._left = _at_least(self._left, self._n_nodes)
@@ -227,8 +226,8 @@ class Order:
         self._reach[left] = sides[:, :, :1]
         self._reach[left + 1] = sides[:, :, 1:]
 
-    def found(self, nodes: Nodes, splits: NDArray[Any], sides: Floats) -> None:
-        """Take note of what the best splits of `nodes` are, when they will be split."""
+    def set_best(self, nodes: Nodes, splits: NDArray[Any], sides: Floats) -> None:
+        """Enter the best splits of nodes, which their bounds follow."""
         if self._follows:
             chosen = splits["gain"] > 0.0
             own = np.concatenate([self._reach[nodes[chosen]], sides[chosen]], axis=2)
@@ -236,10 +235,10 @@ class Order:
             self._reach[nodes[chosen], :, 1] = own.max(axis=2)
 
     def bounds(self, growing: Nodes | None = None) -> Floats:
-        """Return the least and the largest weight in each node's subtree.
+        """Return the minimum and maximum weight of each node's subtree.
 
-        They are (columns, nodes, 2). `growing` are the nodes that splits are to be
-        found for; None: all.
+        They are (columns, nodes, 2). `growing` are the nodes whose splits are searched
+        next; None: all.
         """
         grows = np.ones(self._n_nodes, np.uint8)
         if self._follows and growing is not None:
@@ -264,7 +263,7 @@ AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 
 
 def _at_least(table: AnyArray, rows: int) -> AnyArray:
-    """Return the table with this many rows, or more."""
+    """Return the table with at least this many rows."""
     if rows <= len(table):
         return table
     more = np.zeros((max(rows, 2 * len(table)), *table.shape[1:]), table.dtype)

@@ -1,4 +1,4 @@
-"""Growing one tree from histograms, level by level or best leaf first."""
+"""Grows one tree in a backend, depthwise or lossguide."""
 
 from __future__ import annotations
 
@@ -16,36 +16,34 @@ from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import Constraints
 from hornbeam.growth.growth_limits import GrowthLimits
 from hornbeam.growth.lossguide import grow_lossguide
-from hornbeam.growth.pruning import prune
 from hornbeam.growth.split_finder import SplitFinder
-from hornbeam.growth.tree_builder import TreeBuilder
+from hornbeam.growth.tree_builder import TreeBuilder, prune
 from hornbeam.kernels.leaves import weigh_nodes
 
 __all__ = ["LeafConstants", "Thresholds", "grow_tree"]
 
 Values = NDArray[np.float32]
 #: Takes the output of a tree, the leaf of each row and the number of leaves; returns
-#: what each leaf weighs before it is shrunk.
+#: the weight of each leaf before it is multiplied by the learning rate.
 LeafConstants = Callable[[int, NDArray[np.uint32], int], NDArray[np.float64]]
 
-_MOST = np.finfo(np.float32).max
-#: No bounds of weights.
-_FREE = np.empty((0, 2))
+_FLOAT32_MAX = np.finfo(np.float32).max
+_NO_BOUNDS = np.empty((0, 2))
 
 
 class Thresholds(Protocol):
-    """What knows the values that bins stand for."""
+    """Maps bins to the values of features."""
 
     def thresholds(self, splits: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what values that go left are below, for (splits,) `SPLIT_DTYPE`."""
+        """Return the thresholds of (splits,) `SPLIT_DTYPE`: lower values go left."""
 
 
 def grow_tree(
     backend: Backend,
     output: int,
     cuts: Thresholds,
-    growth: SplitParams,
-    shape: GrowthLimits,
+    params: SplitParams,
+    limits: GrowthLimits,
     columns: ColumnSampler,
     sample: RowSample | None,
     learning_rate: float,
@@ -53,119 +51,119 @@ def grow_tree(
     contributions: Callable[[Values], Values] | None = None,
     constants: LeafConstants | None = None,
 ) -> Tree:
-    """Return a new tree for one output, and add its values to the scores.
+    """Return a new tree for one output, and add its values to the margins.
 
-    What is added are their `contributions`, if they are not added as they are. Leaves
-    weigh the `constants` if there are any, and else what their sums say.
+    If there are `contributions`, they map the leaf values to those that are added.
+    Leaf weights are the `constants` if there are any, otherwise Newton steps.
 
-    Splits are searched as in XGBoost (Chen and Guestrin 2016, algorithm 1 on the
-    histograms' cuts); leaf weights come from sums in finer steps than the
-    histograms'.
+    Splits are found as in XGBoost (Chen and Guestrin 2016, algorithm 1 on the cuts of
+    the histograms); leaf weights come from wide sums, which are more precise than
+    packed histograms.
     """
-    backend.begin_tree(output, growth, columns.columns, sample)
-    search = SplitFinder(backend, growth, constraints)
-    if shape.best_first:
-        sapling, nodes, owners = grow_lossguide(search, shape, columns)
+    backend.begin_tree(output, params, columns.columns, sample)
+    search = SplitFinder(backend, params, constraints)
+    if limits.lossguide:
+        tree, nodes, owners = grow_lossguide(search, limits, columns)
     else:
-        sapling = _grow_by_level(search, shape, columns)
-        nodes = owners = sapling.leaves()
-    if shape.prunes:
-        sapling, kept = prune(sapling, shape.gamma)
+        tree = _grow_depthwise(search, limits, columns)
+        nodes = owners = tree.leaves()
+    if limits.prunes:
+        tree, kept = prune(tree, limits.gamma)
         owners = kept[owners]
-    tree = _finish(
-        sapling,
+    grown = _finish(
+        tree,
         nodes,
         owners,
         backend,
         cuts,
-        growth,
+        params,
         learning_rate,
-        search.bounds(sapling),
+        search.bounds(tree),
         None if constants is None else partial(constants, output),
     )
-    values = tree.value[tree.left < 0]
+    values = grown.value[grown.left < 0]
     backend.add_leaf_values(values if contributions is None else contributions(values))
-    return tree
+    return grown
 
 
-def _grow_by_level(
-    search: SplitFinder, shape: GrowthLimits, columns: ColumnSampler
+def _grow_depthwise(
+    search: SplitFinder, limits: GrowthLimits, columns: ColumnSampler
 ) -> TreeBuilder:
-    sapling = TreeBuilder()
+    tree = TreeBuilder()
     level = np.zeros(1, np.intp)
     depth, leaves = 0, 1
-    while level.size > 0 and not shape.deep_enough(depth):
+    while level.size > 0 and not limits.deep_enough(depth):
         splits, sets = search.find(level, columns.allowed(level, depth))
-        chosen = np.flatnonzero(shape.worthwhile(splits))[: shape.leaves_left(leaves)]
+        chosen = np.flatnonzero(limits.worthwhile(splits))[: limits.leaves_left(leaves)]
         if chosen.size == 0:
             break
         nodes, splits, sets = level[chosen], splits[chosen], sets[chosen]
-        left = sapling.split(nodes, splits, sets)
+        left = tree.split(nodes, splits, sets)
         search.apply(nodes, splits, sets, left)
         leaves += nodes.size
         level = np.arange(left[0], left[-1] + 2)
         depth += 1
-    return sapling
+    return tree
 
 
 def _finish(
-    sapling: TreeBuilder,
+    tree: TreeBuilder,
     nodes: NDArray[np.intp],
     owners: NDArray[np.intp],
     backend: Backend,
     cuts: Thresholds,
-    growth: SplitParams,
+    params: SplitParams,
     learning_rate: float,
     bounds: NDArray[np.float64] | None,
     constants: Callable[[NDArray[np.uint32], int], NDArray[np.float64]] | None,
 ) -> Tree:
-    """Weigh the nodes, within their bounds, and return the tree.
+    """Compute the weights of the nodes, within their bounds, and return the tree.
 
     The rows of the backend's ``nodes[i]`` are in leaf ``owners[i]`` of the tree.
     """
-    n_nodes = sapling.n_nodes
-    left = sapling.left[:n_nodes]
+    n_nodes = tree.n_nodes
+    left = tree.left[:n_nodes]
     is_leaf = left < 0
     leaves = np.flatnonzero(is_leaf)
     numbers = np.searchsorted(leaves, owners)
     found = backend.sum_leaves(nodes, numbers, leaves.size)
     if bounds is not None and found.ndim == 3 and len(found) > backend.n_outputs:
         raise ParameterError(
-            "monotone_constraints hold the weights that splits are searched by, and "
-            "leaves have others; return (gradients, hessians) alone, or leave "
-            "monotone_constraints out",
+            "monotone_constraints bound the weights of the gradients that splits are "
+            "searched by, and leaves are weighted by other gradients; return "
+            "(gradients, hessians) alone, or leave monotone_constraints out",
             code=ErrorCode.CONFLICTING_PARAMETERS,
         )
-    # Of a tree of all outputs everything has an axis of outputs, the first one.
+    # In multi-output trees the first axis is that of the outputs.
     sums = np.zeros((*found.shape[:-2], n_nodes, 2))
     sums[..., leaves, :] = found
-    rows = sapling.rows() if growth.path_smooth > 0.0 else np.empty(0)
+    rows = tree.rows() if params.path_smooth > 0.0 else np.empty(0)
     weights = np.empty(sums.shape[:-1])
     for output in np.ndindex(sums.shape[:-2]):
-        held = _FREE if bounds is None else bounds[output or 0]
-        own = sums[output], held, rows, weights[output]
-        weigh_nodes(left, growth.rules, learning_rate, *own)
+        own_bounds = _NO_BOUNDS if bounds is None else bounds[output or 0]
+        own = sums[output], own_bounds, rows, weights[output]
+        weigh_nodes(left, params.rules, learning_rate, *own)
     covers = sums[..., 1].reshape(-1, n_nodes)
     if len(covers) > backend.n_outputs:
-        # After the outputs come the columns that the tree was grown by.
+        # The columns that splits were searched by follow the outputs.
         weights, covers = weights[: backend.n_outputs], covers[backend.n_outputs :]
     if constants is not None:
         found = constants(backend.leaf_of(), leaves.size)
         weights[leaves] = found * learning_rate
-    if np.abs(weights[..., leaves]).max() > _MOST:
+    if np.abs(weights[..., leaves]).max() > _FLOAT32_MAX:
         raise DataError(
             "a leaf value is beyond the range of float32: labels, weights or the "
             "learning rate are too large; scale the labels or weights down, or lower "
             "learning_rate",
             code=ErrorCode.FLOAT_OVERFLOW,
         )
-    splits = sapling.splits[:n_nodes]
+    splits = tree.splits[:n_nodes]
     by_category = splits["is_categorical"] != 0
-    category_counts, categories = sapling.categories()
+    category_counts, categories = tree.categories()
     return Tree(
         left=left.copy(),
         right=np.where(is_leaf, -1, left + 1).astype(np.int32),
-        parent=sapling.parent[:n_nodes].copy(),
+        parent=tree.parent[:n_nodes].copy(),
         feature=splits["feature"].copy(),
         threshold=np.where(is_leaf | by_category, np.nan, cuts.thresholds(splits)),
         default_left=splits["missing_left"].astype(np.uint8),
@@ -180,5 +178,5 @@ def _finish(
 
 
 def _as_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return what model files hold: the nearest finite numbers."""
-    return np.clip(values, -_MOST, _MOST).astype(np.float32, order="C")
+    """Return the nearest finite float32 numbers, as model files need them."""
+    return np.clip(values, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32, order="C")

@@ -1,10 +1,11 @@
-"""Growing a tree best leaf first, with splits asked for ahead of their turn.
+"""Grows a tree leaf by leaf (`grow_policy="lossguide"`), with speculative splits.
 
-Where rows are on disk or on a cluster, every question costs a sweep or a message,
-however small it is. So a backend says how many splits it wants to be asked for at once,
-and the leaves that are likely to be next are split there in one batch. The tree takes
-the splits one by one, in the order of their gains, and is node for node the tree that
-grows without looking ahead. What was split for nothing is still one leaf of the tree.
+If rows are in external memory or on workers, each call costs a pass or a message,
+however few rows it concerns. So a backend says how many nodes it should be given at a
+time, and the leaves that are likely to be next are split there in one batch. The tree
+takes the splits one by one, in the order of their gains, and is identical to the tree
+without speculation. Speculative splits that are not used are merged back into their
+leaf.
 """
 
 from __future__ import annotations
@@ -24,100 +25,106 @@ from hornbeam.kernels.layout import SPLIT_DTYPE
 __all__ = ["grow_lossguide"]
 
 Nodes = NDArray[np.intp]
-#: Minus the gain, number in the tree, node of the backend: the highest gain comes
-#: first, and of equal ones that of the lower number.
-Waiting = list[tuple[float, int, int]]
+#: A heap of minus the gain, number in the tree, node of the backend: the highest gain
+#: comes first, and of equal gains the lower number.
+Candidates = list[tuple[float, int, int]]
 
 
 def grow_lossguide(
-    search: SplitFinder, shape: GrowthLimits, columns: ColumnSampler
+    search: SplitFinder, limits: GrowthLimits, columns: ColumnSampler
 ) -> tuple[TreeBuilder, Nodes, Nodes]:
-    """Return the tree, the childless nodes of the backend, and the leaf each is in."""
-    growth = _Lossguide(search, shape, columns)
-    growth.grow()
-    return growth.sapling(), *growth.nodes_and_owners()
+    """Return the tree, the leaves of the backend, and the tree's leaf of each."""
+    grower = _Lossguide(search, limits, columns)
+    grower.grow()
+    return grower.tree(), *grower.nodes_and_owners()
 
 
 class _Lossguide:
     """Nodes of the backend, and the order in which the tree takes their splits.
 
     The tree numbers its nodes in that order: the children of its i-th split, from 0,
-    are 2 i + 1 and 2 i + 2. What is kept here goes by the numbers of the backend.
+    are 2 i + 1 and 2 i + 2. The lists here are indexed by the numbers of the backend.
     """
 
     def __init__(
-        self, search: SplitFinder, shape: GrowthLimits, columns: ColumnSampler
+        self, search: SplitFinder, limits: GrowthLimits, columns: ColumnSampler
     ) -> None:
-        self._search, self._shape, self._columns = search, shape, columns
+        self._search, self._limits, self._columns = search, limits, columns
         # Where the columns of a node depend on its number in the tree, only the
-        # children of the very next split have known numbers.
-        self._most = 1 if columns.go_by_node else search.lookahead
-        self._waiting: Waiting = []
+        # children of the next split have known numbers.
+        self._batch_size = 1 if columns.go_by_node else search.lookahead
+        self._candidates: Candidates = []
         #: Nodes of the backend in the order of their splits, and their tree's numbers.
         self._order: list[int] = []
         self._numbers: list[int] = []
         self._parent = [-1]
         self._depth = [0]
-        #: The left child, -1 of what is not split in the backend.
+        #: The left child; -1: not split in the backend.
         self._left = [-1]
-        #: The gain of the best split, 0 where none is worth it or none was looked for.
+        #: The gain of the best split; 0: not worthwhile, or not searched.
         self._gain = [0.0]
         self._splits = np.zeros(127, SPLIT_DTYPE)
         self._sets = np.zeros((127, 0), np.uint64)
 
     def grow(self) -> None:
-        """Split leaves until none is left that is worth it."""
-        if self._has_room(1):
+        """Split leaves until no split is worthwhile."""
+        if self._may_have(1):
             self._find([0], self._columns.allowed(np.zeros(1, np.intp), 0))
-            self._push(self._waiting, 0, 0)
-        while self._waiting and self._has_room(len(self._order) + 1):
-            _, number, node = heapq.heappop(self._waiting)
+            self._push(self._candidates, 0, 0)
+        while self._candidates and self._may_have(len(self._order) + 1):
+            _, number, node = heapq.heappop(self._candidates)
             self._order.append(node)
             self._numbers.append(number)
             n_splits = len(self._order)
-            if self._left[node] < 0 and self._goes_on(node, n_splits):
+            if self._left[node] < 0 and self._may_split_children(node, n_splits):
                 batch = self._next_nodes(node)
                 self._find(self._apply(batch), self._drawn(batch))
-            self._push_children(self._waiting, node, n_splits)
+            self._push_children(self._candidates, node, n_splits)
         last = [node for node in self._order if self._left[node] < 0]
         if last:
             self._apply(last)
 
-    def _has_room(self, n_leaves: int) -> bool:
-        return self._shape.leaves_left(n_leaves) > 0
+    def _may_have(self, n_leaves: int) -> bool:
+        return self._limits.leaves_left(n_leaves) > 0
 
-    def _goes_on(self, node: int, n_splits: int) -> bool:
-        """Whether the children may be split, too, if this is the split so many."""
+    def _may_split_children(self, node: int, n_splits: int) -> bool:
+        """Return whether the children of split `n_splits` may be split, too."""
         deeper = self._depth[node] + 1
-        return self._has_room(n_splits + 1) and not self._shape.deep_enough(deeper)
+        return self._may_have(n_splits + 1) and not self._limits.deep_enough(deeper)
 
-    def _push(self, waiting: Waiting, number: int, node: int) -> None:
+    def _push(self, candidates: Candidates, number: int, node: int) -> None:
         if self._gain[node] > 0.0:
-            heapq.heappush(waiting, (-self._gain[node], number, node))
+            heapq.heappush(candidates, (-self._gain[node], number, node))
 
-    def _push_children(self, waiting: Waiting, node: int, n_splits: int) -> None:
-        """Let the children wait, those of the split so many."""
+    def _push_children(self, candidates: Candidates, node: int, n_splits: int) -> None:
+        """Add the children of split `n_splits` to the candidates."""
         left = self._left[node]
         if left >= 0:
-            self._push(waiting, 2 * n_splits - 1, left)
-            self._push(waiting, 2 * n_splits, left + 1)
+            self._push(candidates, 2 * n_splits - 1, left)
+            self._push(candidates, 2 * n_splits, left + 1)
 
     def _next_nodes(self, node: int) -> list[int]:
-        """Return this node, whose turn it is, and those that are likely to be next.
+        """Return this node, which is next, and those that are likely to follow.
 
-        As far as is known now the tree would grow in this very order. Children that
-        are not known yet may come in between, which only puts the others off.
+        They are in the order in which the tree would be grown if their children were
+        never better; better children only delay the others.
         """
         batch = [node]
-        if self._most == 1:
+        if self._batch_size == 1:
             return batch
-        waiting, n_splits = self._waiting.copy(), len(self._order)
-        while waiting and len(batch) < self._most and self._has_room(n_splits + 1):
-            _, _, following = heapq.heappop(waiting)
+        candidates, n_splits = self._candidates.copy(), len(self._order)
+        while (
+            candidates
+            and len(batch) < self._batch_size
+            and self._may_have(n_splits + 1)
+        ):
+            _, _, following = heapq.heappop(candidates)
             n_splits += 1
-            if self._left[following] < 0 and self._goes_on(following, n_splits):
+            if self._left[following] < 0 and self._may_split_children(
+                following, n_splits
+            ):
                 batch.append(following)
-            self._push_children(waiting, following, n_splits)
+            self._push_children(candidates, following, n_splits)
         return batch
 
     def _apply(self, batch: list[int]) -> list[int]:
@@ -136,9 +143,9 @@ class _Lossguide:
         return children
 
     def _find(self, nodes: list[int], drawn: NDArray[np.uint8] | None) -> None:
-        """Find the best splits of the last nodes that the backend has."""
+        """Find the best splits of the newest nodes of the backend."""
         splits, sets = self._search.find(np.array(nodes), drawn)
-        gains = np.where(self._shape.worthwhile(splits), splits["gain"], 0.0)
+        gains = np.where(self._limits.worthwhile(splits), splits["gain"], 0.0)
         begin, end = nodes[0], nodes[-1] + 1
         self._gain[begin:end] = gains.tolist()
         if begin == 0:
@@ -150,8 +157,9 @@ class _Lossguide:
         self._sets[begin:end] = sets
 
     def _drawn(self, batch: list[int]) -> NDArray[np.uint8] | None:
-        """Return which features are drawn for the children of these nodes."""
-        # The numbers that the first one's children will have; others do not matter.
+        """Return the features drawn for the children of these nodes."""
+        # Numbers of the first node's children; a batch has other nodes only if draws
+        # do not depend on numbers.
         children = 2 * len(self._order) + np.arange(-1, 1)
         depths = [self._depth[node] + 1 for node in batch]
         masks = {depth: self._columns.allowed(children, depth) for depth in set(depths)}
@@ -159,16 +167,16 @@ class _Lossguide:
             return None
         return np.concatenate([masks[depth] for depth in depths])
 
-    def sapling(self) -> TreeBuilder:
+    def tree(self) -> TreeBuilder:
         """Return the tree."""
-        sapling = TreeBuilder()
+        tree = TreeBuilder()
         order = np.array(self._order, np.intp)
         numbers = np.array(self._numbers, np.intp)
-        sapling.split(numbers, self._splits[order], self._sets[order], order)
-        return sapling
+        tree.split(numbers, self._splits[order], self._sets[order], order)
+        return tree
 
     def nodes_and_owners(self) -> tuple[Nodes, Nodes]:
-        """Return the backend's nodes without children, and the tree's leaf of each."""
+        """Return the leaves of the backend, and the tree's leaf that each is in."""
         left, parent = np.array(self._left), np.array(self._parent)
         owner = np.full(left.size, -1)
         owner[0] = 0

@@ -1,4 +1,4 @@
-"""The nodes of a tree that is still growing."""
+"""The nodes of a tree that is grown, and its pruning."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.layout import SPLIT_DTYPE
 
-__all__ = ["TreeBuilder"]
+__all__ = ["TreeBuilder", "prune"]
 
 
 class TreeBuilder:
-    """The nodes of a tree that is still growing."""
+    """The nodes of a tree that is grown.
+
+    Attributes
+    ----------
+    parent, left
+        (nodes,) int32: -1 where there is none; the right child is ``left + 1``.
+    splits
+        (nodes,) `SPLIT_DTYPE`.
+    origin
+        (nodes,): number of a split node in the backend.
+    sets
+        (nodes, words) uint64: the categories that go right in categorical splits.
+    n_nodes
+        Number of nodes; the arrays may be longer.
+    """
 
     def __init__(self) -> None:
         self.parent = np.full(127, -1, np.int32)
         self.left = np.full(127, -1, np.int32)
         self.splits = np.zeros(127, SPLIT_DTYPE)
-        #: The number that the backend gave to the node that was split.
         self.origin = np.full(127, -1, np.intp)
-        #: The categories that go right, where a split is by category.
         self.sets = np.zeros((127, 0), np.uint64)
         self.n_nodes = 1
 
@@ -32,7 +44,7 @@ class TreeBuilder:
         sets: NDArray[np.uint64],
         origin: NDArray[np.intp] | None = None,
     ) -> NDArray[np.intp]:
-        """Give each node two children; return the left ones.
+        """Add two children to each node; return the left ones.
 
         `origin` are the numbers of the nodes in the backend; None: the same as here.
         """
@@ -73,7 +85,7 @@ class TreeBuilder:
         return np.flatnonzero(self.left[: self.n_nodes] < 0)
 
     def rows(self) -> NDArray[np.float64]:
-        """Return how many rows are in each node, if these were counted."""
+        """Return the number of rows in each node, if rows were counted."""
         inner = np.flatnonzero(self.left[: self.n_nodes] >= 0)
         left, splits = self.left[inner], self.splits[inner]
         rows = np.zeros(self.n_nodes)
@@ -83,7 +95,7 @@ class TreeBuilder:
         return rows
 
     def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return how many categories go right at each node, and all of these."""
+        """Return the number of categories that go right at each node, and all these."""
         if self.sets.shape[1] == 0:  # no feature has any
             return np.zeros(self.n_nodes, np.int64), np.empty(0, np.int32)
         words = np.where(
@@ -96,3 +108,27 @@ class TreeBuilder:
         )
         counts = np.count_nonzero(bits, axis=1)
         return counts.astype(np.int64), np.nonzero(bits)[1].astype(np.int32)
+
+
+def prune(tree: TreeBuilder, gamma: float) -> tuple[TreeBuilder, NDArray[np.intp]]:
+    """Return the tree without splits above two leaves whose gain is below `gamma`.
+
+    And, for each node of the given tree, the node of the returned tree that it is in.
+    A node that becomes a leaf may make its parent the next one to be pruned
+    (XGBoost's pruner; Chen and Guestrin 2016, section 2.2).
+    """
+    n_nodes = tree.n_nodes
+    left, parent = tree.left[:n_nodes].tolist(), tree.parent[:n_nodes].tolist()
+    gains = tree.splits["gain"][:n_nodes]
+    is_leaf = [child < 0 for child in left]
+    # A child has a higher number than its parent.
+    for node in range(n_nodes - 1, -1, -1):
+        child = left[node]
+        if child >= 0 and is_leaf[child] and is_leaf[child + 1]:
+            is_leaf[node] = bool(gains[node] < gamma)
+    owners = np.zeros(n_nodes, np.intp)
+    for node in range(1, n_nodes):
+        above = owners[parent[node]]
+        owners[node] = above if is_leaf[above] else node
+    kept = np.unique(owners)
+    return tree.keep(kept, np.array(is_leaf)[kept]), np.searchsorted(kept, owners)

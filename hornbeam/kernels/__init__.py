@@ -1,1 +1,1 @@
-"""Loops over arrays, compiled by Numba. Kernels see only arrays and scalars."""
+"""Numba kernels: loops over arrays, scalars and NamedTuples of both."""

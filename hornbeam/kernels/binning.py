@@ -1,4 +1,4 @@
-"""From values to bin numbers, and from columns of them to rows."""
+"""Binning of values, and conversion of bins between column and row order."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hornbeam.kernels.jit import kernel
 
 __all__ = ["bin_column", "decode_rows", "find_ends", "interleave"]
 
-#: Values searched for at once: the step of the binary search is the outer loop, so
-#: that the inner one becomes vector gathers (measured: eight times one by one).
+#: Values that are binned together: the step of the binary search is the outer loop, so
+#: that the inner one becomes SIMD gathers (measured: eight times as fast).
 _LANE = 1024
-#: Rows turned at once: a block of a few columns of codes stays in the cache.
+#: Rows transposed together: a block of a few columns of bins stays in the cache.
 _BLOCK = 512
 
 
@@ -20,18 +20,18 @@ def bin_column(
     values,  # (rows,) float32 or float64; NaN is missing
     cuts,  # (2**depth,) of the same type: one unused, ascending, then infinity
     depth,
-    missing_code,
+    missing_bin,
     position,  # (1024,) uint32, scratch: unsigned, so that no index is checked
-    codes,  # (rows,) uint8 or uint16, out
+    bins,  # (rows,) uint8 or uint16, out
 ):
-    """Write the number of cuts that are not above each value.
+    """Write the bin of each value: the number of cuts that are not above it.
 
-    `cuts` are the upper ends of all bins but the last, which takes all that is above.
+    `cuts` are the upper ends of all bins except the last, which is unbounded.
     """
     rows = values.size
     for begin in range(0, rows, _LANE):
         lane = values[begin : begin + _LANE]
-        out = codes[begin : begin + _LANE]
+        out = bins[begin : begin + _LANE]
         for i in range(lane.size):
             position[i] = 0
         half = np.uint32(1 << depth)
@@ -41,7 +41,7 @@ def bin_column(
                 probe = np.uint32(position[i] + half)
                 position[i] = probe if lane[i] >= cuts[probe] else position[i]
         for i in range(lane.size):
-            out[i] = missing_code if lane[i] != lane[i] else position[i]
+            out[i] = missing_bin if lane[i] != lane[i] else position[i]
 
 
 @kernel
@@ -51,7 +51,7 @@ def interleave(
     end,
     by_row,  # (rows * features,), out
 ):
-    """Write rows ``begin`` to ``end`` of the column-major codes in row order."""
+    """Write rows ``begin`` to ``end`` of column-major bins in row-major order."""
     features = by_feature.shape[0]
     width = np.uint64(features)
     for block in range(begin, end, _BLOCK):
@@ -66,14 +66,14 @@ def interleave(
 
 @kernel
 def decode_rows(
-    by_feature,  # (all features, all rows) codes
+    by_feature,  # (all features, all rows) bins
     begin,  # first row
     features,  # (some,) int64: the columns to write
-    ends,  # float32 or float64: what the codes stand for, feature after feature
-    starts,  # (all features,) int64: where those of a feature begin
+    ends,  # float32 or float64: the value of each bin, feature after feature
+    starts,  # (all features,) int64: the first bin of each feature
     values,  # (rows, some) of the same type, out
 ):
-    """Write the values that codes stand for, row after row."""
+    """Write the values of bins in row-major order."""
     for block in range(0, values.shape[0], _BLOCK):
         stop = min(block + _BLOCK, values.shape[0])
         for place in range(features.size):
@@ -87,14 +87,14 @@ def decode_rows(
 
 @kernel
 def find_ends(
-    codes,  # (rows,) uint8 or uint16
+    bins,  # (rows,) uint8 or uint16
     values,  # (rows,) float32 or float64
-    lows,  # (codes,) float64: the least value of each so far, in and out
-    highs,  # (codes,) float64: the greatest
+    lows,  # (bins,) float64: the least value of each so far, in and out
+    highs,  # (bins,) float64: the greatest
 ):
-    """Write the least and the greatest value of each code; the missing have none."""
-    for i in range(codes.size):
-        code = np.int64(codes[i])
-        if code < lows.size:
-            lows[code] = min(lows[code], values[i])
-            highs[code] = max(highs[code], values[i])
+    """Update the least and the greatest value of each bin, except the missing one."""
+    for i in range(bins.size):
+        own_bin = np.int64(bins[i])
+        if own_bin < lows.size:
+            lows[own_bin] = min(lows[own_bin], values[i])
+            highs[own_bin] = max(highs[own_bin], values[i])

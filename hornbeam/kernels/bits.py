@@ -1,7 +1,6 @@
-"""Words as sets of bits: how many there are, and which is the lowest.
+"""Bit operations on words: population count and count of trailing zeros.
 
-Each is an LLVM instruction wrapped so that the kernel that calls it is still valid
-plain Python.
+Each wraps an LLVM instruction so that kernels which call it remain valid plain Python.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def _lowest_bit(typingctx, word):  # type: ignore[no-untyped-def]
 
 
 def count_bits(word: Any) -> int:
-    """Return how many bits of a word, at most 64 bits long, are 1."""
+    """Return the number of 1 bits of a word of at most 64 bits."""
     return int(word).bit_count()
 
 
@@ -43,7 +42,7 @@ def _overload_count_bits(word):  # type: ignore[no-untyped-def]
 
 
 def lowest_bit(word: Any) -> int:
-    """Return the number of the lowest bit that is 1; there must be one."""
+    """Return the index of the lowest 1 bit; there must be one."""
     return (int(word) & -int(word)).bit_length() - 1
 
 

@@ -1,4 +1,4 @@
-"""Features that are never filled in the same row share a column of codes."""
+"""Exclusive feature bundling (EFB): features without common rows share a column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["bundle_features", "write_bundles"]
 
 @inline
 def _overlaps(rows, marks):
-    """Return whether any of the rows is marked; each has a bit."""
+    """Return whether the bit of any of the rows is set."""
     for i in range(rows.size):
         row = np.uint64(rows[i])
         word = marks[row >> np.uint64(6)]
@@ -22,22 +22,22 @@ def _overlaps(rows, marks):
 
 @kernel
 def bundle_features(
-    order,  # (features,) int64: the features, in the order to take them in
-    starts,  # (features + 1,) int64: first cell of each feature
-    rows,  # (cells,) uint32: the rows of the cells
+    order,  # (features,) int64: the features, in the order of bundling
+    starts,  # (features + 1,) int64: first entry of each feature
+    rows,  # (entries,) uint32: the rows of the entries
     bins,  # (features,) int64
     n_rows,
-    most_codes,  # of a column with more than one feature
-    most_tries,  # bundles that a feature is tried in
-    marks,  # (most bundles, rows / 64) uint64, zeros in, scratch: filled rows
-    loads,  # (most bundles, 2) int64, zeros in; out: filled cells, codes
+    most_bins,  # bins of a column with more than one feature
+    most_tries,  # bundles that are tried for a feature
+    marks,  # (most bundles, rows / 64) uint64, zeros in, scratch: rows with entries
+    loads,  # (most bundles, 2) int64, zeros in; out: entries, bins
     column_of,  # (features,) int64, out
-    low,  # (features,) int64, out: the code of the first bin
+    low,  # (features,) int64, out: the bundle's index of the first bin
 ):
-    """Put each feature into the first bundle that it fits in; return how many.
+    """Assign each feature to the first bundle that it fits in; return their number.
 
-    A feature fits if no row is filled in it and in the bundle. -1: there would be
-    more than there is room for.
+    A feature fits if no row has an entry of the feature and one of the bundle. Returns
+    -1 if there would be more bundles than `marks` has rows.
     """
     count = np.int64(0)
     for j in range(order.size):
@@ -48,7 +48,7 @@ def bundle_features(
         for bundle in range(count):
             if loads[bundle, 0] + own.size > n_rows:
                 continue
-            if loads[bundle, 1] + bins[feature] > most_codes:
+            if loads[bundle, 1] + bins[feature] > most_bins:
                 continue
             if not _overlaps(own, marks[bundle]):
                 found = bundle
@@ -75,15 +75,15 @@ def bundle_features(
 
 @kernel
 def write_bundles(
-    starts,  # (features + 1,) int64: first cell of each feature
-    rows,  # (cells,) uint32
-    bins,  # (cells,) uint8 or uint16
+    starts,  # (features + 1,) int64: first entry of each feature
+    rows,  # (entries,) uint32
+    bins,  # (entries,) uint8 or uint16
     column_of,  # (features,) int64
     low,  # (features,) int64
-    codes,  # (columns, rows) uint8 or uint16, in and out
+    bundled,  # (columns, rows) uint8 or uint16, in and out
 ):
-    """Write the codes of the filled cells."""
+    """Write the bundled bins of the stored entries."""
     for feature in range(starts.size - 1):
-        column = codes[column_of[feature]]
+        column = bundled[column_of[feature]]
         for i in range(starts[feature], starts[feature + 1]):
             column[np.uint64(rows[i])] = low[feature] + np.int64(bins[i])

@@ -1,4 +1,4 @@
-"""Categories in the order of what each would weigh, and sets of them."""
+"""Order of categories by leaf weight, and bit sets of categories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 @inline
 def sum_single(own, total, sums):
-    """Write the sums on the right of one category alone, then with the missing."""
+    """Write the sums of one category alone, then with the missing values."""
     missing = total
     for c in range(own.size):
         missing -= own[c]
@@ -29,7 +29,7 @@ def sum_single(own, total, sums):
 
 @inline
 def sum_in_order(own, order, flip, sums):
-    """Write the sums of the first categories of an order, one more each time."""
+    """Write the cumulative sums of categories in an order."""
     sums[0] = 0
     for i in range(order.size):
         sums[i + 1] = sums[i] + own[(order[i] ^ flip) & 0xFFFFFFFF]
@@ -39,17 +39,17 @@ def sum_in_order(own, order, flip, sums):
 def order_key(value, category):
     """Return an int64 that orders categories by a value, then by their number.
 
-    The value counts as a float32, as it does in XGBoost.
+    The value is rounded to float32, as in XGBoost.
     """
-    # Adding zero makes zero of a negative zero. The bits of floats are ordered as the
-    # floats are, but for negative ones.
+    # Adding zero turns -0.0 into 0.0. The bits of non-negative floats are ordered as
+    # the floats are; those of negative ones in reverse.
     bits = np.int64(np.float32(value + 0.0).view(np.int32))
     return ((bits ^ ((bits >> 63) & 0x7FFFFFFF)) << 32) | category
 
 
 @inline
 def _sink(heap, place, size):
-    """Let the key at `place` sink to where it is above both of its children."""
+    """Sift the key at `place` down a max-heap."""
     key = heap[place]
     child = 2 * place + 1
     while child < size:
@@ -67,8 +67,8 @@ def _sink(heap, place, size):
 def select_least(keys, flip, heap):
     """Fill `heap` with the least of ``keys ^ flip``, ascending.
 
-    A heap of the least so far, the greatest on top, makes this one pass over many
-    keys, most of which are above its top.
+    A max-heap of the least keys so far needs one pass over the keys, most of which
+    are above its top.
     """
     size = heap.size
     for i in range(size):
@@ -89,7 +89,7 @@ def select_least(keys, flip, heap):
 
 @inline
 def list_rights(categories, every, rights):
-    """Write the set of all `categories`, or of none."""
+    """Write the bit set of all `categories`, or the empty set."""
     for word in range(rights.size):
         rights[word] = 0
     if every:
@@ -99,4 +99,5 @@ def list_rights(categories, every, rights):
 
 @inline
 def toggle(category, rights):
+    """Add a category to a bit set, or remove it."""
     rights[category >> 6] ^= np.uint64(1) << np.uint64(category & 63)

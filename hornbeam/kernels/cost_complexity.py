@@ -1,6 +1,6 @@
-"""The weakest links of a tree, one after the other.
+"""Minimal cost-complexity pruning: the sequence of a tree's weakest links.
 
-A heap holds the splits by the strength of their branches, and knows the place of each.
+An indexed min-heap holds the splits by the strength of their branches.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ __all__ = ["link_strengths"]
 def link_strengths(
     left,  # (nodes,) int32: the left child, the right one follows; -1 at leaves
     parent,  # (nodes,) int32; -1 at the root
-    gains,  # (nodes,) float64: by how much a split makes the tree better
+    gains,  # (nodes,) float64: the decrease of impurity of a split
     sums,  # (nodes,) float64, scratch: of the gains of a branch
     splits,  # (nodes,) int64, scratch: of the splits of a branch
     heap,  # (nodes,) int32, scratch
-    places,  # (nodes,) int32, scratch: of nodes in the heap
-    strengths,  # (nodes,) float64, out: of each node when it became a leaf, or went
-    cut,  # (nodes,) int32, out: the nodes that became leaves, one after the other
-    lost_gains,  # (nodes,) float64, out: the gains that each of them takes away
-    lost_splits,  # (nodes,) int64, out: and the splits
+    places,  # (nodes,) int32, scratch: the position of each node in the heap
+    strengths,  # (nodes,) float64, out: of each node when it is pruned or removed
+    cut,  # (nodes,) int32, out: the nodes that become leaves, in this order
+    lost_gains,  # (nodes,) float64, out: the gain that each of them removes
+    lost_splits,  # (nodes,) int64, out: and the number of splits
 ):
-    """Cut the weakest link again and again; return how often.
+    """Prune the weakest link repeatedly; return the number of prunings.
 
-    The weakest link is the node whose branch has the least gain a split: with as much
-    to pay for each leaf the tree is better without (Breiman et al. 1984, section 3.3).
+    The weakest link is the node whose branch has the least gain per split: at this
+    penalty for each leaf, the tree without it is better (Breiman et al. 1984, section
+    3.3).
     """
     n = left.size
     for node in range(n):
@@ -53,7 +54,7 @@ def link_strengths(
         cut[cuts] = top
         lost_gains[cuts] = sums[top]
         lost_splits[cuts] = splits[top]
-        # All of the branch leaves the heap, from below.
+        # Remove the whole branch from the heap, children first.
         node = top
         while True:
             if left[node] >= 0 and places[left[node]] >= 0:
@@ -88,7 +89,7 @@ def _is_weaker(strengths, node, other):
 
 @kernel
 def _lift(heap, places, strengths, place, node):
-    """Put a node in its place at `place` of the heap or above."""
+    """Insert a node at `place` and sift it up."""
     while place > 0:
         above = (place - 1) >> 1
         if not _is_weaker(strengths, node, heap[above]):
@@ -102,7 +103,7 @@ def _lift(heap, places, strengths, place, node):
 
 @kernel
 def _sink(heap, places, strengths, size, place):
-    """Put the node at `place` of a heap of `size` in its place there or below."""
+    """Sift the node at `place` of a heap of `size` down."""
     node = heap[place]
     while True:
         below = 2 * place + 1
@@ -121,7 +122,7 @@ def _sink(heap, places, strengths, size, place):
 
 @kernel
 def _take_out(heap, places, strengths, size, place):
-    """Fill `place` with the last node of the heap, which has `size` without it."""
+    """Replace the node at `place` by the last one; `size` is the new size."""
     node = heap[size]
     if place == size:
         return

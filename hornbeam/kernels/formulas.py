@@ -1,8 +1,9 @@
-"""Formulas of the caller's, made fit for kernels.
+"""Custom formulas, prepared for compilation into kernels.
 
 A formula is a plain Python function of numbers. It is compiled together with the
-functions that it calls, all other names as they are at that moment. Our own exp and log
-take the place of those of `math` and NumPy, so that the bits are the same everywhere.
+functions that it calls; global names have their values at that moment. `maths.exp` and
+`maths.log` replace those of `math` and NumPy, so that results are bit-identical on all
+machines.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import formula
 
@@ -34,7 +35,7 @@ _OURS: dict[Any, Any] = {
 
 
 def _with_ours(module: ModuleType) -> ModuleType:
-    """Return a module of the same names, with our exp and log."""
+    """Return a copy of a module, with `maths.exp` and `maths.log`."""
     twin = ModuleType(module.__name__)
     vars(twin).update(vars(module), exp=maths.exp, log=maths.log)
     return twin
@@ -44,7 +45,7 @@ _OURS |= {math: _with_ours(math), np: _with_ours(np)}
 
 
 def loss_of_row(gradient: Formula, hessian: Formula) -> Formula:
-    """Return both together, as kernels take the loss of a row."""
+    """Return the function of gradient and hessian that kernels call for each row."""
 
     def loss(margin, target, _):  # type: ignore[no-untyped-def]
         return gradient(target, margin), max(
@@ -55,7 +56,7 @@ def loss_of_row(gradient: Formula, hessian: Formula) -> Formula:
 
 
 def link_of_margin(transform: Formula) -> Formula:
-    """Return the formula as a function of its own, to be named after its loss."""
+    """Return the formula as a new function, which is named after its loss."""
 
     def link(margin):  # type: ignore[no-untyped-def]
         return transform(margin)
@@ -64,12 +65,12 @@ def link_of_margin(transform: Formula) -> Formula:
 
 
 class Formulas:
-    """Formulas that belong together.
+    """The formulas of one custom objective or metric.
 
     Parameters
     ----------
     owner
-        Whose they are, for messages.
+        The name of the objective or metric, for error messages.
     """
 
     def __init__(self, owner: str) -> None:
@@ -78,18 +79,18 @@ class Formulas:
         self._open: list[FunctionType] = []
 
     def digest(self) -> str:
-        """Return what tells the formulas so far from all others, in any process."""
+        """Return a digest of the formulas so far, the same in all processes."""
         return self._hash.hexdigest()[:16]
 
     def enter(self, part: Any) -> None:
-        """Make something that formulas depend on a part of the digest."""
+        """Add a dependency of the formulas to the digest."""
         data = part if isinstance(part, bytes) else repr(part).encode()
         self._hash.update(len(data).to_bytes(8) + data)
 
     def adopt(self, name: str, function: Formula, numbers: Any = None) -> Formula:
-        """Return the formula, with the first argument filled in if there are numbers.
+        """Return the compiled formula; `numbers` become its first argument.
 
-        The digest has its code and what it uses, but not the numbers.
+        The digest includes its code and dependencies, but not the numbers.
         """
         adopted: Formula = self._value(name, function)
         if numbers is None:
@@ -101,7 +102,7 @@ class Formulas:
         return formula(call)
 
     def _value(self, name: str, value: Any) -> Any:
-        """Return what a name stands for in a formula."""
+        """Return the value of a name in a formula."""
         self.enter(name)
         if getattr(value, "__module__", None) == maths.__name__:
             self.enter(value.__name__)
@@ -110,21 +111,23 @@ class Formulas:
         if isinstance(value, FunctionType):
             return self._function(value)
         try:
-            # A module is known by its name, and so is what a pickle finds in one.
+            # A module is identified by its name, and so is a pickled member of one.
             is_module = isinstance(value, ModuleType)
             self.enter(value.__name__ if is_module else pickle.dumps(value))
             return _OURS.get(value, value)
         except (pickle.PicklingError, AttributeError, TypeError):
             raise ParameterError(
                 f"{self._owner} uses {name}, of the type {type(value).__name__}; a "
-                "formula may use numbers, and functions of numbers"
+                "formula may use numbers, and functions of numbers",
+                code=ErrorCode.INVALID_FORMULA,
             ) from None
 
     def _function(self, function: FunctionType) -> Formula:
         if function in self._open:
             raise ParameterError(
                 f"{self._owner} uses {function.__name__}, which calls itself; write it "
-                "as a loop"
+                "as a loop",
+                code=ErrorCode.INVALID_FORMULA,
             )
         self._open.append(function)
         code = function.__code__
@@ -135,8 +138,8 @@ class Formulas:
             name: self._value(name, function.__globals__[name])
             for name in sorted(names & function.__globals__.keys())
         }
-        # Machine code from the cache asks for the module of each of its functions,
-        # which may be another one by then.
+        # Cached machine code looks up the module of each of its functions, which may be
+        # another one in a later process.
         known["__name__"] = __name__
         cells = tuple(
             CellType(self._value(name, cell.cell_contents))
@@ -158,7 +161,7 @@ def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _parts(code: CodeType) -> Iterator[Any]:
-    """Yield what decides what a function does, but not where it is written."""
+    """Yield the parts of the code that determine results, without line numbers."""
     yield from (code.co_code, code.co_names, code.co_varnames)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

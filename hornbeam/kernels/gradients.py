@@ -1,9 +1,8 @@
-"""Gradients and hessians of each objective, and their fixed-point forms.
+"""Gradients and hessians of objectives, and their fixed-point forms.
 
-`scores` are margins in float64. `gradients` and `hessians` come out rounded to float32,
-one value a row, and then multiplied by the row's weight: they are float64 where rows
-have weights, so that a row of weight 3 is as good as three rows. Every kernel of an
-objective has the same arguments, so that the caller needs to know nothing but its name.
+`scores` are margins in float64. `gradients` and `hessians` are rounded to float32 and
+then multiplied by the row's weight: they are float64 where rows have weights, so that a
+row of weight 3 equals three rows. All kernels of objectives have the same arguments.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def weigh(label, weights, positive_weight, gradients, hessians):
 
 
 def by_row(loss):
-    """Return the kernel that writes g and h of a loss of `maths`, row by row."""
+    """Return the kernel that writes g and h of a loss from `maths`, row by row."""
 
     @kernel_of(loss)
     def write(
@@ -69,12 +68,12 @@ def by_row(loss):
         scores,  # (outputs, rows) float64
         targets,  # (outputs, rows) float64, or (1, rows) for all outputs
         weights,  # (rows,) float64, or empty for all ones
-        # float64: what multiplies the weight of rows whose target is 1; then the
-        # loss's number, if it has any, for all outputs or for each
+        # float64: the factor of weights of rows whose target is 1; then the parameter
+        # of the loss, if it has any, for all outputs or for each
         numbers,
         gradients,  # (outputs, rows) float32 or float64, out
         hessians,  # (outputs, rows) the same, out
-        scratch,  # (members, 3, lane) float64: not used
+        scratch,  # (threads, 3, lane) float64: not used
     ):
         outputs, rows = scores.shape
         task = next_task(sync, 0)
@@ -121,10 +120,10 @@ def by_pair(loss):
         scores,  # (2, rows) float64
         targets,  # (1, rows) float64
         weights,  # (rows,) float64, or empty for all ones
-        numbers,  # (2,) float64: what is not used, and the loss's number
+        numbers,  # (2,) float64: not used, and the parameter of the loss
         gradients,  # (2, rows) float32 or float64, out
         hessians,  # (2, rows) the same, out
-        scratch,  # (members, 2, lane) float64: not used
+        scratch,  # (threads, 2, lane) float64: not used
     ):
         rows = scores.shape[1]
         task = next_task(sync, 0)
@@ -157,22 +156,22 @@ def expectile_error(
     thread_id,
     n_threads,
     sync,
-    scores,  # (levels, rows) float64: the lowest expectile, and softplus's of steps
+    scores,  # (levels, rows) float64: the lowest expectile, then inverse softplus steps
     targets,  # (1, rows) float64
     weights,  # (rows,) float64, or empty for all ones
-    numbers,  # (1 + levels,) float64: what is not used, and the levels
+    numbers,  # (1 + levels,) float64: not used, and the levels
     gradients,  # (levels, rows) float32 or float64, out
     hessians,  # (levels, rows) the same, out
-    scratch,  # (members, 3, lane) float64: of a few rows, what is below a level
+    scratch,  # (threads, 3, lane) float64: expectile and pull of the level below
 ):
-    """Write g and h of each expectile's error, beyond the error of the one below it.
+    """Write g and h of each expectile's error, minus the error of the level below.
 
-    Margin k moves all expectiles from k on, at the rate of the slope of softplus. By
-    the gradients of all of these every tree of a round would mend the errors of the
-    highest. So a tree is left what its own expectile lacks once the one below is moved,
-    and itself with that. The error below is taken into its own unit: the rows of an
-    expectile weigh about sqrt(level (1 - level)), on average. So much and a row's own
-    weight have equal shares in the hessian, as rows change sides on the way.
+    Margin k moves all expectiles from k on, at the rate of the slope of softplus. With
+    the gradients of all of them, every tree of a round would correct the errors of the
+    highest. So a tree fits the remaining error of its own expectile after the one below
+    has moved it. The error below is converted to the unit of this level: rows of an
+    expectile weigh about sqrt(level (1 - level)) on average. The hessian is the mean of
+    this and the row's own weight, because rows change sides during training.
     """
     levels, rows = scores.shape
     lane = scratch.shape[2]
@@ -219,10 +218,10 @@ def softmax(
     scores,  # (classes, rows) float64
     targets,  # (1, rows) float64, whole numbers below classes
     weights,  # (rows,) float64, or empty for all ones
-    numbers,  # (1,) float64: not used, one class is not more positive than another
+    numbers,  # (1,) float64: not used
     gradients,  # (classes, rows) float32 or float64, out
     hessians,  # (classes, rows) the same, out
-    scratch,  # (members, 3, lane) float64: highest margin and sum of a few rows
+    scratch,  # (threads, 3, lane) float64: highest margin and sum of exponentials
 ):
     """Write g = p - [target = class] and h = 2 p (1 - p), times the row's weight."""
     classes, rows = scores.shape
@@ -265,13 +264,13 @@ def find_extent(
     sync,
     gradient_bits,  # (rows,) int32 or int64: the bits of the gradients
     hessian_bits,  # (rows,) the same
-    magnitude,  # all bits but the sign's, of the same type
+    magnitude,  # all bits except the sign, of the same type
     extent,  # (tasks, 2) of the same type, out: bits of the largest |g| and h
 ):
     """Write the largest |g| and h of each task.
 
-    The bits of non-negative floats are ordered as the floats are, and as integers the
-    compiler takes their maximum in vectors. Infinity and NaN come out as the largest.
+    The bits of non-negative floats are ordered as the floats are, and the compiler
+    vectorises the maximum of integers. Infinity and NaN are the largest.
     """
     rows = gradient_bits.size
     task = next_task(sync, 0)
@@ -296,12 +295,12 @@ def quantise(
     sync,
     gradients,  # (rows,) float32 or float64
     hessians,  # (rows,) the same
-    gradient_scale,  # 1 / step, a power of two
+    gradient_scale,  # 1 / unit, a power of two
     hessian_scale,
     packed,  # (rows,) int64, out: g in the high half, h in the low half
-    magnitudes,  # (tasks, 2) int64, out: sums of |g| and h in steps
+    magnitudes,  # (tasks, 2) int64, out: sums of |g| and h in units
 ):
-    """Write each row's coarse gradient pair as one int64."""
+    """Write each row's coarse gradient and hessian as one int64."""
     rows = gradients.size
     highest_gradient = (1 << COARSE_GRADIENT_BITS) - 1
     highest_hessian = (1 << COARSE_HESSIAN_BITS) - 1
@@ -334,11 +333,11 @@ def widen(
     sync,
     gradients,  # (rows,) float32 or float64
     hessians,  # (rows,) the same
-    gradient_scale,  # 1 / step, a power of two
+    gradient_scale,  # 1 / unit, a power of two
     hessian_scale,
     wide,  # (2, rows) int64, out
 ):
-    """Write each row's fine gradient and hessian, for data where 18 bits are few."""
+    """Write each row's fine gradient and hessian, where 18 bits are not enough."""
     rows = gradients.size
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:

@@ -145,7 +145,7 @@ def _send_along(edge, columns, size, packed, bits):
             for i in range(size):
                 bits[level, word, i] = bits[level - 1, word, i]
     above, below = bits[level - 1, own], bits[level, own]
-    if packed.spans.shape[0] > 0 and packed.spans[place, 0] >= 0:
+    if packed.category_spans.shape[0] > 0 and packed.category_spans[place, 0] >= 0:
         for i in range(size):
             right = goes_right_mixed(column[i], place, node, threshold, packed)
             below[i] = above[i] & ~(np.uint32(right != side) << bit)

@@ -1,9 +1,10 @@
-"""The one decorator that turns a Python loop into a kernel.
+"""The decorators that compile Python loops into kernels.
 
-Numba's cache of a function does not see a change in a helper that lives in another
-file: after an upgrade it would run the old machine code. So each kernel carries a
-digest of all kernel files in its qualified name, which is part of the cache's key. Nor
-is that cache made for processes that compile at once: files of code are named anew.
+Numba's cache of a function does not detect a change of a helper in another file: after
+an upgrade it would run the old machine code. So the qualified name of each kernel,
+which is part of the cache key, contains a digest of all kernel files. Nor is that cache
+safe for processes that compile at the same time: data files get names that do not
+clash.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: False under NUMBA_DISABLE_JIT=1, where kernels run as the plain Python they are.
+#: False under NUMBA_DISABLE_JIT=1, where kernels run as plain Python.
 COMPILED: bool = not numba.config.DISABLE_JIT
 
 _FLAGS: dict[str, Any] = {
@@ -42,8 +43,8 @@ _FLAGS: dict[str, Any] = {
     "fastmath": False,
 }
 if hasattr(DefaultOptions, "_nrt"):
-    # Kernels allocate nothing, so arrays need no counting of references in them:
-    # a tenth less to compile.
+    # Kernels allocate nothing, so that arrays need no reference counting: compiling
+    # takes 10 % less time.
     _FLAGS["_nrt"] = False
 
 _FOLDER = Path(__file__).parent
@@ -61,12 +62,12 @@ def _digest_sources() -> str:
 SOURCES_DIGEST: str = _digest_sources()
 
 
-class _FilesOfCode(IndexDataCacheFile):
-    """A kernel's files of machine code, each named by the types that it is for.
+class _DataFilesByType(IndexDataCacheFile):
+    """Cache files of a kernel's machine code, each named by its argument types.
 
-    Numba counts them by an index, which processes change without a lock. Two that
-    compile a kernel for different types at once would take the same name, and whoever
-    comes later would run the code for the other's types.
+    Numba numbers them in an index that processes write without a lock. Two processes
+    that compile a kernel for different types at the same time would choose the same
+    name, and the later reader would run code for the wrong types.
     """
 
     def save(self, key: Any, data: Any) -> None:
@@ -79,12 +80,12 @@ class _FilesOfCode(IndexDataCacheFile):
 
 
 def _compile(function: Function, **flags: Any) -> Function:
-    """Return `function` compiled; the formulas in its closure are in its name."""
+    """Return `function` compiled; its name contains the formulas in its closure."""
     function.__qualname__ = f"{function.__qualname__}_{SOURCES_DIGEST}"
     try:
         compiled = njit(function, cache=True, **_FLAGS, **flags)
         cache = compiled._cache
-        cache._cache_file = _FilesOfCode(
+        cache._cache_file = _DataFilesByType(
             cache._cache_path,
             cache._impl.filename_base,
             # The sources' content, not Numba's modification time: a copied folder or
@@ -92,11 +93,11 @@ def _compile(function: Function, **flags: Any) -> Function:
             SOURCES_DIGEST,
         )
         if function.__closure__:
-            # Numba would know a formula by an address in this process.
+            # Numba would identify a formula by its address in this process.
             cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
     except RuntimeError as error:
         # No folder can hold the cache (a read-only home, some containers): the kernel
-        # is then compiled anew in each process, which is slower but right.
+        # is compiled in each process, which is slower but correct.
         logging.getLogger(__name__).debug("no cache for %s: %s", function, error)
         compiled = njit(function, **_FLAGS, **flags)
     return compiled  # type: ignore[no-any-return]
@@ -105,15 +106,15 @@ def _compile(function: Function, **flags: Any) -> Function:
 def kernel(function: Function) -> Function:
     """Return `function` compiled on first call, without the GIL, cached on disk."""
     if not COMPILED:
-        # As compiled: zero divided by zero is NaN, and nothing to warn of.
+        # As compiled: zero divided by zero is NaN without a warning.
         return np.errstate(divide="ignore", invalid="ignore")(function)
     return _compile(function)
 
 
 def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Return a decorator of a loop inside a function that takes the loop's formula.
+    """Return a decorator of a loop that calls `formula` from its closure.
 
-    One loop so becomes a kernel for each formula, with the formula compiled into it.
+    It makes one kernel for each formula, which is compiled into the loop.
     """
 
     def decorate(loop: Function) -> Function:
@@ -124,17 +125,17 @@ def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
 
 
 def inline(function: Function) -> Function:
-    """Return a formula or a loop that is compiled as a part of each kernel it is in."""
+    """Return a function that is inlined into each kernel that calls it."""
     return _compile(function, inline="always") if COMPILED else function
 
 
 def formula(function: Function) -> Function:
-    """Return a formula of the caller's, compiled with whatever kernel it is for."""
+    """Return a custom formula, compiled with the kernel that calls it."""
     return njit(function, **_FLAGS) if COMPILED else function
 
 
 def prune_cache() -> None:
-    """Delete the machine code of other versions of the kernels."""
+    """Delete cached machine code of other versions of the kernels."""
     for path in (_FOLDER / "__pycache__").glob("*.nb[ic]"):
         if f"_{SOURCES_DIGEST}-" not in path.name:
             path.unlink(missing_ok=True)

@@ -21,13 +21,13 @@ __all__ = [
     "GAIN",
     "JOIN_CELLS",
     "NODE_DTYPE",
+    "PATHS_DTYPE",
     "PRECISION",
     "RUN_DTYPE",
     "SIZE_CLASSES",
     "SPLIT_DTYPE",
     "SUM_BITS",
     "TASK_ROWS",
-    "WAYS_DTYPE",
     "SplitRules",
 ]
 
@@ -215,7 +215,7 @@ EDGE_DTYPE = np.dtype(
 )
 
 #: The edges of one tree.
-WAYS_DTYPE = np.dtype(
+PATHS_DTYPE = np.dtype(
     [
         ("begin", np.int64),
         ("end", np.int64),

@@ -1,8 +1,8 @@
-"""Every scalar formula, once: objectives, leaf weights, gains, random numbers.
+"""Scalar formulas: objectives, leaf weights, gains, random numbers.
 
-exp and log are polynomials made of additions, multiplications and one division, in a
-fixed order and without fused operations. Their bits are those of IEEE arithmetic and
-so the same on every processor, which no mathematical library promises.
+exp and log are polynomials of additions, multiplications and one division, in a fixed
+order and without fused operations. So their results are bit-identical on every
+processor with IEEE arithmetic, which mathematical libraries do not guarantee.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ROOT_TWO_PI = 2.5066282746310002
 
 @inline
 def exp(x: float) -> float:
-    """Return e**x to 1 ulp; x is held between -708 and 709.
+    """Return e**x to 1 ulp; x is clipped to [-708, 709].
 
     Reduction to |r| <= ln(2)/2 and a Taylor polynomial of degree 13.
     """
@@ -117,7 +117,7 @@ def log(x: float) -> float:
 def log1p(x: float) -> float:
     """Return ln(1 + x) for x above -1, to 4 ulp.
 
-    What is lost when 1 + x is rounded counts by the slope of the logarithm there.
+    The rounding error of 1 + x is corrected by the slope of the logarithm.
     """
     above = 1.0 + x
     return log(above) + (x - (above - 1.0)) / above
@@ -125,7 +125,7 @@ def log1p(x: float) -> float:
 
 @inline
 def log_gamma(x: float) -> float:
-    """Return ln(gamma(x)) of a positive x to 1e-14, by Stirling's series from 8 on."""
+    """Return ln(gamma(x)) of a positive x to 1e-14; Stirling's series for x >= 8."""
     product = 1.0
     while x < 8.0:
         product *= x
@@ -136,7 +136,7 @@ def log_gamma(x: float) -> float:
 
 @inline
 def stirling(z: float) -> float:
-    """Return what Stirling's series adds to ln(gamma(x)), times x, of z = 1 / x**2."""
+    """Return x times the correction term of Stirling's series, for z = 1 / x**2."""
     p = 1.0 / 156.0
     p = p * z - 691.0 / 360360.0
     p = p * z + 1.0 / 1188.0
@@ -153,44 +153,44 @@ def sigmoid(x: float) -> float:
 
 
 # --- Losses: the gradient and the hessian of one row ----------------------------------
-# Each takes a margin, a target and the loss's one number, if it has any.
+# Each takes a margin, a target and the parameter of the loss, if it has any.
 
 LEAST_HESSIAN = 1e-16
 _LEAST_FLOAT32 = 1.1754943508222875e-38
-#: Margins of a logarithm are held within it, so that gradients do not leave float32.
+#: The bound of margins that are logarithms, so that gradients are finite in float32.
 _HIGHEST_LOG = 69.0
-#: Margins of the focal loss are held within it, so that exp(-margin) has an inverse.
+#: The bound of margins of the focal loss, so that exp(-margin) has an inverse.
 _HIGHEST_FOCAL = 700.0
 
 
 @inline
 def squared_error(margin: float, target: float, _: float) -> tuple[float, float]:
-    """(margin - target)**2 / 2."""
+    """Return g and h of (margin - target)**2 / 2."""
     return margin - target, 1.0
 
 
 @inline
 def squared_log_error(margin: float, target: float, _: float) -> tuple[float, float]:
-    """(log(1 + margin) - log(1 + target))**2 / 2, of margins above -1.
+    """Return g and h of (log(1 + margin) - log(1 + target))**2 / 2, for margin > -1.
 
-    The hessian is gradient / (margin - target), so that the step of a leaf is a mean of
-    what its margins lack. The loss's own is below 0 far above the target.
+    The hessian is gradient / (margin - target), so that the step of a leaf is a
+    weighted mean of its residuals. The exact one is below 0 far above the target.
     """
     above, goal = max(margin + 1.0, 1e-6), target + 1.0
     difference = log(above) - log(goal)
     excess = (above - goal) / goal
-    # Near 0 the quotient would be of rounding errors.
+    # Near 0 the quotient consists of rounding errors.
     ratio = difference / excess if abs(excess) > 1e-4 else 1.0 - 0.5 * excess
     return difference / above, max(ratio / (above * goal), LEAST_HESSIAN)
 
 
 @inline
 def pseudo_huber(margin: float, target: float, slope: float) -> tuple[float, float]:
-    """slope**2 (sqrt(1 + (z / slope)**2) - 1), z = margin - target.
+    """Return g and h of slope**2 (sqrt(1 + (z / slope)**2) - 1), z = margin - target.
 
-    The hessian is that of the parabola that touches the loss here and lies above it
-    everywhere else, so that no step makes the loss worse. The loss's own is almost 0
-    far from the target, and steps would be as good as endless.
+    The hessian is that of the parabola that majorises the loss and touches it at the
+    margin, so that no step increases the loss. The exact one is almost 0 far from the
+    target, where steps would be far too long.
     """
     z = margin - target
     curvature = 1.0 / np.sqrt(1.0 + (z / slope) * (z / slope))
@@ -199,16 +199,16 @@ def pseudo_huber(margin: float, target: float, slope: float) -> tuple[float, flo
 
 @inline
 def logistic(margin: float, target: float, _: float) -> tuple[float, float]:
-    """The negative log-likelihood of a target in [0, 1] under sigmoid(margin)."""
+    """Return g and h of the log loss of a target in [0, 1] under sigmoid(margin)."""
     p = sigmoid(margin)
     return p - target, max(p * (1.0 - p), LEAST_HESSIAN)
 
 
 @inline
 def _focal_pull(t: float, focal_gamma: float) -> tuple[float, float]:
-    """Return minus the slope of -(1 - p)**focal_gamma log(p), p = sigmoid(t), and its.
+    """Return minus the slope of -(1 - p)**focal_gamma log(p), p = sigmoid(t).
 
-    The second is that of the pull, with the sign that makes it positive near t = 0.
+    And minus the slope of that, which is positive near t = 0.
     """
     t = min(max(t, -_HIGHEST_FOCAL), _HIGHEST_FOCAL)
     odds_against = exp(-t)
@@ -223,10 +223,10 @@ def _focal_pull(t: float, focal_gamma: float) -> tuple[float, float]:
 
 @inline
 def focal(margin: float, target: float, focal_gamma: float) -> tuple[float, float]:
-    """The logistic loss times (1 - p)**focal_gamma, p being that of the true class.
+    """Return g and h of the logistic loss times (1 - p)**focal_gamma.
 
-    Where that bends the wrong way, at rows far on the wrong side, the hessian is that
-    of the logistic loss times the same factor.
+    p is the probability of the true class. Where this is concave, at rows far on the
+    wrong side, the hessian is that of the logistic loss times the same factor.
     """
     side = 2.0 * target - 1.0
     pull, hessian = _focal_pull(side * margin, focal_gamma)
@@ -235,9 +235,9 @@ def focal(margin: float, target: float, focal_gamma: float) -> tuple[float, floa
 
 @inline
 def focal_share(margin: float, focal_gamma: float) -> float:
-    """Return the share of ones among rows for which this margin has the least loss.
+    """Return the probability of class 1 for which this margin minimises the loss.
 
-    There what pulls it up and down is in balance (Charoenphakdee and others 2021).
+    The gradients of both classes then cancel (Charoenphakdee and others 2021).
     """
     up, _ = _focal_pull(margin, focal_gamma)
     down, _ = _focal_pull(-margin, focal_gamma)
@@ -246,7 +246,7 @@ def focal_share(margin: float, focal_gamma: float) -> float:
 
 @inline
 def hinge(margin: float, target: float, _: float) -> tuple[float, float]:
-    """max(0, 1 - y margin), y = 1 for target 1 and -1 for target 0."""
+    """Return g and h of max(0, 1 - y margin), y being 1 for target 1 and -1 for 0."""
     y = 2.0 * target - 1.0
     is_short = margin * y < 1.0
     return -y if is_short else 0.0, 1.0 if is_short else _LEAST_FLOAT32
@@ -259,12 +259,12 @@ def _log_mean(margin: float) -> float:
 
 @inline
 def poisson(margin: float, target: float, _: float) -> tuple[float, float]:
-    """The negative log-likelihood of a count of mean exp(margin).
+    """Return g and h of the negative log-likelihood of a count of mean exp(margin).
 
-    Not the hessian, the mean, but half of three means and the target: the step of a
-    leaf is then 2 (x - 1) / (x + 3) for x = sum(targets) / sum(means), never more than
-    5/8 of the best one, log(x), and half of it where x is near 1. As far go XGBoost's
-    there, whose hessian is the mean times e**0.7; elsewhere those may go beyond.
+    The hessian is not the exact one, the mean, but (3 mean + target) / 2: the step of a
+    leaf is then 2 (x - 1) / (x + 3) for x = sum(targets) / sum(means), at most 5/8 of
+    the best one, log(x), and half of it where x is near 1. There XGBoost's steps, whose
+    hessian is the mean times e**0.7, are as long; elsewhere they may overshoot.
     """
     mean = exp(_log_mean(margin))
     return mean - target, 1.5 * mean + 0.5 * target
@@ -272,11 +272,11 @@ def poisson(margin: float, target: float, _: float) -> tuple[float, float]:
 
 @inline
 def gamma(margin: float, target: float, _: float) -> tuple[float, float]:
-    """The negative log-likelihood of an amount of mean exp(margin), of gamma's law.
+    """Return g and h of the gamma negative log-likelihood of mean exp(margin).
 
-    Its hessian is the ratio of target to mean, under which a leaf whose ratios are
-    almost 0 would step down almost without end. In a mean with 1, two to one, no step
-    is longer than 3, and to the third order the gain of a leaf stays the same.
+    The exact hessian is the ratio of target to mean, with which a leaf whose ratios are
+    almost 0 would make an almost unlimited step. (2 ratio + 1) / 3 limits steps to 3,
+    and keeps the gain of a leaf to the third order.
     """
     ratio = target * exp(-_log_mean(margin))
     return 1.0 - ratio, (2.0 * ratio + 1.0) / 3.0
@@ -284,28 +284,28 @@ def gamma(margin: float, target: float, _: float) -> tuple[float, float]:
 
 @inline
 def tweedie(margin: float, target: float, power: float) -> tuple[float, float]:
-    """That of Tweedie's law, whose variance is the mean to this power, from 1 to 2."""
+    """Return g and h of the Tweedie likelihood of a variance power from 1 to 2."""
     margin = _log_mean(margin)
     below = target * exp((1.0 - power) * margin)
     above = exp((2.0 - power) * margin)
     return above - below, (2.0 - power) * above - (1.0 - power) * below
 
 
-# --- Losses of several levels, and of a residual and the typical size of residuals ----
+# --- Losses of several levels, and of a residual and the scale of residuals -----------
 
-#: Share of the typical size over which the bend of the quantile loss is smoothed.
+#: The part of the residual scale over which the quantile loss is smoothed at 0.
 _BEND = 0.3
 _LEAST_SIZE = 1e-300
-#: What XGBoost adds to each step between expectiles.
+#: The constant that XGBoost adds to each step between expectiles.
 _LEAST_STEP = 1e-6
 
 
 @inline
 def absolute_error(residual: float, size: float, _: float) -> tuple[float, float]:
-    """|residual|, smoothed where it is smaller than `size`.
+    """Return g and h of |residual|, smoothed where it is smaller than `size`.
 
-    The hessian is that of the parabola that touches sqrt(size**2 + residual**2) and
-    lies above it elsewhere, times `size`.
+    The hessian is that of the parabola that majorises sqrt(size**2 + residual**2) and
+    touches it at the residual, times `size`.
     """
     norm = max(np.sqrt(size * size + residual * residual), _LEAST_SIZE)
     curvature = size / norm
@@ -314,15 +314,16 @@ def absolute_error(residual: float, size: float, _: float) -> tuple[float, float
 
 @inline
 def quantile_error(residual: float, size: float, level: float) -> tuple[float, float]:
-    """(1 - level) residual above the target, level -residual below, times `size`.
+    """Return g and h of the quantile loss, smoothed and times `size`.
 
-    Its bend at 0 is that of log cosh. The hessian is the mean of its own curvature and
-    that of a parabola above it, tanh(x) / x, so that a step goes twice as far as the
-    parabola's at most, to where that is as high as at the start.
+    The loss is (1 - level) residual above the target and level -residual below, with
+    log cosh near 0. The hessian is the mean of its curvature and that of a majorising
+    parabola, tanh(x) / x, so that a step is at most twice the parabola's, where the
+    parabola is as high as at the start.
     """
     x = residual / max(_BEND * size, _LEAST_SIZE)
     tanh = 1.0 - 2.0 / (exp(2.0 * x) + 1.0)
-    # Near 0 the quotient would be of rounding errors.
+    # Near 0 the quotient consists of rounding errors.
     ratio = tanh / x if abs(x) > 1e-4 else 1.0 - x * x / 3.0
     gradient = 0.5 * size * (tanh + 1.0 - 2.0 * level)
     return gradient, 0.25 / _BEND * (ratio + (1.0 - tanh * tanh))
@@ -330,7 +331,7 @@ def quantile_error(residual: float, size: float, level: float) -> tuple[float, f
 
 @inline
 def deviation(margin: float, target: float, _: float) -> tuple[float, float]:
-    """|margin - target|: the side of the target that the margin is on."""
+    """Return the sign of margin - target as g, for |margin - target|."""
     if margin == target:
         return 0.0, 1.0
     return 1.0 if margin > target else -1.0, 1.0
@@ -338,7 +339,7 @@ def deviation(margin: float, target: float, _: float) -> tuple[float, float]:
 
 @inline
 def pinball(margin: float, target: float, level: float) -> tuple[float, float]:
-    """(1 - level) (margin - target) above the target, level (target - margin) below."""
+    """Return the slope of the quantile loss as g."""
     if margin == target:
         return 0.0, 1.0
     return 1.0 - level if margin > target else -level, 1.0
@@ -346,34 +347,34 @@ def pinball(margin: float, target: float, level: float) -> tuple[float, float]:
 
 @inline
 def side_weight(residual: float, level: float) -> float:
-    """Return what a squared residual weighs, by its side of the expectile."""
+    """Return the weight of a squared residual, by its side of the expectile."""
     return 1.0 - level if residual >= 0.0 else level
 
 
 @inline
 def climb(below: float, margin: float) -> float:
-    """Return the expectile above another one: softplus(margin) and a little higher."""
+    """Return the next higher expectile: below + softplus(margin) + a constant."""
     return below + _LEAST_STEP + (max(margin, 0.0) + log1p(exp(-abs(margin))))
 
 
 # --- Distributions: gradients and hessians of a row's two margins ---------------------
-# Each hessian has the mean of the Fisher information, so that steps are those of
-# natural gradients, and holds back the steps of rows that are far from what is expected
+# The mean of each hessian is the Fisher information, so that steps are natural gradient
+# steps; rows far from their expectation have larger hessians, so smaller steps
 # (docs/decisions/0019).
 
-#: Residuals, squared and in units of the scale, count as this at most: in float32.
+#: The largest squared residual in units of the scale, finite in float32.
 _HIGHEST_SQUARE = 1e30
-#: No row weighs more than exp(twice this) typical ones, or less.
+#: A row weighs at most exp(twice this) times a typical one, and at least its inverse.
 _FURTHEST_SCALE = 6.0
-#: The longest step of a logarithm of the dispersion.
+#: The longest step of the log dispersion.
 _LONGEST_STEP = 4.0
-#: Sums of so many terms are taken one by one, those of more by series.
+#: Sums of at most so many terms are exact, longer ones use series.
 _FEW_TERMS = 16.0
 
 
 @inline
 def positive(margin: float) -> float:
-    """Return the parameter of a distribution whose logarithm is the margin."""
+    """Return the parameter whose logarithm is the margin: exp of the bounded margin."""
     return exp(_log_mean(margin))
 
 
@@ -381,9 +382,9 @@ def positive(margin: float) -> float:
 def normal(
     mean: float, log_scale: float, label: float, log_typical: float
 ) -> tuple[float, float, float, float]:
-    """The negative log-likelihood of a label of this mean and scale.
+    """Return g and h, by mean and log scale, of the normal negative log-likelihood.
 
-    Both of the mean's are times the square of a typical scale.
+    Those of the mean are multiplied by the square of a typical scale.
     """
     log_scale = _log_mean(log_scale)
     z = (label - mean) * exp(-log_scale)
@@ -398,7 +399,7 @@ def normal(
 def lognormal(
     mean: float, log_scale: float, label: float, log_typical: float
 ) -> tuple[float, float, float, float]:
-    """That of a label whose logarithm has this mean and scale."""
+    """Return the same for a label whose logarithm is normally distributed."""
     return normal(mean, log_scale, log(label), log_typical)
 
 
@@ -406,9 +407,9 @@ def lognormal(
 def negative_binomial(
     log_mean: float, log_dispersion: float, count: float, _: float
 ) -> tuple[float, float, float, float]:
-    """That of a count of variance mean + dispersion * mean**2.
+    """Return the same for a count of variance mean + dispersion * mean**2.
 
-    In these two parameters the Fisher information is diagonal.
+    The Fisher information is diagonal in these two parameters.
     """
     mean = positive(log_mean)
     dispersion = positive(log_dispersion)
@@ -419,7 +420,7 @@ def negative_binomial(
         - log1p(excess) / dispersion
         + (mean - count) * share
     )
-    # Nearly the Fisher information, to which there is no short formula: exact where
+    # An approximation of the Fisher information, which has no closed form: exact where
     # mean or dispersion are small, and too large where both are large.
     spread = 1.0 + excess
     fisher = 0.5 * excess * excess / (spread * spread + dispersion)
@@ -432,8 +433,8 @@ def negative_binomial(
 def sum_of_shares(count: float, dispersion: float) -> float:
     """Return the sum of 1 / (1 + dispersion * j) for j from 0 to count - 1.
 
-    Beyond a few terms it is digamma(count + size) - digamma(few + size) over the
-    dispersion, size being its inverse, by their series.
+    Beyond a few terms it is (digamma(count + size) - digamma(few + size)) / dispersion
+    by their series, where size = 1 / dispersion.
     """
     total = 0.0
     few = min(count, _FEW_TERMS)
@@ -464,8 +465,8 @@ def _digamma_tail(z: float) -> float:
 def rising_log(count: float, dispersion: float) -> float:
     """Return the sum of log(1 + dispersion * j) for j from 0 to count - 1.
 
-    With size, the inverse of the dispersion, it is log_gamma(count + size) less
-    log_gamma(size) and count * log(size), and keeps its digits where size is large.
+    With size = 1 / dispersion it is log_gamma(count + size) - log_gamma(size) - count *
+    log(size), and accurate where size is large.
     """
     total = 0.0
     few = min(count, _FEW_TERMS)
@@ -487,9 +488,10 @@ def rising_log(count: float, dispersion: float) -> float:
 
 @inline
 def mills_ratio_above(x: float) -> float:
-    """Return the normal distribution's share above x >= 0, over its density at x.
+    """Return the upper tail probability of the normal distribution over its density.
 
-    To 3e-14 of it, a polynomial in 4 / (4 + x) fitted at Chebyshev's points.
+    For x >= 0, to a relative error of 3e-14: a polynomial in 4 / (4 + x), fitted at
+    Chebyshev points.
     """
     t = 1.0 / (1.0 + 0.25 * x)
     s = 2.0 * t - 1.0
@@ -519,14 +521,14 @@ def mills_ratio_above(x: float) -> float:
 
 @inline
 def mills_ratio(x: float) -> float:
-    """Return the same of any x down to -37: below 0 by symmetry."""
+    """Return the same for any x >= -37: below 0 by symmetry."""
     ratio = mills_ratio_above(abs(x))
     return ratio if x >= 0.0 else _ROOT_TWO_PI * exp(0.5 * x * x) - ratio
 
 
 @inline
 def soft_threshold(gradient: float, alpha: float) -> float:
-    """Return the gradient sum drawn towards zero by `alpha` (L1)."""
+    """Return the gradient sum shrunk towards zero by `alpha` (L1)."""
     return max(gradient - alpha, 0.0) + min(gradient + alpha, 0.0)
 
 
@@ -540,7 +542,7 @@ def leaf_weight(
 ) -> float:
     """Return the weight that minimises a leaf's loss (Chen & Guestrin 2016, eq. 5).
 
-    It is held within `max_delta_step` of zero, unless that is 0 itself.
+    Its magnitude is at most `max_delta_step`, unless that is 0.
     """
     limit = max_delta_step if max_delta_step > 0.0 else np.inf
     weight = -soft_threshold(gradient, reg_alpha) / (hessian + reg_lambda)
@@ -555,11 +557,11 @@ def leaf_gain(
     reg_alpha: float,
     max_delta_step: float,
 ) -> float:
-    """Return twice the loss that a leaf takes away at its weight.
+    """Return twice the decrease of the loss by a leaf at its best weight.
 
-    The gain of a split (eq. 7, times two) is this of both children less this of the
-    node. Where nothing holds the weight back it is T(G)**2 / (H + lambda), T being
-    the soft threshold.
+    The gain of a split (eq. 7, times two) is this of both children minus this of the
+    node. Without max_delta_step it is T(G)**2 / (H + lambda), where T is the soft
+    threshold.
     """
     weight = leaf_weight(gradient, hessian, reg_lambda, reg_alpha, max_delta_step)
     # G w + alpha |w| is T(G) w, because w and T(G) never have the same sign.
@@ -571,7 +573,7 @@ def leaf_gain(
 def gain_at(
     gradient: float, hessian: float, weight: float, reg_lambda: float, reg_alpha: float
 ) -> float:
-    """Return twice the loss that a leaf takes away at a weight that is not its best."""
+    """Return twice the decrease of the loss by a leaf at any given weight."""
     quadratic = 2.0 * gradient * weight + (hessian + reg_lambda) * weight * weight
     return -(quadratic + 2.0 * reg_alpha * abs(weight))
 
@@ -580,9 +582,9 @@ def gain_at(
 def smoothed_weight(
     weight: float, rows: float, above: float, path_smooth: float
 ) -> float:
-    """Return a node's weight drawn towards that of the node above.
+    """Return a node's weight shrunk towards its parent's (path smoothing).
 
-    That one counts as much as `path_smooth` rows, and more than 0.
+    The parent counts as `path_smooth` rows, more than 0.
     """
     return weight + (above - weight) * (path_smooth / (rows + path_smooth))
 
@@ -591,7 +593,7 @@ def smoothed_weight(
 def coordinate_step(
     gradient: float, hessian: float, weight: float, reg_lambda: float, reg_alpha: float
 ) -> float:
-    """Return how far one weight of a linear model is from where its loss is least.
+    """Return the coordinate descent step of one weight of a linear model.
 
     The sums are those of the rows' gradients times their values, and of the hessians
     times the values' squares (Friedman, Hastie and Tibshirani 2010, eq. 5).
@@ -608,11 +610,11 @@ def coordinate_step(
 def philox(
     counter: int, stream: int, purpose: int, key: int
 ) -> tuple[int, int, int, int]:
-    """Return four times 32 random bits that depend on nothing but the arguments.
+    """Return four words of 32 random bits that depend only on the arguments.
 
     Philox 4x32 with ten rounds (Salmon, Moraes, Dror and Shaw 2011). `counter` is a
-    quarter of the number of the row or feature, `stream` and `purpose` (32 bits each)
-    say which draw of the training it is, and `key` is the seed; all are uint64.
+    quarter of the index of the row or feature, `stream` and `purpose` (32 bits each)
+    identify the draw in the training, and `key` is the seed; all are uint64.
     """
     low = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)

@@ -1,7 +1,7 @@
-"""What the metrics sum over rows, one row after the other.
+"""Sums of metrics over rows.
 
-Each sum runs in the order of the rows on one thread, and logarithms come from
-`maths`, so that a metric's bits depend on the data alone.
+Each sum runs in row order in one thread, and logarithms come from `maths`, so that the
+bits of a metric depend only on the data.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = [
     "mean_tweedie_loss",
 ]
 
-# Probabilities below it count as it, as in XGBoost: no row can cost more than 36.8.
+# The lower bound of probabilities, as in XGBoost: the loss of a row is at most 36.8.
 SMALLEST_PROBABILITY = 1e-16
-# Amounts that XGBoost adds to means, or holds them above.
+# Constants that XGBoost adds to means, or bounds them by.
 _SMALL_MEAN = 1e-6
 
 # --- The loss of one label and a prediction that is not NaN ---------------------------
-# The third argument is the loss's one number, if it has any.
+# The third argument is the parameter of the loss, if it has any.
 
 
 @inline
@@ -105,7 +105,7 @@ def gamma_loss(label, prediction, _):
 def tweedie_loss(label, prediction, power):
     log_mean = maths.log(max(prediction, SMALLEST_PROBABILITY))
     above = maths.exp((2.0 - power) * log_mean) / (2.0 - power)
-    if power == 1.0:  # Poisson's, of which the limit is known but for a constant
+    if power == 1.0:  # the Poisson limit, up to a constant
         return above - label * log_mean
     return above - label * maths.exp((1.0 - power) * log_mean) / (1.0 - power)
 
@@ -117,7 +117,7 @@ def error(label, prediction, threshold):
 
 @inline
 def surprise(probability):
-    """Return minus the logarithm of an outcome's stated probability; NaN for NaN."""
+    """Return minus the logarithm of an outcome's predicted probability; NaN for NaN."""
     if math.isnan(probability):
         return probability
     if probability < SMALLEST_PROBABILITY:
@@ -143,9 +143,9 @@ def mean_of(loss):
         predictions,  # (rows, outputs) float64
         labels,  # (rows, outputs) float64, or one column for all outputs
         weights,  # (rows,) float64, or empty: every row counts once
-        numbers,  # float64, the loss's number: one for all outputs, or one for each
+        numbers,  # float64, the parameter of the loss: for all outputs, or for each
     ) -> float:
-        """Return the weighted mean over all cells, 0 where none weighs."""
+        """Return the weighted mean over rows and outputs; 0 if all weights are 0."""
         total = 0.0
         weight_total = 0.0
         for i in range(predictions.shape[0]):
@@ -211,7 +211,7 @@ def mean_of_pairs(loss):
         labels,  # (rows,) float64
         weights,  # (rows,) float64, or empty: every row counts once
     ) -> float:
-        """Return the weighted mean over all rows, 0 where none weighs."""
+        """Return the weighted mean over rows; 0 if all weights are 0."""
         total = 0.0
         weight_total = 0.0
         for i in range(predictions.shape[0]):
@@ -252,9 +252,9 @@ def class_error(
     labels,  # (rows,) float64, whole numbers below the number of classes
     weights,  # (rows,) float64, or empty
 ) -> float:
-    """Return the weighted share of rows whose class is not the first of the highest.
+    """Return the weighted error rate; the first of equal predictions counts.
 
-    A row with a NaN counts as wrong.
+    A row with a NaN is an error.
     """
     total = 0.0
     weight_total = 0.0
@@ -274,15 +274,14 @@ def class_error(
 
 @kernel
 def area_under_roc(
-    order,  # (rows,) int64, rows from the highest prediction down
-    ordered,  # (rows,) float64, a number for each of them, equal where they are tied
+    order,  # (rows,) int64, rows by descending prediction
+    ordered,  # (rows,) float64, the sorted predictions, to find ties
     labels,  # (rows,) float64 in [0, 1]
     weights,  # (rows,) float64, or empty
 ) -> tuple[float, float]:
-    """Return the area, 1 at best, and the weight of positives; NaN of one class.
+    """Return the area, 1 at best, and the weight of positives; NaN for one class.
 
-    Rows of one prediction are one step to the right (negatives) and up (positives),
-    drawn as a slope: the area under it is that of a trapezium.
+    Tied rows are one segment of the ROC curve, by the trapezoidal rule.
     """
     area = 0.0
     negative = positive = 0.0
@@ -309,8 +308,8 @@ def precision_recall_step(
 ):
     """Return the area between two points of the curve of precision over recall.
 
-    Between them negatives grow in a straight line with positives, which is a
-    hyperbola in precision (Keilwagen, Grosse and Grau, 2014).
+    Between them negatives grow linearly with positives, which is a hyperbola in
+    precision (Keilwagen, Grosse and Grau, 2014).
     """
     recall = positive / positive_total
     recall_before = positive_before / positive_total
@@ -329,12 +328,12 @@ def precision_recall_step(
 
 @kernel
 def area_under_precision_recall(
-    order,  # (rows,) int64, rows from the highest prediction down
-    ordered,  # (rows,) float64, a number for each of them, equal where they are tied
+    order,  # (rows,) int64, rows by descending prediction
+    ordered,  # (rows,) float64, the sorted predictions, to find ties
     labels,  # (rows,) float64 in [0, 1]
     weights,  # (rows,) float64, or empty
 ) -> tuple[float, float]:
-    """Return the area, 1 at best, and the weight of positives; NaN of one class."""
+    """Return the area, 1 at best, and the weight of positives; NaN for one class."""
     negative_total = positive_total = 0.0
     for i in range(labels.size):
         weight = weights[i] if weights.size else 1.0
@@ -364,7 +363,7 @@ def area_under_precision_recall(
 
 @inline
 def significance(hits, misses):
-    """Return the approximate median significance of signals found among misses."""
+    """Return the approximate median significance of hits among false positives."""
     background = misses + 10.0
     log = maths.log(1.0 + hits / background)
     return math.sqrt(2.0 * ((hits + background) * log - hits))
@@ -372,13 +371,13 @@ def significance(hits, misses):
 
 @kernel
 def approximate_median_significance(
-    order,  # (rows,) int64, rows from the highest prediction down
-    ordered,  # (rows,) float64, a number for each of them, equal where they are tied
+    order,  # (rows,) int64, rows by descending prediction
+    ordered,  # (rows,) float64, the sorted predictions, to find ties
     labels,  # (rows,) float64, signals above 0.5
     weights,  # (rows,) float64, or empty
-    top,  # rows that are said to be signals; all of them: as many as are best
+    top,  # rows selected as signals; all of them: the best number
 ) -> float:
-    """Return the significance of the first `top` rows, or the highest of any cut."""
+    """Return the significance of the first `top` rows, or of the best number."""
     best = 0.0
     hits = misses = 0.0
     for r in range(min(top, order.size - 1)):

@@ -1,4 +1,4 @@
-"""Which rows go where: splitting nodes, summing leaves, adding leaf values."""
+"""Partition of rows by splits, sums of leaves, and addition of leaf values."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = [
 
 
 @inline
-def _ordered_left(code, low, count, inside_right):
-    """Return 1 if a row goes left by the range of codes ``low`` to ``low + count``."""
-    inside = np.uint64(np.int64(code) - low) < np.uint64(count)
+def _ordered_left(value, low, count, inside_right):
+    """Return 1 if a row goes left by the range of bins ``low`` to ``low + count``."""
+    inside = np.uint64(np.int64(value) - low) < np.uint64(count)
     return np.uint64(inside) ^ np.uint64(inside_right)
 
 
 @inline
-def _listed_left(code, lefts):
-    """Return 1 if a row goes left by the set of codes `lefts`."""
-    bit = np.uint64(code)
+def _listed_left(value, lefts):
+    """Return 1 if a row goes left by the bit set `lefts`."""
+    bit = np.uint64(value)
     return (lefts[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1)
 
 
 @inline
 def _copy(source, target):
-    """Copy as a loop: Numba takes a second to compile an assignment of slices."""
+    """Copy in a loop: Numba takes a second to compile an assignment of slices."""
     for i in range(source.size):
         target[i] = source[i]
 
@@ -46,30 +46,30 @@ def partition_rows(
     sync,
     tasks,  # (tasks, 5) int64: node, begin, end, the node's first and last task
     nodes,  # table of NODE_DTYPE
-    lefts,  # (nodes, words) uint64: codes that go left at splits by category
-    codes,  # (columns, rows) uint8 or uint16, column-major
+    lefts,  # (nodes, words) uint64: bins that go left at splits by category
+    bins,  # (columns, rows) uint8 or uint16: bins, column-major
     rows,  # (2, rows) uint32, in and out
     counts,  # (tasks,) int64, out: rows of the task that go left
 ):
-    """Bring the rows that go left to the front of their node's range.
+    """Partition the rows of each node: those that go left come first.
 
     Each task reads its rows from one side and writes them to the other: the left ones
-    upwards from its beginning, the right ones downwards from its end, both writes
-    done and one pointer moved, so that there is no branch::
+    upwards from its begin, the right ones downwards from its end. Each row is written
+    to both and one of the positions advances, so that there is no branch::
 
         side 0   l r l l r r l            one task: the node now lies on side 1
         side 1   l l l l | r r r
 
-        side 0   l r l r | r l l l        two tasks: each part is split on side 1,
-        side 1   l l | r r   l l l | r    then copied to its place on side 0
+        side 0   l r l r | r l l l        two tasks: each part is partitioned on side
+        side 1   l l | r r   l l l | r    1, then copied to its position on side 0
         side 0   l l l l l | r r r
 
-    The order of rows inside a node may thus depend on the tasks; integer sums do not.
+    The order of rows inside a node may depend on the tasks; integer sums do not.
     """
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
         node = nodes[tasks[task, 0]]
-        column = codes[node["column"]]
+        column = bins[node["column"]]
         low = node["low"]
         count = node["count"]
         inside_right = node["inside_right"]
@@ -81,17 +81,17 @@ def partition_rows(
             own_lefts = lefts[tasks[task, 0]]
             for i in range(np.uint64(source.size)):
                 row = source[i]
-                code = column[np.uint64(row)]
+                value = column[np.uint64(row)]
                 target[left] = row
                 target[last - (i - left)] = row
-                left += _listed_left(code, own_lefts)
+                left += _listed_left(value, own_lefts)
         else:
             for i in range(np.uint64(source.size)):
                 row = source[i]
-                code = column[np.uint64(row)]
+                value = column[np.uint64(row)]
                 target[left] = row
                 target[last - (i - left)] = row
-                left += _ordered_left(code, low, count, inside_right)
+                left += _ordered_left(value, low, count, inside_right)
         counts[task] = np.int64(left)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
@@ -118,11 +118,11 @@ def partition_rows(
 
 @kernel
 def bring_home(
-    batch,  # (nodes,) int64: split nodes whose rows are with the children
+    batch,  # (nodes,) int64: split nodes whose rows are partitioned
     nodes,  # table of NODE_DTYPE, in and out
     rows,  # (2, rows) uint32, in and out
 ):
-    """Bring the rows of the children to side 0, so that side 1 need not be kept."""
+    """Copy the rows of the children to side 0, so that side 1 can be released."""
     for i in range(batch.size):
         left = nodes[batch[i]]["left"]
         for child in range(left, left + 2):
@@ -140,16 +140,16 @@ def mark_leaves(
     sync,
     tasks,  # (tasks, 5) int64: node, its leaf or -1 if it is split, side, begin, end
     nodes,  # table of NODE_DTYPE
-    lefts,  # (nodes, words) uint64: codes that go left at splits by category
-    codes,  # (columns, rows) uint8 or uint16, column-major
+    lefts,  # (nodes, words) uint64: bins that go left at splits by category
+    bins,  # (columns, rows) uint8 or uint16: bins, column-major
     rows,  # (2, rows) uint32
     leaf_of_node,  # (nodes,) uint32
     leaf_of,  # (rows,) uint32, out
 ):
-    """Write the number of its leaf for each row, to go through rows in order after.
+    """Write the leaf of each row, for later passes in row order.
 
-    Where a split node still has its rows, because nothing was to be found in the
-    children, each row goes to the leaf of its child without being moved there.
+    Where the rows of a split node have not been partitioned, because no split of the
+    children was searched, each row gets the leaf of its child without being moved.
     """
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
@@ -160,7 +160,7 @@ def mark_leaves(
                 leaf_of[np.uint64(own_rows[i])] = leaf
         else:
             node = nodes[tasks[task, 0]]
-            column = codes[node["column"]]
+            column = bins[node["column"]]
             low = node["low"]
             count = node["count"]
             inside_right = node["inside_right"]
@@ -188,9 +188,9 @@ def sum_leaves(
     leaf_of,  # (rows,) uint32
     gradients,  # (rows,) float32 or float64
     hessians,  # (rows,) the same
-    gradient_scale,  # 1 / fine step, a power of two
+    gradient_scale,  # 1 / fine unit, a power of two
     hessian_scale,
-    sums,  # (members, leaves, 2) int64, zeros in, out
+    sums,  # (threads, leaves, 2) int64, zeros in, out
 ):
     """Add each row's gradient and hessian, in fine fixed point, to its leaf."""
     rows = leaf_of.size
@@ -217,7 +217,7 @@ def add_leaf_values(
     values,  # (leaves,) float32
     scores,  # (rows,) float64, in and out
 ):
-    """Add the value of its leaf to the score of each row."""
+    """Add the leaf value of each row to its margin."""
     rows = leaf_of.size
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
@@ -234,26 +234,26 @@ def route_rows(
     thread_id,
     n_threads,
     sync,
-    rows,  # (some,) uint32: rows that took no part in growing the tree
-    codes,  # (columns, rows) uint8 or uint16, column-major
+    rows,  # (some,) uint32: rows outside of the tree's sample
+    bins,  # (columns, rows) uint8 or uint16, column-major
     nodes,  # table of NODE_DTYPE
-    lefts,  # (nodes, words) uint64: codes that go left at splits by category
+    lefts,  # (nodes, words) uint64: bins that go left at splits by category
     leaf_of_node,  # (nodes,) uint32
     leaf_of,  # (all rows,) uint32, out
 ):
-    """Send rows down a grown tree and write the number of their leaves."""
+    """Route rows down a grown tree and write their leaves."""
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows.size:
         for row in rows[task * TASK_ROWS : (task + 1) * TASK_ROWS]:
             number = np.int64(0)
             while nodes[number]["left"] >= 0:
                 node = nodes[number]
-                code = codes[node["column"], np.uint64(row)]
+                value = bins[node["column"], np.uint64(row)]
                 if node["is_categorical"]:
-                    goes_left = _listed_left(code, lefts[number])
+                    goes_left = _listed_left(value, lefts[number])
                 else:
                     goes_left = _ordered_left(
-                        code, node["low"], node["count"], node["inside_right"]
+                        value, node["low"], node["count"], node["inside_right"]
                     )
                 number = node["left"] + 1 - np.int64(goes_left)
             leaf_of[np.uint64(row)] = leaf_of_node[number]

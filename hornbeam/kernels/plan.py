@@ -1,6 +1,7 @@
-"""Who works on which rows: tasks for the kernels, from the table of nodes.
+"""Task lists of kernels: which thread tasks process which rows of which nodes.
 
-Python would spend more time on these small lists than the kernels on small data.
+They are kernels because Python would take longer for these short lists than the other
+kernels take for small data.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ __all__ = [
     "settle_children",
 ]
 
-#: The cost of routing one row, in cells of a histogram.
+#: The cost of partitioning one row, in histogram bins.
 _CELLS_PER_ROW = 8
-#: Tasks a member, so that those who finish early find more to do.
+#: Tasks per thread, for load balancing.
 _TASKS_PER_MEMBER = 4
 
 
 @inline
 def _chunk(rows, n_threads):
-    """Return how many rows one task takes; a lone member needs no small ones."""
+    """Return the number of rows of a task; one thread needs no small tasks."""
     if n_threads == 1:
         return max(rows, 1)
     return max(BLOCK_ROWS, rows // (_TASKS_PER_MEMBER * n_threads) + 1)
@@ -37,7 +38,7 @@ def _chunk(rows, n_threads):
 
 @inline
 def _evict(slots, free, free_count):
-    """Give back the slots of all nodes; return how many are free now."""
+    """Free the slots of all nodes; return the number of free slots."""
     for i in range(slots.size):
         if slots[i] >= 0:
             free[free_count] = slots[i]
@@ -49,21 +50,21 @@ def _evict(slots, free, free_count):
 @kernel
 def assign_slots(
     batch,  # (nodes,) int64: the root, or pairs of siblings
-    sizes,  # (nodes,) int64: of these nodes, to tell the smaller of two
+    sizes,  # (nodes,) int64: of these nodes, to find the smaller sibling
     parents,  # (all nodes,) int64
     slots,  # (all nodes,) int64: of the histogram or -1, in and out
     free,  # (slots,) int64: stack of free slots, in and out
     free_count,  # (1,) int64: its height, in and out
-    counted,  # (3, nodes) int64, out: node to count, its slot, its parent's slot or -1
+    counted,  # (3, nodes) int64, out: node to build, its slot, its parent's slot or -1
 ):
-    """Give each node of the batch a slot; return how many are to be counted.
+    """Assign a slot to each node of the batch; return the histograms to build.
 
-    Of two siblings whose parent's histogram is known the smaller one is counted, and
-    the larger one takes over the parent's slot. If slots run out, all histograms go
-    but those of the batch's parents; what is gone is counted anew when needed.
+    If the parent's histogram is available, that of the smaller sibling is built, and
+    the larger one takes over the parent's slot. If slots run out, all histograms except
+    those of the batch's parents are dropped, and rebuilt when they are needed.
     """
     pairs = batch.size // 2
-    for i in range(pairs):  # out of reach of eviction
+    for i in range(pairs):  # exempt from eviction
         parent = parents[batch[2 * i]]
         counted[2, i] = slots[parent]
         slots[parent] = -1
@@ -102,7 +103,7 @@ def enter_children(
     left,  # (nodes,) int64: their left children
     family,  # (3, all nodes) int64: parent, slot and sum of hessians, in and out
 ):
-    """Enter the children of split nodes, which have no histograms yet."""
+    """Write the family of the children of split nodes, without histograms yet."""
     for i in range(batch.size):
         for child in range(left[i], left[i] + 2):
             family[0, child] = batch[i]
@@ -114,18 +115,18 @@ def enter_children(
 @kernel
 def plan_histograms(
     batch,  # (nodes,) int64
-    slots,  # (nodes,) int64: where each is summed
+    slots,  # (nodes,) int64: the slot of each histogram
     nodes,  # table of NODE_DTYPE
     team_size,
-    blocks,  # (blocks + 1,) int64: where the columns of one task begin and end
-    cells,  # of a histogram
-    first_slab,  # slots from here on take parts of nodes that are shared out
-    add,  # whether to add to what is in the slots
+    blocks,  # (blocks + 1,) int64: the first columns of tasks, and the end
+    cells,  # bins of a histogram
+    first_slab,  # slots from here on hold partial sums of nodes with several tasks
+    add,  # whether to add to the contents of the slots
     tasks,  # see `histogram.build_histograms`, out
     joins,  # the same
     lengths,  # (2,) int64, out: tasks and joins
 ):
-    """Plan how the rows of each node are summed; return the team's members."""
+    """Write the tasks that build histograms; return the number of threads."""
     rows = 0
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
@@ -171,7 +172,7 @@ def plan_histograms(
 
 @inline
 def _list_lefts(rights, feature, missing_left, lefts):
-    """Write the codes that go left: other categories than `rights`, or the missing."""
+    """Write the column values that go left: all but `rights`, and perhaps missing."""
     one = np.uint64(1)
     for word in range(lefts.size):
         lefts[word] = ~np.uint64(0) if missing_left else np.uint64(0)
@@ -193,9 +194,9 @@ def enter_splits(
     left,  # (nodes,) int64: their left children
     features,  # table of FEATURE_DTYPE
     nodes,  # table of NODE_DTYPE, in and out
-    lefts,  # (table's nodes, words) uint64, out: codes that go left, of categories
+    lefts,  # (table's nodes, words) uint64, out: column values that go left
 ):
-    """Enter splits and children in the table; the rows stay with the parents."""
+    """Write splits and children to the table; the rows stay with the parents."""
     for i in range(batch.size):
         node = nodes[batch[i]]
         feature = features[splits[i]["feature"]]
@@ -205,7 +206,7 @@ def enter_splits(
         node["column"] = feature["column"]
         node["is_categorical"] = is_categorical
         node["inside_right"] = missing_left
-        # What is outside of the range goes where the missing go.
+        # Values outside of the range go where missing values go.
         node["low"] = feature["low"] + (bins_left if missing_left else 0)
         node["count"] = feature["bins"] - bins_left if missing_left else bins_left
         node["left"] = left[i]
@@ -213,17 +214,17 @@ def enter_splits(
             _list_lefts(sets[i], feature, missing_left, lefts[batch[i]])
         for child in range(left[i], left[i] + 2):
             nodes[child]["left"] = -1
-            nodes[child]["end"] = -1  # until the rows have come
+            nodes[child]["end"] = -1  # until the rows are partitioned
 
 
 @kernel
 def plan_partition(
-    batch,  # (nodes,) int64: nodes whose splits are entered
+    batch,  # (nodes,) int64: nodes with splits in the table
     nodes,  # table of NODE_DTYPE
     team_size,
     tasks,  # see `partition.partition_rows`, out
 ):
-    """Plan how rows go to the children; return the tasks and the team's members."""
+    """Write the tasks that partition rows; return the numbers of tasks and threads."""
     rows = 0
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
@@ -252,7 +253,7 @@ def settle_children(
     counts,  # (tasks,) int64: rows of each that went left
     nodes,  # table of NODE_DTYPE, in and out
 ):
-    """Enter in the table where the rows of the children are."""
+    """Write the row ranges of the children to the table."""
     task = 0
     while task < tasks.shape[0]:
         number = tasks[task, 0]
@@ -274,21 +275,22 @@ def settle_children(
 @kernel
 def plan_leaves(
     leaves,  # (nodes,) int64: nodes without children
-    waiting,  # (some,) int64: split nodes whose rows have not gone to the children
+    waiting,  # (some,) int64: split nodes whose rows have not been partitioned
     nodes,  # table of NODE_DTYPE
     n_threads,
-    leaf_of_node,  # (nodes,) uint32: the leaf that a node's rows count for
+    leaf_of_node,  # (nodes,) uint32: the leaf of a node's rows
     tasks,  # (tasks, 5) int64, out: node, its leaf or -1 if it is split, side, rows
 ):
-    """Write the tasks that go through the rows of all leaves; return their number.
+    """Write the tasks that mark the rows of all leaves; return their number.
 
-    Rows that wait at a parent are gone through there, once for both children.
+    Rows that have not been partitioned are processed at the parent, once for both
+    children.
     """
     n_tasks = 0
     for i in range(leaves.size + waiting.size):
         number = leaves[i] if i < leaves.size else waiting[i - leaves.size]
         node = nodes[number]
-        if node["end"] < 0:  # a child whose rows wait
+        if node["end"] < 0:  # a child whose rows are at the parent
             continue
         chunk = max(1, node["end"] - node["begin"]) if n_threads == 1 else TASK_ROWS
         for begin in range(node["begin"], node["end"], chunk):

@@ -60,17 +60,17 @@ class PackedNodes(NamedTuple):
         (nodes,) uint64, see FEATURE_BITS. A leaf is its own left child.
     thresholds
         (nodes,) of the type of the data; NaN at leaves.
-    spans
+    category_spans
         (nodes, 2) int64: the first word of the categories that go right, and the number
         of categories; -1 at splits by threshold. No rows without splits by category.
-    rights
+    category_bits
         (words,) uint64: bit sets of the categories that go right.
     """
 
     nodes: NDArray[np.uint64]
     thresholds: NDArray[Any]
-    spans: NDArray[np.int64]
-    rights: NDArray[np.uint64]
+    category_spans: NDArray[np.int64]
+    category_bits: NDArray[np.uint64]
 
 
 @inline
@@ -145,7 +145,7 @@ def _descend(data, root, depth, packed, places):
 @inline
 def goes_right_mixed(value, place, node, threshold, packed):
     """Return 1 if a row goes right, where the split may be by category, else 0."""
-    spans, rights = packed.spans, packed.rights
+    spans, rights = packed.category_spans, packed.category_bits
     first, count = spans[place, np.uint64(0)], spans[place, np.uint64(1)]
     if first < 0:
         return goes_right(value, node, threshold)

@@ -1,10 +1,9 @@
-"""Sorting floats, with or without a weight that travels along.
+"""Sorting of floats, with or without weights.
 
-Floats alone are NumPy's task: its sort of them uses the processor's vectors, and takes
-a quarter of the time of the radix sort here, or less. A weight travels along faster
-with the radix sort, which is stable, too. It sorts floats as integers: a positive
-one's bits with the sign bit set, a negative one's inverted, and every NaN as the
-largest of all. Both release the GIL.
+Floats alone are sorted by NumPy, whose SIMD sort takes a quarter of the time of the
+radix sort here, or less. With weights the radix sort is faster, and it is stable. It
+sorts floats as integers: the bits of a positive one with the sign bit set, those of a
+negative one inverted, and every NaN as the largest. Both release the GIL.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ def _to_keys(
 def _sort_by_digit(
     keys,  # (rows,)
     shift,  # of the digit
-    counts,  # (2048,) int64: how often each digit comes; used up
+    counts,  # (2048,) int64: the count of each digit; overwritten
     sorted_keys,  # (rows,), out
     weights,  # (rows,) int64
     sorted_weights,  # (rows,) int64, out
 ):
-    """Write keys, and weights with them, in the order of one digit, stably."""
+    """Sort keys and weights by one digit, stably."""
     place = np.int64(0)
     for d in range(counts.size):
         count = counts[d]
@@ -76,7 +75,7 @@ def _from_keys(
     sign,
     bits,  # (rows,) of the same type, out
 ):
-    """Write the bits of the values that the keys stand for."""
+    """Write the bits of the values from their keys."""
     for i in range(keys.size):
         key = keys[i]
         bits[i] = key & ~sign if (key & sign) != 0 else ~key
@@ -96,7 +95,7 @@ def sort_floats(
     weights
         (rows,) int64, or None.
     scratch
-        Bytes for twice the values; the sorted ones lie there. None: new memory.
+        Bytes for twice the values, which hold the result. None: allocate it.
     """
     if scratch is None:
         scratch = np.empty(2 * values.nbytes, np.uint8)
@@ -130,7 +129,7 @@ def _sort_with_weights(
             keys, digit * _DIGIT_BITS, counts[digit], spare, carried, spare_weights
         )
         keys, spare = spare, keys
-        # The caller's weights are read once and never written to.
+        # The caller's weights are not written to.
         after = carried if owned else np.empty_like(weights)
         carried, spare_weights, owned = spare_weights, after, True
     _from_keys(keys, sign, spare)

@@ -1,4 +1,4 @@
-"""Going through columns in order: sums of weights up to each value, and codes."""
+"""Passes over sorted columns: cumulative weights of values, and bins."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _RANK_SHIFT = np.uint64(32)
 
 @kernel
 def sum_weights(
-    cells,  # (cells,) uint64: number of the value << 32 | row, ascending
+    entries,  # (entries,) uint64: rank of the value << 32 | row, ascending
     weights,  # (rows,) int64
     sums,  # (values,) int64, out
 ):
-    """Write the sum of the weights of all cells up to each value, itself included."""
+    """Write the cumulative weight of the entries up to and including each value."""
     total = np.int64(0)
-    for i in range(cells.size):
-        cell = cells[i]
-        total += weights[cell & _ROW]
-        sums[cell >> _RANK_SHIFT] = total
+    for i in range(entries.size):
+        entry = entries[i]
+        total += weights[entry & _ROW]
+        sums[entry >> _RANK_SHIFT] = total
 
 
 @kernel
 def code_cells(
-    cells,  # (cells,) uint64: number of the value << 32 | row, ascending
-    ends,  # (bins,) int64: the number of the first value after each bin
-    codes,  # (rows,) uint8 or uint16, out: only where there is a cell
+    entries,  # (entries,) uint64: rank of the value << 32 | row, ascending
+    ends,  # (bins,) int64: the rank of the first value after each bin
+    bins,  # (rows,) uint8 or uint16, out: only of rows with an entry
 ):
-    """Write the bin of each cell."""
-    code = 0
-    for i in range(cells.size):
-        cell = cells[i]
-        while np.int64(cell >> _RANK_SHIFT) >= ends[code]:
-            code += 1
-        codes[cell & _ROW] = code
+    """Write the bin of each entry."""
+    own_bin = 0
+    for i in range(entries.size):
+        entry = entries[i]
+        while np.int64(entry >> _RANK_SHIFT) >= ends[own_bin]:
+            own_bin += 1
+        bins[entry & _ROW] = own_bin

@@ -1,7 +1,7 @@
-"""What lets several threads work inside one kernel: tasks, a barrier, a prefetch.
+"""Synchronisation of the threads inside a kernel: task counters, barrier, prefetch.
 
-Each is an LLVM instruction wrapped so that the kernel that calls it is still valid
-plain Python, where a team has one member.
+Each wraps LLVM instructions so that kernels which call it remain valid plain Python,
+where a team has one thread.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = [
     "prefetch",
 ]
 
-# The shared words lie on cache lines of their own, eight int64 apart.
+# Each shared word has its own cache line, eight int64 apart.
 _ARRIVED = 0
 _GENERATION = 8
 _STOP = 16
 _FIRST_COUNTER = 24
-#: int64 words that a team's shared array needs: room for three task counters.
+#: int64 words of a team's shared array, with three task counters.
 SYNC_SIZE = 48
 
 _SPINS_BEFORE_YIELD = 4000
 
-#: Work in cells (about half a nanosecond each) under which waking one more thread,
-#: 30 to 90 microseconds, costs more than it brings.
+#: The least work for one more thread, in histogram bins of about half a nanosecond:
+#: waking a thread takes 30 to 90 microseconds.
 _CELLS_PER_MEMBER = 1 << 18
 
 
@@ -91,7 +91,7 @@ def _yield_processor(typingctx):  # type: ignore[no-untyped-def]
 
 
 def atomic_add(array: np.ndarray, index: int, value: int) -> int:
-    """Add `value` to the int64 `array[index]` at once; return what was there."""
+    """Add `value` to the int64 `array[index]` atomically; return the old value."""
     before = array[index]
     array[index] += value
     return int(before)
@@ -103,7 +103,7 @@ def _overload_atomic_add(array, index, value):  # type: ignore[no-untyped-def]
 
 
 def prefetch(array: np.ndarray, index: int) -> None:
-    """Ask for the cache line of `array[index]` (one dimension, uint64 index)."""
+    """Prefetch the cache line of `array[index]` (one dimension, uint64 index)."""
 
 
 @overload(prefetch)
@@ -112,7 +112,7 @@ def _overload_prefetch(array, index):  # type: ignore[no-untyped-def]
 
 
 def yield_processor() -> None:
-    """Let another thread run."""
+    """Yield the processor to another thread."""
 
 
 @overload(yield_processor)
@@ -122,7 +122,7 @@ def _overload_yield_processor():  # type: ignore[no-untyped-def]
 
 @inline
 def members_for(team_size: int, cells: int) -> int:
-    """Return how many members of a team are worth waking for `cells` of work."""
+    """Return the number of threads for work of `cells` histogram bins."""
     if not COMPILED:
         return 1
     return max(1, min(team_size, cells // _CELLS_PER_MEMBER))
@@ -130,13 +130,13 @@ def members_for(team_size: int, cells: int) -> int:
 
 @kernel
 def next_task(sync: np.ndarray, phase: int) -> int:
-    """Return the number of the next task of this phase, 0 upwards."""
+    """Return the index of the next task of this phase, from 0."""
     return atomic_add(sync, _FIRST_COUNTER + 8 * phase, 1)
 
 
 @kernel
 def barrier(sync: np.ndarray, members: int) -> None:
-    """Wait until all members of the team have come here, or one was asked to stop."""
+    """Wait until all threads of the team have arrived, or the team is stopped."""
     if members == 1:
         return
     generation = atomic_add(sync, _GENERATION, 0)
@@ -154,5 +154,5 @@ def barrier(sync: np.ndarray, members: int) -> None:
 
 
 def ask_to_stop(sync: np.ndarray) -> None:
-    """Let the members that wait at a barrier go, because the others will not come."""
+    """Release threads that wait at a barrier, because the others will not arrive."""
     sync[_STOP] = 1

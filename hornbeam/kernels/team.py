@@ -1,12 +1,12 @@
-"""A team of threads that enter one kernel together.
+"""A team of threads that run one kernel together.
 
-A job is one kernel that every member calls with its own number. Inside it the members
-take tasks from a shared counter and meet at a barrier (see `sync`), so that a whole
-level of a tree costs one dispatch. Kernels release the GIL. The caller is member 0,
-and small work is the caller's alone.
+A job is one kernel that each thread calls with its own id. Inside it the threads take
+tasks from a shared counter and synchronise at a barrier (see `sync`), so that a whole
+level of a tree costs one dispatch. Kernels release the GIL. The caller is thread 0, and
+runs small jobs alone.
 
-A team does one job at a time: whoever works leases a team of their own, so that any
-number of Python threads may train and predict at once.
+A team runs one job at a time. Each caller leases a team, so that any number of Python
+threads may train and predict at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, members_for
 
 __all__ = ["Team", "give_back_team", "lease", "take_team"]
 
-#: Seconds between two looks for members that finish after an interrupt.
+#: Seconds between two checks for finished threads after an interrupt.
 _PATIENCE = 0.02
 
 
@@ -44,15 +44,15 @@ class Team:
         self._sync = np.zeros(SYNC_SIZE, np.int64)
         self._jobs: list[SimpleQueue[_Job | None]] = []
         self._process = os.getpid()
-        # Its threads end with it.
+        # The threads end when the team is garbage-collected.
         weakref.finalize(self, _dismiss, self._jobs).atexit = False
 
     def members_for(self, cells: int) -> int:
-        """Return how many members are worth waking for `cells` of work."""
+        """Return the number of threads for work of `cells` histogram bins."""
         return members_for(self.size, cells)
 
     def run(self, kernel: Callable[..., Any], members: int, *args: Any) -> None:
-        """Call ``kernel(member, members, sync, *args)`` once for each member."""
+        """Call ``kernel(thread_id, n_threads, sync, *args)`` in each thread."""
         sync = self._sync
         sync.fill(0)
         if members == 1:
@@ -69,11 +69,11 @@ class Team:
             while len(results) < posted:
                 done.get()
         except BaseException:
-            # An interrupt may come before all members have entered: those inside
-            # must not wait for the rest, nor meet them in the next job.
+            # An interrupt may come before all threads have started: the running ones
+            # must not wait for the rest, nor share a barrier with the next job.
             ask_to_stop(sync)
             self._sync = np.zeros(SYNC_SIZE, np.int64)
-            while len(results) < posted:  # it may also have come amid a get
+            while len(results) < posted:  # a get may also have been interrupted
                 with suppress(Empty):
                     done.get(timeout=_PATIENCE)
             raise
@@ -82,7 +82,7 @@ class Team:
                 raise error
 
     def _wake(self, count: int) -> list[SimpleQueue[_Job | None]]:
-        """Return where `count` threads take their jobs; no thread survives a fork."""
+        """Return the job queues of `count` threads, which a fork does not keep."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._jobs.clear()
@@ -94,7 +94,7 @@ class Team:
         return self._jobs[:count]
 
 
-#: Kernel, member, members, shared words, arguments, results, and who wakes the caller.
+#: Kernel, thread id, threads, shared words, arguments, results, and done queue.
 _Job = tuple[
     Callable[..., Any],
     int,
@@ -107,18 +107,25 @@ _Job = tuple[
 
 
 def _work(jobs: SimpleQueue[_Job | None]) -> None:
-    """Do one job after the other, as one member; None is the last."""
+    """Run jobs as one thread, until None."""
     while (job := jobs.get()) is not None:
         kernel, member, members, sync, args, results, done = job
         error: BaseException | None = None
         try:
             kernel(member, members, sync, *args)
         except BaseException as raised:
-            ask_to_stop(sync)  # the others may wait for this member at a barrier
+            ask_to_stop(sync)  # the others may wait for this thread at a barrier
             error = raised
         results.append(error)
         done.put(None)
-        del job, kernel, args, results, done, error  # hold no arrays while waiting
+        del (
+            job,
+            kernel,
+            args,
+            results,
+            done,
+            error,
+        )  # keep no arrays alive while waiting
 
 
 def _dismiss(all_jobs: list[SimpleQueue[_Job | None]]) -> None:
@@ -127,7 +134,7 @@ def _dismiss(all_jobs: list[SimpleQueue[_Job | None]]) -> None:
 
 
 class _Alone(Team):
-    """The caller alone: nobody has to lease it, and any number may use it at once."""
+    """The calling thread alone: needs no lease, and any number may use it at once."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -142,7 +149,7 @@ class _Alone(Team):
 _ALONE = _Alone()
 
 _idle: dict[int, list[Team]] = {}
-#: The garbage collector may give a team back while its own thread takes another.
+#: Reentrant: the garbage collector may return a team while its thread takes another.
 _lock = threading.RLock()
 
 
@@ -156,10 +163,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def take_team(size: int) -> Team:
-    """Return a team of `size` threads (0 or less: all) that nobody else uses.
+    """Return an idle team of `size` threads (0 or less: all) for exclusive use.
 
-    Whoever takes it gives it back with `give_back_team`, or lets go of it: its
-    threads then end by themselves.
+    Return it with `give_back_team`, or drop it: its threads then end.
     """
     size = size if size > 0 else available_threads()
     with _lock:
@@ -168,16 +174,17 @@ def take_team(size: int) -> Team:
 
 
 def give_back_team(team: Team) -> None:
-    """Let others use the team."""
+    """Return a team to the idle ones."""
     with _lock:
         _idle.setdefault(team.size, []).append(team)
 
 
-class lease:  # noqa: N801, it is used as a verb
-    """Lend a team of `size` threads (0 or less: all) that nobody else uses.
+class lease:  # noqa: N801, a context manager named as a verb
+    """Lease a team of `size` threads (0 or less: all) for exclusive use.
 
-    For so few `cells` of work that no size could share them, it is the caller alone.
-    A class for the sake of single rows: a generator would take a microsecond longer.
+    For work of so few `cells` (histogram bins) that threads do not pay, it is the
+    calling thread alone. A class, because a generator takes a microsecond longer, which
+    counts for single rows.
     """
 
     __slots__ = ("_is_shared", "_size", "_team")

@@ -1,4 +1,4 @@
-"""From margins to predictions, and from labels towards margins."""
+"""Transformations of margins into predictions, and of labels into margins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TASK = 1 << 12
 
 
 def by_cell(link):
-    """Return the kernel that replaces each margin by what `link` makes of it."""
+    """Return the kernel that applies `link` to each margin."""
 
     @kernel_of(link)
     def replace(thread_id, n_threads, sync, values):  # (rows, outputs), in and out
@@ -48,7 +48,7 @@ sigmoid_rows = by_cell(maths.sigmoid)
 def focal_rows(
     thread_id, n_threads, sync, values, focal_gamma
 ):  # (rows, outputs), in, out
-    """Replace each margin by the share of ones that focal loss learns it from."""
+    """Replace each margin of focal loss by the probability of class 1."""
     rows = values.shape[0]
     task = next_task(sync, 0)
     while task * _TASK < rows:
@@ -61,7 +61,7 @@ def focal_rows(
 
 @kernel
 def climb_rows(thread_id, n_threads, sync, values):  # (rows, levels), in and out
-    """Replace each row of margins by the expectiles that they climb to."""
+    """Replace each row of margins by its expectiles."""
     rows = values.shape[0]
     task = next_task(sync, 0)
     while task * _TASK < rows:
@@ -78,7 +78,7 @@ def climb_rows(thread_id, n_threads, sync, values):  # (rows, levels), in and ou
 def positive_columns(
     thread_id, n_threads, sync, values, first
 ):  # (rows, outputs), in, out
-    """Replace the margins from the column `first` on by what they are logarithms of."""
+    """Replace the margins from the column `first` on by their exponentials."""
     rows = values.shape[0]
     task = next_task(sync, 0)
     while task * _TASK < rows:

@@ -124,7 +124,7 @@ def _take_edge(column, edge, packed, before, taken):
     """Write which rows take an edge and those by the same feature above (`before`)."""
     place, side = np.uint64(edge["parent"]), edge["is_right"]
     node, threshold = packed.nodes[place], packed.thresholds[place]
-    if packed.spans.shape[0] > 0 and packed.spans[place, 0] >= 0:
+    if packed.category_spans.shape[0] > 0 and packed.category_spans[place, 0] >= 0:
         for i in range(column.size):
             right = goes_right_mixed(column[i], place, node, threshold, packed)
             taken[i] = before[i] & np.int64(right == side)

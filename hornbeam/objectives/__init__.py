@@ -1,1 +1,1 @@
-"""What is to be learned: a loss, its gradients, and the way back to predictions."""
+"""Objectives: losses, their gradients, and the links from margins to predictions."""

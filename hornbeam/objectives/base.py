@@ -1,4 +1,4 @@
-"""The contract of an objective, and the table of those there are."""
+"""The base class of objectives, and their registry."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
 Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.float32]]
 
-#: The reach where margins are logarithms: as far as Newton's step is from even odds for
-#: rows of one class.
+#: The `reach` of objectives whose margins are logarithms: the Newton step from even
+#: odds for rows of one class.
 REACH_OF_LOGARITHMS = 2.0
 
 _UNWEIGHTED: Floats = np.empty(0)
-#: Rows that a kernel of several outputs works on at once.
+#: Rows that a kernel of several outputs processes at once.
 _LANE = 256
-#: The cost of one row of one output, in cells of a histogram.
-_CELLS_PER_ROW = 8
+#: The cost of one row of one output, as a number of histogram updates.
+_COST_PER_ROW = 8
 
 
 #: The kind of problem that an objective solves.
@@ -103,32 +103,32 @@ class Objective(ABC):
     #: The link to the probabilities of classes in models of classifiers, where it is
     #: not `link`.
     probability_link: ClassVar[Link | None] = None
-    #: The kernel of `hornbeam.kernels.gradients` that fills in its gradients.
+    #: The kernel of `hornbeam.kernels.gradients` that computes the gradients.
     kernel: Callable[..., None]
-    #: Whether a row's gradients depend on nothing but its own margins, targets and
-    #: weight. They are then computed wherever the rows are, by `write_gradients`;
-    #: otherwise where the trees are, by `gradients`.
+    #: Whether the gradients of a row depend on the margins, targets and weight of that
+    #: row only. Then `write_gradients` computes them on the worker that has the rows;
+    #: otherwise `gradients` computes them from all rows.
     by_row: bool = True
-    #: How far from 0 the constant that makes the loss of a leaf least is looked for:
-    #: where margins are logarithms, there is none for rows of one class. None: the
-    #: gradients are not the slopes of a loss that each row has by itself.
+    #: The largest magnitude of a leaf value in the line search for the least loss,
+    #: which has no minimum for rows of one class if margins are logarithms. None: the
+    #: gradients are not the derivatives of a loss per row, so there is no line search.
     reach: ClassVar[float | None] = None
-    #: Whether one step of Newton's leads to the least loss.
+    #: Whether one Newton step reaches the minimum of the loss.
     is_quadratic: ClassVar[bool] = False
-    #: Whether each column of the labels is a target with an output of its own.
+    #: Whether labels may have several columns, each a target with its output.
     many_targets: ClassVar[bool] = False
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
-        #: What rounds leave for the next ones, by its names in model files, and what
-        #: it will be when there are trees on the last `gradients`.
+        #: Arrays that a round updates for the next ones, by their names in model
+        #: files; and their values after the round of the last `gradients`.
         self.state: Arrays = {}
         self.next_state: Arrays = {}
 
     @property
     @abstractmethod
     def default_metric(self) -> str:
-        """The metric that is reported where none is named."""
+        """The metric that is evaluated if eval_metric is not given."""
 
     @property
     @abstractmethod
@@ -137,18 +137,23 @@ class Objective(ABC):
 
     @property
     def n_outputs(self) -> int:
-        """Margins of a row: as many as there are targets, unless said otherwise."""
+        """The number of margins of a row; by default one for each target or class."""
         return max(self.parameters.num_class, self.parameters.num_target)
 
     # Targets
 
     def targets_of(self, info: MetaInfo) -> Floats:
-        """Return what margins are compared with, (columns, rows) float64.
+        """Return the targets of the loss, (columns, rows) float64.
 
         Parameters
         ----------
         info
-            What goes with the rows; it must have what the objective needs.
+            The meta info of the rows.
+
+        Raises
+        ------
+        DataError
+            If a field that the objective needs is missing.
         """
         labels = info["label"]
         if labels is None:
@@ -160,23 +165,23 @@ class Objective(ABC):
         targets = np.ascontiguousarray(labels.T).reshape(columns, info.n_rows)
         if len(targets) > 1 and not self.many_targets:
             raise DataError(
-                f"the labels have {len(targets)} columns, and {self.name} learns one "
+                f"the labels have {len(targets)} columns, and {self.name} supports one "
                 "target; train a model for each",
                 code=ErrorCode.LABEL_TARGETS_MISMATCH,
             )
         return targets
 
     def check_targets(self, targets: Floats) -> None:
-        """Raise an error if one of the targets is outside the objective's domain."""
+        """Raise a DataError if a target is outside the domain of the objective."""
         for labels in targets:
             self.check_labels(labels)
 
     def check_labels(self, labels: Floats) -> None:
-        """Raise an error if one of these labels, (rows,), is outside the domain."""
+        """Raise a DataError if a label, (rows,), is outside the domain."""
         if self.parameters.num_class > 1:
             raise ParameterError(
-                f"num_class={self.parameters.num_class} goes with the objectives "
-                f"multi:softmax and multi:softprob, not with {self.name}; change one "
+                f"num_class={self.parameters.num_class} is for the objectives "
+                f"multi:softmax and multi:softprob, not for {self.name}; change one "
                 "of them",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
@@ -188,7 +193,7 @@ class Objective(ABC):
         need: str,
         code: ErrorCode = ErrorCode.LABEL_OUT_OF_DOMAIN,
     ) -> None:
-        """Raise an error that shows the first of the wrong labels, if there is one."""
+        """Raise a DataError that shows the first wrong label, if there is one."""
         rows = np.flatnonzero(wrong)
         if rows.size > 0:
             row = int(rows[0])
@@ -197,33 +202,33 @@ class Objective(ABC):
     # The base score
 
     def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
-        """Return what to predict before the first tree, (outputs,)."""
+        """Return the prediction before the first tree, (outputs,)."""
         columns = self.start_columns(targets, weights)
         return self.start_from(totals_of(columns, targets.shape[1]))
 
     def start_columns(
         self, targets: Floats, weights: Floats | None
     ) -> Iterator[Floats]:
-        """Yield columns of one value a row, whose totals decide the base score.
+        """Yield columns, (rows,) each, whose sums determine the base score.
 
-        Only objectives `by_row` need them; others may estimate it otherwise.
+        Objectives that are not `by_row` may override `estimate_base_score` instead.
         """
         raise NotImplementedError
 
     def start_from(self, totals: Floats) -> Floats:
-        """Return the base score from the totals of `start_columns` over all rows."""
+        """Return the base score from the sums of `start_columns` over all rows."""
         raise NotImplementedError
 
     def to_margin(self, base_score: Floats) -> Floats:
-        """Return the margins of predictions; the inverse of `transform`."""
+        """Return the margins of predictions, the inverse of `transform`."""
         return base_score
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        """Return the predictions of margins, (rows, outputs), and may reuse them."""
+        """Return the predictions of margins, (rows, outputs); may overwrite them."""
         return margins
 
     def to_output(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        """Return what a user gets to see; as `transform` unless said otherwise."""
+        """Return the predictions for users; by default those of `transform`."""
         return self.transform(team, margins)
 
     def class_probabilities(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
@@ -235,7 +240,7 @@ class Objective(ABC):
         return self.transform(team, margins)
 
     def config(self) -> dict[str, dict[str, str]]:
-        """Return the objective's parameters as model files hold them."""
+        """Return the parameters of the objective as text, in their group."""
         group, names, _ = self.config_group
         if not names:
             return {}
@@ -255,65 +260,65 @@ class Objective(ABC):
         return {"label": classes}
 
     def known(self, state: Arrays) -> Arrays:
-        """Return what the objective goes on from, of what another may have left."""
+        """Return the arrays of a model's state that belong to this objective."""
         return {name: state[name] for name in self.config_group.state if name in state}
 
     # Gradients
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """What the kernel needs to know of the loss; first `positive_weight`."""
+        """The scalar arguments of the kernel, of which `positive_weight` is first."""
         return (self.positive_weight,)
 
     @property
     def leaf_levels(self) -> tuple[float, ...] | None:
-        """The level of each output, if quantiles of residuals make the loss least."""
+        """The level of each output, if quantiles of residuals minimise the loss."""
         return None
 
     @property
     def positive_weight(self) -> float:
-        """What the weight of rows with label 1 is multiplied by."""
+        """The factor on the weight of rows with label 1."""
         takes_it = "scale_pos_weight" in self.config_group.parameters
         return self.parameters.scale_pos_weight if takes_it else 1.0
 
     def gradients(
-        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
+        self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-        """Return gradients and hessians at `scores`, all (outputs, rows).
+        """Return gradients and hessians at `margins`, all (outputs, rows).
 
-        Only objectives that are not `by_row` need it.
+        Objectives that are not `by_row` implement it.
 
         Parameters
         ----------
         team
-            The threads that work.
-        scores
+            The threads.
+        margins
             The margins of all rows.
         info
-            What goes with all rows.
+            The meta info of all rows.
         iteration
-            Rounds that the model has.
+            The number of rounds of the model.
         """
         raise NotImplementedError
 
     def write_gradients(
         self,
         team: Team,
-        scores: Floats,
+        margins: Floats,
         targets: Floats,
         weights: Floats | None,
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
     ) -> None:
-        """Write the gradients and hessians at `scores`, all (outputs, rows).
+        """Write gradients and hessians at `margins`, all (outputs, rows).
 
-        The targets are (columns, rows), of any part of the rows.
+        The targets are (columns, rows). The rows may be any part of the data.
         """
-        members = team.members_for(_CELLS_PER_ROW * scores.size)
+        members = team.members_for(_COST_PER_ROW * margins.size)
         team.run(
             self.kernel,
             members,
-            scores,
+            margins,
             targets,
             _UNWEIGHTED if weights is None else weights,
             np.array(self.numbers, np.float64),

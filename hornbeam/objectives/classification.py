@@ -1,4 +1,4 @@
-"""Two classes by the logistic loss, several by the softmax."""
+"""Objectives of classification: logistic, focal and hinge losses, and softmax."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ __all__ = [
 ]
 
 _SMALLEST_SHARE = 1e-6
-#: Margins of the focal loss are sought within it, and found after so many halvings.
+#: The bound on margins of the focal loss in a bisection, and its number of steps.
 _HIGHEST_FOCAL = 16.0
 _HALVINGS = 60
-#: The cost of a share of ones, in cells of a histogram.
-_CELLS_PER_SHARE = 24
+#: The cost of the probability of a row, as a number of histogram updates.
+_COST_PER_PROBABILITY = 24
 
 
 @register
 class BinaryLogistic(BoundedBaseScore):
-    """P(label = 1) of two classes."""
+    """Logistic regression of two classes; predictions are P(label = 1)."""
 
     name = "binary:logistic"
     task = "binary"
@@ -53,7 +53,7 @@ class BinaryLogistic(BoundedBaseScore):
 
 @register
 class BinaryMargin(LogisticLoss):
-    """As binary:logistic, but predictions are margins, the base score too."""
+    """Like binary:logistic, but predictions and the base score are margins."""
 
     name = "binary:logitraw"
     task = "binary"
@@ -73,23 +73,24 @@ class BinaryMargin(LogisticLoss):
 
 
 class TwoClasses(NewtonStart):
-    """An objective whose labels are 0 or 1, and nothing between."""
+    """Base of objectives whose labels are 0 or 1."""
 
     def check_labels(self, labels: Floats) -> None:
         super().check_labels(labels)
         self.refuse(
             labels,
             (labels != 0.0) & (labels != 1.0),
-            f"is not a class of {self.name}; code the two classes as 0 and 1",
+            f"is not a class of {self.name}; encode the two classes as 0 and 1",
         )
 
 
 @register
 class Focal(TwoClasses, BoundedBaseScore):
-    """P(label = 1), from a loss in which rows that are right already hardly count.
+    """Focal loss of two classes (Lin and others 2017); predictions are P(label = 1).
 
-    sigmoid(margin) is nearer to one half than the share of ones it is learned from
-    (Lin and others 2017); predictions are that share.
+    The loss reduces the weight of rows that are predicted well, so sigmoid(margin) is
+    nearer to one half than the fraction of rows with label 1. Predictions are that
+    fraction.
     """
 
     name = "binary:focal"
@@ -112,7 +113,7 @@ class Focal(TwoClasses, BoundedBaseScore):
         return np.array([self._margin_of(float(share)) for share in base_score])
 
     def _margin_of(self, share: float) -> float:
-        """Return the inverse of `transform`, by halving."""
+        """Return the inverse of `transform`, by bisection."""
         low, high = -_HIGHEST_FOCAL, _HIGHEST_FOCAL
         for _ in range(_HALVINGS):
             middle = (low + high) / 2.0
@@ -123,14 +124,14 @@ class Focal(TwoClasses, BoundedBaseScore):
         return low
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        members = team.members_for(_CELLS_PER_SHARE * margins.size)
+        members = team.members_for(_COST_PER_PROBABILITY * margins.size)
         team.run(focal_rows, members, margins, self.parameters.focal_gamma)
         return margins
 
 
 @register
 class Hinge(TwoClasses):
-    """The class, 0 or 1, by the largest margin between them."""
+    """Hinge loss of two classes; predictions are the class, 0 or 1."""
 
     name = "binary:hinge"
     task = "binary"
@@ -147,7 +148,7 @@ class Hinge(TwoClasses):
 
 
 class SoftmaxLoss(Objective):
-    """The negative log-likelihood of a class under the softmax of its margins."""
+    """Base of the objectives with the softmax cross-entropy of several classes."""
 
     task = "classes"
     config_group = ConfigGroup("softmax_multiclass_param", ("num_class",))
@@ -160,7 +161,7 @@ class SoftmaxLoss(Objective):
         super().__init__(parameters)
         if parameters.num_class < 2:
             raise ParameterError(
-                f"{self.name} needs num_class, the number of classes, as 2 or more; "
+                f"{self.name} requires num_class, the number of classes, of 2 or more; "
                 f"it is {parameters.num_class}",
                 code=ErrorCode.INVALID_NUM_CLASS,
                 value=parameters.num_class,
@@ -172,7 +173,7 @@ class SoftmaxLoss(Objective):
             labels,
             (labels < 0) | (labels >= classes) | (labels != np.floor(labels)),
             f"is not a class of {self.name} with num_class={classes}; labels must be "
-            f"whole numbers from 0 to {classes - 1}",
+            f"integers from 0 to {classes - 1}",
             ErrorCode.LABEL_NOT_A_CLASS,
         )
 
@@ -197,7 +198,7 @@ class SoftmaxLoss(Objective):
 
 @register
 class ClassProbabilities(SoftmaxLoss):
-    """The probability of each class."""
+    """Softmax loss; predictions are the probabilities of the classes."""
 
     name = "multi:softprob"
     prediction = "probability"
@@ -207,7 +208,7 @@ class ClassProbabilities(SoftmaxLoss):
 
 @register
 class MostLikelyClass(SoftmaxLoss):
-    """The number of the most likely class."""
+    """Softmax loss; the prediction is the index of the most likely class."""
 
     name = "multi:softmax"
     prediction = "class"

@@ -1,4 +1,4 @@
-"""An objective of the caller's, as formulas that are compiled into our own loops."""
+"""Custom objectives from scalar formulas, which are compiled into the kernels."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hornbeam.kernels.jit import formula
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import by_cell
 from hornbeam.objectives.base import Floats, Link, Objective
-from hornbeam.objectives.differences import check_slope
+from hornbeam.objectives.gradient_check import check_slope
 from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 
 __all__ = ["OWNER", "CompiledObjective", "ScalarLoss"]
 
-#: The attribute of a model that names whose formula its predictions need.
+#: The model attribute with the class whose `transform` predictions need.
 OWNER = "own_objective"
 
 Formula = Callable[..., Any]
@@ -40,17 +40,15 @@ Formula = Callable[..., Any]
 class ScalarLoss(Protocol):
     """A loss of a label and a margin, as formulas in plain Python.
 
-    They may take the object before their arguments, and read its numbers. Besides those
-    below there may be:
+    The formulas may be methods with ``self``, and read numbers of the object. Optional
+    attributes are:
 
-    - ``loss(y, m)``, which `gradient` is then checked against;
-    - ``transform(m)``, the prediction of a margin. Without it predictions are those of
-      the parameter `objective`;
-    - ``start(mean)``, the margin to begin from where labels have this mean; without it
-      that is 0;
+    - ``loss(y, m)``, by which `gradient` is checked;
+    - ``transform(m)``, the prediction of a margin; by default that of the parameter
+      `objective`;
+    - ``start(mean)``, the initial margin for labels with this mean; by default 0;
     - ``default_metric``, the name of a metric;
-    - ``exact_hessian = False``, where `hessian` is meant to be something other than the
-      slope of `gradient`.
+    - ``exact_hessian = False``, if `hessian` is not the derivative of `gradient`.
     """
 
     gradient: Formula
@@ -75,19 +73,21 @@ _OF_NAMED = (
     "task",
 )
 
-#: Kernels by their kinds and the digests of their formulas.
+#: Compiled kernels by the loop and the digest of the formulas.
 _KERNELS: dict[tuple[str, str], Formula] = {}
 
 
 class CompiledObjective(Objective):
-    """A `ScalarLoss`; what it leaves open is as in the objective that is named.
+    """An objective with the formulas of a `ScalarLoss`.
+
+    The parameter `objective` determines what the loss does not define.
 
     Parameters
     ----------
     parameters
-        Those of the training.
+        The training parameters.
     loss
-        The caller's. Its numbers are read here, once.
+        The loss; its numbers are read once, here.
     """
 
     many_targets = True
@@ -100,12 +100,12 @@ class CompiledObjective(Objective):
         if parameters.num_class > 1:
             raise ParameterError(
                 f"{self.owner} is a loss of one margin, and num_class="
-                f"{parameters.num_class} asks for more; leave num_class out, or write "
+                f"{parameters.num_class} requires more; leave num_class out, or write "
                 "the objective as a function of (predictions, data)",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         self._given = dict(_formulas_of(loss, self.owner))
-        #: Whether predictions take a formula.
+        #: Whether the loss has a formula for predictions.
         self.has_transform = "transform" in self._given
         named = {"objective": "reg:squarederror"} if self.has_transform else {}
         self._named = create(parameters.updated(named))
@@ -117,7 +117,7 @@ class CompiledObjective(Objective):
         return CompiledObjective, (self.parameters, self.loss)
 
     def _compile(self) -> None:
-        """Make the formulas fit for kernels, and kernels of them."""
+        """Compile the formulas, and kernels that call them."""
         adopted = Formulas(self.owner)
         own = _numbers_of(self.loss)
         adopted.enter(tuple(own._asdict().items()))
@@ -135,7 +135,7 @@ class CompiledObjective(Objective):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """In files: of the objective that predicts as this does, or gives margins."""
+        """The name in model files: an objective that predicts the same, or margins."""
         return self._named.name
 
     @property
@@ -151,14 +151,14 @@ class CompiledObjective(Objective):
         return self._named.config()
 
     def mark(self, attributes: dict[str, str]) -> None:
-        """Note in a model that predictions take a formula, which no file can hold."""
+        """Mark a model whose predictions need a formula, which files cannot store."""
         if self.has_transform:
             attributes[OWNER] = self.owner
 
     # Targets and the base score
 
     def check_labels(self, labels: Floats) -> None:
-        """Raise an error if the formulas do not belong together."""
+        """Raise an error if a formula is not the derivative of the one before."""
         given = {
             name: partial(function, self.loss) if takes_self else function
             for name, (function, takes_self) in self._given.items()
@@ -216,7 +216,7 @@ class CompiledObjective(Objective):
 def _formulas_of(
     loss: ScalarLoss, owner: str
 ) -> Iterator[tuple[str, tuple[Formula, bool]]]:
-    """Yield each formula by its name, and whether it takes the object, too."""
+    """Yield the name of each formula, its function, and whether it takes ``self``."""
     for name, arguments in _FORMULAS.items():
         function = inspect.getattr_static(loss, name, None)
         if function is None:
@@ -226,19 +226,19 @@ def _formulas_of(
         try:
             parameters = inspect.signature(function).parameters.values()
             n_more = sum(p.default is p.empty for p in parameters) - len(arguments)
-        except (TypeError, ValueError):  # of C, which says no more of itself
+        except (TypeError, ValueError):  # C functions may have no signature
             n_more = 0
         if n_more not in (0, 1):
             raise ParameterError(
-                f"{owner}.{name} must be a function of {' and '.join(arguments)}, with "
-                "self before them where it reads numbers of the object",
+                f"{owner}.{name} must be a function of {' and '.join(arguments)}, "
+                "after self if it reads numbers of the object",
                 code=ErrorCode.INVALID_FORMULA,
             )
         yield name, (function, n_more == 1)
 
 
 def _numbers_of(loss: ScalarLoss) -> Any:
-    """Return the object's public numbers as a tuple with names."""
+    """Return the public numbers of the object as a named tuple."""
     numbers = {}
     for name in dir(loss):
         value = None if name.startswith("_") else getattr(loss, name)
@@ -254,7 +254,7 @@ def _plain(value: Any) -> float:
 
 
 def _kernel(loop: Formula, inner: Formula, name: str) -> Formula:
-    """Return the kernel of a loop around this function, made once a process."""
+    """Return the kernel of a loop that calls `inner`, created once in a process."""
     key = loop.__name__, name
     if key not in _KERNELS:
         inner.__name__ = name
@@ -264,7 +264,7 @@ def _kernel(loop: Formula, inner: Formula, name: str) -> Formula:
 
 @contextmanager
 def _compiling(owner: str) -> Iterator[None]:
-    """Say whose formulas cannot be compiled."""
+    """Raise a ParameterError with the class of formulas that do not compile."""
     try:
         yield
     except NumbaError as error:

@@ -1,4 +1,4 @@
-"""Counts and amounts that are never negative: their mean is exp(margin)."""
+"""Objectives of counts and amounts with a log link: Poisson, gamma and Tweedie."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from hornbeam.params import Parameters
 
 __all__ = ["Gamma", "LogLink", "Poisson", "Tweedie"]
 
-#: Where all labels are 0 their mean counts as this, which has a logarithm.
+#: The base score if all labels are 0, since 0 has no logarithm.
 _LEAST_MEAN = 1e-16
 
 
 class LogLink(Objective):
-    """An objective whose margins are logarithms of its predictions."""
+    """Base of objectives whose margins are logarithms of predictions."""
 
     link = Link("exponential")
 
@@ -49,7 +49,7 @@ class LogLink(Objective):
                 )
 
     def to_margin(self, base_score: Floats) -> Floats:
-        # Rounded as XGBoost does, so that its sums of our trees begin alike.
+        # Rounded like XGBoost, so that it predicts the same from our model files.
         return np.array(
             [np.float32(maths.log(score)) for score in base_score], np.float64
         )
@@ -60,7 +60,7 @@ class LogLink(Objective):
 
 
 class LogMean(LogLink, MeanStart):
-    """An objective whose predictions are means."""
+    """Base of objectives with a log link whose predictions are means."""
 
     task = "regression"
     reach = REACH_OF_LOGARITHMS
@@ -90,7 +90,7 @@ class LogMean(LogLink, MeanStart):
 
 @register
 class Poisson(LogMean):
-    """The negative log-likelihood of counts."""
+    """The negative log-likelihood of the Poisson distribution."""
 
     name = "count:poisson"
     # In XGBoost a parameter of the loss as well as of the trees; here of the trees.
@@ -102,7 +102,7 @@ class Poisson(LogMean):
 
 @register
 class Gamma(LogMean):
-    """That of amounts whose standard deviation is in proportion to their mean."""
+    """The negative log-likelihood of the gamma distribution."""
 
     name = "reg:gamma"
     config_group = REG_LOSS
@@ -118,7 +118,7 @@ class Gamma(LogMean):
 
 @register
 class Tweedie(LogMean):
-    """That of amounts that are often 0, as the claims of a year."""
+    """The negative log-likelihood of the Tweedie distribution."""
 
     name = "reg:tweedie"
     config_group = ConfigGroup("tweedie_regression_param", ("tweedie_variance_power",))

@@ -1,4 +1,4 @@
-"""The whole distribution of a label: two parameters of it for each row."""
+"""Distributional objectives: two parameters of a distribution for each row."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from hornbeam.params import Parameters
 __all__ = ["Distribution", "LogNormal", "NegativeBinomial", "Normal"]
 
 _UNWEIGHTED: Floats = np.empty(0)
-_CELLS_PER_ROW = 24
-#: Least scale to start from, as a share of the mean, and by itself.
+#: The cost of a row, as a number of histogram updates.
+_COST_PER_ROW = 24
+#: Lower bounds of the scale in the base score, relative to the mean and absolute.
 _LEAST_SHARE = 1e-6
 _LEAST_SCALE = 1e-12
-#: Least mean of counts to start from, and least variance, as a multiple of it.
+#: Lower bounds in the base score of the mean of counts, and of their variance relative
+#: to it.
 _LEAST_MEAN = 1e-16
 _LEAST_EXCESS = 1.05
 
@@ -36,16 +38,16 @@ _LEAST_EXCESS = 1.05
 class Distribution(Objective):
     """The negative log-likelihood of labels under a distribution of two parameters.
 
-    Those that must be above 0 have their logarithms as margins. The gradients are
-    natural ones: each margin steps by the inverse of its Fisher information.
+    The margins of parameters above 0 are their logarithms. The gradients are natural
+    gradients: they are multiplied by the inverse Fisher information of the margin.
     """
 
     task = "distribution"
     config_group = ConfigGroup()
     warm_up_cases = ({},)
-    #: The first parameter that must be above 0; the next one must, too.
+    #: The index of the first parameter that must be above 0, as must those after it.
     first_positive: ClassVar[int]
-    #: What the parameters are, for messages.
+    #: The names of the parameters in messages and plots.
     parameter_names: ClassVar[tuple[str, str]]
     #: Whether the first parameter is the mean of the labels.
     first_is_mean: ClassVar[bool] = True
@@ -85,12 +87,12 @@ class Distribution(Objective):
         return np.array(self.from_moments(mean, max(square - mean * mean, 0.0)))
 
     def values(self, targets: Floats) -> Floats:
-        """Return what the moments to start from are of, of the same shape."""
+        """Return the values whose moments determine the base score, same shape."""
         return targets
 
     @abstractmethod
     def from_moments(self, mean: float, variance: float) -> tuple[float, float]:
-        """Return the parameters of the distribution that has these moments."""
+        """Return the parameters of the distribution with these moments."""
 
     def to_margin(self, base_score: Floats) -> Floats:
         margins = base_score.copy()
@@ -114,17 +116,18 @@ class Distribution(Objective):
     def quantiles(
         self, predictions: NDArray[Any], shares: Sequence[float]
     ) -> NDArray[Any]:
-        """Return the quantiles of predicted distributions at `shares` below them.
+        """Return the quantiles of predicted distributions at the levels `shares`.
 
-        (rows, shares), of (rows, 2) predictions.
+        They are (rows, levels) for (rows, 2) predictions.
         """
 
 
 @register
 class Normal(Distribution):
-    """The mean and the standard deviation of a label.
+    """The normal distribution; predictions are the mean and the standard deviation.
 
-    A row weighs as its variance is smaller than the geometric mean over all rows.
+    The gradients of a row are scaled by the geometric mean of all predicted variances
+    over its own.
     """
 
     name = "dist:normal"
@@ -146,7 +149,7 @@ class Normal(Distribution):
         gradients, hessians = np.empty((2, *scores.shape), dtype)
         team.run(
             type(self).kernel,
-            team.members_for(_CELLS_PER_ROW * scores.size),
+            team.members_for(_COST_PER_ROW * scores.size),
             scores,
             self.targets_of(info),
             _UNWEIGHTED if weights is None else weights,
@@ -166,7 +169,7 @@ class Normal(Distribution):
 
 @register
 class LogNormal(Normal):
-    """The mean and the standard deviation of the logarithm of a label."""
+    """The log-normal distribution; predictions are those of the log label."""
 
     name = "dist:lognormal"
     default_metric = "lognormal-nll"
@@ -183,7 +186,7 @@ class LogNormal(Normal):
         self.refuse(
             labels,
             labels <= 0.0,
-            f"is not above 0, and {self.name} learns the distribution of its "
+            f"is not above 0, and {self.name} fits the distribution of its "
             "logarithm; correct the label, or choose 'dist:normal'",
         )
 
@@ -203,7 +206,11 @@ class LogNormal(Normal):
 
 @register
 class NegativeBinomial(Distribution):
-    """The mean and the dispersion of a count, of variance mean + dispersion mean**2."""
+    """The negative binomial distribution of counts.
+
+    Predictions are the mean and the dispersion; the variance is
+    mean + dispersion * mean**2.
+    """
 
     name = "dist:negbinomial"
     default_metric = "negbinomial-nll"
@@ -216,7 +223,7 @@ class NegativeBinomial(Distribution):
         self.refuse(
             labels,
             (labels < 0.0) | (labels != np.floor(labels)),
-            f"is not a count, as {self.name} needs; correct the label, or choose "
+            f"is not a count, as {self.name} requires; correct the label, or choose "
             "'dist:lognormal' or 'dist:normal' for amounts",
         )
 
@@ -238,7 +245,7 @@ class NegativeBinomial(Distribution):
 
 
 def _mean_of(column: Floats, weights: Floats | None) -> float:
-    """Return the mean, which does not depend on the order of the rows."""
+    """Return the weighted mean, which does not depend on the order of the rows."""
     columns = [column] if weights is None else [column * weights, weights]
     totals = totals_of(columns, column.size)
     return float(totals[0] / (column.size if weights is None else totals[1]))

@@ -1,4 +1,4 @@
-"""Quantiles and expectiles: outputs that part the labels at given levels."""
+"""Objectives of quantiles and expectiles, with an output for each level."""
 
 from __future__ import annotations
 
@@ -29,36 +29,38 @@ from hornbeam.params import Parameters
 __all__ = ["AbsoluteError", "ExpectileError", "QuantileError"]
 
 _UNWEIGHTED: Floats = np.empty(0)
-_CELLS_PER_ROW = 24
-#: Least step between two expectiles to start from; its margin is finite.
+#: The cost of a row, as a number of histogram updates.
+_COST_PER_ROW = 24
+#: The least step between two expectiles in the base score, so that margins are finite.
 _LEAST_STEP = 1e-6
 
 
 def given_levels(parameters: Parameters, name: str) -> tuple[float, ...]:
-    """Return the levels of quantile_alpha or expectile_alpha, which are needed."""
+    """Return quantile_alpha or expectile_alpha; raise an error if it is not given."""
     levels: tuple[float, ...] | None = getattr(parameters, name)
     if levels is None:
         raise ParameterError(
-            f"objective={parameters.objective!r} needs {name}: a level between 0 and "
-            f"1, or a list of them, such as {name}=[0.1, 0.5, 0.9]",
+            f"objective={parameters.objective!r} requires {name}: a level between 0 "
+            f"and 1, or a list of them, such as {name}=[0.1, 0.5, 0.9]",
             code=ErrorCode.MISSING_PARAMETER,
         )
     return levels
 
 
 def rise(levels: tuple[float, ...]) -> bool:
-    """Return whether each level is above the one before."""
+    """Return whether the levels are strictly increasing."""
     return all(low < high for low, high in itertools.pairwise(levels))
 
 
 class SizedLoss(Objective):
-    """A loss of residuals on the scale of what is typical among all rows.
+    """Base of losses of residuals that are smoothed by their typical size.
 
-    Where leaves are searched for, by the loss itself: each row pulls by its side alone.
+    With leaf_solver="line_search" the gradients are those of the loss without
+    smoothing, which depend on the sign of the residual only.
     """
 
     reach = math.inf
-    #: The kernel that writes on which side rows are.
+    #: The kernel of the gradients without smoothing.
     sides: Callable[..., None]
 
     def __init__(self, parameters: Parameters) -> None:
@@ -90,20 +92,20 @@ class SizedLoss(Objective):
         )
 
     def gradients(
-        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
+        self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
         targets = self.targets_of(info)
         weights = info.row_weights
         dtype = np.float32 if weights is None else np.float64
-        gradients = np.empty(scores.shape, dtype)
-        hessians = np.empty(scores.shape, dtype)
-        members = team.members_for(_CELLS_PER_ROW * scores.size)
-        columns = len(scores) + (weights is not None)
-        blocks = -(-scores.shape[1] // TASK_ROWS)
+        gradients = np.empty(margins.shape, dtype)
+        hessians = np.empty(margins.shape, dtype)
+        members = team.members_for(_COST_PER_ROW * margins.size)
+        columns = len(margins) + (weights is not None)
+        blocks = -(-margins.shape[1] // TASK_ROWS)
         team.run(
             type(self).kernel,
             members,
-            scores,
+            margins,
             targets,
             _UNWEIGHTED if weights is None else weights,
             np.array(self.levels, np.float64),
@@ -120,7 +122,7 @@ class SizedLoss(Objective):
 
 @register
 class AbsoluteError(SizedLoss):
-    """|margin - label|, by parabolas that touch a smoothed one from above."""
+    """|margin - label|, by quadratic upper bounds of a smoothed absolute error."""
 
     name = "reg:absoluteerror"
     task = "regression"
@@ -139,7 +141,7 @@ class AbsoluteError(SizedLoss):
 
 @register
 class QuantileError(SizedLoss):
-    """What is below an output has the share of its level among the labels."""
+    """The pinball loss of quantile_alpha; predictions are quantiles of the label."""
 
     name = "reg:quantileerror"
     task = "quantiles"
@@ -155,7 +157,7 @@ class QuantileError(SizedLoss):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         self._levels = given_levels(parameters, "quantile_alpha")
-        #: Whether its predictions are to rise as well, from output to output.
+        #: Whether predictions are sorted, since the levels are increasing.
         self.rises = rise(self._levels)
 
     @property
@@ -178,10 +180,10 @@ class QuantileError(SizedLoss):
 
 @register
 class ExpectileError(Objective):
-    """The squared error, with the errors below and above an output weighed apart.
+    """The asymmetric squared error of expectile_alpha; predictions are expectiles.
 
-    The first margin is the first expectile; each other one, by softplus, the step to
-    the next.
+    The first margin is the first expectile; the softplus of each other margin is the
+    step from the expectile before.
     """
 
     name = "reg:expectileerror"
@@ -197,8 +199,8 @@ class ExpectileError(Objective):
         self._levels = given_levels(parameters, "expectile_alpha")
         if not rise(self._levels):
             raise ParameterError(
-                f"expectile_alpha={list(self._levels)} must rise from each level to "
-                "the next; sort it, and drop what is there twice",
+                f"expectile_alpha={list(self._levels)} must be strictly increasing; "
+                "sort it, and drop duplicates",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
 
@@ -223,7 +225,7 @@ class ExpectileError(Objective):
             yield column if weights is None else column * weights
 
     def start_from(self, totals: Floats) -> Floats:
-        # The expectiles of two values that have the mean and the spread of the labels.
+        # The expectiles of a two-point distribution with the labels' mean and variance.
         mean, square = totals[:2] / totals[2]
         spread = np.sqrt(max(square - mean * mean, 0.0))
         steps = 2.0 * np.array(self._levels) - 1.0
@@ -243,7 +245,7 @@ class ExpectileError(Objective):
 
 
 def _quantile(labels: Floats, weights: Floats | None, level: float) -> float:
-    """Return XGBoost's quantile: between two labels without weights, one with."""
+    """Return XGBoost's quantile: interpolated without weights, a label with weights."""
     if weights is None:
         ordered = np.sort(labels)
         place = level * (labels.size + 1) - 1.0

@@ -1,6 +1,7 @@
-"""Putting the rows of each group in order: LambdaMART, and XE-NDCG.
+"""Objectives of learning to rank: LambdaMART and XE-NDCG.
 
-The kernels are imported where they are used, so that only who ranks waits for them.
+The kernels are imported in the functions that call them, so that other objectives need
+not load them.
 """
 
 from __future__ import annotations
@@ -29,39 +30,39 @@ from hornbeam.params import Parameters
 
 __all__ = ["AveragePrecision", "CrossEntropyOfRanks", "DiscountedGain", "Pairwise"]
 
-# The purposes of draws (see `hornbeam.growth.column_sampler`).
+# The streams of random numbers (see `hornbeam.growth.column_sampler`).
 _OF_PAIRS = 4 << 28
 _OF_GRADES = 5 << 28
 
-#: Pairs of a row where the number is not given: places from the top, or draws.
+#: The default of lambdarank_num_pair_per_sample for topk and mean.
 _TOP_PLACES = 32
 _DRAWS = 1
-#: Positions whose bias is learned where it is not said how many places matter.
+#: The maximum number of positions whose bias is estimated with the method mean.
 _MOST_POSITIONS = 32
-#: The ratio of the bias at a position to that at the first, learned from clicks, of
-#: rows that are better and worse; as the two are called in model files.
+#: The names in model files of the estimated position bias of the better and the worse
+#: row of a pair, relative to the first position.
 _BIAS = ("ti+", "tj-")
 _LEAST_COST = 1e-16
-#: The cost of one pair, in cells of a histogram.
-_CELLS_PER_PAIR = 8
+#: The cost of a pair, as a number of histogram updates.
+_COST_PER_PAIR = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """What an objective knows of groups before there are scores.
+    """The query groups and what does not depend on the margins.
 
     Attributes
     ----------
     made_of
-        Labels, groups and weights.
+        The labels, groups and weights that it was computed from.
     targets
         (2, rows): labels and gains.
     pointers
-        (groups + 1,): where groups begin.
+        (groups + 1,): the first row of each group.
     groups
-        (2, groups): what changes and gradients are multiplied by.
+        (2, groups): the factors on metric changes and on gradients.
     discounts
-        (longest group,): how much a gain counts at each place.
+        (longest group,): the discount of a gain at each rank.
     """
 
     made_of: tuple[object, ...]
@@ -71,12 +72,12 @@ class _Lists:
     discounts: Floats
 
     def memory(self, members: int, rows: int, dtype: type = np.float64) -> NDArray[Any]:
-        """Return so many rows, each as long as the longest list, for every member."""
+        """Return scratch memory, (threads, rows, longest group)."""
         return np.empty((members, rows, self.discounts.size), dtype)
 
 
 class Ranking(Objective):
-    """A loss of the order of each group's rows; groups count by their weights."""
+    """Base of losses of the order of the rows in each group, with group weights."""
 
     task = "ranking"
     prediction = "margin"
@@ -93,7 +94,7 @@ class Ranking(Objective):
         return {"label": classes % 2, "group": [len(classes)]}
 
     def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
-        # No score is better than another where only differences matter.
+        # The loss depends on differences of margins only.
         return np.zeros(1)
 
     def check_labels(self, labels: Floats) -> None:
@@ -103,16 +104,16 @@ class Ranking(Objective):
 
     @property
     def graded(self) -> bool:
-        """Whether a label is a grade, whose gain is 2**label - 1."""
+        """Whether labels are grades, with a gain of 2**label - 1."""
         return False
 
     @property
     def depth(self) -> int:
-        """Places that the best order is judged by."""
+        """The number of first ranks that the ideal metric is computed for."""
         return np.iinfo(np.int64).max
 
     def _lists_of(self, team: Team, info: MetaInfo) -> _Lists:
-        """Return the groups, made ready once for the same labels and groups."""
+        """Return the groups, cached for the same labels, groups and weights."""
         made_of = info["label"], info.group_ptr, info.row_weights
         lists = self._lists
         if lists is None or any(
@@ -128,8 +129,8 @@ class Ranking(Objective):
         pointers, weights = info.groups()
         if not _has_pairs(labels, pointers):
             raise DataError(
-                f"no group has rows of different labels, so that {self.name} has "
-                "nothing to learn from; pass groups of several rows, with qid or group",
+                f"no group has rows with different labels, so {self.name} has no pairs "
+                "to learn from; pass groups of several rows, with qid or group",
                 code=ErrorCode.NOTHING_TO_LEARN,
             )
         sizes = np.diff(pointers)
@@ -141,7 +142,7 @@ class Ranking(Objective):
             groups[1] = weights * (weights.size / np.add.accumulate(weights)[-1])
         lists = _Lists(made_of, np.array([labels, gains]), pointers, groups, discounts)
         if self.kind != PRECISION:
-            members = team.members_for(_CELLS_PER_PAIR * labels.size)
+            members = team.members_for(_COST_PER_PAIR * labels.size)
             team.run(
                 ranking.find_scales,
                 members,
@@ -161,7 +162,7 @@ class Ranking(Objective):
 
 
 class LambdaRank(Ranking):
-    """Pairs of rows, by how much a metric would change if they swapped places."""
+    """LambdaMART: pairs of rows, by the change of a metric if their ranks swapped."""
 
     config_group = ConfigGroup(
         "lambdarank_param",
@@ -191,7 +192,7 @@ class LambdaRank(Ranking):
 
     @property
     def _count(self) -> int:
-        """Pairs of each row, or places from the top."""
+        """The number of pairs of each row, or of first ranks."""
         given = self.parameters.lambdarank_num_pair_per_sample
         if given is not None:
             return given
@@ -202,20 +203,20 @@ class LambdaRank(Ranking):
         return super().depth if self._at_random else self._count
 
     def gradients(
-        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
+        self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
         p = self.parameters
         lists = self._lists_of(team, info)
         sizes = np.diff(lists.pointers)
         bias = self._bias(int(sizes.max()))
-        pairs = min(self._count, int(sizes.max())) * scores.size
-        members = team.members_for(_CELLS_PER_PAIR * pairs)
-        gradients = np.empty((2, scores.size))
+        pairs = min(self._count, int(sizes.max())) * margins.size
+        members = team.members_for(_COST_PER_PAIR * pairs)
+        gradients = np.empty((2, margins.size))
         costs = np.empty((sizes.size, *bias.shape))
         team.run(
             ranking.lambda_gradients,
             members,
-            scores[0],
+            margins[0],
             ranking.QueryGroups(
                 lists.targets, lists.pointers, lists.groups, lists.discounts
             ),
@@ -242,7 +243,7 @@ class LambdaRank(Ranking):
     # The bias of positions
 
     def _bias(self, longest: int) -> Floats:
-        """Return the bias so far, (2, positions); no positions if it is not learned."""
+        """Return the position bias, (2, positions); no positions if not estimated."""
         if not self.parameters.lambdarank_unbiased:
             return np.empty((2, 0))
         positions = self._count
@@ -255,9 +256,10 @@ class LambdaRank(Ranking):
         return bias
 
     def _learned(self, bias: Floats, costs: Floats) -> dict[str, NDArray[np.float32]]:
-        """Return the bias after a round in which groups have had such costs.
+        """Return the position bias after a round with these costs of groups.
 
-        It is rounded as files hold it, so that training goes on from them alike.
+        It is rounded to float32 like in model files, so that training continued from a
+        file gives the same model.
         """
         power = 1.0 / (1.0 + self.parameters.lambdarank_bias_norm)
         learned = {}
@@ -272,7 +274,7 @@ class LambdaRank(Ranking):
 
 @register
 class DiscountedGain(LambdaRank):
-    """LambdaMART for the normalised discounted cumulative gain."""
+    """LambdaMART with the normalised discounted cumulative gain."""
 
     name = "rank:ndcg"
     warm_up_cases = ({},)
@@ -290,7 +292,7 @@ class DiscountedGain(LambdaRank):
 
 @register
 class AveragePrecision(LambdaRank):
-    """LambdaMART for the mean average precision, of rows that are relevant or not."""
+    """LambdaMART with the mean average precision, for labels 0 and 1."""
 
     name = "rank:map"
     metric = "map"
@@ -303,14 +305,14 @@ class AveragePrecision(LambdaRank):
 
 @register
 class Pairwise(LambdaRank):
-    """The logistic loss of each pair, whatever its places."""
+    """LambdaMART with the logistic loss of pairs, whatever their ranks."""
 
     name = "rank:pairwise"
 
 
 @register
 class CrossEntropyOfRanks(Ranking):
-    """The cross-entropy that bounds NDCG, of grades with noise (XE-NDCG)."""
+    """XE-NDCG: a cross-entropy that bounds NDCG, of grades with random noise."""
 
     name = "rank:xendcg"
     config_group = ConfigGroup()
@@ -322,15 +324,15 @@ class CrossEntropyOfRanks(Ranking):
         return True
 
     def gradients(
-        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
+        self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
         lists = self._lists_of(team, info)
-        members = team.members_for(_CELLS_PER_PAIR * scores.size)
-        gradients = np.empty((2, scores.size))
+        members = team.members_for(_COST_PER_PAIR * margins.size)
+        gradients = np.empty((2, margins.size))
         team.run(
             ranking.cross_entropy,
             members,
-            scores[0],
+            margins[0],
             lists.targets[1],
             lists.pointers,
             lists.groups[1],
@@ -342,14 +344,14 @@ class CrossEntropyOfRanks(Ranking):
 
 
 def _has_pairs(labels: Floats, pointers: NDArray[np.int64]) -> bool:
-    """Whether two rows of one group have different labels."""
+    """Return whether a group has rows with different labels."""
     differs = labels[1:] != labels[:-1]
     differs[pointers[1:-1] - 1] = False  # the last row of a group and the next's first
     return bool(differs.any())
 
 
 def _power(base: float, exponent: float) -> float:
-    """Return a power of a number that is not negative, with our own logarithm."""
+    """Return base**exponent of a number of 0 or more, with the logarithm of `maths`."""
     if base < np.finfo(np.float64).tiny:
         return 0.0
     return float(maths.exp(exponent * maths.log(base)))

@@ -40,20 +40,24 @@ def names() -> list[str]:
     return sorted(OBJECTIVES)
 
 
-#: Former names that XGBoost still accepts.
+#: Deprecated names that XGBoost still accepts.
 _FORMER = {"reg:linear": "reg:squarederror"}
 
 
 def create(parameters: Parameters) -> Objective:
-    """Return the objective that `parameters` name."""
+    """Return the objective of the parameter `objective`."""
     name = _FORMER.get(parameters.objective, parameters.objective)
     objective = find(name)
     if objective is not None:
         return objective(parameters)
     near = difflib.get_close_matches(name, names(), 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names())}"
+    hint = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"the objectives are {', '.join(names())}"
+    )
     raise ParameterError(
-        f"there is no objective {name!r}; {hint}",
+        f"unknown objective {name!r}; {hint}",
         code=ErrorCode.UNKNOWN_OBJECTIVE,
         name=name,
     )

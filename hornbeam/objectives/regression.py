@@ -1,4 +1,4 @@
-"""Squared and similar errors, and logistic regression of a probability."""
+"""Objectives of regression: squared and similar errors, and logistic regression."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ __all__ = [
     "SquaredLogError",
 ]
 
-#: XGBoost's bounds of a probability whose logarithm is taken.
+#: XGBoost's bound on a probability before its logarithm is computed.
 _LEAST_PROBABILITY = 1e-6
-#: A weight of positives nearer to 1 than this counts as 1.
+#: scale_pos_weight within this distance of 1 is the same as 1.
 _WEIGHT_TOLERANCE = 1e-6
 
 
 class NewtonStart(Objective):
-    """An objective whose base score is one Newton step from a margin of 0."""
+    """Base of objectives whose base score is one Newton step from a margin of 0."""
 
     many_targets = True
 
@@ -68,7 +68,10 @@ class NewtonStart(Objective):
 
 
 class MeanStart(NewtonStart):
-    """An objective whose base score is the mean label, if positives weigh no more."""
+    """Base of objectives whose base score is the mean label.
+
+    With scale_pos_weight other than 1 it is a Newton step.
+    """
 
     @property
     def _starts_from_mean(self) -> bool:
@@ -124,15 +127,15 @@ class SquaredLogError(MeanStart):
         self.refuse(
             labels,
             labels <= -1.0,
-            f"is not above -1, as {self.name} needs; it takes the logarithm of 1 plus "
-            "the label",
+            f"is not above -1, as {self.name} requires; it computes the logarithm of 1 "
+            "plus the label",
             ErrorCode.LABEL_NOT_ABOVE_MINUS_ONE,
         )
 
     def start_columns(
         self, targets: Floats, weights: Floats | None
     ) -> Iterator[Floats]:
-        # The best constant is that of the mean logarithm.
+        # The mean logarithm minimises the loss.
         logarithms = targets.copy()
         Team(1).run(log1p_rows, 1, logarithms)
         yield from super().start_columns(logarithms, weights)
@@ -143,7 +146,7 @@ class SquaredLogError(MeanStart):
 
 @register
 class PseudoHuberError(NewtonStart):
-    """Squared error of small residuals, absolute error of those beyond huber_slope."""
+    """Pseudo-Huber loss: about squared below huber_slope, about linear above."""
 
     name = "reg:pseudohubererror"
     task = "regression"
@@ -175,14 +178,14 @@ class LogisticLoss(MeanStart):
         self.refuse(
             labels,
             (labels < 0.0) | (labels > 1.0),
-            f"is outside [0, 1], the range of {self.name}; code the two classes as 0 "
+            f"is outside [0, 1], the range of {self.name}; encode the two classes as 0 "
             "and 1, or choose 'multi:softprob' for more classes or 'reg:squarederror' "
             "for amounts",
             ErrorCode.LABEL_NOT_PROBABILITY,
         )
 
     def to_margin(self, base_score: Floats) -> Floats:
-        # In XGBoost's float32 steps, so that its sums of our trees begin alike.
+        # In float32 like XGBoost, so that it predicts the same from our model files.
         p = np.clip(base_score, _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY)
         odds_against = np.float32(1.0) / p.astype(np.float32) - np.float32(1.0)
         margins = [-np.float32(maths.log(float(odds))) for odds in odds_against]
@@ -194,7 +197,7 @@ class LogisticLoss(MeanStart):
 
 
 class BoundedBaseScore(LogisticLoss):
-    """A logistic loss, for which base_score must be a probability."""
+    """A logistic loss whose base_score is a probability."""
 
     _OPEN: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
@@ -215,7 +218,7 @@ class BoundedBaseScore(LogisticLoss):
 
 @register
 class Probability(BoundedBaseScore):
-    """Logistic regression of a share, reported by its root mean squared error."""
+    """Logistic regression of a probability in [0, 1], evaluated by RMSE."""
 
     name = "reg:logistic"
     task = "regression"

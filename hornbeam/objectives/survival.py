@@ -1,4 +1,4 @@
-"""Times until something happens, of which not all were seen to their end."""
+"""Objectives of survival analysis with censored times: Cox and AFT."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from hornbeam.params import Parameters
 
 __all__ = ["AcceleratedFailure", "ProportionalHazards"]
 
-#: The cost of a row's gradient, in cells of a histogram.
-_CELLS_PER_ROW = 32
+#: The cost of the gradient of a row, as a number of histogram updates.
+_COST_PER_ROW = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Timeline:
-    """When events were, for `hornbeam.kernels.survival.proportional_hazards`.
+    """The rows sorted by time, for the kernel `proportional_hazards`.
 
     Attributes
     ----------
     made_of
-        Labels and weights.
+        The labels and weights that it was computed from.
     times, scratch
-        What the kernel takes of them, and where it works.
+        The arguments of the kernel that depend on them, and its working memory.
     """
 
     made_of: tuple[Floats, Floats | None]
@@ -43,9 +43,9 @@ class _Timeline:
 
 @register
 class ProportionalHazards(LogLink):
-    """Cox's partial likelihood; predictions are ratios of hazards.
+    """Cox's partial likelihood; predictions are hazard ratios.
 
-    A label is the time of an event, or minus the time until which none was seen.
+    A label is the time of an event; for a censored row it is minus the censoring time.
     """
 
     name = "survival:cox"
@@ -64,8 +64,8 @@ class ProportionalHazards(LogLink):
         if not labels.all():
             row = int(np.argmin(labels != 0.0))
             raise DataError(
-                f"label 0 in row {row} is no time for {self.name}; give the time of an "
-                "event, or minus the time until which there was none",
+                f"label 0 in row {row} is not a time for {self.name}; give the time of "
+                "an event, or minus the censoring time",
                 code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
 
@@ -74,10 +74,10 @@ class ProportionalHazards(LogLink):
         return {"label": classes + 1}
 
     def estimate_base_score(self, targets: Floats, weights: Floats | None) -> Floats:
-        return np.ones(1)  # the likelihood is of ratios, which no base score changes
+        return np.ones(1)  # the likelihood does not depend on the base score
 
     def gradients(
-        self, team: Team, scores: Floats, info: MetaInfo, iteration: int
+        self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
         line = self._timeline_of(info)
         rows = info.n_rows
@@ -86,8 +86,8 @@ class ProportionalHazards(LogLink):
         )
         team.run(
             survival.proportional_hazards,
-            team.members_for(_CELLS_PER_ROW * rows),
-            scores[0],
+            team.members_for(_COST_PER_ROW * rows),
+            margins[0],
             line.times,
             line.scratch,
             gradients[0],
@@ -96,7 +96,7 @@ class ProportionalHazards(LogLink):
         return gradients, hessians
 
     def _timeline_of(self, info: MetaInfo) -> _Timeline:
-        """Return the rows by rising time, sorted once for all rounds."""
+        """Return the rows sorted by time, which is cached for all rounds."""
         labels, weights = info["label"], info.row_weights
         assert labels is not None
         line = self._timeline
@@ -111,8 +111,8 @@ class ProportionalHazards(LogLink):
         events = survival.events_of(labels, own)
         if not events.any():
             raise DataError(
-                f"{self.name} learns from events, and there are none in {labels.size} "
-                "rows; the label of an event is its time, above 0",
+                f"{self.name} needs events, and there are none in {labels.size} rows; "
+                "the label of an event is its time, above 0",
                 code=ErrorCode.NOTHING_TO_LEARN,
             )
         n_moments = begins.size - 1
@@ -120,7 +120,7 @@ class ProportionalHazards(LogLink):
         survival.sum_moments(events[order], begins, seen)
         moment_of = np.empty(labels.size, np.uint32)
         moment_of[order] = np.repeat(np.arange(n_moments), np.diff(begins))
-        # New memory every round would take longer than the work in it.
+        # To allocate it in every round would take longer than to compute in it.
         scratch = survival.CoxScratch(
             np.empty((3, labels.size)), np.empty((n_moments, 2))
         )
@@ -133,10 +133,10 @@ class ProportionalHazards(LogLink):
 
 @register
 class AcceleratedFailure(LogLink):
-    """The likelihood of bounds of log times under a distribution about the margin.
+    """The accelerated failure time model: the likelihood of bounds on log times.
 
-    A time seen has two equal bounds. One that is not there is 0 or -inf
-    below, inf above.
+    The two bounds of an uncensored time are equal. A lower bound of 0 or -inf, or an
+    upper bound of inf, is none.
     """
 
     name = "survival:aft"
@@ -162,7 +162,7 @@ class AcceleratedFailure(LogLink):
             bound = info[field]
             if bound is None:
                 raise DataError(
-                    f"the training data has no {field}, from which {self.name} learns; "
+                    f"the training data has no {field}, which {self.name} requires; "
                     "pass DMatrix(data, label_lower_bound=..., label_upper_bound=...)",
                     code=ErrorCode.META_INFO_MISSING,
                 )
@@ -177,7 +177,7 @@ class AcceleratedFailure(LogLink):
         if endless.any():
             raise DataError(
                 f"label_upper_bound is not above 0 in row {int(endless.argmax())}, and "
-                f"{self.name} is of times above 0; mend it, or drop the row",
+                f"{self.name} requires times above 0; correct it, or drop the row",
                 code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
 

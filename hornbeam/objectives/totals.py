@@ -1,8 +1,8 @@
-"""Sums over rows that depend on neither their order nor the parts they come in.
+"""Sums over rows that do not depend on their order or their partitions.
 
-They are taken in fixed point, in steps small enough for all rows together. So the
-largest value comes first; over parts it is the largest of theirs, and their sums in
-steps add up.
+The values are added as integers in fixed point. The step is derived from the number of
+rows and the largest magnitude, which are therefore needed first; over partitions it is
+the maximum of theirs. The integer sums of the partitions add up to the total.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Floats = NDArray[np.float64]
 
 
 def largest_of(columns: Iterable[Floats]) -> Floats:
-    """Return the largest magnitude in each column, (columns,)."""
+    """Return the largest magnitude of each column, (columns,)."""
     return np.array([np.abs(column).max(initial=0.0) for column in columns])
 
 
 def sum_steps(
     columns: Iterable[Floats], largest: Floats, n_rows: int
 ) -> NDArray[np.int64]:
-    """Return the sum of each column in whole steps, (columns,).
+    """Return the sum of each column as an integer number of steps, (columns,).
 
-    `largest` and `n_rows` are those of all parts together.
+    `largest` and `n_rows` are those of all partitions.
     """
     shifts = _shifts(largest, n_rows).tolist()
     return np.array(
@@ -42,22 +42,22 @@ def sum_steps(
 
 
 def as_totals(steps: NDArray[np.int64], largest: Floats, n_rows: int) -> Floats:
-    """Return the sums of columns from those in steps."""
+    """Return the sums of columns from their numbers of steps."""
     return np.ldexp(steps.astype(np.float64), -_shifts(largest, n_rows))
 
 
 def totals_of(columns: Iterable[Floats], n_rows: int) -> Floats:
-    """Return the sum of each column where all rows are at hand."""
+    """Return the sum of each column of all rows."""
     listed = list(columns)
     largest = largest_of(listed)
     return as_totals(sum_steps(listed, largest, n_rows), largest, n_rows)
 
 
 def _shifts(largest: Floats, n_rows: int) -> NDArray[np.int64]:
-    """Return the binary places that are left of each column's point."""
+    """Return the binary exponent of each column's scale factor."""
     if not np.isfinite(largest).all():
         raise DataError(
-            "labels times weights are beyond the range of float64; scale them down",
+            "labels times weights exceed the range of float64; scale them down",
             code=ErrorCode.FLOAT_OVERFLOW,
         )
     exponents = np.frexp(largest)[1].astype(np.int64)  # largest < 2**exponent

@@ -40,7 +40,7 @@ class DMatrix(_DMatrix):
     """
 
     # In XGBoost `approx` also trains on batches with a cache.
-    _holds_beside_cache = True
+    _sorts_with_cache = True
     _kind_of_info = MetaInfo
 
     @deprecate_positional_args

@@ -1,4 +1,4 @@
-"""The learner and the predictor with XGBoost's validation and alignment of features."""
+"""A learner and a predictor with XGBoost's validation and alignment of features."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ GROWTH = SplitParams(
     reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5
 )
 COUNTED = replace(GROWTH, min_samples_leaf=9, path_smooth=3.0)
-BY_LEVEL = GrowthLimits(best_first=False, max_depth=5, max_leaves=0, gamma=0.0)
-BEST_FIRST = GrowthLimits(best_first=True, max_depth=0, max_leaves=14, gamma=0.0)
+BY_LEVEL = GrowthLimits(lossguide=False, max_depth=5, max_leaves=0, gamma=0.0)
+BEST_FIRST = GrowthLimits(lossguide=True, max_depth=0, max_leaves=14, gamma=0.0)
 N_ROWS = 3000 if COMPILED else 150
 KINDS = {
     "by level": {},
@@ -69,6 +69,7 @@ class PartedRows(Rows):
 
     def __init__(self, parts, codes, labels, weights, margins, team, sized=True):
         self.n_outputs, self.n_rows = margins.shape
+        self.layout, self.n_features = codes.layout, codes.layout.n_bins.size
         self._sized = sized
         self._numbers = [np.asarray(part, np.int64) for part in parts]
         self._parts = [
@@ -104,18 +105,19 @@ class PartedRows(Rows):
 
     def widen(self, columns=(0,)):
         for part in self._parts:
-            part.widen()
+            part.widen(columns)
 
     def sizes(self, nodes):
         return sum(part.sizes(nodes) for part in self._parts) if self._sized else None
 
     def build_histograms(self, nodes, slots, histograms):
-        total = np.zeros((len(nodes), *histograms.shape[1:]), np.int64)
+        columns, _, *shape = histograms.shape
+        total = np.zeros((columns, len(nodes), *shape), np.int64)
         own = np.zeros_like(total)
         for part in self._parts:
             part.build_histograms(nodes, np.arange(len(nodes)), own)
             total += own
-        histograms[slots] = total
+        histograms[:, slots] = total
 
     def apply_splits(self, *args):
         for part in self._parts:
@@ -177,7 +179,7 @@ def grow(
     team = take_team(threads)
     arguments = codes, np.zeros((1, N_ROWS)), weights, np.zeros((2, N_ROWS)), team
     rows = make_rows(*arguments)
-    backend = HistogramBackend(rows, codes.layout, N_ROWS, team, max_histograms)
+    backend = HistogramBackend(rows, team, max_histograms)
     backend.set_gradients(g, h)
     found = []
     for output in range(2):

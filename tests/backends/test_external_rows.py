@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from parts import KINDS, N_ROWS, grow
 
-from hornbeam.backends.external import ExternalRows, _spans_between
+from hornbeam.backends.external import ExternalRows
+from hornbeam.backends.external_state import _spans_between
 from hornbeam.backends.memory_plan import MemoryPlan
 from hornbeam.binning.layout import ExternalBins
 from hornbeam.external_memory.cache import open_or_build
 from hornbeam.kernels.jit import COMPILED
 
 UNLIMITED = MemoryPlan(None, None, 0, frozenset(), keeps_packed=True)
-STATE = ["margins", "gradients", "places"]
+STATE = ["margins", "gradients", "row_lists"]
 
 
 def paged_rows(folder, budget, codes, *arguments, block_rows=1 + N_ROWS // 4, **layout):

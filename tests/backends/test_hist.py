@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from hornbeam.backends import quantisation as steps_module
+from hornbeam.backends import quantisation
 from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import RowSample, SplitParams
 from hornbeam.binning.bin_table import bin_table
@@ -22,8 +22,8 @@ from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
 GROWTH = SplitParams(
     reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=1.0
 )
-BY_LEVEL = GrowthLimits(best_first=False, max_depth=4, max_leaves=0, gamma=0.0)
-BEST_FIRST = GrowthLimits(best_first=True, max_depth=4, max_leaves=0, gamma=0.0)
+BY_LEVEL = GrowthLimits(lossguide=False, max_depth=4, max_leaves=0, gamma=0.0)
+BEST_FIRST = GrowthLimits(lossguide=True, max_depth=4, max_leaves=0, gamma=0.0)
 RATE = 0.5
 #: The root as the only leaf.
 LONE_ROOT = np.zeros(1, np.intp), np.zeros(1, np.intp), 1
@@ -294,7 +294,7 @@ def test_larger_gradients_are_summed_in_coarse_steps_to_a_part_in_128(steps, row
 
 
 def test_in_coarse_steps_the_sums_of_small_gradients_would_be_wrong(monkeypatch):
-    monkeypatch.setattr(steps_module, "_LEAST_MEAN_STEPS", -np.inf)
+    monkeypatch.setattr(quantisation, "_MIN_MEAN_UNITS", -np.inf)
     training = small_gradients(8)
     total, step = total_and_step(training)
     assert step == COARSE
@@ -314,5 +314,5 @@ def leaves_of_the_rest(outliers, size):
 @pytest.mark.parametrize("outliers", [1, 9])
 def test_outliers_do_not_hide_the_other_rows(outliers, size, monkeypatch):
     found = leaves_of_the_rest(outliers, size)
-    monkeypatch.setattr(steps_module, "_LEAST_MEAN_STEPS", -np.inf)
+    monkeypatch.setattr(quantisation, "_MIN_MEAN_UNITS", -np.inf)
     assert found > 2 * leaves_of_the_rest(outliers, size)

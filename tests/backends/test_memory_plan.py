@@ -61,11 +61,11 @@ def test_the_more_room_the_more_is_in_memory():
         budget = plan(room)
         taken = budget.max_histograms * SLOT + budget.ring_bytes + budget.kept_bytes
         per_row = 8 * ("gradients" not in budget.on_disk)
-        per_row += 8 * ("places" not in budget.on_disk) + 8 * budget.keeps_packed
+        per_row += 8 * ("row_lists" not in budget.on_disk) + 8 * budget.keeps_packed
         per_row -= 8 * ("margins" in budget.on_disk)
         assert taken + per_row * N_ROWS < room
         if before is None:
-            assert budget.on_disk == {"margins", "gradients", "places"}
+            assert budget.on_disk == {"margins", "gradients", "row_lists"}
         else:
             assert budget.on_disk <= before.on_disk
             assert budget.keeps_packed >= before.keeps_packed

@@ -17,7 +17,7 @@ from hornbeam.kernels.jit import COMPILED
 from hornbeam.memory import resident_bytes
 
 SAMPLED = [kind for kind, options in KINDS.items() if "sample" in options]
-STATES = [frozenset(), frozenset(["places"]), frozenset(["margins", "gradients"])]
+STATES = [frozenset(), frozenset(["row_lists"]), frozenset(["margins", "gradients"])]
 
 
 @pytest.fixture
@@ -37,10 +37,10 @@ def sweeps(monkeypatch):
 def held(rows, on_disk=frozenset(), kept_bytes=0):
     """Return a budget with room for so many rows of a sample."""
     in_memory = not on_disk
-    return MemoryPlan(None, None, kept_bytes, on_disk, in_memory, held_rows=rows)
+    return MemoryPlan(None, None, kept_bytes, on_disk, in_memory, sample_rows=rows)
 
 
-@pytest.mark.parametrize("on_disk", STATES, ids=["memory", "places", "gradients"])
+@pytest.mark.parametrize("on_disk", STATES, ids=["memory", "row_lists", "gradients"])
 @pytest.mark.parametrize("kind", [*SAMPLED, "by level"])
 def test_trees_and_scores_are_those_of_rows_in_memory(tmp_path, kind, on_disk):
     rows = partial(paged_rows, tmp_path, held(N_ROWS, on_disk))

@@ -18,7 +18,16 @@ SCRIPTS = {
     "split": FEW,
     "predict": [*FEW[:4], "--trees", "3", "--peers", "xgboost"],
     "cluster": ["--rows", "3000", "--repeats", "1", "--rounds", "4"],
-    "paged": ["--rows", "3000", "--rounds", "2", "--batch", "700", "--threads", "1"],
+    "external_memory": [
+        "--rows",
+        "3000",
+        "--rounds",
+        "2",
+        "--batch",
+        "700",
+        "--threads",
+        "1",
+    ],
     "scale": ["--rows", "3000", "--repeats", "1"],
     "objectives": [
         *("--rows", "300", "--rounds", "2", "--seeds", "2", "--repeats", "1"),

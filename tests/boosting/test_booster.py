@@ -1,4 +1,4 @@
-"""Booster: prediction, parts, copies, files, attributes and importances."""
+"""Booster: prediction, slices, copies, files, attributes and importances."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def walk(tree, row):
     return node
 
 
-def test_predictions_are_sums_of_leaves(booster):
-    """The margin is the float32 sum in the order of trees, one after the other."""
+def test_margins_are_sums_of_leaf_values(booster):
+    """Margins are float32 sums in the order of the trees."""
     model = booster.model
     leaves = booster.predict(named(), pred_leaf=True)
     expected = np.full(len(ROWS), model.base_score[0], np.float32)
@@ -66,7 +66,7 @@ def test_predictions_are_sums_of_leaves(booster):
     np.testing.assert_array_equal(booster.predict(named()), expected)
 
 
-def test_margins_become_predictions(classes):
+def test_margins_are_transformed_to_predictions(classes):
     data = DMatrix(ROWS)
     margins = classes.predict(data, output_margin=True).astype(np.float64)
     odds = np.exp(margins - margins.max(axis=1, keepdims=True))
@@ -86,7 +86,7 @@ def test_margins_become_predictions(classes):
     )
 
 
-def test_ranges_of_rounds_add_up(booster, classes):
+def test_margins_of_iteration_ranges_add_up(booster, classes):
     for model, data in ((booster, named()), (classes, DMatrix(ROWS))):
         base = model[:1].model.copy()
         start = model.objective.to_margin(base.base_score)
@@ -109,7 +109,7 @@ def test_ranges_of_rounds_add_up(booster, classes):
         )
 
 
-def test_leaves_in_strict_shape(classes):
+def test_pred_leaf_with_strict_shape(classes):
     leaves = classes.predict(DMatrix(ROWS), pred_leaf=True)
     strict = classes.predict(DMatrix(ROWS), pred_leaf=True, strict_shape=True)
     assert leaves.shape == (400, 36)
@@ -117,7 +117,7 @@ def test_leaves_in_strict_shape(classes):
     np.testing.assert_array_equal(strict.reshape(400, 36), leaves)
 
 
-def test_no_rows(booster, classes):
+def test_prediction_of_zero_rows(booster, classes):
     nothing = DMatrix(np.empty((0, 5)))
     shapes = {}
     for strict in (False, True):
@@ -144,13 +144,13 @@ IN_PLACE = {
 
 
 @pytest.mark.parametrize("container", IN_PLACE)
-def test_prediction_in_place_is_that_of_a_matrix(booster, container):
+def test_inplace_predict_equals_predict(booster, container):
     rows = IN_PLACE[container](ROWS)
     data = DMatrix(rows) if container == "frame" else named(rows)
     np.testing.assert_array_equal(booster.inplace_predict(rows), booster.predict(data))
 
 
-def test_prediction_in_place_has_the_same_options(classes):
+def test_inplace_predict_has_the_options_of_predict(classes):
     data = DMatrix(ROWS)
     np.testing.assert_array_equal(
         classes.inplace_predict(
@@ -169,7 +169,7 @@ def test_prediction_in_place_has_the_same_options(classes):
     )
 
 
-def test_sparse_rows(booster):
+def test_predictions_of_sparse_rows(booster):
     present = np.nan_to_num(ROWS)
     sparse = scipy.sparse.csr_array(present)
     np.testing.assert_array_equal(
@@ -184,8 +184,8 @@ def test_a_base_margin_replaces_the_base_score(booster):
     )
 
 
-def test_many_rows_predict_as_few():
-    """Blocks and threads do not show in the result."""
+def test_predictions_do_not_depend_on_blocks_and_threads():
+    """Predictions are equal for all numbers of rows and threads."""
     rows, labels = few_values(70_000, 4)
     model = hornbeam.train({"max_depth": 4}, DMatrix(rows, labels), 8)
     whole = model.inplace_predict(rows)
@@ -202,7 +202,7 @@ def test_many_rows_predict_as_few():
 # --- Names of columns -----------------------------------------------------------------
 
 
-def test_columns_are_checked_by_name(booster):
+def test_columns_are_matched_by_name(booster):
     expected = booster.predict(named())
     data = named(names=list("abcdx"))
     frame = pd.DataFrame(ROWS, columns=list("abcdx"))
@@ -239,7 +239,7 @@ def test_columns_may_come_in_any_order(booster):
         )
 
 
-def test_names_and_types_are_those_of_training():
+def test_feature_names_and_types_are_those_of_training():
     frame = pd.DataFrame({"n": np.arange(50), "x": np.linspace(0, 1, 50)})
     model = hornbeam.train({}, DMatrix(frame, np.arange(50.0)), 2)
     assert model.feature_names == ["n", "x"]
@@ -256,7 +256,7 @@ def test_names_and_types_are_those_of_training():
 # --- Parts and copies -----------------------------------------------------------------
 
 
-def test_parts(booster):
+def test_slices(booster):
     assert booster[2].num_boosted_rounds() == 1
     assert booster[-1].digest() == booster[5].digest()
     assert booster[-2:].digest() == booster[4:6].digest()
@@ -282,12 +282,12 @@ def test_parts(booster):
         (1.5, TypeError),
     ],
 )
-def test_parts_that_are_none(booster, rounds, error):
+def test_invalid_slices_raise_an_error(booster, rounds, error):
     with pytest.raises(error):
         booster[rounds]
 
 
-def test_a_part_can_be_trained_on():
+def test_a_slice_can_be_trained_further():
     data = DMatrix(ROWS, LABELS)
     whole = hornbeam.train({}, data, 5)
     part = whole[:3]
@@ -306,7 +306,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("way", COPIES)
-def test_copies_go_their_own_way(way):
+def test_copies_are_independent(way):
     params = {"max_depth": 3, "eta": 0.2, "subsample": 0.8, "eval_metric": "mae"}
     data = DMatrix(ROWS, LABELS, feature_names=NAMES)
     original = hornbeam.train(params, data, 3)
@@ -338,7 +338,7 @@ def test_a_booster_in_training_can_be_pickled():
 
 
 @pytest.mark.parametrize("kind", ["json", "ubj"])
-def test_files_keep_everything(tmp_path, classes, kind):
+def test_model_files_round_trip(tmp_path, classes, kind):
     path = tmp_path / f"model.{kind}"
     classes.save_model(path)
     for source in (path, path.read_bytes(), bytearray(path.read_bytes())):
@@ -353,7 +353,7 @@ def test_files_keep_everything(tmp_path, classes, kind):
         assert bytes(loaded.save_raw(kind)) == path.read_bytes()
 
 
-def test_loading_replaces_everything(booster, classes):
+def test_load_model_replaces_the_model(booster, classes):
     model = booster.copy()
     before = model.eval(DMatrix(ROWS, LABELS))
     model.load_model(classes.save_raw())
@@ -363,14 +363,14 @@ def test_loading_replaces_everything(booster, classes):
     assert "mlogloss" in model.eval(DMatrix(ROWS, ranked(LABELS, 3)))
 
 
-def test_a_broken_file_leaves_the_model(booster):
+def test_an_invalid_file_does_not_change_the_model(booster):
     model = booster.copy()
     with pytest.raises(hornbeam.ModelFileError):
         model.load_model(b"{}")
     assert model.digest() == booster.digest()
 
 
-def test_a_booster_that_knows_nothing():
+def test_a_booster_without_a_model_raises_errors():
     model = Booster()
     assert model.num_boosted_rounds() == model.num_features() == 0
     assert model.feature_names is model.feature_types is None
@@ -387,7 +387,7 @@ def test_a_booster_that_knows_nothing():
 # --- Training by hand -----------------------------------------------------------------
 
 
-def test_update_and_boost_are_rounds_of_train():
+def test_update_and_boost_equal_rounds_of_train():
     data = DMatrix(ROWS, LABELS)
     params = {"base_score": 0.5, "max_depth": 3}
     trained = hornbeam.train(params, data, 3)
@@ -400,7 +400,7 @@ def test_update_and_boost_are_rounds_of_train():
         boosted.boost(data, number, grad=gradients, hess=hessians)
         both.boost(data, number, fobj=squared_gradients)
     assert updated.digest() == given.digest() == both.digest() == trained.digest()
-    # Predicted margins are rounded to float32, those of training are not.
+    # Predicted margins are rounded to float32, training margins are not.
     np.testing.assert_allclose(boosted.predict(data), trained.predict(data), atol=1e-4)
 
 
@@ -415,8 +415,8 @@ def test_gradients_of_every_shape_and_type():
     assert len(digests) == 1
 
 
-def test_two_sets_of_rows_in_turn():
-    """A model may see other rows every round; margins are kept for each."""
+def test_alternating_training_matrices():
+    """Rounds may use different matrices; margins are cached for each of them."""
     first, second = DMatrix(ROWS[:200], LABELS[:200]), DMatrix(ROWS[200:], LABELS[200:])
     kept = Booster({}, [first, second])
     fresh = Booster({}, [first, second])
@@ -430,8 +430,8 @@ def test_two_sets_of_rows_in_turn():
         assert kept.eval(data) == fresh.eval(data)
 
 
-def test_a_round_that_fails_leaves_nothing_behind():
-    """The tree of the first class was grown, then that of the second failed."""
+def test_a_failed_round_does_not_change_the_model():
+    """Growing fails at the tree of the second class."""
     params = {"objective": "multi:softprob", "num_class": 2, "eta": 1}
     data = DMatrix(ROWS, ranked(LABELS, 2))
     model, fresh = Booster(params, [data]), Booster(params, [data])
@@ -477,7 +477,7 @@ def test_parameters_change_between_rounds():
     ],
     ids=str,
 )
-def test_parameters_that_are_refused_leave_the_booster_as_it_was(wrong):
+def test_rejected_parameters_do_not_change_the_booster(wrong):
     data = DMatrix(ROWS, LABELS)
     model, twin = (Booster({"max_depth": 3}, [data]) for _ in range(2))
     for round_ in range(3):
@@ -496,7 +496,7 @@ def test_parameters_that_are_refused_leave_the_booster_as_it_was(wrong):
     assert model.digest() == twin.digest()
 
 
-def test_a_model_that_is_refused_leaves_the_booster_as_it_was():
+def test_a_rejected_model_does_not_change_the_booster():
     data = DMatrix(ROWS, LABELS)
     linear = hornbeam.train({"booster": "gblinear"}, data, 1).save_raw()
     model = Booster({"process_type": "update"}, model_file=train().save_raw())
@@ -509,7 +509,7 @@ def test_a_model_that_is_refused_leaves_the_booster_as_it_was():
     assert model.num_boosted_rounds() == 2
 
 
-def test_a_sketch_of_one_output_goes_on_from_a_file():
+def test_sketch_outputs_with_one_output_continues_from_a_file():
     params = {"multi_strategy": "multi_output_tree", "sketch_outputs": 2}
     half = train(params, rounds=3).save_raw()
     whole = train(params, rounds=6)
@@ -536,7 +536,7 @@ def test_attributes(tmp_path, booster):
         _ = loaded.best_iteration
 
 
-def test_scores_of_features(booster):
+def test_feature_importances(booster):
     weight = booster.get_score()
     assert weight == booster.get_score(importance_type="weight")
     assert sum(weight.values()) == sum(

@@ -1,4 +1,4 @@
-"""Categories in training and prediction: known by their names, whatever their codes."""
+"""Categories in training and prediction are matched by name, not by code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARAMETERS = {"max_depth": 4, "learning_rate": 0.5}
 
 
 def table(n_rows=600, seed=0):
-    """Return a frame of text, of a category column and of numbers, and labels."""
+    """Return a data frame with text, categorical and numerical columns, and labels."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -35,7 +35,7 @@ def booster():
     return hornbeam.train(PARAMETERS, DMatrix(FRAME, LABELS), 8)
 
 
-def test_names_are_kept_with_the_model(booster, tmp_path):
+def test_models_store_category_names(booster, tmp_path):
     assert booster.feature_types == ["c", "c", "float"]
     assert booster.get_categories().of(0).tolist() == ["Bonn", "Kiel", "Ulm"]
     path = tmp_path / "model.ubj"
@@ -48,7 +48,7 @@ def test_names_are_kept_with_the_model(booster, tmp_path):
     )
 
 
-def test_codes_of_the_new_table_do_not_matter(booster):
+def test_categories_are_matched_by_name_not_by_code(booster):
     expected = booster.inplace_predict(FRAME)
     turned = FRAME[["size", "shop", "town"]].copy()
     turned["town"] = pd.Categorical(turned.town, ["Paris", "Ulm", "Kiel", "Bonn"])
@@ -62,11 +62,11 @@ def test_codes_of_the_new_table_do_not_matter(booster):
 
 
 @pytest.mark.parametrize("kind", [DMatrix, QuantileDMatrix])
-def test_evaluation_and_continued_training_go_by_name(booster, kind):
+def test_evaluation_and_continued_training_match_names(booster, kind):
     turned = FRAME[["size", "shop", "town"]].copy()
     turned["town"] = pd.Categorical(turned.town, ["Ulm", "Kiel", "Bonn"])
     data = DMatrix(FRAME, LABELS)
-    # Cut in bins, a matrix keeps its own codes, unless it is made for another.
+    # A quantile matrix keeps its own codes unless it has a reference matrix.
     other = kind(turned, LABELS, **({"ref": data} if kind is QuantileDMatrix else {}))
     history = {}
     evals = [(data, "same"), (other, "other")]
@@ -79,7 +79,7 @@ def test_evaluation_and_continued_training_go_by_name(booster, kind):
     assert len(digests) == 1
 
 
-def test_a_category_that_training_did_not_see(booster, tmp_path):
+def test_unseen_categories(booster, tmp_path):
     new = pd.DataFrame({"town": ["Ulm", "Oslo"], "shop": ["1", "2"], "size": [0, 0]})
     absent = new.assign(town=["Ulm", None])
     with pytest.raises(DataError, match=r"row 1 of column 'town'.*'Oslo'"):
@@ -96,7 +96,7 @@ def test_a_category_that_training_did_not_see(booster, tmp_path):
         )
 
 
-def test_a_validation_set_in_bins_may_hold_unseen_categories():
+def test_a_binned_validation_set_may_have_unseen_categories():
     train, labels = DMatrix(FRAME, LABELS), LABELS[:50]
     new = FRAME[:50].assign(town="Oslo")
     with pytest.raises(DataError, match="'Oslo'"):
@@ -110,14 +110,14 @@ def test_a_validation_set_in_bins_may_hold_unseen_categories():
     assert history["unseen"] == history["missing"]
 
 
-def test_numbers_and_categories_are_told_apart(booster):
+def test_numerical_and_categorical_columns_are_not_interchangeable(booster):
     wrong = FRAME.assign(town=1.0, size="small", colour="red").drop(columns="shop")
     for kind in ("missing: 'shop'", "'colour'", "'town'", "'size'"):
         with pytest.raises(DataError, match=kind):
             booster.inplace_predict(wrong)
 
 
-def test_the_same_bits_on_any_number_of_threads():
+def test_the_model_does_not_depend_on_the_number_of_threads():
     data = QuantileDMatrix(FRAME, LABELS)
     for more in ({}, {"grow_policy": "lossguide", "max_leaves": 9, "subsample": 0.6}):
         digests = {
@@ -127,7 +127,7 @@ def test_the_same_bits_on_any_number_of_threads():
         assert len(digests) == 1
 
 
-def test_estimators_take_text():
+def test_estimators_accept_text_columns():
     model = HornbeamRegressor(n_estimators=8, max_depth=4, learning_rate=0.5)
     model.fit(FRAME, LABELS)
     assert model.score(FRAME, LABELS) > 0.95

@@ -1,4 +1,4 @@
-"""From any of its checkpoints a training goes on to the bits of one in one go."""
+"""Training resumed from any checkpoint gives the model of uninterrupted training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ BOOSTERS = {
 
 @pytest.mark.parametrize("as_pickle", [False, True])
 @pytest.mark.parametrize("name", BOOSTERS)
-def test_checkpoints_go_on_to_the_same_bits(name, as_pickle, tmp_path):
+def test_training_resumes_from_each_checkpoint_to_the_same_model(
+    name, as_pickle, tmp_path
+):
     params = {"max_depth": 3, "seed": 3} | BOOSTERS[name]
     if params.get("booster") == "gblinear":
         del params["max_depth"]
@@ -67,7 +69,7 @@ RESUMED = BOOSTERS | {
 
 
 class BreakOff(hornbeam.TrainingCallback):
-    """Ends a training as if its process had been killed after some round."""
+    """Interrupts training after a round, as a killed process would."""
 
     def __init__(self, epoch):
         self.epoch = epoch
@@ -79,7 +81,7 @@ class BreakOff(hornbeam.TrainingCallback):
 
 
 class Count(hornbeam.TrainingCallback):
-    """Has a state of its own, and writes into the model."""
+    """Has a state, and sets an attribute of the model."""
 
     def before_training(self, model):
         self.seen = 0
@@ -98,7 +100,7 @@ class Count(hornbeam.TrainingCallback):
 
 
 def labelled(name, rows, labels):
-    """Return data for these parameters."""
+    """Return training data for these parameters."""
     if name in ("classes", "vectors"):
         return hornbeam.DMatrix(rows, ranked(labels, 3))
     if name == "targets":
@@ -109,7 +111,7 @@ def labelled(name, rows, labels):
 
 
 def steered(name, folder, broken=None, *, as_pickle=False, prefix="model"):
-    """Return the digest and everything else that a training leaves."""
+    """Return the digest and all other results of a training."""
     params = {"max_depth": 3, "seed": 3, "learning_rate": 0.6} | RESUMED[name]
     if params.get("booster") == "gblinear":
         del params["max_depth"]
@@ -145,7 +147,7 @@ def steered(name, folder, broken=None, *, as_pickle=False, prefix="model"):
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_a_training_goes_on_as_if_it_had_not_been_broken_off(name, tmp_path):
+def test_interrupted_training_resumes_to_the_same_model(name, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
     folder.mkdir()
@@ -154,20 +156,20 @@ def test_a_training_goes_on_as_if_it_had_not_been_broken_off(name, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             steered(name, folder, broken)
     assert steered(name, folder) == expected
-    # Also from the very last checkpoint, after which nothing may be left to do.
+    # The last checkpoint may be that of the last round.
     assert steered(name, folder) == expected
     for path in folder.glob("*.ubj"):
         assert path.read_bytes() == (whole / path.name).read_bytes()
 
 
-def test_pickled_checkpoints_go_on_too(tmp_path):
+def test_training_resumes_from_pickled_checkpoints(tmp_path):
     expected = steered("dropout", tmp_path, as_pickle=True, prefix="a")
     with pytest.raises(KeyboardInterrupt):
         steered("dropout", tmp_path, 5, as_pickle=True)
     assert steered("dropout", tmp_path, as_pickle=True) == expected
 
 
-def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path):
+def test_incomplete_checkpoints_are_ignored(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         steered("trees", tmp_path, 7)
     (tmp_path / "model_6.ubj").unlink()  # as if killed between the two files
@@ -181,7 +183,7 @@ def resuming(params, folder, rounds=6, data=None, start=None):
     return hornbeam.train(params, data, rounds, callbacks=[point], xgb_model=start)
 
 
-def test_a_checkpoint_of_another_training_is_refused(tmp_path):
+def test_a_checkpoint_of_another_training_is_rejected(tmp_path):
     params = {"max_depth": 3, "nthread": 1}
     model = resuming(params, tmp_path)
     assert resuming(params | {"nthread": 2}, tmp_path).digest() == model.digest()
@@ -190,7 +192,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="has 5 rounds, and num_boost_round is 3"):
         resuming(params, tmp_path, 3)
     assert resuming(params, tmp_path, 9).num_boosted_rounds() == 9
-    # Numbers of files count the rounds of the model that is continued.
+    # The numbers in file names include the rounds of the continued model.
     begun = hornbeam.train(params, hornbeam.DMatrix(ROWS, LABELS), 2)
     other = hornbeam.train(params, hornbeam.DMatrix(ROWS, -LABELS), 2)
     folder = tmp_path / "on"
@@ -202,7 +204,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         resuming(params, folder, start=other)
 
 
-def test_states_must_be_what_json_can_hold(tmp_path):
+def test_callback_states_must_be_json(tmp_path):
     class Odd(hornbeam.TrainingCallback):
         def state(self):
             return {1j}
@@ -214,7 +216,7 @@ def test_states_must_be_what_json_can_hold(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_checkpoints_are_of_one_model(tmp_path):
+def test_cv_rejects_checkpoints(tmp_path):
     data = hornbeam.DMatrix(ROWS, LABELS)
     with pytest.raises(ParameterError, match="cross-validation trains several"):
         hornbeam.cv({}, data, 2, callbacks=[hornbeam.TrainingCheckPoint(tmp_path)])

@@ -1,4 +1,4 @@
-"""DART: which trees a round drops, what they weigh, and margins that are kept."""
+"""DART: dropout, tree weights and cached margins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def train(params, rounds=12, data=None, **arguments):
 
 
 def dropouts(n_rounds=800, weights=(1.0, 2.0, 3.0, 2.0), **params):
-    """Return what each of many rounds drops of trees with these weights."""
+    """Return the dropped trees of many rounds for these tree weights."""
     parameters = Parameters.resolve({**DART, **params})
     weights = np.array(weights, np.float32)
     found = []
@@ -37,7 +37,7 @@ def dropouts(n_rounds=800, weights=(1.0, 2.0, 3.0, 2.0), **params):
 
 
 def rates(found):
-    """Return how often each of four trees was dropped."""
+    """Return the share of rounds that dropped each of four trees."""
     counts = np.zeros(4)
     for dropout in found:
         counts[dropout.dropped] += 1
@@ -47,16 +47,16 @@ def rates(found):
 # --- Draws ----------------------------------------------------------------------------
 
 
-def test_each_tree_is_dropped_at_the_rate():
+def test_each_tree_is_dropped_with_probability_rate_drop():
     np.testing.assert_allclose(rates(dropouts()), 0.3, atol=0.06)
 
 
-def test_heavy_trees_are_dropped_more_often():
+def test_weighted_sampling_drops_heavy_trees_more_often():
     weighted = rates(dropouts(sample_type="weighted"))
     np.testing.assert_allclose(weighted, 0.3 * np.array([1, 2, 3, 2]) / 2, atol=0.06)
 
 
-def test_rounds_are_skipped():
+def test_skip_drop_skips_rounds():
     found = dropouts(rate_drop=1.0, skip_drop=0.25)
     skipped = [dropout.dropped.size == 0 for dropout in found]
     assert np.mean(skipped) == pytest.approx(0.25, abs=0.04)
@@ -67,7 +67,7 @@ def test_rounds_are_skipped():
     ("kind", "expected"),
     [("uniform", [0.25] * 4), ("weighted", [0.125, 0.25, 0.375, 0.25])],
 )
-def test_one_tree_is_dropped_at_least(kind, expected):
+def test_one_drop_drops_at_least_one_tree(kind, expected):
     found = dropouts(rate_drop=0, one_drop=True, sample_type=kind)
     assert {dropout.dropped.size for dropout in found} == {1}
     np.testing.assert_allclose(rates(found), expected, atol=0.06)
@@ -75,7 +75,7 @@ def test_one_tree_is_dropped_at_least(kind, expected):
     assert {dropout.dropped.size for dropout in found} == {0, 1}
 
 
-def test_draws_depend_on_the_seed_and_on_nothing_but_it():
+def test_dropout_depends_on_the_seed_only():
     first, again, other = (
         [dropout.dropped.tolist() for dropout in dropouts(50, seed=seed)]
         for seed in (7, 7, 8)
@@ -83,7 +83,7 @@ def test_draws_depend_on_the_seed_and_on_nothing_but_it():
     assert first == again != other
 
 
-def test_no_tree_no_dropout():
+def test_no_dropout_without_trees():
     found = dropouts(5, (), rate_drop=1.0, one_drop=True)
     assert all(dropout.dropped.size == 0 for dropout in found)
 
@@ -92,8 +92,8 @@ def test_no_tree_no_dropout():
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "multi:softprob"])
-def test_margins_of_training_are_those_of_the_trees_left(objective):
-    """What an objective of one's own gets is what `predict(training=True)` says."""
+def test_training_margins_exclude_dropped_trees(objective):
+    """A custom objective gets the margins of `predict(training=True)`."""
     classes = 3 if objective == "multi:softprob" else 0
     data = DMatrix(ROWS, np.arange(len(ROWS)) % 3 if classes else LABELS)
     booster = Booster({**DART, "objective": objective, "num_class": classes})
@@ -112,7 +112,7 @@ def test_margins_of_training_are_those_of_the_trees_left(objective):
     assert any(seen)
 
 
-def test_reported_scores_are_those_of_predictions():
+def test_evaluation_equals_the_metric_of_predictions():
     data, result = DMatrix(ROWS, LABELS), {}
     valid = DMatrix(ROWS[:99], LABELS[:99])
     booster = train(
@@ -124,7 +124,7 @@ def test_reported_scores_are_those_of_predictions():
         assert result[name]["rmse"][-1] == pytest.approx(expected, rel=1e-5)
 
 
-def test_without_dropout_dart_is_gbtree():
+def test_dart_without_dropout_equals_gbtree():
     trees = hornbeam.train({"max_depth": 3}, DMatrix(ROWS, LABELS), 8)
     dart = train({"rate_drop": 0}, 8)
     np.testing.assert_array_equal(dart.model.tree_weights, np.ones(8, np.float32))
@@ -134,8 +134,8 @@ def test_without_dropout_dart_is_gbtree():
 
 
 @pytest.mark.parametrize("size", [1e-20, 1.0, 1e9])
-def test_sums_of_contributions_are_exact(size):
-    """In whatever order trees are added and taken away, no bit is left over."""
+def test_margins_are_restored_exactly(size):
+    """Adding and subtracting trees in any order restores the margins exactly."""
     rng = np.random.default_rng(0)
     base = rng.normal(size=(50, 1)) * size * 1000
     values = (rng.normal(size=(400, 50)) * size).astype(np.float32)
@@ -157,8 +157,8 @@ def test_sums_of_contributions_are_exact(size):
     assert np.abs(parts - values * weights[:, None]).max() < size * 1e-6
 
 
-def test_large_leaves_later_change_the_rounding_of_all():
-    """Labels whose gradients are small at first: leaf values grow by the round."""
+def test_larger_leaf_values_change_the_quantisation_of_margins():
+    """The labels have small gradients at first, so leaf values grow by round."""
     data = DMatrix(ROWS, LABELS)
 
     def growing(margins, data):
@@ -180,7 +180,7 @@ def test_large_leaves_later_change_the_rounding_of_all():
 # --- Models ---------------------------------------------------------------------------
 
 
-def test_the_best_round_is_kept_with_its_weights():
+def test_early_stopping_keeps_the_weights_of_the_best_round():
     train_data = DMatrix(ROWS[:300], LABELS[:300])
     valid, result = DMatrix(ROWS[300:], LABELS[300:]), {}
     stop = hornbeam.EarlyStopping(rounds=5, save_best=True)
@@ -197,7 +197,7 @@ def test_the_best_round_is_kept_with_its_weights():
     assert error == pytest.approx(min(result["v"]["rmse"]), rel=1e-5)
 
 
-def test_parts_have_the_weights_that_their_trees_have_now():
+def test_slices_have_the_current_tree_weights():
     booster, data = train({}), DMatrix(ROWS)
     np.testing.assert_array_equal(
         booster[3:9].model.tree_weights, booster.model.tree_weights[3:9]
@@ -210,7 +210,7 @@ def test_parts_have_the_weights_that_their_trees_have_now():
     np.testing.assert_allclose(sum(rounds) + base, booster.predict(data), rtol=1e-5)
 
 
-def test_trees_can_go_on_with_dropout():
+def test_gbtree_models_can_be_continued_with_dart():
     data = DMatrix(ROWS, LABELS)
     trees = hornbeam.train({"max_depth": 3}, data, 6)
     whole = train({}, 6, data, xgb_model=trees)
@@ -225,7 +225,7 @@ def test_trees_can_go_on_with_dropout():
     assert trees.digest() == whole.digest()
 
 
-def test_gradients_of_ones_own_go_with_predictions_for_training():
+def test_custom_gradients_use_training_predictions():
     data = DMatrix(ROWS, LABELS)
     booster = Booster(DART)
     booster.boost(data, 0, grad=-LABELS, hess=np.ones(len(ROWS)))

@@ -22,7 +22,7 @@ def table(n_rows=400, seed=0, noise=0.5):
 
 
 def watched(params, data, rounds=6, **arguments):
-    """Return the model, and what the callback has noted."""
+    """Return the model and the callback."""
     bag = OutOfBag()
     params = {"subsample": SHARE, "max_depth": 3, **params}
     model = hornbeam.train(params, data, rounds, callbacks=[bag], **arguments)
@@ -47,7 +47,9 @@ LOSSES = {
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("objective", LOSSES)
-def test_it_is_the_loss_of_rows_that_no_tree_of_the_round_has_seen(objective, weighted):
+def test_improvement_is_the_decrease_of_the_loss_of_out_of_bag_rows(
+    objective, weighted
+):
     loss, params = LOSSES[objective]
     x, y = table(150)
     if objective.startswith("binary"):
@@ -77,7 +79,7 @@ def test_it_is_the_loss_of_rows_that_no_tree_of_the_round_has_seen(objective, we
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
-def test_the_same_on_any_threads_and_in_parts():
+def test_improvements_do_not_depend_on_threads_and_batches():
     x, y = table(20_000)
     data = DMatrix(x, y)
     whole = [watched({"nthread": k}, data)[1].improvement for k in (1, 2, 3, 7)]
@@ -88,14 +90,14 @@ def test_the_same_on_any_threads_and_in_parts():
     np.testing.assert_allclose(rest.improvement, whole[0][2:], rtol=1e-9)
 
 
-def test_rows_on_disk_are_looked_at_as_well(tmp_path):
+def test_improvements_with_external_memory(tmp_path):
     x, y = table(3000)
     _, memory = watched({}, DMatrix(x, y))
     _, disk = watched({}, DMatrix(x, y, cache=tmp_path))
     assert memory.improvement == disk.improvement
 
 
-def test_the_sum_says_when_to_stop():
+def test_cumulative_improvement_gives_the_best_round():
     x, y = table(3000, noise=2.0)
     train, test = DMatrix(x[:1000], y[:1000]), DMatrix(x[1000:], y[1000:])
     scores = {}
@@ -105,12 +107,12 @@ def test_the_sum_says_when_to_stop():
         verbose_eval=False,
     )  # fmt: skip
     errors = scores["test"]["rmse"]
-    # Cautious, as Ridgeway found, and far better than to go on.
+    # Conservative, as Ridgeway found, and much better than all rounds.
     assert 0 < bag.best_rounds <= np.argmin(errors) + 20
     assert errors[bag.best_rounds - 1] < 1.03 * min(errors) < errors[-1]
 
 
-def test_it_goes_on_from_a_checkpoint(tmp_path):
+def test_improvements_resume_from_a_checkpoint(tmp_path):
     x, y = table()
     data = DMatrix(x, y)
     _, whole = watched({}, data, 6)
@@ -126,8 +128,8 @@ def test_it_goes_on_from_a_checkpoint(tmp_path):
     np.testing.assert_allclose(part(6).improvement, whole.improvement, rtol=1e-9)
 
 
-def test_an_estimator_has_what_scikit_learns_has():
-    """Each improvement is one of the same rows, as gbm's is, and so an honest one."""
+def test_estimators_have_oob_improvement():
+    """Both losses of an improvement are of the same rows, as in gbm."""
     x, y = table(4000)
     x, y, unseen, labels = x[:2000], y[:2000], x[2000:], y[2000:]
     common = {"n_estimators": 60, "learning_rate": 0.1, "max_depth": 3}
@@ -152,14 +154,14 @@ def test_an_estimator_has_what_scikit_learns_has():
         ({"objective": "rank:ndcg"}, "rank:ndcg has no loss of single rows"),
     ],
 )
-def test_where_nothing_is_left_out_it_says_so(params, message):
+def test_training_without_a_sample_raises_an_error(params, message):
     x, y = table()
     data = DMatrix(x, y > 0, group=[200, 200])
     with pytest.raises(ParameterError, match=message):
         watched(params, data)
 
 
-def test_gradients_of_ones_own_and_folds_have_no_loss_out_of_the_bag():
+def test_custom_gradients_and_cv_are_not_supported():
     x, y = table()
     data = DMatrix(x, y)
     with pytest.raises(ParameterError, match="a function of gradients alone"):

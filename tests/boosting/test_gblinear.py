@@ -1,4 +1,4 @@
-"""The linear booster: beside XGBoost, in files, and all that asks it for trees."""
+"""The linear booster: compared with XGBoost, model files, and unsupported methods."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def labels_for(params):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_the_model_is_xgboosts_and_so_are_its_files(name, weighted):
+def test_models_and_files_equal_xgboosts(name, weighted):
     params = CONFIGURATIONS[name]
     labels = labels_for(params)
     info = {"weight": np.linspace(0.5, 3, len(ROWS))} if weighted else {}
@@ -76,7 +76,7 @@ SELECTORS = ["cyclic", "shuffle", "random", "greedy", "thrifty"]
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_every_selector_learns_and_goes_on_to_the_same_bits(selector):
+def test_every_selector_trains_and_continues_to_the_same_model(selector):
     params = {"feature_selector": selector, "tolerance": 1e-4, "seed": 5}
     whole = fit(params, rounds=8)
     part = fit(params, rounds=5)
@@ -91,7 +91,7 @@ def test_every_selector_learns_and_goes_on_to_the_same_bits(selector):
         assert sum(other.digest() == whole.digest() for other in others) == 1
 
 
-def test_tables_of_all_kinds_give_one_model():
+def test_every_container_gives_the_same_model():
     rows = np.where(np.isnan(ROWS), 0, ROWS)
     models = [
         fit(rows=kind)
@@ -105,7 +105,7 @@ def test_tables_of_all_kinds_give_one_model():
     )
 
 
-def test_weights_are_told():
+def test_weights_are_returned():
     model = hornbeam.HornbeamRegressor(booster="gblinear", n_estimators=300)
     rows = np.nan_to_num(ROWS)
     model.fit(rows, LABELS)
@@ -123,7 +123,7 @@ def test_weights_are_told():
         _ = hornbeam.HornbeamRegressor(n_estimators=1).fit(rows, LABELS).coef_
 
 
-def test_objectives_of_ones_own_and_stopping_early():
+def test_custom_objective_and_early_stopping():
     own = fit({"base_score": 0.5}, obj=squared_gradients)
     np.testing.assert_allclose(
         own.predict(DMatrix(ROWS)),
@@ -140,19 +140,19 @@ def test_objectives_of_ones_own_and_stopping_early():
     assert float(error) == pytest.approx(min(scores))
 
 
-def test_both_updaters_are_one():
+def test_both_updaters_give_the_same_model():
     digests = {fit({"updater": own}).digest() for own in ("shotgun", "coord_descent")}
     assert digests == {fit().digest()}
 
 
-def test_folds_have_the_features():
+def test_folds_of_cv_have_the_features():
     table = hornbeam.cv(LINEAR, DMatrix(ROWS, LABELS), 5)
     params = {**LINEAR, "updater": "coord_descent"}
     theirs = xgboost.cv(params, xgboost.DMatrix(ROWS, LABELS), 5)
     np.testing.assert_allclose(table, theirs, rtol=1e-4)
 
 
-def test_defaults_are_those_of_the_booster():
+def test_defaults_of_gblinear():
     model = fit()
     assert (model.params.learning_rate, model.params.reg_lambda) == (0.5, 0.0)
     given = fit({"learning_rate": 0.3, "reg_lambda": 1.0})
@@ -223,13 +223,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input(case):
+def test_bad_input_raises_a_clear_error(case):
     action, words = BAD[case]
     with pytest.raises(hornbeam.HornbeamError, match=words):
         action()
 
 
-def test_a_copy_does_not_learn_with_the_booster_that_it_is_of():
+def test_copies_are_independent():
     data = DMatrix(ROWS, LABELS)
     booster = Booster(LINEAR)
     booster.update(data, 0)

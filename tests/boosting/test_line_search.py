@@ -1,4 +1,4 @@
-"""Leaves that make the loss of their rows least: gradient boosting as of Friedman."""
+"""Leaf values by line search: Friedman's gradient boosting."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(n_rows=600, n_columns=4, seed=0):
 
 
 def best_split(x, r):
-    """Return what a split takes from the squared error of r, its column and place."""
+    """Return the reduction of the squared error of r, its column and its index."""
     best = (0.0, -1, math.nan)
     for feature, column in enumerate(x.T if r.size > 1 else ()):
         order = np.argsort(column)
@@ -45,9 +45,9 @@ def best_split(x, r):
 
 
 def boost_residuals(x, y, rounds, rate, n_splits):
-    """Return the margins of Friedman's LS_Boost (2001, algorithm 2), best split first.
+    """Return the margins of Friedman's LS_Boost (2001, algorithm 2), best-first.
 
-    And the column of each split.
+    Also returns the column of each split.
     """
     margins, columns = np.full(y.size, y.mean()), []
     for _ in range(rounds):
@@ -68,7 +68,7 @@ def boost_residuals(x, y, rounds, rate, n_splits):
 
 @pytest.mark.parametrize("solver", [SEARCHED, {"reg_lambda": 0.0}])
 @pytest.mark.parametrize("n_splits", [1, 2, 5])
-def test_boosting_of_residuals_is_the_textbooks(n_splits, solver):
+def test_ls_boost_equals_friedmans_algorithm(n_splits, solver):
     x, y = table(200)
     margins, columns = boost_residuals(x.astype(np.float64), y, 12, 0.3, n_splits)
     params = {
@@ -92,7 +92,7 @@ def sklearns(kind, loss, y, x):
     return model.fit(x, y)
 
 
-#: What both have in common; in leaves of a few rows splits by any column are as good.
+#: Common parameters; small leaves would have ties between columns.
 COMMON = {
     **SEARCHED,
     "min_samples_leaf": 20,
@@ -103,7 +103,7 @@ COMMON = {
 }
 
 
-def test_regression_is_scikit_learns():
+def test_regression_equals_scikit_learns():
     x, y = table(2000)
     train, test = slice(1000), slice(1000, 2000)
     theirs = sklearns(GradientBoostingRegressor, "squared_error", y[train], x[train])
@@ -113,7 +113,7 @@ def test_regression_is_scikit_learns():
         np.testing.assert_allclose(mine, other, atol=2e-5)
 
 
-def test_least_absolute_deviations_are_the_textbooks():
+def test_lad_treeboost_equals_friedmans_algorithm():
     """LAD_TreeBoost (Friedman 2001, algorithm 3): trees on signs, medians in leaves."""
     x, y = table(1000)
     margins = np.full(y.size, np.median(y))
@@ -129,7 +129,7 @@ def test_least_absolute_deviations_are_the_textbooks():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_classification_is_as_good_as_scikit_learns(classes):
+def test_classification_is_not_worse_than_scikit_learns(classes):
     x, y = table(3000)
     labels = np.digitize(y, [0.0] if classes == 2 else [-0.4, 0.4])
     train, test = slice(1000), slice(1000, 3000)
@@ -143,7 +143,7 @@ def test_classification_is_as_good_as_scikit_learns(classes):
     for name, part in (("train", train), ("test", test)):
         mine, other = ours.predict(DMatrix(x[part])), theirs.predict_proba(x[part])
         losses[name] = log_loss(labels[part], mine), log_loss(labels[part], other)
-    # One step of Newton's is not the least loss.
+    # One Newton step does not minimise the loss.
     assert losses["train"][0] < losses["train"][1]
     assert losses["test"][0] < 1.03 * losses["test"][1]
 
@@ -159,7 +159,7 @@ def tweedie(m, y):
     return -y * np.exp(-0.5 * m) / -0.5 + np.exp(0.5 * m) / 0.5
 
 
-#: Each objective's loss of margins and labels, what labels are made of, and whether
+#: By objective: the loss of margins and labels, the transform of labels, and whether
 #: margins are logarithms.
 LOSSES = {
     "reg:squarederror": (lambda m, y: (m - y) ** 2 / 2, np.asarray, False),
@@ -193,7 +193,7 @@ LOSSES = {
     "reg:gamma": (lambda m, y: y * np.exp(-m) + m, lambda y: np.abs(y) + 0.01, True),
     "reg:tweedie": (tweedie, lambda y: np.floor(2 * np.abs(y)), True),
 }
-#: The furthest that a leaf's margin goes where it is a logarithm.
+#: The maximum change of a logarithmic margin by a leaf.
 REACH = 2.0
 
 
@@ -206,9 +206,7 @@ REACH = 2.0
     share=st.sampled_from([1.0, 0.6]),
     rate=st.sampled_from([0.2, 1.0]),
 )
-def test_no_other_constant_makes_the_loss_of_a_leaf_less(
-    objective, seed, n_rows, weighted, share, rate
-):
+def test_leaf_values_minimise_the_loss(objective, seed, n_rows, weighted, share, rate):
     loss, label, in_logarithms = LOSSES[objective]
     x, y = table(n_rows, seed=seed)
     y = np.asarray(label(y), float)
@@ -251,7 +249,7 @@ def test_no_other_constant_makes_the_loss_of_a_leaf_less(
 
 
 def rows_drawn(model, tree, n_rows, share):
-    """Return which rows a tree was grown on: as uniform samples are drawn."""
+    """Return the rows of the uniform sample of a tree."""
     from hornbeam.kernels.sampling import draw_rows
     from hornbeam.kernels.team import Team
 
@@ -262,7 +260,7 @@ def rows_drawn(model, tree, n_rows, share):
     return taken != 0
 
 
-def test_classes_are_searched_for_with_the_other_margins_held():
+def test_multiclass_searches_fix_the_other_margins():
     x, y = table(400)
     labels = np.digitize(y, [-0.4, 0.4])
     data = DMatrix(x, labels)
@@ -286,21 +284,21 @@ def test_classes_are_searched_for_with_the_other_margins_held():
             assert all(total(k, own, found) <= total(k, own, v) for v in others)
 
 
-def test_a_longest_step_holds_the_search():
+def test_max_delta_step_limits_the_search():
     x, y = table()
     data = DMatrix(x, y * 50)
     params = {**SEARCHED, "max_delta_step": 3.0, "learning_rate": 1.0}
     tree = hornbeam.train(params, data, 1).model.trees[0]
     values = tree.value[tree.left < 0]
     assert np.abs(values).max() == 3.0
-    # What it holds are leaves alone, not the splits.
+    # It limits leaf values only, not splits.
     free = hornbeam.train({**params, "max_delta_step": 0}, data, 1).model.trees[0]
     np.testing.assert_array_equal(tree.threshold, free.threshold)
     np.testing.assert_allclose(values, np.clip(free.value[free.left < 0], -3, 3))
 
 
 class Absolute:
-    """|m - y|, smoothed, as formulas of one's own."""
+    """Smoothed |m - y| as a compiled custom objective."""
 
     def gradient(self, y, m):
         return (m - y) / math.sqrt(1.0 + (m - y) ** 2)
@@ -311,14 +309,14 @@ class Absolute:
     exact_hessian = False
 
 
-def test_rows_on_disk_are_refused(tmp_path):
+def test_external_memory_is_not_supported(tmp_path):
     x, y = table()
     data = DMatrix(x, y, cache=tmp_path)
     with pytest.raises(hornbeam.DataError, match="all rows in memory, and this matrix"):
         hornbeam.train(SEARCHED, data, 1)
 
 
-def test_losses_in_formulas_are_searched_along():
+def test_compiled_custom_objectives_are_supported():
     x, y = table()
     data = DMatrix(x, y)
     params = {**SEARCHED, "base_score": 0.0}
@@ -345,7 +343,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_one_model_on_any_threads(way, weighted):
+def test_the_model_does_not_depend_on_the_number_of_threads(way, weighted):
     n_rows = 30_000
     x, y = table(n_rows)
     objective = WAYS[way]["objective"]
@@ -372,7 +370,7 @@ def test_one_model_on_any_threads(way, weighted):
     assert all(tree.n_leaves > 1 for tree in models[0].model.trees)
 
 
-def test_newton_goes_on_from_leaves_that_were_searched_for():
+def test_newton_steps_continue_a_line_search_model():
     x, y = table()
     data = DMatrix(x, y > 0)
     begun = hornbeam.train({**SEARCHED, "objective": "binary:logistic"}, data, 2)

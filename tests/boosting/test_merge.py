@@ -1,4 +1,4 @@
-"""Models put together: the rounds of one after those of the other."""
+"""Merged models: the rounds of one model followed by those of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = DMatrix(ROWS, LABELS)
 PARAMS = {"max_depth": 3}
 
 
-def test_parts_make_the_whole():
+def test_merged_slices_equal_the_whole_model():
     whole = hornbeam.train(PARAMS, DATA, 9)
     assert (whole[:4] + whole[4:]).digest() == whole.digest()
     assert hornbeam.merge(list(whole)).digest() == whole.digest()
@@ -22,7 +22,7 @@ def test_parts_make_the_whole():
     assert hornbeam.merge([untrained]).num_boosted_rounds() == 0
 
 
-def test_margins_are_added_to_one_base_score():
+def test_merged_margins_add_up():
     fixed = {**PARAMS, "base_score": 0.5}
     first = hornbeam.train(fixed, DATA, 5)
     margins = first.predict(DATA, output_margin=True)
@@ -43,7 +43,7 @@ def test_margins_are_added_to_one_base_score():
     assert longer.num_boosted_rounds() == 9
 
 
-def test_trees_with_weights_and_without():
+def test_merge_of_dart_and_gbtree_models():
     trees = hornbeam.train(PARAMS, DATA, 4)
     dart = hornbeam.train({**PARAMS, "booster": "dart", "rate_drop": 0.5}, DATA, 6)
     both = trees + dart
@@ -55,7 +55,7 @@ def test_trees_with_weights_and_without():
     assert both.num_boosted_rounds() == 11
 
 
-def test_attributes_are_the_firsts_but_for_the_best_round():
+def test_merged_models_have_the_attributes_of_the_first():
     first, second = (hornbeam.train(PARAMS, DATA, 2) for _ in range(2))
     first.set_attr(note="a", best_iteration="1")
     second.set_attr(note="b", other="c")

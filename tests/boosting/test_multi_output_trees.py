@@ -1,4 +1,4 @@
-"""One tree for all outputs: a leaf has a value for each."""
+"""Multi-output trees: leaves have one value per output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(1500, 6)).astype(np.float32)
 X[RNG.random(X.shape) < 0.1] = np.nan
 FULL = np.nan_to_num(X)
-#: Twelve outputs that two features decide, each in its own way.
+#: Twelve outputs that depend on two features in different ways.
 WEIGHTS = RNG.normal(size=(2, 12))
 Y = np.sin(2 * FULL[:, :2]) @ WEIGHTS + 0.1 * RNG.normal(size=(1500, 12))
 ONES = np.ones(len(X))
@@ -51,7 +51,7 @@ def rmse(booster, labels=Y, rows=X):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_round_is_a_tree_of_all_outputs(kind):
+def test_a_round_grows_one_tree(kind):
     booster = train(KINDS[kind])
     parallel = KINDS[kind].get("num_parallel_tree", 1)
     trees = booster.model.trees
@@ -67,7 +67,7 @@ def test_a_round_is_a_tree_of_all_outputs(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_kept_in_training_are_those_of_prediction(kind):
+def test_cached_margins_equal_predictions(kind):
     data, report = DMatrix(X, Y), {}
     held_out = DMatrix(X[:300], Y[:300])
     booster = hornbeam.train(
@@ -79,8 +79,8 @@ def test_scores_kept_in_training_are_those_of_prediction(kind):
     assert report["b"]["rmse"][-1] == pytest.approx(expected, rel=1e-6)
 
 
-def test_outputs_that_are_alike_grow_the_tree_of_one():
-    """Equal gradients agree on every split, and each leaf has the same value thrice."""
+def test_equal_outputs_grow_the_tree_of_one_output():
+    """With equal gradients the splits are equal, and leaves have three equal values."""
     label = Y[:, 0]
     alone = train({"multi_strategy": "one_output_per_tree"}, label, 3).model
     together = train({}, np.stack([label] * 3, axis=1), 3).model
@@ -95,7 +95,7 @@ def test_outputs_that_are_alike_grow_the_tree_of_one():
         np.testing.assert_allclose(all_outputs.gain, 3 * one.gain, rtol=1e-5)
 
 
-def test_a_single_output_has_a_tree_of_its_own():
+def test_a_single_output_has_scalar_leaves():
     models = [
         train({"multi_strategy": strategy}, Y[:, 0])
         for strategy in ("one_output_per_tree", "multi_output_tree")
@@ -104,7 +104,7 @@ def test_a_single_output_has_a_tree_of_its_own():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_goes_on_from_files_and_pickles(kind):
+def test_training_continues_from_files_and_pickles(kind):
     weight = RNG.random(len(X))
     whole = train(KINDS[kind], weight=weight)
     half = train(KINDS[kind], rounds=2, weight=weight)
@@ -117,7 +117,7 @@ def test_training_goes_on_from_files_and_pickles(kind):
     assert loaded.params.multi_strategy == "multi_output_tree"
 
 
-def test_trees_of_one_and_of_all_outputs_do_not_mix():
+def test_scalar_and_vector_leaves_cannot_be_mixed():
     for first, then in (
         ("one_output_per_tree", "multi_output_tree"),
         ("multi_output_tree", "one_output_per_tree"),
@@ -127,12 +127,12 @@ def test_trees_of_one_and_of_all_outputs_do_not_mix():
             train({"multi_strategy": then}, rounds=1, xgb_model=booster)
 
 
-def test_outputs_of_very_different_size_have_steps_of_their_own():
-    """One output has outliers, and its sums go in fine steps; others stay coarse."""
+def test_each_output_has_its_own_quantisation():
+    """Outliers in one output do not change the quantisation of the others."""
     wild = Y[:, :4].copy()
     wild[::500, 3] = 1e7
     alone = train({}, Y[:, :3])
-    # What is wild is too small to count in the search.
+    # Noise is too small to matter for the split search.
     together = train({}, wild * [1, 1, 1, 1e-20])
     for one, more in zip(alone.model.trees, together.model.trees, strict=True):
         np.testing.assert_array_equal(one.feature, more.feature)
@@ -141,7 +141,7 @@ def test_outputs_of_very_different_size_have_steps_of_their_own():
 
 
 @pytest.mark.parametrize("objective", ["multi:softprob", "multi:softmax"])
-def test_classes_share_a_tree(objective):
+def test_multiclass_models_have_one_tree_per_round(objective):
     labels = (FULL[:, 0] > 0) + 2.0 * (FULL[:, 1] > 0.3)
     params = {"objective": objective, "num_class": 4}
     booster = train(params, labels, 8)
@@ -151,7 +151,7 @@ def test_classes_share_a_tree(objective):
     assert (classes == labels).mean() > 0.95
 
 
-def test_an_objective_of_ones_own():
+def test_custom_objective():
     def squared(margins, data):
         return margins - Y, np.ones_like(margins)
 
@@ -163,8 +163,8 @@ def test_an_objective_of_ones_own():
 
 
 @pytest.mark.parametrize("method", ["hist", "approx"])
-def test_splits_may_be_searched_by_other_gradients(method):
-    """The tree is that of the other gradients, the leaves are those of all outputs."""
+def test_splits_by_separate_gradients(method):
+    """Splits are those of the separate gradients, leaf values those of all outputs."""
     labels = Y.astype(np.float32)
 
     def mean(margins, data):
@@ -193,7 +193,7 @@ def test_splits_may_be_searched_by_other_gradients(method):
         np.testing.assert_allclose(tree.value[leaf], value, rtol=1e-5, atol=1e-6)
 
 
-def test_gradients_to_split_by_may_be_those_of_leaves_and_come_in_some_rounds():
+def test_separate_gradients_in_some_rounds_only():
     def squared(margins, data):
         gradients = margins - Y
         pair = gradients, np.ones_like(margins)
@@ -211,7 +211,7 @@ def test_gradients_to_split_by_may_be_those_of_leaves_and_come_in_some_rounds():
     assert mixed.digest() == other.digest()
 
 
-def test_categories_are_split_for_all_outputs():
+def test_categorical_splits():
     codes = RNG.integers(30, size=1500)
     kinds = RNG.integers(3, size=30)
     labels = np.eye(3)[kinds[codes]] * 4 + 0.1 * RNG.normal(size=(1500, 3))
@@ -221,14 +221,14 @@ def test_categories_are_split_for_all_outputs():
     booster = hornbeam.train(params, data, 1, verbose_eval=False)
     tree = booster.model.trees[0]
     assert tree.split_type[0] == 1
-    # Two splits tell three kinds of categories apart.
+    # Two splits separate three groups of categories.
     off = booster.predict(data) - labels
     assert np.sqrt((off**2).mean()) < 0.2
     again = Booster(model_file=booster.save_raw())
     np.testing.assert_array_equal(again.predict(data), booster.predict(data))
 
 
-def test_a_sketch_is_nearly_as_good_and_drawn_anew_each_round():
+def test_sketch_outputs_is_nearly_as_good_and_random_per_round():
     full, sketched = train(rounds=20), train({"sketch_outputs": 3}, rounds=20)
     assert full.digest() != sketched.digest()
     assert rmse(sketched) < 1.15 * rmse(full)
@@ -238,7 +238,7 @@ def test_a_sketch_is_nearly_as_good_and_drawn_anew_each_round():
     assert as_many.digest() == train(rounds=2).digest()
 
 
-def test_the_other_matrix_and_interaction_constraints():
+def test_quantile_matrix_and_interaction_constraints():
     params = {**VECTOR, "interaction_constraints": "[[0, 2], [1, 3, 4, 5]]"}
     quantile = QuantileDMatrix(X, Y)
     booster = hornbeam.train(params, quantile, 3, verbose_eval=False)
@@ -257,8 +257,8 @@ def test_the_other_matrix_and_interaction_constraints():
 @pytest.mark.parametrize("growth", ["plain", "best first"])
 @pytest.mark.parametrize("method", ["basic", "intermediate"])
 @pytest.mark.parametrize("smooth", [0.0, 9.0])
-def test_all_outputs_rise_or_fall_as_told(growth, method, smooth):
-    """Outputs that want to fall where they must rise stay level there."""
+def test_monotone_constraints_hold_for_all_outputs(growth, method, smooth):
+    """Outputs that would violate the constraint are constant."""
     params = {
         **KINDS[growth],
         "monotone_constraints": (1, -1),
@@ -277,7 +277,7 @@ def test_all_outputs_rise_or_fall_as_told(growth, method, smooth):
         assert (changes >= 0).all() and (changes[..., 0] > 0).any()
 
 
-def test_limits_on_outputs_that_are_alike_are_those_of_one():
+def test_constraints_of_equal_outputs_equal_those_of_one_output():
     held = {"min_samples_leaf": 30, "path_smooth": 5.0, "max_delta_step": 0.4}
     held["feature_costs"] = (1.0, 0.0, 0.5)
     label = Y[:, 0]

@@ -1,4 +1,4 @@
-"""Trees that are there, revised: process_type=update and refit."""
+"""Updates of existing trees: process_type=update and refit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def values(booster):
     return [tree.value.tolist() for tree in booster.model.trees]
 
 
-def test_a_refresh_on_the_rows_of_training_finds_the_same_leaves(booster):
+def test_refresh_on_the_training_rows_keeps_the_leaves(booster):
     again = updated(booster)
     assert values(again) == values(booster)
     for tree, other in zip(again.model.trees, booster.model.trees, strict=True):
@@ -38,7 +38,7 @@ def test_a_refresh_on_the_rows_of_training_finds_the_same_leaves(booster):
         np.testing.assert_allclose(tree.gain, other.gain, rtol=1e-3, atol=1e-2)
 
 
-def test_any_objective_weights_and_parallel_trees():
+def test_refresh_with_objectives_weights_and_parallel_trees():
     params = {
         "objective": "multi:softprob",
         "num_class": 3,
@@ -55,7 +55,7 @@ def test_any_objective_weights_and_parallel_trees():
     assert values(again) == values(booster)
 
 
-def test_an_objective_of_ones_own_and_given_gradients(booster):
+def test_refresh_with_custom_objective_and_gradients(booster):
     own = hornbeam.train({**PARAMS, "base_score": 0.0}, DATA, 3, obj=squared_gradients)
     again = hornbeam.train(UPDATE, DATA, 3, obj=squared_gradients, xgb_model=own)
     assert values(again) == values(own)
@@ -64,7 +64,7 @@ def test_an_objective_of_ones_own_and_given_gradients(booster):
     assert values(given) == values(own[:1])
 
 
-def test_statistics_may_be_refreshed_without_leaves(booster):
+def test_refresh_leaf_0_updates_statistics_only(booster):
     half = DMatrix(ROWS[:300], LABELS[:300])
     again = updated(booster, half, refresh_leaf=False)
     assert values(again) == values(booster)
@@ -74,7 +74,7 @@ def test_statistics_may_be_refreshed_without_leaves(booster):
     )
 
 
-def test_pruning_is_by_gain_and_depth(booster):
+def test_prune_removes_splits_by_gain_and_depth(booster):
     shallow = updated(booster, updater="prune", max_depth=2)
     assert [tree.depth() for tree in shallow.model.trees] == [2] * 6
     for tree in shallow.model.trees:
@@ -83,7 +83,7 @@ def test_pruning_is_by_gain_and_depth(booster):
         assert np.count_nonzero(leaf) == np.count_nonzero(inner) + 1
     stumps = updated(booster, updater="prune", gamma=1e9)
     assert [tree.n_leaves for tree in stumps.model.trees] == [1] * 6
-    # What is above a split worth keeping is kept, whatever it gains itself.
+    # Ancestors of a split that is kept are kept, whatever their gain.
     gamma = float(np.median([t.gain[t.left >= 0].mean() for t in booster.model.trees]))
     for tree in updated(booster, updater="prune", gamma=gamma).model.trees:
         last = (tree.left >= 0) & ~np.isin(
@@ -92,7 +92,7 @@ def test_pruning_is_by_gain_and_depth(booster):
         assert (tree.gain[last] >= gamma).all()
 
 
-def test_pruned_models_go_through_files(booster):
+def test_pruned_models_round_trip_through_files(booster):
     pruned = updated(booster, updater="prune,refresh", gamma=5.0)
     for kind in ("json", "ubj"):
         again = Booster(model_file=pruned.save_raw(kind))
@@ -100,7 +100,7 @@ def test_pruned_models_go_through_files(booster):
         np.testing.assert_array_equal(again.predict(DATA), pruned.predict(DATA))
 
 
-def test_a_refresh_takes_the_leaves_from_other_rows(booster):
+def test_refresh_computes_leaves_from_other_rows(booster):
     other = DMatrix(ROWS, 3 * LABELS + 7)
     result = {}
     again = hornbeam.train(
@@ -119,7 +119,7 @@ def test_a_refresh_takes_the_leaves_from_other_rows(booster):
     assert values(booster) == values(hornbeam.train(PARAMS, DATA, 6))
 
 
-def test_fewer_rounds_are_those_that_were_updated(booster):
+def test_fewer_rounds_update_the_first_trees(booster):
     assert updated(booster, rounds=4).num_boosted_rounds() == 4
     scheduled = hornbeam.train(
         UPDATE,
@@ -131,7 +131,7 @@ def test_fewer_rounds_are_those_that_were_updated(booster):
     assert values(scheduled) == values(booster)
 
 
-def test_weights_of_dropped_trees_stay():
+def test_refresh_keeps_dart_weights():
     params = {"booster": "dart", "rate_drop": 0.5, "max_depth": 3}
     booster = hornbeam.train(params, DATA, 8)
     again = hornbeam.train(
@@ -140,7 +140,7 @@ def test_weights_of_dropped_trees_stay():
     np.testing.assert_array_equal(again.model.tree_weights, booster.model.tree_weights)
 
 
-def test_any_number_of_threads(booster):
+def test_refresh_does_not_depend_on_the_number_of_threads(booster):
     other = DMatrix(ROWS[::-1], LABELS[::-1] + 1)
     digests = {updated(booster, other, nthread=n).digest() for n in (1, 2, 3, 7)}
     digests.add(updated(booster, DMatrix(ROWS, LABELS + 1)).digest())
@@ -166,7 +166,7 @@ def test_refit_mixes_old_and_new_values(booster):
     )
 
 
-def test_leaves_without_rows_keep_their_values(booster):
+def test_refit_keeps_leaves_without_rows(booster):
     leaves = booster.predict(DATA, pred_leaf=True)[:, 0]
     some = leaves == leaves[0]
     first = booster.refit(DMatrix(ROWS[some], LABELS[some] + 9), 0.0).model.trees[0]
@@ -175,7 +175,7 @@ def test_leaves_without_rows_keep_their_values(booster):
     assert changed.tolist() == [int(leaves[0])]
 
 
-def test_a_refitted_booster_goes_on_growing(booster):
+def test_a_refitted_booster_can_be_trained_further(booster):
     fitted = booster.refit(DATA, 0.5)
     longer = hornbeam.train(PARAMS, DATA, 2, xgb_model=fitted)
     assert longer.num_boosted_rounds() == 8
@@ -188,7 +188,7 @@ TWO = np.stack([LABELS, np.nan_to_num(ROWS[:, 1]) - LABELS], axis=1)
 
 
 @pytest.mark.parametrize("kind", [{}, {"booster": "dart", "rate_drop": 0.3}])
-def test_trees_of_all_outputs_are_refreshed(kind):
+def test_multi_output_trees_are_refreshed(kind):
     params = {**TOGETHER, **kind}
     weight = np.random.default_rng(0).random(600)
     data = DMatrix(ROWS, TWO, weight=weight)
@@ -209,7 +209,7 @@ def test_trees_of_all_outputs_are_refreshed(kind):
     assert fresh[0].model.trees[0].cover[0] == 2 * 300
 
 
-def test_trees_of_all_outputs_that_are_alike_are_revised_like_one():
+def test_refresh_of_equal_outputs_equals_that_of_one_output():
     twice = np.stack([LABELS, LABELS], axis=1)
     one = hornbeam.train(PARAMS, DATA, 3)
     both = hornbeam.train(TOGETHER, DMatrix(ROWS, twice), 3)

@@ -1,4 +1,4 @@
-"""Contributions against a background through the public face."""
+"""Interventional SHAP values through the public interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mean_margin(booster, background, weights=None, **how):
 
 
 def assert_sums(booster, data, background, weights=None, **how):
-    """Contributions add up to margins, from the mean margin of the background."""
+    """Assert that values and the mean margin of the background sum to margins."""
     margins = booster.predict(data, output_margin=True, strict_shape=True, **how)
     found = booster.shap_values(data, background, strict_shape=True, **how)
     assert found.shape == (*margins.shape, data.num_col() + 1)
@@ -41,7 +41,7 @@ def assert_sums(booster, data, background, weights=None, **how):
 @pytest.mark.parametrize(
     "dtype", [np.float32, np.float64] if COMPILED else [np.float32]
 )
-def test_they_add_up_to_margins_from_the_mean_of_the_background(dtype, case):
+def test_values_add_up_to_margins(dtype, case):
     rows, labels = few_values(LEARNED, missing=0.2)
     rows = rows.astype(dtype)
     rows[:, 0] += np.random.default_rng(0).normal(size=len(rows))
@@ -56,19 +56,19 @@ def test_they_add_up_to_margins_from_the_mean_of_the_background(dtype, case):
 
 
 @pytest.mark.parametrize("case", ["numbers", "trees of all outputs", "dart", "linear"])
-def test_they_are_means_of_what_single_rows_of_the_background_give(case):
+def test_values_are_means_over_background_rows(case):
     rows, labels = few_values(LEARNED, missing=0.2)
     booster = trained(CASES[case], rows, labels)
     data, others = DMatrix(rows[:ROWS]), rows[-4:]
     whole = booster.shap_values(data, DMatrix(others))
     parts = [booster.shap_values(data, DMatrix(others[i : i + 1])) for i in range(4)]
     np.testing.assert_allclose(whole, np.mean(parts, axis=0), atol=1e-6)
-    # Against itself, a row has nothing that is not there.
+    # A row as its own background has values of 0.
     own = booster.shap_values(DMatrix(others[:1]), DMatrix(others[:1]))
     assert np.count_nonzero(own[..., :-1]) == 0
 
 
-def test_without_a_background_they_are_those_of_predict():
+def test_values_without_a_background_equal_pred_contribs():
     rows, labels = few_values(LEARNED)
     booster = trained({}, rows, labels)
     found = booster.shap_values(DMatrix(rows), iteration_range=(0, 2))
@@ -78,7 +78,7 @@ def test_without_a_background_they_are_those_of_predict():
     np.testing.assert_array_equal(found, expected)
 
 
-def test_columns_and_categories_go_by_name():
+def test_columns_and_categories_are_matched_by_name():
     rng = np.random.default_rng(0)
     colour = rng.choice(["blue", "green", "red"], 200)
     frame = pd.DataFrame({"colour": pd.Categorical(colour), "size": rng.random(200)})
@@ -94,7 +94,7 @@ def test_columns_and_categories_go_by_name():
     np.testing.assert_array_equal(found[:, 0], same)
 
 
-def test_base_margins_are_of_the_rows_themselves():
+def test_base_margins_of_the_rows_are_used():
     rows, labels = few_values(LEARNED)
     booster = trained({}, rows, labels)
     background = DMatrix(rows[-OTHERS:])
@@ -109,7 +109,7 @@ def test_base_margins_are_of_the_rows_themselves():
 
 @pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 @pytest.mark.parametrize("case", ["classes", "trees of all outputs", "deep"])
-def test_any_number_of_threads_finds_the_same(case):
+def test_values_do_not_depend_on_the_number_of_threads(case):
     rows, labels = few_values(3001, missing=0.1)
     if case == "deep":
         rows = np.tile(np.eye(30, dtype=np.float32), (20, 1))
@@ -129,7 +129,7 @@ def test_any_number_of_threads_finds_the_same(case):
     assert_sums(booster, DMatrix(rows), DMatrix(rows[-OTHERS:]))
 
 
-def test_a_model_of_lone_roots_has_nothing_to_share_out():
+def test_trees_without_splits_have_values_of_0():
     rows, labels = few_values(LEARNED)
     untrained = hornbeam.train({}, DMatrix(rows, labels), 0)
     for booster in (trained({"gamma": 1e9}, rows, labels), untrained):
@@ -152,7 +152,7 @@ def test_a_background_of_no_rows_or_no_weight_is_an_error():
 
 @pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 @pytest.mark.parametrize("depth", [2, 6, 10])
-def test_the_package_shap_finds_the_same_by_xgboost(depth, tmp_path):
+def test_values_equal_those_of_shap_with_xgboost(depth, tmp_path):
     shap = pytest.importorskip("shap")
     xgboost = pytest.importorskip("xgboost")
     rows, labels = few_values(400, missing=0.1)

@@ -1,4 +1,4 @@
-"""Several labels a row: each is a target with an output and trees of its own."""
+"""Several targets: each label column has an output and separate trees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def train(labels, rounds=4, **params):
 
 @pytest.mark.parametrize("scale_pos_weight", [1, 3])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_target_learns_as_if_it_were_alone(objective, scale_pos_weight):
+def test_each_target_trains_independently(objective, scale_pos_weight):
     params = {"objective": objective, "scale_pos_weight": scale_pos_weight}
     together = train(Y, **params)
     predictions = together.predict(hornbeam.DMatrix(X))
@@ -35,7 +35,7 @@ def test_a_target_learns_as_if_it_were_alone(objective, scale_pos_weight):
         )
 
 
-def test_a_model_of_several_targets_goes_on_from_its_file(tmp_path):
+def test_training_of_several_targets_continues_from_a_file(tmp_path):
     params = {"objective": "binary:logistic"}
     train(Y, 2, **params).save_model(tmp_path / "model.json")
     data = hornbeam.DMatrix(X, Y)
@@ -57,7 +57,7 @@ def test_metrics_are_means_over_targets():
         assert history["all"][name][-1] == pytest.approx(value, rel=1e-6)
 
 
-def test_objectives_of_one_target_say_so():
+def test_single_target_objectives_reject_several_targets():
     with pytest.raises(DataError, match="3 columns, and multi:softprob learns one"):
         train(Y, objective="multi:softprob", num_class=2)
     with pytest.raises(DataError, match="the labels have 2 columns, but the model"):

@@ -1,4 +1,4 @@
-"""What each tree method is prepared for, and the memory that this takes."""
+"""Tree methods: preparation and memory checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("resource", reason="this system has no limits of memory")
 
-#: 32 million cells, of which a quarter are filled.
+#: 32 million entries, of which a quarter is stored.
 PRELUDE = """
 import resource
 import sys
@@ -50,7 +50,7 @@ def refused(params):
 
 
 def output_of(script):
-    """Return what the script prints in a process of its own."""
+    """Return the output of the script in a separate process."""
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + textwrap.dedent(script)],
         capture_output=True,
@@ -62,7 +62,7 @@ def output_of(script):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_does_not_fit_in_memory_is_refused_before_it_is_begun():
+def test_training_beyond_the_memory_is_rejected_early():
     out = output_of(
         """
         leave(16 * filled)
@@ -84,10 +84,10 @@ def test_what_does_not_fit_in_memory_is_refused_before_it_is_begun():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_fits_in_memory_is_trained_whatever_is_missing():
+def test_only_stored_entries_need_memory():
     out = output_of(
         """
-        # Room for the filled cells, and not for as many as the table has.
+        # Enough memory for the stored entries, but not for a dense table.
         leave(40 * filled)
         print(refused({"tree_method": "exact"}))
         print(train({"tree_method": "exact"}, data).num_boosted_rounds())

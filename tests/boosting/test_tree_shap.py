@@ -1,4 +1,4 @@
-"""Contributions of features through the public face: shapes, sums, threads, kinds."""
+"""TreeSHAP through the public interface: shapes, sums, threads, kinds of models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trained(params, rows, labels, rounds=4):
 
 
 def assert_sums(booster, data, **how):
-    """Contributions add up to margins, whatever part of the model they are of."""
+    """Assert that contributions sum to margins for any range of rounds."""
     part = {k: v for k, v in how.items() if k == "iteration_range"}
     margins = booster.predict(data, output_margin=True, strict_shape=True, **part)
     found = booster.predict(data, strict_shape=True, **how)
@@ -53,7 +53,7 @@ def assert_sums(booster, data, **how):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_they_add_up_to_the_margins(dtype, case, kind):
+def test_contributions_add_up_to_margins(dtype, case, kind):
     rows, labels = few_values(300, missing=0.2)
     rows = rows.astype(dtype)
     rows[:, 0] += np.random.default_rng(0).normal(size=len(rows))
@@ -69,7 +69,7 @@ def test_they_add_up_to_the_margins(dtype, case, kind):
 
 
 @pytest.mark.parametrize("case", ["numbers", "trees of all outputs"])
-def test_trees_of_all_outputs_have_interactions_that_sum_to_contributions(case):
+def test_interactions_of_multi_output_trees_sum_to_contributions(case):
     rows, labels = few_values(200, missing=0.2)
     booster = trained(CASES[case], rows, labels)
     single = booster.predict(DMatrix(rows), pred_contribs=True)
@@ -81,7 +81,7 @@ def test_trees_of_all_outputs_have_interactions_that_sum_to_contributions(case):
 @pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", ["classes", "trees of all outputs"])
-def test_any_number_of_threads_finds_the_same(case, kind):
+def test_contributions_do_not_depend_on_the_number_of_threads(case, kind):
     rows, labels = few_values(3001, missing=0.1)
     booster = trained({**CASES[case], "max_depth": 6}, rows, labels, 20)
     found = set()
@@ -92,7 +92,7 @@ def test_any_number_of_threads_finds_the_same(case, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_estimators_booster_and_rows_of_no_number(kind):
+def test_contributions_of_an_estimator_and_of_zero_rows(kind):
     rows, labels = few_values(200)
     model = hornbeam.HornbeamRegressor(n_estimators=3, max_depth=3).fit(rows, labels)
     booster = model.get_booster()
@@ -101,7 +101,7 @@ def test_an_estimators_booster_and_rows_of_no_number(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_of_lone_roots_has_nothing_to_share_out(kind):
+def test_trees_without_splits_have_contributions_of_0(kind):
     rows, labels = few_values(200)
     untrained = hornbeam.train({}, DMatrix(rows, labels), 0)
     for booster in (trained({"gamma": 1e9}, rows, labels), untrained):
@@ -109,7 +109,7 @@ def test_a_model_of_lone_roots_has_nothing_to_share_out(kind):
         assert np.count_nonzero(found) == len(rows)
 
 
-def test_pairs_of_many_features():
+def test_interactions_of_many_features():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(30, 300 if COMPILED else 20)).astype(np.float32)
     labels = rows[:, :20].sum(axis=1) + rows[:, 1] * rows[:, 2]

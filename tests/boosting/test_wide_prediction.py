@@ -1,4 +1,4 @@
-"""Of wide rows only the columns in use are read, a bounded block at a time."""
+"""Prediction of wide rows reads only the used columns, in bounded blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDE = 300
 
 
 class Reader:
-    """Rows that note what is read of them."""
+    """Rows that record which values are read."""
 
     def __init__(self, rows):
         self.n_rows, self.n_features = rows.shape
@@ -41,7 +41,7 @@ def trained(width):
 
 
 @pytest.mark.parametrize("width", [20, WIDE])
-def test_margins_and_leaves(width, monkeypatch):
+def test_margins_and_leaves_of_wide_rows(width, monkeypatch):
     booster, rows, data = trained(width)
     model = booster.model
     layout = Layout.of(model.trees, model.tree_output, np.float32, width)
@@ -60,12 +60,12 @@ def test_margins_and_leaves(width, monkeypatch):
             )
             columns = len(used) if width == WIDE else width
             assert {shape[1] for shape in reader.read} == {columns}
-    # In the second round each block holds 100 rows of the columns in use, or fewer.
+    # In the second round each block has at most 100 rows of the used columns.
     assert max(shape[0] for shape in reader.read) <= 100
     assert sum(shape[0] for shape in reader.read) == 2 * 500
 
 
-def test_all_ways_of_prediction_agree():
+def test_all_kinds_of_prediction_agree():
     booster, rows, data = trained(WIDE)
     expected = booster.predict(data)
     np.testing.assert_array_equal(booster.predict(hornbeam.DMatrix(rows)), expected)
@@ -80,7 +80,7 @@ def test_all_ways_of_prediction_agree():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, ">f4", np.float16])
-def test_an_array_is_read_alike_however_it_lies_in_memory(dtype):
+def test_the_memory_layout_of_arrays_does_not_matter(dtype):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 5)).astype(dtype)
     rows[rng.random(rows.shape) < 0.1] = np.nan

@@ -1,4 +1,4 @@
-"""Starting clusters of processes, and finding their processes."""
+"""Local clusters of worker processes, and the process ids of workers."""
 
 import logging
 import os
@@ -18,5 +18,5 @@ def start_cluster(n_workers=2, **options):
 
 
 def process_of(client, address):
-    """Return the number of a worker's process."""
+    """Return the process id of a worker."""
     return client.run(os.getpid, workers=[address])[address]

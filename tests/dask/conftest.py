@@ -1,4 +1,4 @@
-"""A cluster of processes for all tests, and a limit on how long one waits."""
+"""Fixtures: a cluster shared by all tests, other clusters, and a time limit."""
 
 import os
 import signal
@@ -15,9 +15,9 @@ from clusters import start_cluster  # noqa: E402
 FOLDER = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
+@pytest.hookimpl(tryfirst=True)  # before unselected tests are removed
 def pytest_collection_modifyitems(items):
-    """Let slow tests of a cluster, which wait for one another's beats, run alone."""
+    """Run slow tests of clusters alone, since their timeouts depend on the load."""
     for item in items:
         if FOLDER in item.path.parents and item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.alone)
@@ -37,7 +37,7 @@ def client(cluster):
 
 @pytest.fixture
 def own_cluster():
-    """Starts clusters whose workers a test may kill."""
+    """Return a function that starts a cluster whose workers a test may kill."""
     started = []
 
     def start(n_workers=2, **options):
@@ -54,7 +54,7 @@ def own_cluster():
 
 @pytest.fixture
 def own_scheduler(tmp_path):
-    """Starts a scheduler in a process of its own, with workers, and a client."""
+    """Return a function that starts a scheduler process, workers and a client."""
     processes, clients = [], []
 
     def start(n_workers):
@@ -93,12 +93,12 @@ def own_scheduler(tmp_path):
 
 @pytest.fixture(autouse=True)
 def time_limit(request):
-    """Fail a test that hangs; it may ask for more by the marker's number."""
+    """Fail a test after 120 seconds, or those of its `time_limit` marker."""
     marker = request.node.get_closest_marker("time_limit")
     seconds = marker.args[0] if marker else 120
 
     def stop(*_):
-        pytest.fail(f"no end after {seconds} s")
+        pytest.fail(f"not finished after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(seconds)

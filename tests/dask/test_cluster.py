@@ -18,8 +18,8 @@ from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
 
 
-class Adding(ReducingActor):
-    """Holds arrays and adds to them."""
+class SumActor(ReducingActor):
+    """An actor with the sum of its arrays."""
 
     def __init__(self, numbers, parts, times=1):
         super().__init__()
@@ -45,21 +45,21 @@ class Adding(ReducingActor):
         raise DataError(f"part {self.numbers[0]} is refused")
 
 
-def spread(client, n_parts=4, n_members=2, **options):
-    """Return a cluster with members that hold 1, 2, 3 ... in turn."""
-    cluster = DaskCluster(client, Adding, **options)
+def spread(client, n_parts=4, n_actors=2, **options):
+    """Return a cluster, and actors with arrays of 1, 2, 3 ... in turn."""
+    cluster = DaskCluster(client, SumActor, **options)
     places = cluster.alive()
     parts = [client.submit(np.full, 10, k + 1, pure=False) for k in range(n_parts)]
     shares = []
-    for i in range(n_members):
-        numbers = tuple(range(i, n_parts, n_members))
+    for i in range(n_actors):
+        numbers = tuple(range(i, n_parts, n_actors))
         shares.append(
             Share(numbers, places[i % len(places)], tuple(parts[k] for k in numbers))
         )
     return cluster, cluster.place(shares)
 
 
-def test_members_are_made_of_their_parts(client):
+def test_actors_are_created_from_their_parts(client):
     cluster, members = spread(client)
     assert [member.parts for member in members] == [(0, 2), (1, 3)]
     assert sorted(member.place for member in members) == cluster.alive()
@@ -69,7 +69,7 @@ def test_members_are_made_of_their_parts(client):
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_a_tree_of_members_adds_to_the_same(client, width):
+def test_tree_reduction_returns_the_same_sum(client, width):
     cluster, members = spread(client, 7, 7, tree_from=3, tree_width=width)
     assert cluster.sum(members, "add", 1) == 10 * 28 + 7
     with pytest.raises(DataError, match="is refused"):
@@ -77,15 +77,15 @@ def test_a_tree_of_members_adds_to_the_same(client, width):
     cluster.close()
 
 
-def test_an_error_of_a_member_comes_out(client):
+def test_an_error_of_an_actor_is_raised(client):
     cluster, members = spread(client)
     with pytest.raises(DataError, match="part 0 is refused"):
         cluster.call(members, "refuse")
     cluster.close()
 
 
-def test_the_options_of_placing_reach_every_member(client):
-    cluster = DaskCluster(client, Adding)
+def test_options_of_place_are_passed_to_every_actor(client):
+    cluster = DaskCluster(client, SumActor)
     place = cluster.alive()[0]
     members = cluster.place([Share((0,), place, (np.ones(3),))], 5)
     assert cluster.call(members, "add", 0) == [15]
@@ -93,7 +93,7 @@ def test_the_options_of_placing_reach_every_member(client):
 
 
 @pytest.mark.alone
-def test_an_answer_may_take_longer_than_patience(client):
+def test_a_call_may_take_longer_than_patience(client):
     cluster, members = spread(client, patience=1.5)
     assert cluster.sum(members, "wait", 4.0).item() == 4
     cluster.close()
@@ -101,15 +101,15 @@ def test_an_answer_may_take_longer_than_patience(client):
 
 def test_patience_is_a_setting_of_dask(client):
     with dask.config.set({"hornbeam.patience": "3s"}):
-        assert DaskCluster(client, Adding).patience == 3.0
-    assert DaskCluster(client, Adding).patience == 10.0
+        assert DaskCluster(client, SumActor).patience == 3.0
+    assert DaskCluster(client, SumActor).patience == 10.0
     with pytest.raises(ParameterError, match="patience"):
-        DaskCluster(client, Adding, patience=0)
+        DaskCluster(client, SumActor, patience=0)
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
-def test_a_killed_worker_is_noticed_at_once(own_cluster, tree_from):
+def test_a_killed_worker_is_detected_at_once(own_cluster, tree_from):
     client = own_cluster(3)
     cluster, members = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
     victim = members[2].place
@@ -122,7 +122,7 @@ def test_a_killed_worker_is_noticed_at_once(own_cluster, tree_from):
     assert cluster.sum(rest, "add", 0) == 10 * sum(k + 1 for m in rest for k in m.parts)
     with pytest.raises(MemberLostError):
         cluster.call(members, "add", 0)
-    # The nanny starts another worker, which is a place again.
+    # The nanny starts another worker, with another address.
     while len(cluster.alive()) < 3:
         time.sleep(0.1)
     assert victim not in cluster.alive()
@@ -135,7 +135,7 @@ def _workers_of(dask_scheduler):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
-def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
+def test_a_stopped_worker_is_detected_after_patience(own_cluster, tree_from):
     client = own_cluster(3)
     cluster, members = spread(
         client, 6, 6, tree_from=tree_from, tree_width=2, patience=2.0
@@ -150,7 +150,7 @@ def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
         assert {m.place for m in lost.value.members} == {victim}
         assert victim not in cluster.alive()
         assert victim not in client.run_on_scheduler(_workers_of)
-        # What only the stopped worker had is computed elsewhere.
+        # Dask runs tasks on the other workers.
         moved = client.submit(np.sum, np.ones(3))
         assert moved.result(timeout=10) == 3
     finally:
@@ -159,9 +159,9 @@ def test_a_stopped_worker_is_noticed_after_patience(own_cluster, tree_from):
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_while_it_is_filled_is_noticed(own_cluster):
+def test_a_worker_that_dies_while_actors_are_created_is_lost(own_cluster):
     client = own_cluster(2)
-    cluster = DaskCluster(client, Adding, patience=2.0)
+    cluster = DaskCluster(client, SumActor, patience=2.0)
     first, second = cluster.alive()
     slow = client.submit(time.sleep, 30, workers=[first])
     time.sleep(0.5)
@@ -173,7 +173,7 @@ def test_a_worker_that_dies_while_it_is_filled_is_noticed(own_cluster):
 
 
 def test_a_part_that_cannot_be_computed_is_an_error(client):
-    cluster = DaskCluster(client, Adding)
+    cluster = DaskCluster(client, SumActor)
     part = client.submit(np.ones, "three")
     with pytest.raises(TypeError):
         cluster.place([Share((0,), cluster.alive()[0], (part,))])
@@ -196,7 +196,7 @@ def test_a_worker_that_closes_is_lost(own_cluster, tree_from):
         with contextlib.suppress(MemberLostError):
             cluster.call([victim], "wait", 2)
 
-    # It waits for what it is doing, and takes on nothing more.
+    # A closing worker finishes its call, and rejects others.
     doing = threading.Thread(target=keep_busy)
     doing.start()
     time.sleep(0.3)
@@ -209,12 +209,12 @@ def test_a_worker_that_closes_is_lost(own_cluster, tree_from):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("while_asking", [False, True])
-def test_a_client_that_is_closed_is_an_error(own_cluster, while_asking):
+@pytest.mark.parametrize("during_a_call", [False, True])
+def test_a_client_that_is_closed_is_an_error(own_cluster, during_a_call):
     client = own_cluster(2)
     other = distributed.Client(client.scheduler.address)
     cluster, members = spread(other, patience=2.0)
-    if while_asking:
+    if during_a_call:
         threading.Timer(0.7, other.close).start()
     else:
         other.close()

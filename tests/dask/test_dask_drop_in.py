@@ -1,4 +1,4 @@
-"""XGBoost's names for Dask: the same lines do the same on the same cluster."""
+"""hornbeam.xgboost.dask: the same calls as with xgboost.dask, the same results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ theirs = pytest.importorskip("xgboost")
 pytest.importorskip("xgboost.dask")
 
 pytestmark = [
-    # What XGBoost's own matrices say when one of them was in vain.
+    # Warnings of XGBoost's matrices that are deleted without being awaited.
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -44,7 +44,7 @@ def frame(values):
 
 
 def seen(value):
-    """Return a value in a form in which two can be compared."""
+    """Return a value as lists and numbers, for comparison."""
     if isinstance(value, da.Array | dd.Series | dd.DataFrame):
         whole = np.asarray(value.compute())
         return [type(value).__name__, whole.shape, whole.dtype.str, whole.tolist()]
@@ -205,7 +205,7 @@ OTHERS = [
     [*QUICK, *(pytest.param(lines, marks=pytest.mark.slow) for lines in OTHERS)],
     ids=lambda lines: lines.__name__,
 )
-def test_both_do_the_same_on_a_cluster(lines, client):
+def test_results_equal_those_of_xgboost(lines, client):
     assert_close(seen(lines(ours, client)), seen(lines(theirs, client)))
 
 
@@ -258,7 +258,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("lines", "words"), WRONG, ids=[words for _, words in WRONG])
-def test_both_refuse_the_same_on_a_cluster(lines, words, client):
+def test_errors_equal_those_of_xgboost(lines, words, client):
     kinds = []
     for xgb in (ours, theirs):
         with pytest.raises((TypeError, ValueError, NotImplementedError)) as raised:
@@ -270,7 +270,7 @@ def test_both_refuse_the_same_on_a_cluster(lines, words, client):
     assert kinds[0] == kinds[1]
 
 
-def test_the_model_is_that_of_one_machine(client):
+def test_the_model_equals_that_of_one_machine(client):
     model = ours.dask.DaskXGBRegressor(n_estimators=3).fit(array(X), array(Y))
     alone = ours.XGBRegressor(n_estimators=3).fit(X, Y)
     assert model.get_booster().digest() == alone.get_booster().digest()
@@ -281,7 +281,7 @@ def test_the_model_is_that_of_one_machine(client):
     assert len(forest.get_booster().get_dump()) == 1
 
 
-def test_groups_that_lie_apart_are_put_together(client):
+def test_unsorted_query_groups_are_sorted(client):
     order = RNG.permutation(200)
     mixed = frame(FRAME.iloc[order].reset_index(drop=True))
     grades, qid = frame(GRADES[order]), frame(QID[order])
@@ -297,7 +297,7 @@ def test_groups_that_lie_apart_are_put_together(client):
     )
 
 
-def test_an_asynchronous_client_awaits_everything(cluster):
+def test_all_functions_with_an_asynchronous_client(cluster):
     async def learned(depth):
         async with Client(cluster.scheduler_address, asynchronous=True) as client:
             data = await ours.dask.DaskQuantileDMatrix(client, array(X), array(TWO))
@@ -325,8 +325,8 @@ def test_an_asynchronous_client_awaits_everything(cluster):
             np.testing.assert_allclose(predictions, expected, rtol=1e-6)
 
 
-def test_tasks_that_train_leave_their_workers_to_others(client):
-    # As many as there are threads: the rows of each need a thread, too.
+def test_tasks_that_train_secede_from_the_thread_pool(client):
+    # More tasks than threads, and the actors of each need threads as well.
     tasks = [
         client.submit(
             ours.dask.DaskXGBRegressor(n_estimators=n).fit, array(X), array(Y)
@@ -337,13 +337,13 @@ def test_tasks_that_train_leave_their_workers_to_others(client):
     assert rounds == [1, 2, 3]
 
 
-def test_an_unknown_parameter_is_told_in_a_warning(client):
+def test_an_unknown_parameter_is_a_warning(client):
     data = ours.dask.DaskDMatrix(client, array(X), array(Y))
     with pytest.warns(UserWarning, match=r'Parameters: \{ "max_deth" \} are not used'):
         ours.dask.train(client, {"max_deth": 2}, data, 1)
 
 
-def test_each_target_has_a_base_score_of_its_own(client):
+def test_a_base_score_for_each_target(client):
     targets = np.stack([Y, -Y], axis=1)
     params = {"n_estimators": 2, "base_score": [0.5, 1.5], "max_depth": 2}
     model = ours.dask.DaskXGBRegressor(**params).fit(array(X), array(targets))
@@ -351,14 +351,14 @@ def test_each_target_has_a_base_score_of_its_own(client):
     np.testing.assert_array_equal(model.predict(array(X)).compute(), alone.predict(X))
 
 
-def test_scores_are_printed_where_the_client_is(client, capsys):
+def test_metrics_are_printed_by_the_client(client, capsys):
     data = ours.dask.DaskDMatrix(client, array(X), array(Y))
     ours.dask.train(client, {}, data, 3, evals=[(data, "it")], verbose_eval=2)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["[0]\tit-rmse", "[2]\tit-rmse"]
 
 
-def test_a_task_is_in_a_group_of_its_own(client):
+def test_a_task_has_a_communicator_of_one_rank(client):
     def task():
         with ours.dask.CommunicatorContext() as args:
             return args["DMLC_TASK_ID"], ours.collective.get_world_size()

@@ -1,4 +1,4 @@
-"""Estimators for Dask are those for one machine, on collections."""
+"""Estimators for Dask collections equal those for one machine."""
 
 import pickle
 
@@ -23,7 +23,7 @@ from hornbeam.dask import (
     DaskHornbeamRegressor,
 )
 
-# The first fit of all may have to compile the kernels.
+# The first fit may compile the kernels.
 pytestmark = pytest.mark.time_limit(240)
 
 ROWS = 200
@@ -54,11 +54,11 @@ def in_chunks(array, size=80):
 
 
 def like(series, collection):
-    """Return a series with the partitions of a collection."""
+    """Return a series with as many partitions as a collection."""
     return dd.from_pandas(series, npartitions=collection.npartitions)
 
 
-def test_a_regressor_of_frames(client, collection, frame, target):
+def test_a_regressor_on_dataframes(client, collection, frame, target):
     one = HornbeamRegressor(**SMALL).fit(frame, target)
     many = DaskHornbeamRegressor(**SMALL)
     many.client = client
@@ -77,7 +77,7 @@ def test_a_regressor_of_frames(client, collection, frame, target):
     assert score == one.score(frame, target)
 
 
-def test_a_regressor_of_arrays_with_all_that_goes_beside(client, frame, target):
+def test_a_regressor_on_arrays_with_all_arguments_of_fit(client, frame, target):
     x, y = frame[["a", "b", "c"]].to_numpy(), target.to_numpy()
     weight = np.linspace(0.5, 2, ROWS)
     margin = np.linspace(-1, 1, ROWS)
@@ -118,7 +118,7 @@ def test_a_regressor_of_arrays_with_all_that_goes_beside(client, frame, target):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", ["frame", "array", "delayed"])
-def test_a_classifier_with_labels_of_any_kind(client, frame, target, kind, n_classes):
+def test_a_classifier_with_labels_of_any_type(client, frame, target, kind, n_classes):
     edges = [0.0] if n_classes == 2 else [-0.5, 0.5]
     names = np.array(["no", "perhaps", "yes"])[:n_classes]
     label = names[np.digitize(target, edges)]
@@ -154,7 +154,7 @@ def test_a_classifier_with_labels_of_any_kind(client, frame, target, kind, n_cla
     assert many.score(X, y) == one.score(plain, label)
 
 
-def test_objectives_and_metrics_of_ones_own(client, frame, target):
+def test_custom_objectives_and_metrics(client, frame, target):
     def squares(labels, predictions, sample_weight=None):
         return predictions - labels, np.ones_like(labels)
 
@@ -172,7 +172,7 @@ def test_objectives_and_metrics_of_ones_own(client, frame, target):
     np.testing.assert_array_equal(many.predict(X), one.predict(x))
 
 
-def test_intervals_of_a_regressor(client, frame, target):
+def test_prediction_intervals_of_a_regressor(client, frame, target):
     rows = frame[["a", "b", "c"]].to_numpy()
     params = {**SMALL, "objective": "dist:normal"}
     alone = HornbeamRegressor(**params).fit(rows, target.to_numpy())
@@ -187,7 +187,7 @@ def test_intervals_of_a_regressor(client, frame, target):
     np.testing.assert_array_equal(predicted, alone.predict(rows))
 
 
-def test_a_ranker_sees_whole_groups(client):
+def test_query_groups_of_a_ranker_stay_on_one_worker(client):
     rng = np.random.default_rng(3)
     qid = np.sort(rng.integers(0, 12, ROWS))
     x = rng.normal(size=(ROWS, 2))
@@ -214,12 +214,12 @@ def test_a_ranker_sees_whole_groups(client):
     assert ranker.get_booster().digest() == one.get_booster().digest()
     with pytest.raises(DataError, match="ranking needs the query group of each row"):
         ranker.fit(X, Y)
-    with pytest.raises(DataError, match="eval_set needs the group"):
+    with pytest.raises(DataError, match="eval_set needs the query group"):
         ranker.fit(X, Y, qid=Q, eval_set=[(X, Y)])
 
 
 @pytest.mark.parametrize("objective", ["rank:ndcg", "rank:xendcg"])
-def test_a_ranker_of_a_cluster_is_that_of_one_machine(client, objective):
+def test_a_ranker_equals_that_of_one_machine(client, objective):
     rng = np.random.default_rng(3)
     qid = np.sort(rng.integers(0, 12, ROWS))
     x = rng.normal(size=(ROWS, 2))
@@ -262,7 +262,7 @@ def test_estimators_are_cloned_pickled_and_saved(client, frame, target, tmp_path
     np.testing.assert_array_equal(other.predict(X), many.predict(X))
 
 
-def test_training_goes_on_from_a_model(client, frame, target):
+def test_training_continues_a_model(client, frame, target):
     x, y = frame[["a", "b"]].to_numpy(), target.to_numpy()
     first = HornbeamRegressor(**SMALL).fit(x, y)
     more = DaskHornbeamRegressor(**SMALL).fit(
@@ -272,7 +272,7 @@ def test_training_goes_on_from_a_model(client, frame, target):
     assert more.get_booster().digest() == one.get_booster().digest()
 
 
-def test_labels_that_are_wrong_are_said_with_their_place(client, frame, target):
+def test_errors_in_labels_name_the_partition(client, frame, target):
     X = in_chunks(frame[["a", "b"]])
     label = np.where(target > 0, 1.0, 0.0)
     with pytest.raises(DataError, match=r"partition 1 of y: .*contains NaN"):

@@ -1,4 +1,4 @@
-"""Predictions of collections are those of one table, in xgboost.dask's types."""
+"""Predictions of Dask collections: values of one table, types of xgboost.dask."""
 
 import os
 import signal
@@ -86,7 +86,7 @@ def test_a_dataframe_becomes_a_series_or_a_dataframe(client, booster, x):
         predict(client, booster, collection, pred_leaf=True, strict_shape=True)
 
 
-def test_a_model_comes_in_several_ways(client, booster, x):
+def test_models_as_dict_booster_and_future(client, booster, x):
     collection = da.from_array(x, chunks=(50, 4))
     expected = booster.predict(DMatrix(x))
     for model in ({"booster": booster, "history": {}}, client.scatter(booster)):
@@ -103,7 +103,7 @@ def test_a_model_comes_in_several_ways(client, booster, x):
 
 
 @pytest.mark.parametrize("chunks", [40, 50])
-def test_margins_to_start_from(client, booster, x, chunks):
+def test_base_margins(client, booster, x, chunks):
     outputs = booster.model.n_outputs
     margin = np.random.default_rng(6).normal(size=(ROWS, outputs))
     margin = margin[:, 0] if outputs == 1 else margin
@@ -122,7 +122,7 @@ def test_margins_to_start_from(client, booster, x, chunks):
     assert_same(lazy, booster.inplace_predict(x, predict_type="margin"))
 
 
-def test_what_is_asked_for_wrongly(client, booster, x):
+def test_invalid_arguments(client, booster, x):
     collection = da.from_array(x, chunks=(50, 4))
     with pytest.raises(ParameterError, match="predict_type must be"):
         inplace_predict(client, booster, collection, predict_type="leaf")
@@ -140,7 +140,7 @@ def test_what_is_asked_for_wrongly(client, booster, x):
         predict(client, booster, collection[:, :3]).compute()
 
 
-def test_categories_go_by_name(client):
+def test_categories_are_matched_by_name(client):
     rng = np.random.default_rng(8)
     kind = rng.choice(["u", "v", "w"], ROWS)
     frame = pd.DataFrame({"kind": pd.Categorical(kind), "x": rng.normal(size=ROWS)})
@@ -159,7 +159,7 @@ def test_categories_go_by_name(client):
     np.testing.assert_array_equal(predict(client, booster, collection), expected)
 
 
-def test_columns_beside_the_features_are_left_out(client):
+def test_columns_that_are_not_features_are_ignored(client):
     frame = pd.DataFrame({"x": np.arange(6.0), "y": np.arange(6), "w": 1.0})
     matrix = DaskDMatrix(client, dd.from_pandas(frame, npartitions=2), "y", weight="w")
     booster = hornbeam.train({}, DMatrix(frame, "y", weight="w"), 2, **QUIET)
@@ -167,7 +167,7 @@ def test_columns_beside_the_features_are_left_out(client):
     assert_same(predict(client, booster, matrix), expected)
 
 
-def test_lengths_of_chunks_may_be_unknown(client, booster, x):
+def test_unknown_chunk_sizes(client, booster, x):
     collection = dd.from_pandas(pd.DataFrame(x), npartitions=3).to_dask_array()
     expected = booster.predict(DMatrix(x))
     lazy = predict(client, booster, collection)
@@ -178,7 +178,7 @@ def test_lengths_of_chunks_may_be_unknown(client, booster, x):
 
 
 @pytest.mark.slow
-def test_a_worker_may_die_in_between(own_cluster, x):
+def test_a_worker_that_dies_during_prediction(own_cluster, x):
     client = own_cluster(2)
     booster = hornbeam.train({}, DMatrix(x, np.nan_to_num(x[:, 0])), 4, **QUIET)
     expected = booster.predict(DMatrix(x))

@@ -1,4 +1,4 @@
-"""Training on a real cluster: byte for byte the model of one machine."""
+"""Training on a real cluster: the model equals that of one machine."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ N_ROWS = 2_000
 
 
 def draw(objective="reg:squarederror", n_rows=N_ROWS, seed=0):
-    """Return features with missing cells, labels and weights."""
+    """Return features with missing values, labels and weights."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 5))
     X[:, 3] = rng.integers(6, size=n_rows)
@@ -36,7 +36,7 @@ def draw(objective="reg:squarederror", n_rows=N_ROWS, seed=0):
 
 
 def spread(client, X, y=None, rows=None, **others):
-    """Return the rows in partitions of so many, or of these sizes."""
+    """Return a matrix of the rows, in partitions of `rows` rows or of these sizes."""
     rows = rows or len(X) // 5
     parts = [X, y, *others.values()]
     arrays = [
@@ -85,15 +85,15 @@ PARAMETERS = [
 
 @pytest.mark.parametrize("weights", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("params", PARAMETERS, ids=lambda p: "-".join(p) or "default")
-def test_the_model_is_that_of_one_machine(client, params, weights):
+def test_the_model_equals_that_of_one_machine(client, params, weights):
     one, other, _, _ = both(client, params, weights=weights)
     assert one.digest() == other.digest()
     assert type(other) is hb.Booster
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "reg:absoluteerror"])
-def test_dropout_with_base_margins_evals_and_in_two_goes(client, objective):
-    """Leaf values that outgrow the first steps of the margins have all made anew."""
+def test_dart_with_base_margins_evals_and_continued(client, objective):
+    """Leaf values that exceed the first scale make workers compute margins again."""
     X, y, w = draw()
     y = np.where(w > 0.98, 1e5 * y, y)
     params = {
@@ -134,7 +134,7 @@ def test_the_number_of_workers_does_not_matter(n_workers):
     assert one.digest() == other.digest()
 
 
-def test_labels_that_need_fine_steps(client):
+def test_labels_that_need_wide_gradient_sums(client):
     X, y, _ = draw()
     y[::500] *= 1e6
     one = hb.train({}, hb.DMatrix(X, y), 4, verbose_eval=False)
@@ -142,7 +142,7 @@ def test_labels_that_need_fine_steps(client):
     assert one.digest() == result["booster"].digest()
 
 
-def test_labels_that_need_double_scores(client):
+def test_labels_that_need_float64_margins(client):
     X, y, _ = draw()
     y = 1e9 + np.rint(10 * y)
     one = hb.train({}, hb.DMatrix(X, y), 3, verbose_eval=False)
@@ -151,17 +151,17 @@ def test_labels_that_need_double_scores(client):
 
 
 @pytest.mark.parametrize("objective", ["survival:cox", "survival:aft"])
-def test_times_that_were_not_all_seen(client, objective):
+def test_censored_times(client, objective):
     X, y, w = draw()
-    found, until = np.exp(y), np.exp(w)
+    event, censoring = np.exp(y), np.exp(w)
     info = {
-        "label_lower_bound": np.minimum(found, until),
-        "label_upper_bound": np.where(found < until, found, np.inf),
+        "label_lower_bound": np.minimum(event, censoring),
+        "label_upper_bound": np.where(event < censoring, event, np.inf),
         "weight": w,
     }
     label = None
     if objective == "survival:cox":
-        label = np.where(found < until, found, -until)
+        label = np.where(event < censoring, event, -censoring)
     params, here = {"objective": objective}, {}
     data = hb.DMatrix(X, label, **info)
     one = hb.train(
@@ -191,10 +191,10 @@ def test_distributions(client, objective):
 def test_base_margins_and_feature_weights(client):
     X, y, w = draw()
     params = {"colsample_bytree": 0.5}
-    chances = np.array([1.0, 5.0, 1.0, 1.0, 2.0])
+    weights = np.array([1.0, 5.0, 1.0, 1.0, 2.0])
     one = hb.train(
         params,
-        hb.DMatrix(X, y, base_margin=w, feature_weights=chances),
+        hb.DMatrix(X, y, base_margin=w, feature_weights=weights),
         4,
         verbose_eval=False,
     )
@@ -204,7 +204,7 @@ def test_base_margins_and_feature_weights(client):
         arrays[0],
         arrays[1],
         base_margin=arrays[2],
-        feature_weights=chances,
+        feature_weights=weights,
     )
     result = train(client, params, matrix, 4, verbose_eval=False)
     assert one.digest() == result["booster"].digest()
@@ -219,7 +219,7 @@ def test_base_margins_and_feature_weights(client):
     ],
     ids=lambda p: p.get("objective", "default"),
 )
-def test_histories_are_those_of_one_machine(client, params):
+def test_histories_equal_those_of_one_machine(client, params):
     X, y, w = draw(params.get("objective", "reg:squarederror"))
     Z, z, v = draw(params.get("objective", "reg:squarederror"), 700, seed=1)
     history = {}
@@ -283,7 +283,7 @@ def largest_error(predictions, data):
     return "largest", float(np.abs(predictions - data.get_label()).max())
 
 
-def test_objectives_and_metrics_of_ones_own(client):
+def test_custom_objectives_and_metrics(client):
     X, y, _ = draw()
     data, matrix = hb.DMatrix(X, y), spread(client, X, y)
     history = {}
@@ -304,16 +304,16 @@ def test_objectives_and_metrics_of_ones_own(client):
     assert history == result["history"]
 
 
-def test_seven_messages_are_enough_for_a_tree(client, monkeypatch):
+def test_a_tree_takes_seven_messages(client, monkeypatch):
     from hornbeam.dask.cluster import DaskCluster
 
     messages = itertools.count()
-    ask = DaskCluster.sum
+    original = DaskCluster.sum
 
     def counted(self, members, verb, *args):
         if verb == "run":
             next(messages)
-        return ask(self, members, verb, *args)
+        return original(self, members, verb, *args)
 
     monkeypatch.setattr(DaskCluster, "sum", counted)
     X, y, _ = draw()
@@ -340,7 +340,7 @@ def test_data_without_labels_is_refused(client):
         train(client, {}, spread(client, X), verbose_eval=False)
 
 
-def test_other_matrices_are_refused(client):
+def test_matrices_of_one_machine_are_refused(client):
     X, y, _ = draw()
     with pytest.raises(DataError, match="dtrain must be a DaskDMatrix"):
         train(client, {}, hb.DMatrix(X, y))
@@ -357,7 +357,7 @@ def test_other_matrices_are_refused(client):
         ({}, DaskQuantileDMatrix, "make a DaskDMatrix"),
     ],
 )
-def test_tree_methods_that_a_cluster_lacks_are_refused(client, params, kind, words):
+def test_unsupported_tree_methods_are_refused(client, params, kind, words):
     X, y, _ = draw()
     data = kind(client, da.from_array(X), da.from_array(y))
     with pytest.raises(ValueError, match=words):
@@ -370,7 +370,7 @@ def test_diverging_training_is_an_error(client):
         train(client, {}, spread(client, X, 1e300 * y), 3, verbose_eval=False)
 
 
-def test_parameters_are_checked_as_ever(client):
+def test_unknown_parameters_are_an_error(client):
     X, y, _ = draw()
     with pytest.raises(ParameterError, match="max_dept"):
         train(client, {"max_dept": 3}, spread(client, X, y))
@@ -389,7 +389,7 @@ def test_an_objective_that_workers_cannot_load_is_an_error(client):
         train(client, {}, spread(client, X, y), obj=Unloadable(), verbose_eval=False)
 
 
-TOGETHER = {"multi_strategy": "multi_output_tree", "max_depth": 4}
+MULTI_OUTPUT = {"multi_strategy": "multi_output_tree", "max_depth": 4}
 
 
 @pytest.mark.parametrize(
@@ -404,9 +404,9 @@ TOGETHER = {"multi_strategy": "multi_output_tree", "max_depth": 4}
     ],
     ids=lambda p: "-".join(p) or "default",
 )
-def test_trees_of_all_outputs(client, params):
+def test_multi_output_trees(client, params):
     X, y, w = draw(params.get("objective", "reg:squarederror"))
-    params, here = {**TOGETHER, **params}, {}
+    params, here = {**MULTI_OUTPUT, **params}, {}
     if "num_class" not in params:
         y = np.stack([y, np.where(w > 0.99, 1e5, -y), w], axis=1)
     data = hb.DMatrix(X, y, weight=w)
@@ -419,13 +419,13 @@ def test_trees_of_all_outputs(client, params):
     assert here == result["history"]
 
 
-def test_trees_of_all_outputs_by_splits_of_other_gradients(client):
+def test_multi_output_trees_with_split_gradients(client):
     def squares(margins, data):
         gradients, ones = margins - data.get_label(), np.ones_like(margins)
         return gradients, ones, gradients.mean(axis=1), ones[:, 0]
 
     X, y, w = draw("reg:squarederror")
-    params, labels = {**TOGETHER, "num_target": 2}, np.stack([y, w], axis=1)
+    params, labels = {**MULTI_OUTPUT, "num_target": 2}, np.stack([y, w], axis=1)
     one = hb.train(params, hb.DMatrix(X, labels), 2, obj=squares, verbose_eval=False)
     matrix = spread(client, X, labels)
     result = train(client, params, matrix, 2, obj=squares, verbose_eval=False)

@@ -1,4 +1,4 @@
-"""Matrices of collections: their columns, and what goes with the rows."""
+"""Matrices of Dask collections: their columns, labels, weights and so on."""
 
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ def frame():
 
 
 def pieces(frame, *ends):
-    """Return the frame cut before these rows, each piece as a delayed object."""
+    """Return the frame split before these rows, as delayed objects."""
     cuts = [0, *ends, len(frame)]
     return [
         delayed(frame.iloc[begin:end].reset_index(drop=True))
@@ -117,7 +117,7 @@ def test_futures_and_files(client, frame, tmp_path):
         cluster.close()
 
 
-def test_actors_hold_what_goes_with_their_rows(client, frame):
+def test_actors_have_labels_weights_and_margins_of_their_rows(client, frame):
     margin = np.arange(2.0 * ROWS).reshape(ROWS, 2)
     matrix = DaskDMatrix(
         client,
@@ -142,7 +142,7 @@ def test_actors_hold_what_goes_with_their_rows(client, frame):
     cluster.close()
 
 
-def test_columns_may_come_in_any_order_and_know_other_categories(client):
+def test_columns_in_any_order_with_other_categories(client):
     parts = [
         pd.DataFrame({"kind": pd.Categorical(["b", "d"]), "a": [1.0, 2.0]}),
         pd.DataFrame({"a": [3.0, 4.0], "kind": ["c", "a"]}),
@@ -160,7 +160,7 @@ def test_columns_may_come_in_any_order_and_know_other_categories(client):
     cluster.close()
 
 
-def test_a_column_may_be_without_values_somewhere(client):
+def test_a_column_without_values_in_one_partition(client):
     parts = [
         pd.DataFrame({"a": [np.nan, np.nan], "b": [1.0, 2.0]}),
         pd.DataFrame({"a": ["u", "v"], "b": [np.nan, np.nan]}),
@@ -174,13 +174,13 @@ def test_a_column_may_be_without_values_somewhere(client):
     cluster.close()
 
 
-def test_precision_is_that_of_the_widest_partition(client):
+def test_dtype_is_the_widest_of_all_partitions(client):
     parts = [delayed(np.ones((3, 2), np.float32)), delayed(np.full((3, 2), 0.1))]
     assert DaskDMatrix(client, parts).dtype == np.float64
     assert DaskDMatrix(client, parts[:1]).dtype == np.float32
 
 
-def test_empty_partitions_are_nothing(client, frame):
+def test_empty_partitions_are_ignored(client, frame):
     empty = frame.iloc[:0]
     parts = [delayed(empty), *pieces(frame, 30, 30), delayed(pd.DataFrame())]
     matrix = DaskDMatrix(client, parts, "label")
@@ -194,7 +194,7 @@ def test_empty_partitions_are_nothing(client, frame):
         DaskDMatrix(client, [delayed(empty)] * 2, "label")
 
 
-def test_groups_are_kept_whole(client):
+def test_query_groups_stay_on_one_worker(client):
     qid = np.repeat([3, 4, 6, 7], [25, 30, 5, 30])
     matrix = DaskDMatrix(
         client,
@@ -209,7 +209,7 @@ def test_groups_are_kept_whole(client):
     cluster.close()
 
 
-def test_sizes_of_groups_are_those_of_partitions(client):
+def test_group_sizes_in_partitions(client):
     parts = [delayed(np.ones((5, 2))), delayed(np.ones((4, 2)))]
     sizes = [delayed([2, 3]), delayed([4])]
     weights = [delayed([1.0, 2.0]), delayed([3.0])]
@@ -218,7 +218,7 @@ def test_sizes_of_groups_are_those_of_partitions(client):
     assert matrix.row_weights.tolist() == [1, 1, 2, 2, 2, 3, 3, 3, 3]
 
 
-def test_weights_of_features(client):
+def test_feature_weights(client):
     X = da.ones((6, 3), chunks=(2, 3))
     for given in ([1, 2, 3], da.from_array(np.array([1, 2, 3]))):
         matrix = DaskDMatrix(client, X, feature_weights=given)
@@ -227,7 +227,7 @@ def test_weights_of_features(client):
         DaskDMatrix(client, X, feature_weights=[1, 2])
 
 
-def test_one_partition_may_be_without_weight(client):
+def test_all_weights_of_one_partition_may_be_zero(client):
     X = da.ones((4, 2), chunks=(2, 2))
     weight = da.from_array(np.array([0.0, 0, 1, 2]), chunks=2)
     assert DaskDMatrix(client, X, weight=weight).largest_weight == 2
@@ -235,20 +235,20 @@ def test_one_partition_may_be_without_weight(client):
         DaskDMatrix(client, X, weight=0 * weight)
 
 
-def test_a_number_may_stand_for_missing(client):
+def test_a_number_as_missing_value(client):
     matrix = DaskDMatrix(client, da.from_array(np.array([[-1.0, 2]])), missing=-1)
     cluster, actors = place(matrix)
     np.testing.assert_array_equal(cluster.call(actors, "block", 0, 1)[0], [[np.nan, 2]])
     cluster.close()
 
 
-def test_names_and_types_may_be_given(client):
+def test_given_feature_names_and_types(client):
     X = da.from_array(np.array([[0.0, 2], [1, 3]]), chunks=(1, 2))
     matrix = DaskDMatrix(client, X, feature_names=["u", "v"], feature_types=["c", "q"])
     assert (matrix.feature_names, matrix.feature_types) == (["u", "v"], ["c", "q"])
 
 
-# What is wrong
+# Errors
 
 
 def bad(first, second, **fields):
@@ -359,13 +359,13 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_wrong_is_said_with_its_place(client, fault):
+def test_errors_name_the_partition(client, fault):
     make, message = FAULTS[fault]
     with pytest.raises(DataError, match=message):
         make(client)
 
 
-def test_an_exception_of_the_callers_own_comes_through(client):
+def test_an_exception_in_the_callers_task_is_raised(client):
     def fail():
         raise KeyError("no such file")
 
@@ -373,18 +373,18 @@ def test_an_exception_of_the_callers_own_comes_through(client):
         DaskDMatrix(client, [delayed(fail)()])
 
 
-def test_clients_are_looked_at():
+def test_clients_are_checked():
     with pytest.raises(ParameterError, match="there is no client"):
         DaskDMatrix(None, da.ones((3, 2)))
     with pytest.raises(ParameterError, match="client must be a"):
         DaskDMatrix("tcp://127.0.0.1:1", da.ones((3, 2)))
 
 
-def test_the_client_of_the_thread_is_found(client):
+def test_the_default_client_is_used(client):
     assert DaskDMatrix(None, da.ones((3, 2))).client is client
 
 
-def test_matrices_for_a_number_of_bins(client):
+def test_max_bin_of_quantile_matrices(client):
     X = da.ones((3, 2))
     assert DaskQuantileDMatrix(client, X).max_bin == 256
     matrix = DaskQuantileDMatrix(client, X, max_bin=64)

@@ -11,7 +11,7 @@ xgboost_dask = pytest.importorskip("xgboost.dask")
 
 SAME = ["DaskDMatrix", "DaskQuantileDMatrix", "train", "predict", "inplace_predict"]
 ESTIMATORS = ["Regressor", "Classifier", "Ranker"]
-# What waits for its time in Hornbeam, and what an estimator only has for XGBoost.
+# Parameters of XGBoost that Hornbeam's own estimators do not have.
 NOT_YET = {"coll_cfg"}
 METHODS = ["fit", "predict", "apply", "score", "evals_result", "save_model", "client"]
 
@@ -46,7 +46,7 @@ def test_estimators_have_the_same_methods_and_parameters(name):
         assert wanted.keys() <= arguments(getattr(ours, method)).keys()
 
 
-def test_all_names_are_there():
+def test_all_public_names_exist():
     assert hornbeam.dask.__all__ == sorted(hornbeam.dask.__all__)
     for name in hornbeam.dask.__all__:
         assert getattr(hornbeam.dask, name).__name__ == name

@@ -1,4 +1,4 @@
-"""Workers that die, stop or join while a model is trained: the model is the same."""
+"""Workers that die, stop or join during training: the model is the same."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ PARTS = range(6)
 
 
 def spread(client, parts=PARTS):
-    """Return partitions that Dask can make anew from their numbers."""
+    """Return a matrix whose partitions Dask can compute again."""
     X = [client.submit(features_of, k, pure=False) for k in parts]
     y = [client.submit(labels_of, k, pure=False) for k in parts]
     return DaskDMatrix(client, X, y)
@@ -56,7 +56,7 @@ def gathered(parts=PARTS):
 
 @pytest.fixture(scope="module")
 def expected():
-    """Return the digest and the history of one machine."""
+    """Return a function of parameters to digest and history of one machine."""
     known = {}
 
     def of(params):
@@ -80,7 +80,7 @@ def expected():
 
 
 def kind_of(message):
-    """Return what a message is for."""
+    """Return the kind of a message: its method, or the step of a round."""
     verb, args = loads(message if isinstance(message, bytes) else message.data)
     if verb != "run":
         return verb
@@ -92,7 +92,7 @@ def kind_of(message):
 
 @pytest.fixture
 def strike(monkeypatch):
-    """Have processes hit by a signal when a message of some kind is under way."""
+    """Return a function that signals workers when they get a kind of message."""
     struck = []
 
     def prepare(processes, how, kind, number, n_victims=1):
@@ -135,13 +135,13 @@ def processes_of(client):
 
 
 def end(processes):
-    """Kill processes that may have been stopped."""
+    """Kill processes, which may be stopped."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
 
-#: Messages before, in and after rounds; those that are left out go the same ways.
+#: Messages before, in and after rounds, one for each code path.
 AT = [
     ("prepare", signal.SIGKILL),
     ("prepare", signal.SIGSTOP),
@@ -178,7 +178,7 @@ def test_a_round_of_several_trees_is_rewound(own_cluster, strike, expected):
 
 
 @pytest.mark.slow
-def test_a_round_of_trees_of_all_outputs_is_rewound(own_cluster, strike, expected):
+def test_a_round_of_multi_output_trees_is_rewound(own_cluster, strike, expected):
     client = own_cluster(2)
     params = {**CLASSES, "multi_strategy": "multi_output_tree", "num_parallel_tree": 2}
     struck = strike(processes_of(client), signal.SIGKILL, "sum_leaves", 7)
@@ -190,7 +190,7 @@ def test_a_round_of_trees_of_all_outputs_is_rewound(own_cluster, strike, expecte
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize("kind", ["begin", "gradients", "level", "margins_after"])
-def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind):
+def test_a_round_with_dropout_is_repeated(own_cluster, strike, expected, kind):
     client = own_cluster(2)
     number = 2 if kind == "begin" else 5
     struck = strike(processes_of(client), signal.SIGKILL, kind, number)
@@ -203,7 +203,7 @@ def test_a_round_with_dropout_is_done_again(own_cluster, strike, expected, kind)
 @pytest.mark.parametrize(
     "kind", ["weigh_cuts", "column_passes", "set_tree_bins", "level"]
 )
-def test_a_tree_with_codes_of_its_own(own_cluster, strike, expected, kind):
+def test_per_tree_bins(own_cluster, strike, expected, kind):
     client = own_cluster(2)
     params = {**PARAMS, "tree_method": "approx", "max_bin": 16}
     struck = strike(processes_of(client), signal.SIGKILL, kind, 8)
@@ -230,7 +230,7 @@ def test_at_every_kind_of_message(own_cluster, strike, expected, kind, how):
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_two_at_once(own_cluster, strike, expected, how):
+def test_two_workers_lost_at_once(own_cluster, strike, expected, how):
     client = own_cluster(3)
     processes = processes_of(client)
     struck = strike(processes, how, "level", 4, n_victims=2)
@@ -244,7 +244,7 @@ def test_two_at_once(own_cluster, strike, expected, how):
 
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
-def test_one_in_the_recovery_of_another(own_cluster, strike, expected):
+def test_a_worker_lost_during_the_recovery_of_another(own_cluster, strike, expected):
     client = own_cluster(3)
     processes = processes_of(client)
     hit = []
@@ -265,7 +265,7 @@ def test_one_in_the_recovery_of_another(own_cluster, strike, expected):
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_scheduler(own_scheduler, tmp_path, how):
+def test_a_lost_scheduler_is_an_error_with_a_checkpoint(own_scheduler, tmp_path, how):
     client, scheduler = own_scheduler(2)
 
     class Strike(hb.TrainingCallback):
@@ -294,8 +294,8 @@ def test_the_scheduler(own_scheduler, tmp_path, how):
     assert booster.digest() == hb.train(PARAMS, data, done, verbose_eval=False).digest()
 
 
-class UntilTwoHold(hb.TrainingCallback):
-    """Does something after a round, and ends training when two workers have rows."""
+class UntilTwoWorkers(hb.TrainingCallback):
+    """Calls a function after a round; stops training when two workers have rows."""
 
     def __init__(self, act):
         self.act, self.members = act, {}
@@ -310,7 +310,7 @@ class UntilTwoHold(hb.TrainingCallback):
 
 
 def trained_until(client, callback, params=PARAMS):
-    """Train, and return what the callback saw of the members at first and at last."""
+    """Train; return the actors that the callback found first and last."""
     data = spread(client)
     booster = train(
         client, params, data, 2_000, callbacks=[callback], verbose_eval=False
@@ -332,7 +332,7 @@ def numbers_of(members):
 def test_workers_that_join_are_used(own_cluster, params):
     client = own_cluster(1)
     before, after = trained_until(
-        client, UntilTwoHold(lambda _: client.cluster.scale(2)), params
+        client, UntilTwoWorkers(lambda _: client.cluster.scale(2)), params
     )
     assert len(before) == 1
     assert [len(member.parts) for member in after] == [3, 3]
@@ -341,20 +341,20 @@ def test_workers_that_join_are_used(own_cluster, params):
 
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
-def test_one_that_starts_again_gets_what_another_took_over(own_cluster):
+def test_a_restarted_worker_takes_its_partitions_back(own_cluster):
     client = own_cluster(2)
     processes = processes_of(client)
     before, after = trained_until(
         client,
-        UntilTwoHold(lambda members: os.kill(processes[members[0].place], 9)),
+        UntilTwoWorkers(lambda members: os.kill(processes[members[0].place], 9)),
     )
-    assert before[1] in after  # as it was all the time
+    assert before[1] in after  # unchanged
     assert numbers_of(after) == list(PARTS)
 
 
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
-def test_one_that_dies_while_it_gets_ready(own_cluster, strike):
+def test_a_new_worker_that_dies_while_it_prepares(own_cluster, strike):
     client = own_cluster(1)
 
     def add(_):
@@ -366,13 +366,13 @@ def test_one_that_dies_while_it_gets_ready(own_cluster, strike):
 
     before, processes = processes_of(client), {}
     struck = strike(processes, signal.SIGKILL, "bin", 1)
-    _, after = trained_until(client, UntilTwoHold(add))
+    _, after = trained_until(client, UntilTwoWorkers(add))
     assert len(struck) == 1
     assert numbers_of(after) == list(PARTS)
 
 
 @pytest.mark.slow
-def test_a_client_that_is_closed_in_mid_training(own_cluster):
+def test_a_client_that_is_closed_during_training(own_cluster):
     client = own_cluster(2)
     other = distributed.Client(client.scheduler.address)
     matrix = spread(other)
@@ -382,7 +382,7 @@ def test_a_client_that_is_closed_in_mid_training(own_cluster):
 
 
 @pytest.mark.slow
-def test_rows_that_cannot_be_made_anew(own_cluster):
+def test_partitions_that_cannot_be_computed_again(own_cluster):
     client = own_cluster(2)
     places = sorted(client.scheduler_info()["workers"])
     X, y = (

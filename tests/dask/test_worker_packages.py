@@ -1,4 +1,4 @@
-"""Workers without the package, or with another version of it, are told of."""
+"""Workers without Hornbeam, or with another version of it, are an error."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ HERE = Path(hornbeam.__file__).parent
 
 @pytest.fixture
 def client_of_worker(tmp_path):
-    """Starts a worker that finds its packages in a folder first."""
+    """Return a function that starts a worker with a folder first on its path."""
     with start_cluster(0) as cluster, Client(cluster) as client:
         processes = []
 

@@ -1,4 +1,4 @@
-"""Waiting for tasks on a real cluster: whoever does not answer is not waited for."""
+"""`Workers` on a real cluster: waits for tasks end when workers are lost."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def fail(message):
 
 @pytest.fixture
 def stop():
-    """Stops processes, now or later, and kills them in the end."""
+    """Return a function that stops a process; all are killed at the end."""
     stopped = []
 
     def at_once(process):
@@ -49,7 +49,7 @@ def test_results_come_in_order(client):
         np.testing.assert_array_equal(rows, slow_rows(seed, 0))
 
 
-def test_an_error_of_a_task_comes_out(client):
+def test_an_error_of_a_task_is_raised(client):
     futures = [client.submit(fail, "of the task"), client.submit(slow_rows, 1)]
     with pytest.raises(ValueError, match="of the task"):
         Workers(client).results(futures)
@@ -68,7 +68,7 @@ def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
     client = own_cluster(2)
     place = Workers(client).alive()[0]
     process = process_of(client, place)
-    # Some partitions are done by then, some are being made, some are to come.
+    # At that time some partitions are computed, some in progress, some pending.
     threading.Timer(1.0, stop, [process]).start()
     begin = time.monotonic()
     with dask.config.set({"hornbeam.patience": "1.5s"}):
@@ -80,7 +80,7 @@ def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
 
 @pytest.mark.alone
 @pytest.mark.time_limit(90)
-def test_a_stopped_worker_that_has_what_others_need(own_cluster, stop):
+def test_a_stopped_worker_with_inputs_of_other_tasks(own_cluster, stop):
     client = own_cluster(2)
     place, other = Workers(client).alive()
     process = process_of(client, place)
@@ -99,7 +99,7 @@ def test_a_stopped_worker_that_has_what_others_need(own_cluster, stop):
 @pytest.mark.slow
 @pytest.mark.time_limit(90)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_scheduler_that_dies_while_tasks_are_waited_for(own_scheduler, how):
+def test_a_scheduler_that_dies_while_tasks_are_pending(own_scheduler, how):
     client, process = own_scheduler(1)
     future = client.submit(time.sleep, 60)
     threading.Timer(1.0, os.kill, [process.pid, how]).start()
@@ -109,7 +109,7 @@ def test_a_scheduler_that_dies_while_tasks_are_waited_for(own_scheduler, how):
 
 @pytest.mark.slow
 @pytest.mark.time_limit(90)
-def test_all_workers_leave_while_tasks_are_waited_for(own_cluster, monkeypatch):
+def test_all_workers_leave_while_tasks_are_pending(own_cluster, monkeypatch):
     monkeypatch.setattr("hornbeam.dask.workers.NO_WORKER_TIMEOUT", 2.0)
     client = own_cluster(1)
     future = client.submit(time.sleep, 60)
@@ -119,7 +119,7 @@ def test_all_workers_leave_while_tasks_are_waited_for(own_cluster, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_client_that_is_closed_while_tasks_are_waited_for(own_cluster):
+def test_a_client_that_is_closed_while_tasks_are_pending(own_cluster):
     client = own_cluster(1)
     other = distributed.Client(client.scheduler.address)
     future = other.submit(time.sleep, 60)

@@ -249,7 +249,7 @@ def bad(tmp_path):
     cached = str(tmp_path / "named")
     new = tmp_path / "new"
     return [
-        (lambda: ExtMemQuantileDMatrix(X), "name a folder"),
+        (lambda: ExtMemQuantileDMatrix(X), "pass a folder"),
         (lambda: ExtMemQuantileDMatrix(Loader()), "cache_prefix of the DataIter"),
         (lambda: ExtMemQuantileDMatrix(X, cache=file), "which is a file"),
         (lambda: ExtMemQuantileDMatrix(X, cache=[]), "folder or a list of folders"),
@@ -267,12 +267,12 @@ def bad(tmp_path):
         (lambda: ExtMemQuantileDMatrix(X, cache=new, ref=X), "ref must be"),
         (
             lambda: ExtMemQuantileDMatrix(Loader(cache_prefix=cached), cache=new),
-            "name one",
+            "pass one",
         ),
         (lambda: QuantileDMatrix(Loader(cache_prefix=cached)), "ExtMemQuantileDMatrix"),
         (lambda: ExtMemQuantileDMatrix(Loader(cache_prefix=3)), "path of a folder"),
-        (lambda: DMatrix(X, memory_limit="1GB"), "memory_limit='1GB' is for .* cache="),
-        (lambda: DMatrix(X, codec="raw"), "codec='raw' is for"),
+        (lambda: DMatrix(X, memory_limit="1GB"), "memory_limit='1GB' has no .* cache="),
+        (lambda: DMatrix(X, codec="raw"), "codec='raw' has no effect"),
         (lambda: DMatrix(X.assign(a=np.inf), cache=new).binned(16), "inf in row 0"),
     ]
 
@@ -296,7 +296,9 @@ def test_what_a_matrix_on_disk_does_not_do(tmp_path):
         paged.slice([0])
     with pytest.raises(DataError, match="features to save"):
         paged.save_binary(tmp_path / "saved")
-    with pytest.raises(DataError, match="max_bin=256 and cannot serve max_bin=8"):
+    with pytest.raises(
+        DataError, match="max_bin=256 and cannot be used with max_bin=8"
+    ):
         train({"max_bin": 8}, paged, 1)
     with pytest.raises(ValueError, match="cannot be pickled"):
         pickle.dumps(paged)
@@ -334,5 +336,5 @@ def test_trees_of_all_outputs_hold_no_samples(tmp_path):
     data = DMatrix(rows, rows[:, :2], cache=tmp_path)
     paged = train(params, data, 2)
     assert paged.digest() == train(params, DMatrix(rows, rows[:, :2]), 2).digest()
-    with pytest.raises(ParameterError, match="extmem_single_page holds the samples"):
+    with pytest.raises(ParameterError, match="extmem_single_page caches the samples"):
         train({**params, "extmem_single_page": True}, data, 1)

@@ -163,7 +163,7 @@ def test_types_of_numbers_can_be_set_and_change_the_bins():
         DMatrix(TRAIN).feature_types = ["q", "q", "q"]
     quantised = QuantileDMatrix(codes)
     quantised.feature_types = ["q", "int"]
-    with pytest.raises(DataError, match="make it anew"):
+    with pytest.raises(DataError, match="make a new one"):
         quantised.feature_types = ["c", "q"]
 
 

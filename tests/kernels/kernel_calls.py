@@ -1,4 +1,4 @@
-"""Kernels called as the rest of the package calls them, by a team."""
+"""Helpers that call kernels in a team of threads, as the package does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values to codes, and columns to rows."""
+"""Binning of values, and conversion between column and row order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODES = [np.uint8, np.uint16]
 
 
 def codes_of(values, inner, code_type):
-    """Return the codes of values, with `inner` as the cuts between bins."""
+    """Return the bins of values, with `inner` as the cuts between bins."""
     depth = len(inner).bit_length()
     cuts = np.full(1 << depth, np.inf, values.dtype)
     cuts[1 : len(inner) + 1] = inner
@@ -27,7 +27,7 @@ def codes_of(values, inner, code_type):
 @pytest.mark.parametrize("n_cuts", [0, 1, 2, 3, 4, 7, 8, 20])
 @pytest.mark.parametrize("code_type", CODES)
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_codes_count_the_cuts_below(dtype, code_type, n_cuts):
+def test_a_bin_is_the_number_of_cuts_below(dtype, code_type, n_cuts):
     rng = np.random.default_rng(n_cuts)
     inner = np.unique(rng.normal(size=n_cuts).astype(dtype))
     beside = [np.nextafter(inner, dtype(to)) for to in (-np.inf, np.inf)]
@@ -38,7 +38,7 @@ def test_codes_count_the_cuts_below(dtype, code_type, n_cuts):
     np.testing.assert_array_equal(codes_of(values, inner, code_type), exact)
 
 
-def test_all_codes_of_a_byte():
+def test_256_bins():
     inner = np.arange(1, 255, dtype=np.float32)
     values = np.append(np.arange(255, dtype=np.float32), np.nan)
     codes = codes_of(values, inner, np.uint8)
@@ -58,7 +58,7 @@ def test_long_columns():
 
 @pytest.mark.parametrize("code_type", CODES)
 @pytest.mark.parametrize(("begin", "end"), [(0, 600), (5, 9), (100, 600), (7, 7)])
-def test_rows_of_columns(begin, end, code_type):
+def test_interleave(begin, end, code_type):
     columns = np.random.default_rng(0).integers(0, 200, (3, 600)).astype(code_type)
     by_row = np.zeros(columns.size, code_type)
     interleave(columns, begin, end, by_row)
@@ -85,7 +85,7 @@ def test_decode_rows(code_type, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_each_code_has_its_least_and_greatest_value(dtype):
+def test_least_and_greatest_value_of_each_bin(dtype):
     rng = np.random.default_rng(0)
     values = rng.normal(size=40).astype(dtype)
     codes = rng.integers(5, size=40).astype(np.uint8)  # 4: missing

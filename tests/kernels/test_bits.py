@@ -1,4 +1,4 @@
-"""Bits of words, against those of Python's numbers."""
+"""Bit operations, against those of Python integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _both(words, found):
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-def test_number_and_lowest(dtype):
+def test_count_and_lowest_bit(dtype):
     most = np.iinfo(dtype).max
     words = np.random.default_rng(0).integers(1, most, 50, dtype, endpoint=True)
     words[:3] = 1, most, most - most // 2

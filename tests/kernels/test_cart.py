@@ -1,4 +1,4 @@
-"""The codes that go left in whole trees, against the values."""
+"""The bins that go left in CART trees, against the values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hornbeam.kernels.layout import CART_DTYPE
 
 
 @given(st.integers(0, 2**32))
-def test_codes_follow_the_threshold(seed):
+def test_the_last_left_bin_follows_the_threshold(seed):
     rng = np.random.default_rng(seed)
     values = np.sort(rng.normal(size=12))
     starts = np.array([0, 4, 12])

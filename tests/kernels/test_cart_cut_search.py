@@ -1,4 +1,4 @@
-"""The best cut of a whole tree's root, against a plain twin that tries them all."""
+"""The best cut of a CART root, against an exhaustive reference implementation."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def stump(X, y, n_classes, criterion, sample):
     [(9, 9), (60, 6), (60, 70), (60, 2000)],
     ids=["inserted", "in cells", "counted", "by digits"],
 )
-def test_rows_are_sorted_in_every_way(n_rows, levels, criterion):
-    """Assert the best split, however many rows there are and values they may have."""
+def test_best_cut_with_every_sorting_method(n_rows, levels, criterion):
+    """Assert the best split for different numbers of rows and values."""
     rng = np.random.default_rng(n_rows + levels)
     X = rng.permutation(np.resize(np.arange(levels), max(levels, n_rows)))[:, None] / 8
     y = rng.integers(3, size=X.size).astype(float)
@@ -53,10 +53,10 @@ def test_ties_go_to_the_first_feature_and_the_first_cut():
         assert tree.thresholds[0] == 0.5
 
 
-def test_ties_send_the_missing_right():
+def test_ties_send_missing_values_right():
     X = np.array([[0.0], [np.nan], [2.0]])
     sample = np.arange(3, dtype=np.int32)
-    # The row in the middle is as near to either side.
+    # The row in the middle is equally close to both sides.
     tree = stump(X, np.array([0.0, 1.0, 2.0]), 0, "squared_error", sample)
     assert tree.nodes["missing_left"][0] == 0
     assert tree.thresholds[0] == 1.0

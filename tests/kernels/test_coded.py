@@ -1,4 +1,4 @@
-"""Prediction by codes, against one row at a time going down one tree."""
+"""Prediction with binned features, against a reference that routes row by row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def margins_of(trees, outputs, rows, margins, members=1):
 
 
 def forest(rng):
-    """Return lone roots, bushes, and a chain as long as trees by codes may be."""
+    """Return single-node, balanced and the deepest supported trees."""
     return [
         random_tree(rng, 0),
         random_tree(rng, 1),
@@ -76,7 +76,7 @@ def test_infinite_values_follow_the_thresholds():
     assert_like_naive(forest(rng), [0, 1, 1, 0, 1], rows)
 
 
-def test_a_run_of_trees_ends_where_a_byte_has_no_more_codes():
+def test_a_run_of_trees_ends_when_256_bins_are_used():
     rng = np.random.default_rng(0)
     trees = [random_tree(rng, 9) for _ in range(120 if COMPILED else 80)]
     for tree in trees:
@@ -93,7 +93,7 @@ def test_a_run_of_trees_ends_where_a_byte_has_no_more_codes():
 
 
 def bush(splits):
-    """Return a tree of one feature, as low as can be, and the nodes that split."""
+    """Return a tree of one feature with the least depth, and its inner nodes."""
     tree = random_tree(np.random.default_rng(0), splits)
     number = np.arange(tree.n_nodes, dtype=np.int32)
     inner = number < splits
@@ -106,9 +106,9 @@ def bush(splits):
     return tree, np.flatnonzero(inner)
 
 
-def test_as_many_thresholds_as_a_byte_tells_apart():
+def test_the_most_thresholds_of_a_feature():
     tree, inner = bush(MOST_CUTS + 1)
-    tree.threshold[inner[-1]] = 0.0  # there is another
+    tree.threshold[inner[-1]] = 0.0  # one more threshold
     rows = np.zeros((2 * MOST_CUTS if COMPILED else 40, FEATURES), np.float32)
     rows[:, 0] = np.linspace(-1, MOST_CUTS + 1, len(rows)).round()
     rows[5, 0] = np.nan
@@ -117,7 +117,7 @@ def test_as_many_thresholds_as_a_byte_tells_apart():
     assert Layout.of([tree], [0], np.float32, FEATURES).binned is None
 
 
-def test_trees_that_do_not_go_by_codes():
+def test_trees_without_a_binned_layout():
     rng = np.random.default_rng(0)
     deep = random_tree(rng, MOST_LEVELS + 1, deep=True)
     by_category = random_tree(rng, 9, categorical=range(FEATURES))

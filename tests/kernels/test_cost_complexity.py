@@ -1,4 +1,4 @@
-"""Weakest links, against a plain twin that adds up every branch anew."""
+"""Weakest links, against a reference that sums every branch again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hornbeam.kernels.cost_complexity import link_strengths
 
 
 def tree_of(parents):
-    """Return the left children and the parents of a tree in which these are split."""
+    """Return the left children and the parents of a tree with these inner nodes."""
     left, parent = [-1], [-1]
     for place in parents:
         leaves = [node for node, child in enumerate(left) if child < 0]

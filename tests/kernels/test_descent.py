@@ -1,4 +1,4 @@
-"""Coordinate descent and linear sums, beside their naive twins."""
+"""Coordinate descent and linear margins, against reference implementations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RULES = np.array([0.5, 3.0, 2.0])
 
 
 def filled(rows, dtype=np.float32):
-    """Return the filled cells of some rows, and a column of ones, as kernels do."""
+    """Return the stored entries of columns and of a column of ones."""
     rows = np.column_stack([rows, np.ones(len(rows))])
     places = [np.flatnonzero(~np.isnan(column) & (column != 0)) for column in rows.T]
     cells = [column[own] for column, own in zip(rows.T, places, strict=True)]
@@ -42,7 +42,7 @@ def problem(n_rows, dtype=np.float32, seed=0):
 
 @pytest.mark.parametrize("members", MEMBERS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_weights_descend_one_after_the_other(members, dtype):
+def test_coordinate_descent(members, dtype):
     rows, gradients, hessians = problem(60 if len(MEMBERS) == 1 else 9000, dtype)
     columns = filled(rows, dtype)
     assert len(MEMBERS) == 1 or np.diff(columns[0]).max() > 2 * TASK_CELLS
@@ -64,11 +64,11 @@ def test_weights_descend_one_after_the_other(members, dtype):
     )
     np.testing.assert_allclose(moved, expected[0], rtol=1e-6)
     np.testing.assert_allclose(own, expected[1], rtol=1e-5, atol=1e-6)
-    assert moved[3] == 0  # of a column without cells
+    assert moved[3] == 0  # a column without entries
 
 
 @pytest.mark.parametrize("members", MEMBERS)
-def test_steps_by_themselves(members):
+def test_step_sizes(members):
     rows, gradients, hessians = problem(50)
     weights = np.array([0.25, -0.5, 0, 0, 1], np.float32)
     sizes = np.empty(4)

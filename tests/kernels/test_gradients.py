@@ -1,4 +1,4 @@
-"""Gradients of objectives, and the integers that they become."""
+"""Gradients of objectives, and their fixed-point forms."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_each_output_has_its_target(kernel):
     ("kernel", "below", "above"),
     [(deviation, [-1, -1], [1, 1]), (pinball, [-0.2, -0.7], [0.8, 0.3])],
 )
-def test_rows_pull_by_their_sides_alone(kernel, below, above):
+def test_gradients_of_absolute_errors_are_signs(kernel, below, above):
     scores = np.array([[-3.0, 2.0, 2.5], [1.0, 2.0, 9.0]])
     g, h = np.empty((2, 2, 3))
     numbers, scratch = np.array([1.0, 0.2, 0.7]), np.empty((1, 2, 1))
@@ -97,7 +97,7 @@ def test_rows_pull_by_their_sides_alone(kernel, below, above):
     np.testing.assert_array_equal(h, [weights, weights])
 
 
-def test_an_output_may_have_a_number_of_its_own():
+def test_a_parameter_for_each_output():
     scores, targets = np.array([[3.0], [3.0]]), np.zeros((2, 1))
     g, h = (np.empty((2, 1), np.float32) for _ in range(2))
     for slopes in ([4.0], [4.0, 1e6]):
@@ -158,7 +158,7 @@ def test_softmax(shift, weighted):
 
 @needs_compiler
 @pytest.mark.parametrize("kernel", [squared_error, logistic, softmax])
-def test_gradients_do_not_depend_on_the_team(kernel):
+def test_gradients_do_not_depend_on_the_threads(kernel):
     rng = np.random.default_rng(0)
     outputs, rows = (3 if kernel is softmax else 1), 2 * TASK_ROWS + 77
     scores = rng.normal(size=(outputs, rows))
@@ -171,7 +171,7 @@ def test_gradients_do_not_depend_on_the_team(kernel):
 
 
 @pytest.mark.parametrize("kernel", [squared_error, logistic, softmax])
-def test_a_row_of_weight_three_is_as_good_as_three_rows(kernel):
+def test_a_row_of_weight_three_equals_three_rows(kernel):
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(3 if kernel is softmax else 1, 40))
     labels = rng.integers(0, 2, 40).astype(float)
@@ -200,7 +200,7 @@ def test_extent(dtype, members):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_extent_finds_what_is_not_finite(dtype):
+def test_extent_of_infinity_and_nan(dtype):
     for value in (np.inf, -np.inf, np.nan, -np.nan):
         g = np.array([1.0, value, -2.0], dtype)
         h = np.array([1.0, 0.5, 2.0], dtype)
@@ -211,7 +211,7 @@ def test_extent_finds_what_is_not_finite(dtype):
 
 
 def steps_of(g, h, gradient_bits, hessian_bits):
-    """Return the steps in which the largest values have so many bits."""
+    """Return the units in which the largest values have so many bits."""
     return np.array(
         [
             2.0 ** (naive.exponent_above(np.abs(g).max()) - gradient_bits),

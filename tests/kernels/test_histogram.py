@@ -1,4 +1,4 @@
-"""Histograms, against sums made one cell after the other."""
+"""Histograms, against sums of a reference implementation."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hornbeam.kernels.layout import (
 
 CODES = [np.uint8, np.uint16]
 KINDS = ["packed", "wide"]
-#: In cells that no task counts.
+#: The value of bins that no task writes.
 POISON = 1 << 50
 MOST_G = (1 << COARSE_GRADIENT_BITS) - 1
 MOST_H = (1 << COARSE_HESSIAN_BITS) - 1
 
 
 class Data:
-    """Random codes and pairs, and what the kernel needs beside them."""
+    """Random bins and gradients, and the other arguments of the kernel."""
 
     def __init__(self, rows, cells, code_type, kind, members=1, seed=0):
         rng = np.random.default_rng(seed)
@@ -46,7 +46,7 @@ class Data:
         if kind == "wide":
             self.pairs *= 1 << 20
         self.kind, self.members = kind, members
-        # The rows in no order, on the other side than the one that is read.
+        # Shuffled rows on the side that is not read.
         self.rows = np.full((2, rows), rows - 1, np.uint32)
         self.rows[1] = rng.permutation(rows)
         self.every = np.arange(len(cells))
@@ -91,7 +91,7 @@ class Data:
         return self.histograms
 
     def exact(self, begin, end, columns=None):
-        """Return the histogram of ``rows[1, begin:end]`` from the plain twin."""
+        """Return the histogram of ``rows[1, begin:end]`` from the reference."""
         columns = self.every if columns is None else columns
         rows = self.rows[1, begin:end]
         return naive.histogram(self.codes, self.offsets, columns, rows, self.pairs)
@@ -105,7 +105,7 @@ class Data:
     ids=str,
 )
 def test_sums_are_exact(begin, end, code_type, kind):
-    # 31 cells in all, or up to 256 for a byte: with as many codes sums are packed.
+    # 31 bins in all, or up to 256 for a byte: with as many entries sums are packed.
     data = Data(300, [5, 16, 1, 9], code_type, kind)
     sums = data.build([[2, 1, begin, end, 0, 4]])
     np.testing.assert_array_equal(sums[2], data.exact(begin, end))
@@ -115,8 +115,8 @@ def test_sums_are_exact(begin, end, code_type, kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [1, 5, 90, 400])
 @pytest.mark.parametrize("columns", [None, [0, 1], [1, 2], [1]])
-def test_several_features_in_one_column(columns, rows, kind):
-    """Columns of 3 x 2 and of 2 x 2 x 5 codes, and one of 9, are counted apart."""
+def test_packed_features(columns, rows, kind):
+    """Columns that pack 3 x 2 and 2 x 2 x 5 bins, and one of 9 bins."""
     apart = Data(400, [3, 2, 9, 2, 2, 5], np.uint8, kind)
     a, b, c, d, e, f = apart.codes
     data = Data(400, [6, 9, 20], np.uint8, kind)
@@ -143,13 +143,13 @@ def test_several_features_in_one_column(columns, rows, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [10, 400])
-def test_more_than_256_codes(rows, kind):
+def test_more_than_256_bins(rows, kind):
     data = Data(rows, [300, 257, 2], np.uint16, kind)
     sums = data.build([[0, 1, 0, rows, 0, 3]])
     np.testing.assert_array_equal(sums[0], data.exact(0, rows))
 
 
-def test_256_codes_of_a_byte():
+def test_256_bins_of_a_byte():
     data = Data(300, [256, 3], np.uint8, "packed")
     data.codes[0] = np.arange(300) % 256
     sums = data.build([[0, 1, 0, 300, 0, 2]])
@@ -159,7 +159,7 @@ def test_256_codes_of_a_byte():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [8, 270])
 @pytest.mark.parametrize("columns", [[0], [3], [1, 2], [0, 2, 3]])
-def test_only_the_columns_asked_for_are_counted(columns, rows, kind):
+def test_only_chosen_columns_are_summed(columns, rows, kind):
     data = Data(rows, [5, 16, 4, 9], np.uint8, kind)
     sums = data.build([[0, 1, 0, rows, 0, len(columns)]], columns=columns)[0]
     exact = data.exact(0, rows, columns)
@@ -184,7 +184,7 @@ def test_blocks_of_columns(rows, members):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("members", MEMBERS)
-def test_slabs_are_added_up(members, kind):
+def test_slabs_are_added(members, kind):
     data = Data(130, [5, 16, 1, 9], np.uint16, kind, members)
     cells = data.offsets[-1]
     # Rows 0 to 80 in three parts, 80 to 130 in one.
@@ -198,11 +198,11 @@ def test_slabs_are_added_up(members, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [12, 90])
-def test_rows_are_added_to_what_is_there(rows, kind):
+def test_rows_are_added_to_existing_sums(rows, kind):
     data = Data(2 * rows, [5, 16, 1, 9], np.uint8, kind)
     data.histograms[:] = 0
     data.build([[1, 1, 0, rows, 0, 4], [2, 1, 0, rows, 0, 4]])
-    # One is added to, the other is written anew; a slab is always new.
+    # One slot is added to, the other is overwritten, as slabs always are.
     tasks = [[1, 1, rows, 2 * rows, 0, 4, 1], [2, 1, rows, 2 * rows, 0, 4, 0]]
     sums = data.build(tasks, [])
     np.testing.assert_array_equal(sums[1], data.exact(0, 2 * rows))
@@ -228,7 +228,7 @@ def test_many_blocks_of_rows(kind, members):
 
 @needs_compiler
 @pytest.mark.parametrize("g", [MOST_G, -MOST_G])
-def test_the_largest_pairs_fill_a_block_and_do_not_spill(g):
+def test_the_largest_gradients_do_not_overflow_a_block(g):
     rows = 2 * BLOCK_ROWS + 3
     data = Data(rows, [2, 1], np.uint8, "packed")
     data.codes[:] = 0
@@ -238,6 +238,6 @@ def test_the_largest_pairs_fill_a_block_and_do_not_spill(g):
     np.testing.assert_array_equal(sums[0], expected)
 
 
-def test_nothing_to_do():
+def test_no_tasks():
     data = Data(20, [5, 16], np.uint8, "packed")
     assert (data.build([]) == POISON).all()

@@ -1,4 +1,4 @@
-"""Contributions against a background, against Shapley values by their definition."""
+"""Interventional SHAP values, against Shapley values by their definition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def found_by(way, trees, outputs, rows, background, shares, threads=1):
 
 
 def found(trees, outputs, rows, background, shares, start, threads=1):
-    """Return contributions as the package finds them."""
+    """Return contributions as the package computes them."""
     layout = Layout.of(trees, outputs, rows.dtype, rows.shape[1])
     with lease(threads) as team:
         return interventional_shap_values(
@@ -63,7 +63,7 @@ def drawn(rng, dtype, missing=0.2):
 
 
 def assert_as_defined(trees, outputs, rows, background, shares):
-    """Compare with what the definition says, tree by tree and output by output."""
+    """Compare with the definition, tree by tree and output by output."""
     n_outputs = max(outputs) + 1
     start = np.random.default_rng(1).normal(size=(len(rows), n_outputs))
     expected = np.zeros((len(rows), n_outputs, FEATURES + 1))
@@ -99,7 +99,7 @@ def test_splits_by_category(dtype):
     assert_as_defined(trees, [0, 0], rows, background, shares)
 
 
-def test_trees_of_all_outputs_are_one_tree_for_each():
+def test_a_multi_output_tree_equals_one_tree_for_each_output():
     rng = np.random.default_rng(3)
     tree = bare_tree(rng, 9)
     values = np.where(tree.left[:, None] < 0, rng.normal(size=(19, 3)), 0)
@@ -120,10 +120,10 @@ def test_a_chain_of_more_features_than_tables_have(n, members):
     tree = bare_tree(rng, n, deep=True)
     tree.feature[tree.left >= 0] = np.arange(n)
     tree.threshold[tree.left >= 0] = 0.5
-    # Background rows beside one another in more than one word.
+    # Background rows in more than one word of bits.
     rows = rng.integers(2, size=(10, n)).astype(np.float32)
     background = rng.integers(2, size=(OTHERS_OF_CHAIN, n)).astype(np.float32)
-    # The end of the chain is where each asks for what the row has.
+    # At the end of the chain, the row follows every split.
     node = tree.n_nodes - 1
     while node != 0:
         parent = tree.parent[node]
@@ -156,8 +156,8 @@ def test_a_chain_of_more_features_than_tables_have(n, members):
 def naive_of_chain(tree, row):
     """Return contributions of the row at a chain's end against its opposite.
 
-    The leaf that hangs off the chain after d steps is reached with the features of
-    those inside, and the one of the next outside; the last one with all inside.
+    The leaf that branches off the chain after d steps is reached by coalitions with the
+    features of these steps and without that of the next; the last leaf, with all.
     """
     node, ways = tree.n_nodes - 1, []
     while node != 0:
@@ -174,7 +174,7 @@ def naive_of_chain(tree, row):
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 2, 700 if COMPILED else 3])
-def test_a_row_does_not_depend_on_those_beside_it(n_rows):
+def test_a_row_does_not_depend_on_other_rows(n_rows):
     rng = np.random.default_rng(5)
     tree = bare_tree(rng, 3)
     rows = random_rows(rng, n_rows, np.float32)

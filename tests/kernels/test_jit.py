@@ -1,4 +1,4 @@
-"""The decorator: caches that are never stale, and few variants of each kernel."""
+"""The kernel decorator: cache invalidation, and the number of compiled variants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KERNELS = PACKAGE / "kernels"
 
 @pytest.fixture
 def copy(tmp_path):
-    """Return a copy of the package that has compiled nothing yet."""
+    """Return a copy of the package without compiled kernels."""
     ignored = shutil.ignore_patterns("__pycache__")
     return shutil.copytree(PACKAGE, tmp_path / "hornbeam", ignore=ignored)
 
@@ -76,8 +76,8 @@ def test_an_edited_formula_is_compiled_again(copy):
 
 
 @needs_compiler
-def test_without_a_place_for_a_cache_kernels_are_compiled_anew(copy, tmp_path):
-    # Files where folders would have to be: nobody can write there, root included.
+def test_kernels_compile_without_a_cache_folder(copy, tmp_path):
+    # Files in place of folders: not even root can write there.
     (copy / "kernels" / "__pycache__").write_text("")
     home = tmp_path / "home"
     home.write_text("")
@@ -86,22 +86,22 @@ def test_without_a_place_for_a_cache_kernels_are_compiled_anew(copy, tmp_path):
         assert run(copy, WEIGH, **nowhere) == {"weight": 0.25, "hits": 0}
 
 
-# The kernel of WEIGH, for weights of a type of one's choice.
+# The kernel of WEIGH, for weights of a given type.
 WEIGH_AS = WEIGH.replace("np.empty(1)", "np.empty(1, DTYPE)").replace(
     "weights[0]", "float(weights[0])"
 )
 
 
 @needs_compiler
-def test_processes_that_compile_at_once_do_not_mix_their_types(copy):
-    """Of two that write a kernel's index at the same time, one wins."""
+def test_processes_that_compile_at_once_do_not_mix_types(copy):
+    """Two processes write a kernel's index at the same time: one overwrites it."""
     as_float, as_integer = (
         WEIGH_AS.replace("DTYPE", name) for name in ("np.float64", "np.int64")
     )
     assert run(copy, as_float) == {"weight": 0.25, "hits": 0}
     (index,) = (copy / "kernels" / "__pycache__").glob("*weigh_nodes*.nbi")
     of_the_first = index.read_bytes()
-    index.unlink()  # the second has looked before the first was there
+    index.unlink()  # the second has read the index before the first wrote it
     assert run(copy, as_integer) == {"weight": 0.0, "hits": 0}
     index.write_bytes(of_the_first)
     assert run(copy, as_float) == {"weight": 0.25, "hits": 1}
@@ -109,7 +109,7 @@ def test_processes_that_compile_at_once_do_not_mix_their_types(copy):
     assert run(copy, as_integer) == {"weight": 0.0, "hits": 1}
 
 
-# Two kernels that are one loop with different formulas.
+# Two kernels of one loop with different formulas.
 GRADIENTS = """
 import json
 import numpy as np
@@ -183,7 +183,7 @@ def test_division_by_zero_is_no_error():
     assert np.isnan(divide(zero, zero))
 
 
-# All kernels after all kinds of work, each with its number of compiled variants.
+# The number of compiled variants of each kernel after `warmup`.
 COUNT = """
 import importlib, json, pkgutil
 import hornbeam
@@ -199,8 +199,8 @@ for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
                 counts[name] = len(value.signatures)
 print(json.dumps(counts))
 """
-#: Codes of one or two bytes; tables with categories or none; floats of four or eight;
-#: the first and second phase.
+#: Kernels with two variants, and why: bins of one or two bytes; tables with or without
+#: categories; floats of four or eight bytes; the first and second phase.
 TWO = {
     "_add_packed": "codes",
     "build_histograms": "codes",

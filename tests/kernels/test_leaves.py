@@ -1,4 +1,4 @@
-"""Weights of nodes."""
+"""Weights and bounds of nodes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BELOW = {
     8: [8],
 }
 ALONE = np.array([-1], np.int32)
-#: No bounds, and no rows to smooth by.
+#: No bounds, and no path smoothing.
 FREE = np.empty((0, 2)), np.empty(0)
 
 
 @pytest.mark.parametrize("rules", [(1, 0, 0), (0, 1, 0), (0.5, 0.25, 0.3)])
-def test_nodes_weigh_what_their_leaves_sum_to(rules):
+def test_weights_come_from_the_sums_of_leaves(rules):
     rng = np.random.default_rng(0)
     sums = np.full((9, 2), np.nan)
     leaves = LEFT < 0
@@ -52,7 +52,7 @@ def test_nodes_weigh_what_their_leaves_sum_to(rules):
 
 
 @pytest.mark.parametrize("rules", [(1, 0, 0), (0, 1, 0), (0.5, 0.25, 0.3)])
-def test_splits_gain_what_children_gain_beyond_their_parent(rules):
+def test_gains_of_splits(rules):
     rng = np.random.default_rng(1)
     sums, gains = rng.normal(size=(9, 2)), np.full(9, np.nan)
     sums[:, 1] += 4
@@ -73,13 +73,13 @@ def test_root_alone():
     assert weights.tolist() == [0.25]
 
 
-def test_root_without_rows_weighs_nothing():
+def test_root_without_rows_has_weight_zero():
     sums, weights = np.zeros((1, 2)), np.empty(1)
     weigh_nodes(ALONE, split_rules(0, 0, 0, 0), 0.5, sums, *FREE, weights)
     assert weights.tolist() == [0.0]
 
 
-def test_weights_are_drawn_towards_those_above_and_kept_in_bounds():
+def test_path_smoothing_and_bounds():
     rng = np.random.default_rng(1)
     sums = np.zeros((9, 2))
     sums[LEFT < 0] = rng.integers(-90, 90, ((LEFT < 0).sum(), 2)) / 16
@@ -104,7 +104,7 @@ def test_weights_are_drawn_towards_those_above_and_kept_in_bounds():
 DIRECTIONS = np.array([1, -1, 0, 0, 0, 1, 0, 0, 0], np.int8)
 
 
-def test_fixed_bounds_are_the_middle_between_siblings():
+def test_fixed_bounds_are_the_midpoint_between_siblings():
     own = np.array([0, -1, 4, 1, -3, 4, 5, 2, 6.0])
     bounds = np.empty((9, 2))
     reach = np.stack([own, own], axis=1)
@@ -116,10 +116,10 @@ def test_fixed_bounds_are_the_middle_between_siblings():
     ]  # fmt: skip
 
 
-def test_bounds_that_follow_are_between_the_nearest_leaves():
+def test_following_bounds_are_between_the_nearest_leaves():
     own = np.array([0, -1, 4, 1, -3, 4, 5, 2, 6.0])
     reach, bounds = np.stack([own, own], axis=1), np.empty((9, 2))
-    reach[7, 1] = 3.0  # it is to have children of up to this weight
+    reach[7, 1] = 3.0  # its children may have weights up to this
     grows = np.zeros(9, np.uint8)
     grows[[3, 8]] = 1
     bound_nodes(LEFT, DIRECTIONS, True, reach, grows, bounds)

@@ -13,7 +13,7 @@ from scipy.special import erfcx
 
 from hornbeam.kernels import maths
 
-# Bits that must not change: not between processors, nor with and without a compiler.
+# Bits that must not change between processors, nor without the compiler.
 PINNED = {
     maths.exp: {
         0.0: "0x1.0000000000000p+0",
@@ -66,13 +66,13 @@ def _precision():
 @pytest.mark.parametrize(
     ("low", "high"), [(-708, 709), (-40, 40), (-1, 1), (-1e-9, 1e-9)]
 )
-def test_exp_is_right_to_one_ulp(low, high):
+def test_exp_is_accurate_to_one_ulp(low, high):
     points = [*np.random.default_rng(0).uniform(low, high, 400), low, high]
     for x in map(float, points):
         assert ulps(float(maths.exp(x)), Decimal(x).exp()) < 1, x
 
 
-def test_exp_beyond_its_range_is_that_of_its_ends():
+def test_exp_is_clipped_to_its_range():
     for x in (-709.0, -1e300, -math.inf):
         assert maths.exp(x) == maths.exp(-708.0) > 0.0
     for x in (710.0, 1e300, math.inf):
@@ -82,7 +82,7 @@ def test_exp_beyond_its_range_is_that_of_its_ends():
 @pytest.mark.parametrize(
     ("low", "high"), [(-307.6, 308.2), (-1, 1), (-0.01, 0.01), (-1e-9, 1e-9)]
 )
-def test_log_is_right_to_two_ulps(low, high):
+def test_log_is_accurate_to_two_ulps(low, high):
     powers = np.random.default_rng(0).uniform(low, high, 400)
     for x in map(float, [*10.0**powers, math.sqrt(0.5), math.sqrt(2.0), 10.0**low]):
         assert ulps(float(maths.log(x)), Decimal(x).ln()) < 2, x
@@ -100,7 +100,7 @@ def test_log_gamma():
 
 
 @pytest.mark.parametrize("x", [-0.999, -1e-3, -1e-17, 1e-300, 3e-9, 1e-4, 0.7, 1e9])
-def test_log1p_keeps_its_digits_near_zero(x):
+def test_log1p_is_accurate_near_zero(x):
     assert maths.log1p(x) == pytest.approx(math.log1p(x), rel=1e-15)
 
 
@@ -132,7 +132,7 @@ def test_bits(function, x, bits):
 
 
 def philox(counter, key):
-    """Call ours with the words of the published vectors."""
+    """Call `maths.philox` with the words of the published test vectors."""
     word = [np.uint64(value) for value in (*counter, *key)]
     half = np.uint64(32)
     return tuple(
@@ -165,7 +165,7 @@ def test_philox_gives_the_published_vectors(counter, key, words):
     assert philox(counter, key) == words
 
 
-def test_philox_is_its_plain_twin():
+def test_philox_equals_the_reference():
     words = np.random.default_rng(0).integers(0, 2**32, (50, 6)).tolist()
     for word in words:
         assert philox(word[:4], word[4:]) == naive.philox(word[:4], word[4:])
@@ -192,7 +192,7 @@ def test_leaf_weight_and_gain(alpha, max_delta_step):
         assert maths.leaf_gain(*values) >= 0.0
 
 
-def test_a_leaf_of_no_hessian_weighs_and_gains_nothing():
+def test_a_leaf_without_hessian_has_weight_and_gain_zero():
     with np.errstate(divide="ignore", invalid="ignore"):  # as in kernels
         for values in ((3, 0, 0, 0, 0), (0, 0, 0, 0, 0), (3, -1, 2, 0, 0)):
             values = [np.float64(value) for value in values]

@@ -1,4 +1,4 @@
-"""The search for splits under limits, against one in exact fractions."""
+"""Splits under constraints, against a search in exact fractions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BINS = [7, 5, 9, 6]
 
 
 class Node:
-    """Rows of one node in bins, the last feature one of categories."""
+    """Binned rows of one node; the last feature is categorical."""
 
     def __init__(self, held, seed, equal_hessians=False, rows=90):
         rng = np.random.default_rng(seed)
@@ -121,7 +121,7 @@ class Node:
         return splits[0, best], tuple(c for c in range(64) if rights >> c & 1)
 
     def exact(self):
-        """Return the best split in fractions, and what holds the node."""
+        """Return the best split in fractions, and the constraints."""
         held = dict(self.held)
         rules = [Fraction(float(rule)) for rule in self.rules]
         first = slice(self.offsets[0], self.offsets[1])
@@ -176,7 +176,7 @@ def test_the_best_split_is_found(case, seed, equal_hessians):
 
 @pytest.mark.parametrize("members", MEMBERS)
 @pytest.mark.parametrize("block", [1, 2, 4])
-def test_teams_and_tasks_find_the_same(members, block):
+def test_splits_do_not_depend_on_threads_and_tasks(members, block):
     for case in ("all", "rows", "rising"):
         expected, rights = Node(HELD[case], 1).find()
         found, also = Node(HELD[case], 1).find(members, block)

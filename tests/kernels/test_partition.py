@@ -1,4 +1,4 @@
-"""Rows to their children and leaves, against one row after the other."""
+"""Partition of rows, against a reference that routes row by row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hornbeam.kernels.plan import enter_splits, settle_children
 
 CODES = [np.uint8, np.uint16]
 BINS = [6, 3, 9, 4, 5, 70]
-#: The last three features share a column, the last one is of categories.
+#: The last three features share a column, the last one is categorical.
 COLUMN_OF = [0, 1, 2, 3, 3, 3]
 LOW = [0, 0, 0, 1, 5, 10]
 FEATURES = np.zeros(6, FEATURE_DTYPE)
@@ -37,7 +37,7 @@ RIGHT = [0, 3, 63, 64, 69]
 
 
 def goes_left(codes, row, feature, last_bin, missing_left):
-    """Return whether a row goes left, from the codes of all columns."""
+    """Return whether a row goes left, from the bins of all columns."""
     code = int(codes[COLUMN_OF[feature], row]) - LOW[feature]
     bins = BINS[feature]
     code = code if 0 <= code < bins else bins
@@ -47,7 +47,7 @@ def goes_left(codes, row, feature, last_bin, missing_left):
 
 
 def enter(nodes, lefts, node, feature, last_bin, missing_left):
-    """Enter a split in the table of nodes."""
+    """Write a split to the table of nodes."""
     splits = np.zeros(1, SPLIT_DTYPE)
     splits["feature"], splits["bin"] = feature, last_bin
     splits["missing_left"], splits["is_categorical"] = missing_left, feature == 5
@@ -61,7 +61,7 @@ def enter(nodes, lefts, node, feature, last_bin, missing_left):
 
 
 class Rows:
-    """Rows of two nodes, 0 and 1, about to be split."""
+    """Rows of two nodes, 0 and 1, before their splits."""
 
     def __init__(self, rows, code_type=np.uint8, seed=0):
         rng = np.random.default_rng(seed)
@@ -87,12 +87,12 @@ class Rows:
         return self.rows[node["side"], node["begin"] : node["end"]].tolist()
 
     def split(self, node, feature, last_bin, missing_left):
-        """Enter a split."""
+        """Write a split."""
         enter(self.nodes, self.lefts, node, feature, last_bin, missing_left)
         self.splits[node] = feature, last_bin, missing_left
 
     def partition(self, cuts, members=1):
-        """Split both nodes, each in tasks that end at its `cuts`."""
+        """Partition both nodes, each in tasks that end at its `cuts`."""
         tasks = []
         for node, inner in enumerate(cuts):
             ends = [self.nodes["begin"][node], *inner, self.nodes["end"][node]]
@@ -108,7 +108,7 @@ class Rows:
         settle_children(tasks, counts, self.nodes)
 
     def check(self, node):
-        """Assert that each child has the rows that the plain twin sends there."""
+        """Assert that each child has the rows of the reference."""
         sides = {True: set(), False: set()}
         for row in self.before[node]:
             sides[goes_left(self.codes, row, *self.splits[node])].add(row)
@@ -139,7 +139,7 @@ def test_children_have_their_rows(cuts, last_bin, code_type, missing_left):
 @pytest.mark.parametrize("code_type", CODES)
 @pytest.mark.parametrize("feature", [3, 4, 5])
 @pytest.mark.parametrize("last_bin", [-1, 1, 3])
-def test_features_that_share_a_column(last_bin, feature, code_type, missing_left):
+def test_bundled_features(last_bin, feature, code_type, missing_left):
     rows = Rows(200, code_type)
     rows.split(0, feature, last_bin, missing_left)
     rows.split(1, 5, last_bin, not missing_left)
@@ -148,7 +148,7 @@ def test_features_that_share_a_column(last_bin, feature, code_type, missing_left
     rows.check(1)
 
 
-def test_all_rows_may_go_one_way():
+def test_all_rows_go_to_one_side():
     for last_bin, missing_left in ((5, True), (-1, False)):
         for cuts in (([], []), ([10], [50, 80])):
             rows = Rows(120)
@@ -163,7 +163,7 @@ def test_all_rows_may_go_one_way():
 
 @needs_compiler
 @pytest.mark.parametrize("members", MEMBERS)
-def test_partition_by_a_team(members):
+def test_partition_in_threads(members):
     rows = Rows(100_000)
     rows.split(0, 0, 2, True)
     rows.split(1, 1, 1, False)
@@ -176,7 +176,7 @@ def test_partition_by_a_team(members):
 @pytest.mark.parametrize("missing_left", [False, True])
 @pytest.mark.parametrize("feature", [0, 4, 5])
 def test_leaves_are_marked(feature, missing_left, members):
-    """Node 0 is a leaf, node 1 is split but has kept its rows."""
+    """Node 0 is a leaf; node 1 is split, and its rows are not partitioned."""
     rows = Rows(90)
     middle = rows.middle
     rows.split(1, feature, 2, missing_left)

@@ -1,4 +1,4 @@
-"""Plans: every row of every node is somebody's, once."""
+"""Task lists: each row of each node is in exactly one task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hornbeam.kernels.plan import (
 )
 
 SLOTS = 9
-# Sizes of the leaves of the tree below. As plain Python no plan is for more than one.
+# Sizes of the leaves of the tree below. As plain Python, plans have one thread.
 #        0
 #     1     2
 #    3 4   5 6
@@ -50,7 +50,7 @@ def table(sizes):
 
 
 class HistogramPlan:
-    """One call of the planner, and its outcome."""
+    """One call of the planner, and its results."""
 
     def __init__(
         self, batch, nodes, team_size=1, columns=5, block=2, add=False, **shape
@@ -71,11 +71,11 @@ class HistogramPlan:
         self.joins = joins[: lengths[1]].tolist()
 
     def parts_of(self, node):
-        """Return the tasks of a node's own slot and slabs, checked to be complete."""
+        """Check the tasks of a node's slot and slabs, and return them."""
         slot = self.slots[self.batch.index(node)]
         own_joins = sorted(join for join in self.joins if join[0] == slot)
         slabs = {slab for join in own_joins for slab in range(join[1], join[2])}
-        if own_joins:  # all cells, each once
+        if own_joins:  # all bins, each once
             ends = [join[4] for join in own_joins]
             assert [join[3] for join in own_joins] == [0, *ends[:-1]]
             assert ends[-1] == self.cells
@@ -125,14 +125,14 @@ def test_an_empty_node_is_still_cleared():
 
 
 @needs_compiler
-def test_joins_are_shared_out():
+def test_joins_are_divided_into_tasks():
     plan = HistogramPlan([0], table(LARGE), 2, cells=2 * JOIN_CELLS + 7)
     plan.parts_of(0)
     assert len(plan.joins) == 3
 
 
 class Slots:
-    """Slots given to a batch of nodes of the tree above."""
+    """Slots assigned to a batch of nodes of the tree above."""
 
     def __init__(self, batch, slots, free, sizes=SMALL):
         family = np.full((3, 7), -1, np.int64)
@@ -149,7 +149,7 @@ class Slots:
         )  # fmt: skip
         self.slots = family[1].tolist()
         self.free = stack[: height[0]].tolist()
-        #: The node to count, and the slot to take it from.
+        #: The node to build, and the slot to subtract it from.
         self.counted = dict(counted[[0, 2], :count].T.tolist())
         assert counted[1, :count].tolist() == family[1, counted[0, :count]].tolist()
         assert len(self.counted) == count
@@ -161,7 +161,7 @@ def test_the_root_has_no_parent():
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_the_smaller_sibling_is_counted_and_the_larger_takes_its_parents_slot(sizes):
+def test_the_smaller_sibling_is_built_and_the_larger_takes_the_parents_slot(sizes):
     slots = [-1, 7, 3, -1, -1, -1, -1]
     found = Slots([3, 4, 5, 6], slots, [0, 1, 2, 4], sizes)
     assert found.counted == {4: 7, 5: 3}
@@ -169,18 +169,18 @@ def test_the_smaller_sibling_is_counted_and_the_larger_takes_its_parents_slot(si
     assert found.free == [0, 1]
 
 
-def test_of_equal_siblings_the_left_is_counted():
+def test_of_equal_siblings_the_left_is_built():
     found = Slots([3, 4], [-1, 7, -1, -1, -1, -1, -1], [0], [10, 10, 1, 1])
     assert found.slots[3:5] == [0, 7] and found.counted == {3: 7}
 
 
-def test_both_are_counted_where_the_parents_histogram_is_gone():
+def test_both_are_built_without_the_parents_histogram():
     found = Slots([3, 4, 5, 6], [-1, -1, 3, -1, -1, -1, -1], [0, 1, 2, 4])
     assert sorted(found.slots[3:]) == [1, 2, 3, 4]
     assert found.counted == {3: -1, 4: -1, 5: 3} and found.slots[6] == 3
 
 
-def test_histograms_are_evicted_but_not_those_of_the_parents():
+def test_eviction_spares_the_histograms_of_parents():
     found = Slots([5, 6], [5, -1, 3, 6, 7, -1, -1], [1])
     assert found.slots[:5] == [-1] * 5 and found.slots[6] == 3
     assert sorted([*found.free, found.slots[5]]) == [1, 5, 6, 7]
@@ -230,7 +230,7 @@ def test_partition(team_size, sizes):
 
 @pytest.mark.parametrize("missing_left", [0, 1])
 @pytest.mark.parametrize(("low", "bins"), [(0, 3), (1, 70), (60, 64)])
-def test_the_codes_of_a_categorical_split(low, bins, missing_left):
+def test_the_bins_of_a_categorical_split(low, bins, missing_left):
     codes = low + bins + 5
     rng = np.random.default_rng(bins)
     goes_right = rng.random(bins) < 0.5
@@ -255,7 +255,7 @@ def test_the_codes_of_a_categorical_split(low, bins, missing_left):
         assert is_left == expected
 
 
-def test_children_lie_where_the_rows_went():
+def test_row_ranges_of_children():
     nodes = table(SMALL)
     # Node 1 was split by one task, node 2 by three.
     tasks = np.array(
@@ -269,7 +269,7 @@ def test_children_lie_where_the_rows_went():
     settle_children(tasks, np.array([40, 10, 0, 20]), nodes)
     assert nodes["begin"][3:].tolist() == [0, 40, 65, 95]
     assert nodes["end"][3:].tolist() == [40, 65, 95, 145]
-    # One task leaves the rows on the other side, several bring them back.
+    # One task leaves the rows on the other side, several copy them back.
     assert nodes["side"][3:].tolist() == [0, 0, 1, 1]
 
 
@@ -283,14 +283,14 @@ def test_leaves(sizes, members):
 
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, [0, 5, 0, 1]])
-def test_leaves_whose_rows_wait_at_the_parent(sizes, members):
+def test_leaves_whose_rows_are_at_the_parent(sizes, members):
     nodes = table(sizes)
     nodes["end"][[5, 6]] = -1
     check_leaves(nodes, np.array([3, 4, 5, 6]), np.array([2]), members)
 
 
 def check_leaves(nodes, leaves, waiting, members):
-    """Assert that tasks go once through the rows of all nodes that have any."""
+    """Assert that tasks cover all rows of all nodes once."""
     own_nodes = [*leaves, *waiting]
     rows = sum(max(0, nodes["end"][n] - nodes["begin"][n]) for n in own_nodes)
     most = len(own_nodes) + rows // TASK_ROWS

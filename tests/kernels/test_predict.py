@@ -1,4 +1,4 @@
-"""Prediction, against one row at a time going down one tree."""
+"""Prediction, against a reference that routes one row down one tree."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def random_tree(rng, splits, deep=False, categorical=()):
 
 
 def random_rows(rng, n_rows, dtype, missing=0.2):
-    """Return rows of which many lie just on thresholds."""
+    """Return rows, many of whose values equal thresholds."""
     rows = rng.normal(size=(n_rows, FEATURES)).round(1).astype(dtype)
     rows[rng.random(rows.shape) < missing] = np.nan
     return rows
 
 
 def forest(rng):
-    """Return trees of all shapes: lone roots, bushes, and a chain of 20 levels."""
+    """Return trees of all shapes: single nodes, balanced ones, a chain of 20 levels."""
     return [
         random_tree(rng, 0),
         random_tree(rng, 1),
@@ -102,7 +102,7 @@ def margins_of(trees, outputs, rows, margins, members=1):
 
 
 def margins_of_few(trees, outputs, rows, margins, at_once):
-    """Return margins with the trees added, so many of them at once."""
+    """Return margins with the trees added, `at_once` together."""
     layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
     margins = margins.copy()
     places = np.empty(at_once, np.int32)
@@ -111,7 +111,7 @@ def margins_of_few(trees, outputs, rows, margins, at_once):
 
 
 def leaves_of(trees, rows, members=1):
-    """Return the number of the leaf of each row in each tree."""
+    """Return the index of the leaf of each row in each tree."""
     layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
     leaves = np.full((len(rows), len(trees)), -1, np.float32)
     places = np.empty((members, PREDICT_ROWS), np.int32)
@@ -188,7 +188,7 @@ def test_infinite_values_follow_the_thresholds():
     assert leaves_of([tree], rows)[:, 0].tolist() == [1, 2]
 
 
-#: Values that are categories, or not quite.
+#: Valid categories, and values that are not.
 CODES = [0, 1, 2.5, 63, 63.9, 64, 79, 80, 81, 1e6, 1e20, -1, -0.5, -0.0, np.nan]
 
 
@@ -220,7 +220,7 @@ def test_trees_with_splits_by_category(dtype, members, categorical):
     np.testing.assert_array_equal(few, summed[:9])
 
 
-def test_of_wide_rows_only_the_features_in_use_are_named():
+def test_the_layout_of_wide_rows_has_only_used_features():
     rng = np.random.default_rng(0)
     tree = random_tree(rng, 9, categorical=[1])
     wide = replace(tree, feature=tree.feature * 40)

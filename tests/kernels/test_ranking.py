@@ -120,13 +120,13 @@ def gradients_of(
 
 
 def top_pairs(order, count):
-    """Return the places of all pairs whose upper one is among the first."""
+    """Return the positions of all pairs with one among the first."""
     places = range(len(order))
     return [(i, j) for i, j in itertools.combinations(places, 2) if i < count]
 
 
 def drawn_pairs(order, labels, first, count):
-    """Return the places of the pairs that are drawn for each row."""
+    """Return the positions of the pairs drawn for each row."""
     pairs = []
     shown = labels[order]
     for place, row in enumerate(order):
@@ -181,7 +181,7 @@ def test_gradients_of_pairs(kind, biased, method, normalised, by_distance):
 
 @needs_compiler
 @pytest.mark.parametrize("method", ["topk", "mean"])
-def test_gradients_do_not_depend_on_the_team(method):
+def test_gradients_do_not_depend_on_the_threads(method):
     drawn_rows = drawn("gain")
     bias = np.ones((2, 7))
     alone = gradients_of("gain", *drawn_rows, method, bias=bias)
@@ -199,7 +199,7 @@ def test_gradients_stay_finite_at_extreme_scores():
         assert np.isfinite(g).all() and (h >= 0).all()
 
 
-def test_small_pulls_are_normalised_to_the_last_digit():
+def test_small_gradients_are_normalised_accurately():
     tiny = np.array([np.full(len(SIZES), 1e-20), np.ones(len(SIZES))])
     rows = drawn("gain")
     (found, _), _ = gradients_of("gain", *rows, groups=tiny)

@@ -1,4 +1,4 @@
-"""Draws that depend on nothing but their numbers."""
+"""Random draws that depend only on their counters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def key(stream, seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("stream", [0, 3, 2**32 - 1])
-def test_bits_are_those_of_the_plain_twin(stream, seed):
+def test_bits_equal_the_reference(stream, seed):
     bits = np.empty(11, np.uint32)
     draw_bits(np.uint64(stream), np.uint64(5 << 28), np.uint64(seed), bits)
     exact = [naive.draw(i, stream, 5 << 28, seed) for i in range(11)]
@@ -37,7 +37,7 @@ def test_bits_are_those_of_the_plain_twin(stream, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_waits_are_exponential_draws_of_the_same_bits(seed):
+def test_exponential_draws_use_the_same_bits(seed):
     waits = np.empty(11)
     draw_exponentials(np.uint64(3), np.uint64(5 << 28), np.uint64(seed), waits)
     bits = [naive.draw(i, 3, 5 << 28, seed) % 2**32 for i in range(11)]
@@ -47,7 +47,7 @@ def test_waits_are_exponential_draws_of_the_same_bits(seed):
 
 
 def sample(rows, rate, tree=0, seed=0, members=1, number=0):
-    """Return which rows are taken."""
+    """Return whether each row is taken."""
     taken = np.full(rows, 9, np.uint8)
     call(
         draw_rows, number, int(rate * 2.0**32), key(tree, seed), taken, members=members
@@ -63,7 +63,7 @@ def test_rows_are_taken_where_their_bits_are_low(rows, seed):
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 2**33 + 6])
-def test_rows_are_drawn_by_their_number_among_all(number):
+def test_rows_are_drawn_by_their_global_index(number):
     exact = [naive.draw(number + i, 3, 0, 7) < 0.4 * 2**32 for i in range(50)]
     assert sample(50, 0.4, 3, 7, number=number).tolist() == exact
 
@@ -80,7 +80,7 @@ def test_samples_differ_by_tree_and_seed_and_grow_with_the_rate():
 
 
 @needs_compiler
-def test_sample_does_not_depend_on_the_team_and_has_the_rate():
+def test_a_sample_does_not_depend_on_the_threads_and_has_the_rate():
     rows = 5 * TASK_ROWS + 3
     alone = sample(rows, 0.3)
     for members in MEMBERS[1:]:
@@ -91,7 +91,7 @@ def test_sample_does_not_depend_on_the_team_and_has_the_rate():
 
 
 def lowest_of_classes(g, h, weight):
-    """Return the class of each size, and the lowest size that is in it."""
+    """Return the class of each magnitude, and its lower bound."""
     squares = g.astype(float) ** 2 + weight * h.astype(float) ** 2
     sizes = np.sqrt(squares.sum(axis=0))
     bits = sizes.astype(np.float32).view(np.int32)
@@ -110,7 +110,7 @@ def gradients(rows, kind, outputs=1, seed=0):
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("members", MEMBERS)
-def test_rows_are_counted_by_the_class_of_their_size(members, outputs, kind):
+def test_rows_are_counted_by_magnitude_class(members, outputs, kind):
     g, h = gradients(90, kind, outputs)
     counts = np.zeros((members, SIZE_CLASSES), np.int64)
     call(weigh_rows, g, h, 0.7, counts, members=members)
@@ -155,7 +155,7 @@ def test_larger_gradients_are_drawn_more_often_and_scaled_less(
 
 
 @needs_compiler
-def test_a_sample_by_size_does_not_depend_on_the_team_or_the_parts():
+def test_a_sample_by_magnitude_does_not_depend_on_threads_or_parts():
     rows = 3 * TASK_ROWS + 5
     g, h = gradients(rows, np.float32)
 
@@ -180,7 +180,7 @@ def test_a_sample_by_size_does_not_depend_on_the_team_or_the_parts():
         np.testing.assert_array_equal(draw(7, members), alone[:, 7:])
 
 
-def test_sums_of_what_is_drawn_by_size_are_on_average_those_of_all():
+def test_sums_of_a_sample_by_magnitude_are_unbiased():
     rng = np.random.default_rng(0)
     g, h = rng.normal(1.0, 1.0, (1, 60)), rng.uniform(size=(1, 60))
     sums = np.zeros((200, 2))
@@ -201,12 +201,12 @@ def test_sums_of_what_is_drawn_by_size_are_on_average_those_of_all():
     assert (error < 4 * sums.std(axis=0) / 200**0.5).all()
 
 
-#: The purpose of bags.
+#: The purpose of bootstrap draws.
 BAG = 0x50000000
 
 
 @pytest.mark.parametrize("draws", [1, 7, 40])
-def test_bags_are_drawn_as_written(draws):
+def test_bootstrap_samples_equal_the_reference(draws):
     times = np.zeros(10, np.int32)
     draw_bag(np.uint64(3), np.uint64(1 << 40 | 5), draws, times)
     drawn = [naive.draw(i, 3, BAG, 1 << 40 | 5) * 10 >> 32 for i in range(draws)]

@@ -13,7 +13,7 @@ TYPES = [np.float32, np.float64]
 
 
 def edges(dtype):
-    """Return the values at which sorting by bits could go wrong."""
+    """Return edge cases of sorting by bits."""
     info = np.finfo(dtype)
     tiny = np.nextafter(dtype(0), dtype(1))
     ends = [0.0, tiny, info.tiny, 1.0, info.max, np.inf]
@@ -26,7 +26,7 @@ def edges(dtype):
 
 
 def check(values, weights=None):
-    """Assert that values and weights come out in order, pairs together."""
+    """Assert that values are sorted, and weights with them."""
     before = values.copy()
     ordered, carried = sort_floats(values, weights)
     assert values.tobytes() == before.tobytes()
@@ -68,7 +68,7 @@ def test_sizes(dtype, rows):
 
 @pytest.mark.parametrize("values", [[3.0] * 9, [1.0, 2.0] * 5, [np.nan] * 4])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_digits_that_all_share_are_skipped(dtype, values):
+def test_digits_that_all_keys_share_are_skipped(dtype, values):
     check(np.array(values, dtype))
     check(np.array(values, dtype), np.arange(len(values)))
 

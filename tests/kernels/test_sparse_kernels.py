@@ -1,4 +1,4 @@
-"""Kernels over filled cells, against dense histograms in exact fractions."""
+"""Kernels over stored entries, against dense histograms in exact fractions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RULES = {
 
 
 class Cells:
-    """Codes of a few features, most cells missing, in both forms; rows in nodes."""
+    """Bins of a few features, mostly missing, as sparse and dense; rows in nodes."""
 
     def __init__(self, rows=70, bins=(5, 1, 9, 3), filled=0.3, nodes=3, seed=0):
         rng = np.random.default_rng(seed)
@@ -58,13 +58,13 @@ class Cells:
         self.pairs = np.stack(
             [rng.integers(-90_000, 90_000, rows), rng.integers(1, 90_000, rows)], axis=1
         )
-        self.batch = 1 + np.arange(nodes)  # node 0 and the last are not asked for
+        self.batch = 1 + np.arange(nodes)  # without node 0 and the last
         self.place = np.full(nodes + 2, nodes, np.uint32)
         self.place[self.batch] = np.arange(nodes)
         self.taken = np.empty(0, np.uint8)
 
     def mark(self, wide=False, members=1):
-        """Return words, wide pairs and the sums of the nodes."""
+        """Return words, fine gradients and the sums of the nodes."""
         words = np.empty(self.node_of.size, np.int64)
         packed = (self.pairs[:, 0] << 32) + self.pairs[:, 1]
         pairs = np.ascontiguousarray(self.pairs.T) if wide else np.empty((2, 0), int)
@@ -136,7 +136,7 @@ def test_the_splits_of_the_dense_histograms(seed, case, wide):
 
 
 @pytest.mark.parametrize("members", MEMBERS)
-def test_equal_features_lead_to_the_lowest(members):
+def test_of_equal_features_the_lowest_wins(members):
     cells = Cells(bins=(4,) * 9, seed=3)
     n_cells = int(cells.starts[1])
     cells.dense = cells.dense[:1] * 9
@@ -176,7 +176,7 @@ def test_rows_outside_of_the_sample_do_not_count(wide):
 
 @pytest.mark.parametrize("members", MEMBERS)
 @pytest.mark.parametrize("missing_left", [0, 1])
-def test_rows_go_where_their_codes_say(missing_left, members):
+def test_rows_are_sent_by_their_bins(missing_left, members):
     cells = Cells(nodes=4, seed=7)
     splits = np.zeros(4, SPLIT_DTYPE)
     splits["feature"] = [0, 2, 2, 1]
@@ -208,14 +208,14 @@ def test_rows_go_where_their_codes_say(missing_left, members):
 
 
 def turned(cells):
-    """Return the cells row after row."""
+    """Return the entries in row-major order."""
     pointers = np.zeros(cells.node_of.size + 1, np.int64)
     features, codes = np.empty_like(cells.rows), np.empty_like(cells.codes)
     turn_cells(cells.starts, cells.rows, cells.codes, pointers, features, codes)
     return pointers, features, codes
 
 
-def test_cells_row_after_row():
+def test_entries_in_row_major_order():
     cells = Cells(seed=8)
     pointers, features, codes = turned(cells)
     for row in range(70):
@@ -229,7 +229,7 @@ def test_cells_row_after_row():
         assert found == expected
 
 
-def test_cells_of_few_rows_by_feature_and_bin():
+def test_entries_of_few_rows_by_feature_and_bin():
     cells = Cells(seed=9)
     words, _, sums = cells.mark()
     pointers, features, codes = turned(cells)
@@ -252,7 +252,7 @@ def test_cells_of_few_rows_by_feature_and_bin():
     np.testing.assert_array_equal(starts, before[cells.starts])
 
 
-def test_cells_of_a_feature_by_bin():
+def test_entries_of_a_feature_by_bin():
     rng = np.random.default_rng(0)
     codes, rows = rng.integers(0, 7, 40).astype(np.uint8), np.arange(40, dtype="u4")
     out_codes, out_rows = np.empty_like(codes), np.empty_like(rows)
@@ -263,7 +263,7 @@ def test_cells_of_a_feature_by_bin():
 
 
 @pytest.mark.parametrize("members", MEMBERS)
-def test_looking_up(members):
+def test_look_up(members):
     numbers = np.random.default_rng(0).integers(0, 5, 300).astype(np.uint32)
     table, out = np.array([3, 1, 4, 1, 5], np.uint32), np.empty(300, np.uint32)
     call(look_up, table, numbers, out, members=members)

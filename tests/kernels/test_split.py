@@ -1,4 +1,4 @@
-"""The search for splits, against one in exact fractions, candidate by candidate."""
+"""Splits, against a search in exact fractions, candidate by candidate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = {
 
 
 class Data:
-    """Codes of a few features and histograms of nodes over them."""
+    """Bins of a few features, and histograms of nodes."""
 
     def __init__(self, codes, bins, nodes=1, seed=0):
         rng = np.random.default_rng(seed)
@@ -46,10 +46,10 @@ class Data:
         self.columns = np.arange(len(codes))
         self.categorical, self.words = (), 0
         self.counted = [[], []]
-        self.total_of = -1  # which of the columns counts each row
+        self.total_of = -1  # the column that counts each row once
 
     def set_categorical(self, *features):
-        """Make these features ones of categories."""
+        """Make these features categorical."""
         self.categorical = features
         self.words = -(-int(self.bins[list(features)].max()) // 64)
 
@@ -64,7 +64,7 @@ class Data:
         kind = np.uint64 if self.words else np.uint8
         self.sets = np.full((*splits.shape, self.words), 7, kind)
         mask = np.empty((0, 0), np.uint8) if allowed is None else allowed
-        # In slots of another order.
+        # The slots are in another order.
         slots = np.arange(nodes)[::-1].copy()
         call(
             find_splits,
@@ -110,13 +110,13 @@ class Data:
         return split[FIELDS].item()
 
     def rights_of(self, node):
-        """Return which categories go right in the split that was found last."""
+        """Return the categories that go right in the last split."""
         words = self.sets[node, 0].tolist()
         return tuple(c for c in range(64 * self.words) if words[c // 64] >> c % 64 & 1)
 
 
 def random_codes(rows, bins, missing, seed=0):
-    """Return codes[feature][row], and the missing in some rows of some features."""
+    """Return bins[feature][row], with missing values in some features."""
     rng = np.random.default_rng(seed)
     codes = [rng.integers(0, n, rows) for n in bins]
     for f in missing:
@@ -137,7 +137,7 @@ def test_the_best_split_is_found(missing, rules):
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=list(RULES))
 def test_empty_bins(rules):
-    # Few rows in many bins: most cuts part the rows as their neighbours do.
+    # Few rows in many bins: most cuts equal their neighbours.
     bins = [20, 30]
     for seed in range(4):
         data = Data(random_codes(12, bins, [1], seed), bins, 1, seed)
@@ -168,7 +168,7 @@ def test_of_mirrored_columns_the_first_wins(missing, rules):
             assert exact is None or exact[0] == 0
 
 
-def test_missing_against_all_others_is_found_upwards():
+def test_missing_against_all_others_is_found_by_the_upward_pass():
     # Downwards, "only the missing left" is the same split, and comes later.
     rows = 40
     column = np.where(np.arange(rows) < 15, 3, np.arange(rows) % 3)
@@ -182,7 +182,7 @@ def test_missing_against_all_others_is_found_upwards():
 
 
 @pytest.mark.parametrize(("missing_gradient", "direction"), [(70_000, 1), (-70_000, 0)])
-def test_the_missing_go_where_they_fit(missing_gradient, direction):
+def test_the_side_of_missing_values(missing_gradient, direction):
     codes = np.repeat([0, 1, 2, 3, 4], 20)
     data = Data([codes], [4])
     g = np.array([50_000, 60_000, -50_000, -60_000, missing_gradient])[codes]
@@ -193,10 +193,10 @@ def test_the_missing_go_where_they_fit(missing_gradient, direction):
     assert split[:3] == (0, 1, direction)
 
 
-def test_where_no_row_of_the_node_misses_the_feature_none_goes_left():
+def test_without_missing_values_in_the_node_they_go_right():
     bins = [6, 6]
     data = Data(random_codes(60, bins, [0]), bins)
-    # The cell of the missing is there, but empty at this node.
+    # The bin of missing values exists, but is empty at this node.
     data.histograms[0, :, data.offsets[1] :] = 0
     cells = data.histograms[0, :, 6].copy()
     data.histograms[0, :, 6] = 0
@@ -236,7 +236,7 @@ def test_only_the_columns_of_the_tree(columns):
     bins = [7, 5, 4, 9]
     data = Data(random_codes(80, bins, [1, 3]), bins, 2)
     data.columns = np.array(columns)
-    # What lies in other columns is nobody's.
+    # The bins of other columns are not used.
     others = [f for f in range(4) if f not in columns]
     clean = data.histograms.copy()
     for f in others:
@@ -247,7 +247,7 @@ def test_only_the_columns_of_the_tree(columns):
         data.check(splits[node, 0], node, RULES["plain"], columns)
 
 
-def test_only_what_is_allowed_at_the_node():
+def test_only_allowed_features():
     bins = [7, 5, 4, 9]
     data = Data(random_codes(80, bins, [1, 3]), bins, 3)
     allowed = np.array([[1, 0, 0, 1], [0, 1, 1, 0], [0, 0, 0, 0]], np.uint8)
@@ -267,12 +267,12 @@ def test_no_split():
     for rules in RULES.values():
         split = data.find(rules)[0, 0]
         assert split["gain"] == 0.0 == split["total_hessian"]
-    # Every child is too light.
+    # Every child has too small a hessian.
     data = Data(random_codes(40, [5], []), [5])
     assert data.find([1, 0, 0, 1e6])[0, 0]["gain"] == 0.0
 
 
-def test_a_child_may_have_just_the_least_weight():
+def test_a_child_may_have_exactly_the_least_hessian():
     codes = np.repeat([0, 1], [10, 30])
     data = Data([codes], [2])
     pairs = np.stack([np.where(codes, 1000, -900), np.full(40, 1 << 12)], axis=1)
@@ -319,7 +319,7 @@ def test_categories_without_rows(categories, rules):
 
 
 @pytest.mark.parametrize("threshold", [2, 9, 64, 1000])
-def test_of_many_categories_the_outermost_are_looked_at(threshold):
+def test_of_many_categories_the_outermost_are_searched(threshold):
     bins = [500]
     rules = [1, 0, 0, 1, 4, threshold]
     for seed in range(3):
@@ -332,7 +332,7 @@ def test_of_many_categories_the_outermost_are_looked_at(threshold):
 
 @pytest.mark.parametrize("one_hot", [1, 100])
 @pytest.mark.parametrize("missing", [[], [0]])
-def test_of_equal_categories_the_first_goes(missing, one_hot):
+def test_of_equal_categories_the_first_goes_right(missing, one_hot):
     bins = [12]
     rules = [1, 0, 0, 1, one_hot, 64]
     (codes,) = random_codes(300, bins, missing)
@@ -374,11 +374,11 @@ def test_categories_in_blocks_of_columns(members):
 
 
 @pytest.mark.parametrize("members", MEMBERS)
-def test_histograms_are_first_taken_from_those_of_the_parents(members):
+def test_histograms_are_first_subtracted_from_those_of_the_parents(members):
     bins = [7, 5, 1, 9]
     data = Data(random_codes(80, bins, [1], 3), bins, 4, 3)
     own = data.histograms.copy()
-    # The third has its parent's histogram, and its sibling, the second, was counted;
+    # The third has its parent's histogram, and its sibling, the second, was built;
     # slots are in the reverse order. The first has no parent.
     data.histograms[2] += data.histograms[1]
     data.counted = [[2, 3], [1, -1]]

@@ -1,4 +1,4 @@
-"""Losses of times: their gradients and metrics against plain formulas."""
+"""Survival losses: gradients and metrics, against reference formulas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def hazard_gradients(scores, labels, weights=UNWEIGHTED, members=1):
 
 
 def times(rng, rows, most):
-    """Return labels of `most` times, about half of them of events."""
+    """Return labels of `most` times, about half of them events."""
     return rng.integers(1, most + 1, rows) * rng.choice([-1.0, 1.0], rows)
 
 
@@ -73,7 +73,7 @@ def test_gradients_of_hazards_are_those_of_the_likelihood(most, weighted):
             assert h[row] == pytest.approx(curvature, rel=1e-4, abs=1e-4)
 
 
-def test_a_row_of_weight_three_is_as_good_as_three_rows():
+def test_a_row_of_weight_three_equals_three_rows():
     rng = np.random.default_rng(0)
     labels, scores = times(rng, 60, 9), rng.normal(size=60)
     count = rng.integers(0, 4, 60)
@@ -100,7 +100,7 @@ def test_gradients_of_hazards_do_not_depend_on_the_order(weighted):
 
 
 @needs_compiler
-def test_gradients_of_hazards_do_not_depend_on_the_team():
+def test_gradients_of_hazards_do_not_depend_on_the_threads():
     rng = np.random.default_rng(0)
     rows = 2 * TASK_ROWS + 77
     labels, scores = times(rng, rows, 500), rng.normal(size=rows)
@@ -188,7 +188,7 @@ def test_gradients_of_bounds_are_those_of_the_likelihood(
 
 @pytest.mark.parametrize("censoring", CENSORING)
 @pytest.mark.parametrize("distribution", survival.DISTRIBUTIONS)
-def test_gradients_of_bounds_are_held(distribution, censoring):
+def test_gradients_of_bounds_are_clipped(distribution, censoring):
     points = np.array([-1e30, -1e9, -5e4, -700, -40, -30, -9, 9, 30, 40, 1e5, 1e9])
     bounds = np.array([CENSORING[censoring](z) for z in points])
     g, h = bound_gradients(distribution, *bounds.T)
@@ -197,12 +197,12 @@ def test_gradients_of_bounds_are_held(distribution, censoring):
         assert (g[points < -9] > 0.99).all() and (g[points > 9] < -0.99).all()
 
 
-def test_the_tails_of_the_normal_distribution_keep_their_digits():
+def test_the_tails_of_the_normal_distribution_are_accurate():
     """The slope of a tail is 1 over the Mills ratio."""
     z = np.array([5.0, 8.0, 10.0, 14.0])
     right, h = bound_gradients("normal", z, np.full(4, INF))
     left, same = bound_gradients("normal", np.full(4, -INF), -z)
-    # The first terms of the ratio's asymptotic series, and what they leave.
+    # The first terms of the ratio's asymptotic series, and the remainder.
     series = z + 1 / z - 2 / z**3 + 10 / z**5 - 74 / z**7
     np.testing.assert_allclose(-right, series, rtol=3e-4)
     np.testing.assert_allclose(-right[1:], series[1:], rtol=5e-6)
@@ -212,7 +212,7 @@ def test_the_tails_of_the_normal_distribution_keep_their_digits():
 
 
 @pytest.mark.parametrize("distribution", survival.DISTRIBUTIONS)
-def test_narrow_bounds_are_as_one_time(distribution):
+def test_a_narrow_interval_equals_one_time(distribution):
     z = np.array([-2.0, 0.0, 0.5, 2.0])
     exact = bound_gradients(distribution, z, z)
     for width in (1e-12, 1e-7, 0.9e-5, 1.1e-5, 1e-4):
@@ -221,7 +221,7 @@ def test_narrow_bounds_are_as_one_time(distribution):
 
 
 @pytest.mark.parametrize("distribution", survival.DISTRIBUTIONS)
-def test_the_shorter_formulas_of_tails_and_times_are_the_whole_one(distribution):
+def test_the_short_formulas_of_tails_and_times_equal_the_full_one(distribution):
     rng = np.random.default_rng(0)
     low = rng.normal(0, 1, 400) * rng.choice([0.1, 1.0, 10.0, 100.0], 400)
     high = low + rng.choice([0.0, 1e-7, 0.5, INF], 400)
@@ -236,7 +236,7 @@ def test_the_shorter_formulas_of_tails_and_times_are_the_whole_one(distribution)
 
 
 @needs_compiler
-def test_gradients_of_bounds_do_not_depend_on_the_team():
+def test_gradients_of_bounds_do_not_depend_on_the_threads():
     rng = np.random.default_rng(0)
     low, weights = rng.normal(size=(2, 2 * TASK_ROWS + 77))
     weights = np.abs(weights)
@@ -268,7 +268,7 @@ def test_mean_loss_of_bounds(distribution, censoring):
         assert found == pytest.approx(exact, rel=1e-9, abs=1e-12)
 
 
-def test_a_row_loses_as_much_as_in_xgboost_at_most():
+def test_the_loss_of_a_row_is_limited_as_in_xgboost():
     bounds = np.array([[1e9, 1e9], [1e9, INF], [0.0, 1e-9], [5.0, 5.0 + 1e-13]])
     for number in survival.DISTRIBUTIONS.values():
         for row in bounds:
@@ -278,7 +278,7 @@ def test_a_row_loses_as_much_as_in_xgboost_at_most():
             assert found == pytest.approx(-math.log(1e-12), rel=1e-12)
 
 
-def test_shares_inside_of_bounds():
+def test_proportion_inside_of_bounds():
     predicted = np.array([1.0, 2.0, 3.0, 4.0])
     bounds = np.array([[1.0, 1.0], [0.0, 1.9], [3.0, INF], [4.5, 5.0]])
     assert survival.inside_bounds(predicted, bounds, UNWEIGHTED) == 0.5

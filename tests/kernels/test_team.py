@@ -1,4 +1,4 @@
-"""Teams of threads: tasks and barriers, failures, forks, and when to stay asleep."""
+"""Teams of threads: tasks, barriers, failures, forks, and small work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hornbeam.kernels.team import Team, lease
 
 @njit(nogil=True)
 def meet(member, members, sync, rounds, places, errors):
-    """Meet `rounds` times; count how often somebody was not where they should be."""
+    """Synchronise `rounds` times; count the threads in the wrong round."""
     for r in range(rounds):
         places[member, 0] = r
         barrier(sync, members)
@@ -44,7 +44,7 @@ def meet(member, members, sync, rounds, places, errors):
 
 @njit(nogil=True)
 def work(member, members, sync, done):
-    """Do all tasks of three phases; none may begin before the phase before is over."""
+    """Run the tasks of three phases; none may begin before the previous phase ends."""
     for phase in range(3):
         task = next_task(sync, phase)
         while task < done.shape[1]:
@@ -57,7 +57,7 @@ def work(member, members, sync, done):
 
 
 def check(team, members, tasks=200):
-    """Assert that the team does all tasks of a job once, in order of phases."""
+    """Assert that the team runs all tasks of a job once, phase by phase."""
     done = np.zeros((3, tasks), np.int64)
     team.run(work, members, done)
     assert (done == 1).all()
@@ -72,7 +72,7 @@ def hornbeam_threads():
 
 @needs_compiler
 @pytest.mark.parametrize(("members", "rounds"), [(2, 20_000), (3, 1500), (7, 500)])
-def test_nobody_passes_a_barrier_alone(members, rounds):
+def test_no_thread_passes_a_barrier_alone(members, rounds):
     with lease(members) as team:
         for _ in range(3):
             places, errors = np.zeros((members, 8), np.int64), np.zeros(members)
@@ -88,7 +88,7 @@ def test_every_task_is_done_once(members):
             check(team, members, tasks)
 
 
-def test_a_member_alone():
+def test_one_thread():
     team = Team(7)
     before = hornbeam_threads()
     check(team, 1)
@@ -96,7 +96,7 @@ def test_a_member_alone():
 
 
 @needs_compiler
-def test_fewer_members_than_the_team_has():
+def test_fewer_threads_than_the_team_has():
     team = Team(7)
     for members in (2, 5, 1, 7, 3):
         check(team, members)
@@ -109,7 +109,7 @@ class OwnError(Exception):
 @needs_compiler
 @pytest.mark.parametrize("members", [2, 3, 7])
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_failing_member_does_not_leave_the_others_waiting(failing, members):
+def test_a_failing_thread_does_not_leave_the_others_waiting(failing, members):
     def fail(member, members, sync):
         if member == failing:
             raise OwnError
@@ -137,7 +137,7 @@ def test_an_interrupt_leaves_a_usable_team(members):
             check(team, members)
 
 
-def test_an_error_alone():
+def test_an_error_in_one_thread():
     def fail(member, members, sync):
         raise OwnError
 
@@ -172,7 +172,7 @@ def test_many_threads_lease_at_once():
     assert most > 1 and not taken
 
 
-def test_a_team_is_lent_again_also_after_an_error():
+def test_a_team_is_reused_after_an_error():
     with pytest.raises(OwnError), lease(5) as first:
         raise OwnError
     with lease(5) as again, lease(5) as other:
@@ -188,7 +188,7 @@ def test_size_of_a_team():
             assert team.size == available_threads()
 
 
-def test_small_work_is_for_one():
+def test_small_work_uses_one_thread():
     team = Team(4)
     assert team.members_for(0) == team.members_for(300_000) == 1
     if COMPILED:
@@ -198,7 +198,7 @@ def test_small_work_is_for_one():
         assert team.members_for(10**9) == 1
 
 
-def test_a_small_fit_wakes_nobody():
+def test_a_small_fit_starts_no_threads():
     rng = np.random.default_rng(0)
     rows = 200 if COMPILED else 20
     X, y = rng.normal(size=(rows, 2)), rng.integers(0, 2, rows)
@@ -255,4 +255,4 @@ def test_the_words_of_a_team():
     yield_processor()
     ask_to_stop(sync)
     if COMPILED:
-        barrier(sync, 2)  # nobody else comes, and nobody is waited for
+        barrier(sync, 2)  # no other thread arrives, and none is waited for

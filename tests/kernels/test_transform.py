@@ -1,4 +1,4 @@
-"""From margins to predictions."""
+"""Transformations of margins into predictions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_sigmoid(rows, dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_exponential_and_logarithm_of_every_cell(dtype):
+def test_exponential_and_logarithm(dtype):
     values = np.random.default_rng(0).normal(0, 5, (70, 2)).astype(dtype)
     exponentials = values.copy()
     call(exp_rows, exponentials)
@@ -45,7 +45,7 @@ def test_exponential_and_logarithm_of_every_cell(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_shares_that_focal_loss_learns(dtype):
+def test_probabilities_of_focal_loss(dtype):
     margins = np.random.default_rng(0).normal(0, 3, (70, 2)).astype(dtype)
     values = margins.copy()
     call(focal_rows, values, 2.0)

@@ -1,4 +1,4 @@
-"""Contributions of features, against Shapley values by their definition."""
+"""SHAP values and interactions, against Shapley values by their definition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = {
 
 
 def covered(rng, tree, empty=0.2):
-    """Give a tree covers that add up; some leaves are of no rows."""
+    """Give a tree consistent covers; some leaves have no rows."""
     cover = np.where(tree.left < 0, rng.random(tree.n_nodes), 0.0)
     cover[rng.random(tree.n_nodes) < empty] = 0.0
     for node in range(tree.n_nodes - 1, 0, -1):
@@ -37,7 +37,7 @@ def covered(rng, tree, empty=0.2):
 
 
 class Table:
-    """Rows in memory, as a matrix gives them."""
+    """Rows in memory, with the interface of a matrix."""
 
     def __init__(self, rows):
         self.n_rows, self.n_features = rows.shape
@@ -70,7 +70,7 @@ def expected_of(tree, row, kind):
 
 
 def assert_as_defined(trees, outputs, rows, kind):
-    """Compare with what the definition says, tree by tree and output by output."""
+    """Compare with the definition, tree by tree and output by output."""
     n_outputs = max(outputs) + 1
     start = np.random.default_rng(1).normal(size=(len(rows), n_outputs))
     found = found_by(trees, outputs, rows, start, **KINDS[kind])
@@ -109,7 +109,7 @@ def test_splits_by_category(dtype, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_trees_of_all_outputs_are_one_tree_for_each(kind):
+def test_a_multi_output_tree_equals_one_tree_for_each_output(kind):
     rng = np.random.default_rng(3)
     tree = covered(rng, bare_tree(rng, 9))
     values = np.where(tree.left[:, None] < 0, rng.normal(size=(19, 3)), 0)
@@ -141,7 +141,7 @@ def test_of_wide_rows_only_the_features_in_use_are_read(kind):
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 63, 64, 65, 300])
-def test_a_row_does_not_depend_on_those_beside_it(n_rows):
+def test_a_row_does_not_depend_on_other_rows(n_rows):
     rng = np.random.default_rng(5)
     tree = covered(rng, bare_tree(rng, 3))
     rows = random_rows(rng, n_rows, np.float32)
@@ -153,7 +153,7 @@ def test_a_row_does_not_depend_on_those_beside_it(n_rows):
             np.testing.assert_array_equal(found[i], alone[0])
 
 
-def test_nodes_that_were_cut_off_are_no_part_of_a_way():
+def test_pruned_nodes_are_not_part_of_a_path():
     rng = np.random.default_rng(6)
     tree = covered(rng, bare_tree(rng, 7))
     inner = np.flatnonzero((tree.left > 0) & (tree.parent >= 0))[-1]
@@ -177,7 +177,7 @@ def test_a_chain_of_as_many_features_as_levels():
     covered(rng, tree, empty=0.0)
     last = tree.n_nodes - 1
     tree.value = (np.arange(tree.n_nodes) == last).astype(np.float32)
-    # A row that goes all the way, to the only leaf with a value.
+    # A row that follows the whole path, to the only leaf with a value.
     row, parts, node = np.zeros((1, n), np.float32), np.zeros(n), last
     while node != 0:
         parent = tree.parent[node]

@@ -288,7 +288,7 @@ def wrong(**formulas):
             wrong(gradient=lambda y, m: math.log(m), hessian=lambda y, m: 1 / m),
             "gradient is nan and hessian is .* must be finite at any margin",
         ),
-        (wrong(gradient=lambda m: m), "gradient must be a function of y and m, with"),
+        (wrong(gradient=lambda m: m), "gradient must be a function of y and m, after"),
         (wrong(transform=lambda y, m: m, hessian=lambda: 1), "hessian must be a func"),
         (wrong(gradient=lambda y, m: ROWS[0, 0] * m), "uses ROWS, of the type ndarray"),
         (wrong(gradient=lambda y, m: recurring(m)), "uses recurring, which calls itse"),
@@ -323,7 +323,7 @@ def test_corners_and_bounds_are_no_errors():
 
 
 def test_several_classes_need_a_function():
-    with pytest.raises(ParameterError, match="num_class=3 asks for more"):
+    with pytest.raises(ParameterError, match="num_class=3 requires more"):
         train(Squared, params={"objective": "multi:softprob", "num_class": 3})
     with pytest.raises(ParameterError, match="functions gradient"):
         Booster().set_objective("Huber")

@@ -87,8 +87,9 @@ def log_cosh(margin, label, slope):
     return slope * g, slope * slope * max(1.0 - g * g, 1e-12)
 
 
-# The name of a kernel on disk, which must not outlive a change of the formula.
-log_cosh.__name__ += f"_{sha256(inspect.getsource(log_cosh).encode()).hexdigest()[:8]}"
+# The name of a kernel on disk, which depends on the formula and on this module.
+_SOURCE = __name__ + inspect.getsource(log_cosh)
+log_cosh.__name__ += f"_{sha256(_SOURCE.encode()).hexdigest()[:8]}"
 
 
 @pytest.fixture

@@ -510,10 +510,18 @@ def test_margins_of_expectiles_lead_back():
 
 def test_levels_rise_and_are_needed():
     for name, params, message in (
-        ("reg:quantileerror", {}, "needs quantile_alpha: a level between 0 and 1"),
-        ("reg:expectileerror", {}, "needs expectile_alpha"),
-        ("reg:expectileerror", {"expectile_alpha": [0.5, 0.1]}, "must rise"),
-        ("reg:expectileerror", {"expectile_alpha": [0.5, 0.5]}, "must rise"),
+        ("reg:quantileerror", {}, "requires quantile_alpha: a level between 0 and 1"),
+        ("reg:expectileerror", {}, "requires expectile_alpha"),
+        (
+            "reg:expectileerror",
+            {"expectile_alpha": [0.5, 0.1]},
+            "must be strictly increasing",
+        ),
+        (
+            "reg:expectileerror",
+            {"expectile_alpha": [0.5, 0.5]},
+            "must be strictly increasing",
+        ),
         ("reg:quantileerror", {"quantile_alpha": [0.5, 1]}, "below 1, not 1"),
     ):
         with pytest.raises(ParameterError, match=message):
@@ -549,8 +557,8 @@ def test_labels_outside_the_domain(name):
 
 MISTAKES = {
     "misspelt": ({"objective": "binary:logistc"}, "did you mean 'binary:logistic'"),
-    "unheard of": ({"objective": "x"}, "there are: binary:focal, binary:hinge"),
-    "no classes": ({"objective": "multi:softprob"}, "needs num_class"),
+    "unheard of": ({"objective": "x"}, "the objectives are binary:focal, binary:hinge"),
+    "no classes": ({"objective": "multi:softprob"}, "requires num_class"),
     "one class": ({"objective": "multi:softmax", "num_class": 1}, "it is 1"),
     "a certain base score": (
         {"objective": "binary:logistic", "base_score": 1.0},
@@ -579,5 +587,5 @@ def test_mistakes(case):
 
 
 def test_classes_need_a_softmax():
-    with pytest.raises(ParameterError, match="goes with the objectives multi:softmax"):
+    with pytest.raises(ParameterError, match="is for the objectives multi:softmax"):
         objective("reg:squarederror", num_class=3).check_labels(np.zeros(3))

@@ -1,7 +1,7 @@
 """Training and prediction on a Dask cluster, with the names of xgboost.dask.
 
-The work is `hornbeam.dask`'s: the model is that of one machine, byte for byte, on
-however many workers, and whichever of them die on the way.
+A layer over `hornbeam.dask`: the model equals that of one machine, byte for byte, for
+any number of workers, whichever of them die during training.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ require("distributed", "dask", "hornbeam.xgboost.dask")
 require("dask.array", "dask", "hornbeam.xgboost.dask")
 
 if TYPE_CHECKING:
+    from hornbeam.xgboost.dask.client import CommunicatorContext
     from hornbeam.xgboost.dask.estimators import (
         DaskScikitLearnBase,
         DaskXGBClassifier,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
     from hornbeam.xgboost.dask.prediction import inplace_predict, predict
     from hornbeam.xgboost.dask.training import TrainReturnT, train
-    from hornbeam.xgboost.dask.workers import CommunicatorContext
 
 __all__ = [
     "CommunicatorContext",
@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Booster": "hornbeam.xgboost.booster",  # not among the names, and used there
-    "CommunicatorContext": "hornbeam.xgboost.dask.workers",
+    "Booster": "hornbeam.xgboost.booster",  # not in __all__, as in xgboost.dask
+    "CommunicatorContext": "hornbeam.xgboost.dask.client",
     "DaskDMatrix": "hornbeam.xgboost.dask.matrices",
     "DaskQuantileDMatrix": "hornbeam.xgboost.dask.matrices",
     "DaskScikitLearnBase": "hornbeam.xgboost.dask.estimators",

@@ -15,12 +15,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.dask.client import client_method, client_of
-from hornbeam.dask.partitions import delayed_parts, is_dataframe
+from hornbeam.dask.partitions import delayed_parts, is_dataframe, is_series
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.groups import in_order_of_groups
-from hornbeam.xgboost.dask.kinds import is_series
 from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.xgboost.dask.prediction import inplace_predict, predict
 from hornbeam.xgboost.dask.training import train

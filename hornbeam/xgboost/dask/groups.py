@@ -11,9 +11,8 @@ import numpy.typing as npt
 from dask.delayed import delayed
 from distributed import Client
 
-from hornbeam.dask.partitions import is_dataframe
+from hornbeam.dask.partitions import is_dataframe, is_series
 from hornbeam.dask.workers import Workers
-from hornbeam.xgboost.dask.kinds import is_series
 
 __all__ = ["in_order_of_groups"]
 

@@ -1,21 +1,20 @@
-"""Predictions of collections, made where their partitions lie."""
+"""Lazy prediction of Dask collections with the arguments of xgboost.dask."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from distributed import Client
+from distributed import Client, Future
 
 from hornbeam import dask as hornbeam_dask
 from hornbeam.dask.matrix import DaskDMatrix
+from hornbeam.dask.partitions import is_series
 from hornbeam.dask.prediction import ModelSource
-from hornbeam.xgboost.dask.kinds import (
-    check_model,
-    is_collection,
-    is_series,
-    with_client,
-)
+from hornbeam.xgboost.booster import Booster
+from hornbeam.xgboost.dask.client import with_client
+from hornbeam.xgboost.dask.matrices import is_collection
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 
 __all__ = ["inplace_predict", "predict"]
@@ -57,7 +56,7 @@ def predict(
         iteration_range=iteration_range,
         strict_shape=strict_shape,
     )
-    return _called(found)
+    return _rename_series(found)
 
 
 @deprecate_positional_args
@@ -90,16 +89,21 @@ def inplace_predict(
         base_margin=base_margin,
         strict_shape=strict_shape,
     )
-    return _called(found)
+    return _rename_series(found)
 
 
-def _called(found: Any) -> Any:
-    """Return a series by the name that XGBoost's has; others as they are."""
+def _rename_series(found: Any) -> Any:
+    """Return a series with the name that XGBoost gives it; others unchanged."""
     return found.rename(0) if is_series(found) else found
 
 
 def _check(model: Any, data: Any, is_matrix: bool = False) -> None:
-    check_model(model)
+    """Raise a `TypeError` unless these are a model and a collection."""
+    if not isinstance(model, Booster | Mapping | Future):
+        raise TypeError(
+            "Expecting a Booster, what train returns, or a future of a Booster, got: "
+            f"{type(model).__name__}"
+        )
     if not is_matrix and not is_collection(data):
         raise TypeError(
             "Expecting a DaskDMatrix, a dask.array or a dask.dataframe, got: "

@@ -1,4 +1,4 @@
-"""The loop of training where the rows are on the workers of a Dask cluster."""
+"""`train` on a Dask cluster, with the arguments of xgboost.dask.train."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hornbeam.dask.training import train as _train
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.xgboost.booster import Booster
-from hornbeam.xgboost.dask.kinds import with_client
+from hornbeam.xgboost.dask.client import with_client
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.parameters import as_pairs
 from hornbeam.xgboost.training import all_callbacks
@@ -24,7 +24,7 @@ __all__ = ["TrainReturnT", "train"]
 
 
 class TrainReturnT(TypedDict):
-    """What `train` returns: the model, and the scores of its rounds."""
+    """The result of `train`: the model, and the metrics of each round."""
 
     booster: Booster
     history: EvalsLog
@@ -49,8 +49,8 @@ def train(
 ) -> Any:
     """Return a dict of the ``"booster"`` and the ``"history"`` of its metrics.
 
-    The arguments are those of `hornbeam.dask.train`. Callbacks run, and scores are
-    printed, where the client is. With an asynchronous client the dict, a
+    The arguments are those of `hornbeam.dask.train`. Callbacks run, and metrics are
+    printed, in the client's process. With an asynchronous client the dict, a
     `TrainReturnT`, has to be awaited.
     """
     _check_settings()
@@ -78,18 +78,18 @@ def train(
 
 
 def _check_settings() -> None:
-    """Raise an error for settings of Dask that XGBoost does not have."""
+    """Raise an error for unknown settings under ``xgboost`` in Dask's configuration."""
     unknown = sorted(dask.config.get("xgboost", {}).keys() - {"scheduler_address"})
     if unknown:
         raise ParameterError(
             f"Unknown configuration: {', '.join(unknown)} in Dask's settings for "
-            "xgboost; there is scheduler_address alone",
+            "xgboost; the only setting is scheduler_address",
             code=ErrorCode.UNKNOWN_PARAMETER,
         )
 
 
 def _check_parameters(given: Mapping[str, Any]) -> None:
-    """Raise an error for what one machine alone can do."""
+    """Raise an error for parameters that work on one machine only."""
     if given.get("booster") == "gblinear":
         raise NotImplementedError(
             "booster `gblinear` is not supported for distributed training; train it "
@@ -110,5 +110,5 @@ def _check_parameters(given: Mapping[str, Any]) -> None:
 
 
 def _threads_of(client: Any) -> int:
-    """Return how many threads a worker has, by which the model goes on."""
+    """Return the number of threads of the largest worker, for the model's nthread."""
     return max(client.nthreads().values(), default=1)

@@ -201,7 +201,7 @@ def test_categories_may_be_refused():
 
 
 def test_a_type_that_contradicts_the_column():
-    with pytest.raises(DataError, match=r"feature_types calls column 'k' 'q'"):
+    with pytest.raises(DataError, match=r"feature_types has 'q' for column 'k'"):
         as_table(pl.DataFrame({"k": ["x"]}), types=["q"])
 
 

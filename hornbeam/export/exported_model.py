@@ -1,4 +1,4 @@
-"""What of a model is exported, in arrays: the same for every language."""
+"""A trained model as arrays, the common input of all exporters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hornbeam.forest.model import Model
 from hornbeam.forest.tree import concatenate_trees, deleted_nodes
 from hornbeam.objectives.base import Link, Objective
 
-__all__ = ["Exportable", "Nodes", "Plan", "model_of"]
+__all__ = ["Exportable", "ExportedModel", "Nodes", "model_of"]
 
 
 class HasModel(Protocol):
@@ -45,29 +45,29 @@ Exportable: TypeAlias = HasModel | HasBooster
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes of all trees end to end, without those that pruning has cut off.
+    """The concatenated nodes of all trees, without pruned nodes.
 
     Attributes
     ----------
     roots, outputs
-        (trees,): the place of each root, and the output that the tree adds to.
+        (trees,): the index of each root, and the output that the tree adds to.
     left
-        The place of the left child, which the right one follows; -1 at leaves.
+        The index of the left child, which the right child follows; -1 for leaves.
     feature
-        What a split asks for; 0 at leaves.
+        The feature of a split; 0 for leaves.
     threshold
-        What goes left is below it, float64; NaN at leaves and at splits by category.
+        float64: smaller values go left; NaN for leaves and categorical splits.
     missing_right
-        Whether rows without a value go right.
+        Whether missing values go right.
     by_category
-        Whether a split is by category.
+        Whether a split is categorical.
     categories
-        The codes that go right there, all end to end; int32.
+        int32: the concatenated category codes that go right at categorical splits.
     category_starts
-        (nodes + 1,): where those of each node begin.
+        (nodes + 1,): the start of each node's codes in `categories`.
     values
-        (nodes, 1), or (nodes, outputs) of trees of all outputs: what leaves add to the
-        margins, float32.
+        float32, (nodes, 1), or (nodes, outputs) with vector leaves: the values that
+        leaves add to the margins.
     """
 
     roots: NDArray[np.int64]
@@ -114,49 +114,49 @@ class Nodes:
         return self.left < 0
 
     @property
-    def of_all_outputs(self) -> bool:
-        """Whether leaves have a value for each output."""
+    def has_vector_leaves(self) -> bool:
+        """Whether leaves have one value per output."""
         return self.values.shape[1] > 1
 
     def codes(self, node: int) -> list[int]:
-        """Return the categories that go right at a split by category."""
+        """Return the category codes that go right at a categorical split."""
         first, last = self.category_starts[node : node + 2]
         codes: list[int] = self.categories[first:last].tolist()
         return codes
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A model as the other languages say it.
+class ExportedModel:
+    """The part of a model that predictions need.
 
     Attributes
     ----------
     feature_names
-        One for each feature; f0, f1, ... if the model has none.
+        The feature names; f0, f1, ... if the model has none.
     feature_types
-        ``"c"`` for categories, and XGBoost's words for the others.
+        ``"c"`` for categories, and XGBoost's types for other features.
     categories
-        For each feature the names of its categories in the order of their codes; None
-        where they have none.
+        The category names of each feature, in the order of their codes; None for
+        features without names of categories.
     unseen_missing
-        Whether a category without a code counts as missing. If not, it is an error.
+        Whether an unseen category is a missing value. If not, it is an error.
     nodes
-        The trees; None of a linear model.
+        The trees; None for a linear model.
     weights
         (features + 1, outputs) float32 of a linear model, the biases last; else None.
     base
-        (outputs,) float64: the margins before the first tree.
+        (outputs,) float64: the initial margins.
     exact_features
-        Whether features are compared as float64. If not, they become float32 first.
+        Whether features are compared as float64. If not, they are rounded to float32.
     double_scores
         Whether margins are float64.
     link
-        What makes predictions of margins.
+        The link function from margins to predictions.
     classes
-        Labels in the order of their numbers, if the model tells classes apart: strings
-        as objects, bool, int64 or float64.
+        The class labels of a classifier, by class index; their dtype is object (for
+        strings), bool, int64 or float64. None for other models.
     objective
-        Its name.
+        The name of the objective.
     """
 
     feature_names: list[str]
@@ -178,16 +178,16 @@ class Plan:
         exported: Exportable,
         output_margin: bool = False,
         iteration_range: Sequence[int] = (0, 0),
-    ) -> Plan:
-        """Return the plan of a booster or of a fitted estimator.
+    ) -> ExportedModel:
+        """Return the exported model of a booster or a fitted estimator.
 
         Parameters
         ----------
         exported
-            It. An estimator knows its classes, and leaves out the rounds after the
-            best, if training stopped early.
+            The booster or estimator. An estimator adds its class labels, and with early
+            stopping leaves out the rounds after the best iteration.
         output_margin
-            Whether margins are to be predicted.
+            Whether predictions are margins.
         iteration_range
             Rounds (begin, end) of a booster; (0, 0) means all.
         """
@@ -196,11 +196,11 @@ class Plan:
         if classes is None and _predicts_classes(booster.objective):
             classes = np.arange(max(2, model.n_outputs))
         if classes is not None:
-            classes = _checked(classes, max(2, model.n_outputs))
+            classes = _exportable_labels(classes, max(2, model.n_outputs))
         link = Link("identity")
         if not output_margin:
-            told = booster is not exported and classes is not None
-            link = link_of(booster.objective, model.attributes, told)
+            is_classifier = booster is not exported and classes is not None
+            link = link_of(booster.objective, model.attributes, is_classifier)
         features = range(model.num_feature)
         levels = [model.categories.of(feature) for feature in features]
         return cls(
@@ -224,12 +224,12 @@ class Plan:
 
     @property
     def n_outputs(self) -> int:
-        """Margins of a row."""
+        """The number of margins per row."""
         return self.base.size
 
     @property
     def is_categorical(self) -> list[bool]:
-        """Whether each feature is made of categories."""
+        """Whether each feature is categorical."""
         return [
             kind == "c" or levels is not None
             for kind, levels in zip(self.feature_types, self.categories, strict=True)
@@ -237,13 +237,15 @@ class Plan:
 
 
 def model_of(exported: Exportable, iteration_range: Sequence[int]) -> Model:
-    """Return the trained model of these rounds; the arguments are as for `Plan.of`."""
+    """Return a slice of rounds of a trained model.
+
+    The arguments are those of `ExportedModel.of`.
+    """
     booster, _ = _booster_of(exported)
     model: Model = booster.model
     if model.num_feature == 0 or not (model.trees or model.linear is not None):
         raise NotTrainedError(
-            "the model has not been trained, so there is nothing to export; train it, "
-            "or use load_model",
+            "the model is not trained; train it, or use load_model, before an export",
             code=ErrorCode.NOT_TRAINED,
         )
     begin, end = iteration_range
@@ -256,13 +258,13 @@ def model_of(exported: Exportable, iteration_range: Sequence[int]) -> Model:
 
 
 def _booster_of(exported: Any) -> tuple[Any, NDArray[Any] | None]:
-    """Return the booster of what is exported, and the classes that an estimator has."""
+    """Return the booster, and the class labels if an estimator has them."""
     if hasattr(exported, "get_booster"):
         classes = getattr(exported, "classes_", None)
         return exported.get_booster(), None if classes is None else np.asarray(classes)
     if not hasattr(exported, "model"):
         raise ParameterError(
-            "what is exported must be a Booster or an estimator of Hornbeam, not a "
+            "the exported model must be a Booster or an estimator of Hornbeam, not a "
             f"{type(exported).__name__}",
             code=ErrorCode.NOT_A_MODEL,
         )
@@ -270,7 +272,7 @@ def _booster_of(exported: Any) -> tuple[Any, NDArray[Any] | None]:
 
 
 def _predicts_classes(objective: Objective) -> bool:
-    """Return whether predictions are of classes that are numbered from 0."""
+    """Return whether the model is a classifier with classes 0, 1, ... ."""
     return (
         objective.task in ("binary", "classes")
         and objective.has_probabilities
@@ -278,12 +280,12 @@ def _predicts_classes(objective: Objective) -> bool:
     )
 
 
-def _checked(classes: NDArray[Any], n_classes: int) -> NDArray[Any]:
-    """Return the labels of so many classes, in a type that all languages have."""
+def _exportable_labels(classes: NDArray[Any], n_classes: int) -> NDArray[Any]:
+    """Return the labels of `n_classes` classes, in a dtype that can be exported."""
     if len(classes) != n_classes:
         raise ParameterError(
-            f"the estimator has seen {len(classes)} class and tells nothing apart; fit "
-            "it to two classes or more",
+            f"the estimator was fitted to {len(classes)} class, which cannot be "
+            "exported; fit it to two classes or more",
             code=ErrorCode.NOT_EXPORTABLE,
         )
     kind = classes.dtype.kind

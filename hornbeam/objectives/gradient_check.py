@@ -1,4 +1,4 @@
-"""Whether one formula of a loss is the slope of another, by finite differences."""
+"""Check of the derivatives of a custom loss by finite differences."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = ["check_slope"]
 
-#: Of a label and a margin.
+#: A function of a label and a margin.
 Formula = Callable[[float, float], float]
 
-#: So many rows are looked at, at margins so far from zero and from the label.
+#: The number of rows that are checked, and the distances of the margins from zero and
+#: from the label.
 _ROWS = 50
 _MARGINS = (-1.7, -0.3, 0.6, 2.3)
 _STEP = 1e-4
 _TOLERANCE = 1e-3
 _ROUNDING = 8.0 * np.finfo(float).eps
-#: Beyond it a formula may be at the end of what float64 can tell.
+#: Formulas with larger values are near the limits of float64 and are not checked.
 _HUGE = 1e100
 
 
@@ -32,16 +33,21 @@ def check_slope(
     slope: tuple[str, Formula],
     labels: NDArray[np.float64],
 ) -> None:
-    """Raise an error that shows a row where `slope` is not that of `function`.
+    """Raise an error if `slope` is not the derivative of `function`.
 
     Parameters
     ----------
     owner
-        Whose the formulas are.
+        The class of the formulas, for the message.
     function, slope
-        Each with its name.
+        The two formulas, each with its name.
     labels
-        Of all rows.
+        The labels of all rows.
+
+    Raises
+    ------
+    ParameterError
+        At the first row and margin where they differ, or are NaN.
     """
     (of, value), (name, stated_at) = function, slope
     for row, y, m in _places(labels):
@@ -53,10 +59,10 @@ def check_slope(
         if math.isnan(here) or math.isnan(stated):
             raise ParameterError(
                 f"{owner}: {of} is {here:g} and {name} is {stated:g} {where}; they "
-                "must be finite at any margin, since trees may lead to any",
+                "must be finite at any margin, since trees may predict any",
                 code=ErrorCode.INVALID_FORMULA,
             )
-        # At a corner the slope of either side will do.
+        # At a kink the derivative of either side is correct.
         low, high = sorted(((here - before) / _STEP, (after - here) / _STEP))
         scale = max(abs(low), abs(high), abs(stated))
         slack = _TOLERANCE * scale
@@ -75,7 +81,7 @@ def check_slope(
 
 
 def _places(labels: NDArray[np.float64]) -> Iterator[tuple[int, float, float]]:
-    """Yield rows from all over the data, with their labels, and margins."""
+    """Yield evenly spaced rows with their labels, and margins to check them at."""
     rows = np.linspace(0, labels.size - 1, min(labels.size, _ROWS)).astype(int)
     for row, offset in itertools.product(rows.tolist(), _MARGINS):
         y = float(labels[row])
@@ -84,10 +90,10 @@ def _places(labels: NDArray[np.float64]) -> Iterator[tuple[int, float, float]]:
 
 
 def _at(formula: Formula, y: float, m: float) -> float:
-    """Return the formula's value as a kernel would find it."""
+    """Return the value of a formula as compiled code would compute it."""
     try:
         value = formula(y, m)
-        # A root of a negative number.
+        # The square root of a negative number.
         return math.nan if isinstance(value, complex) else float(value)
     except OverflowError:
         return math.inf

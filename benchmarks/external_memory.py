@@ -1,10 +1,10 @@
-"""Training from pages on disk, beside memory and XGBoost's ExtMemQuantileDMatrix.
+"""Training from external memory, compared with memory and XGBoost's external memory.
 
-python -m benchmarks.paged
+python -m benchmarks.external_memory
 
-The rows are made batch by batch while they are read, the same for all. Each run is a
-process of its own, so that its highest memory is known: all of it, Python and the
-libraries included. Building is whatever happens before the first round.
+The rows are generated batch by batch, equal for all runs. Each run is a separate
+process, so its peak memory includes Python and the libraries. Building is everything
+before the first round.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rich.table import Table
 from benchmarks.libraries import PACKAGES
 from benchmarks.machine import add_output_option, core_count, describe, write
 
-#: How the rows are held, in the order in which they are run.
-WAYS = ("paged", "memory", "xgboost")
+#: Kinds of storage, in the order of the runs.
+STORAGE = ("external-memory", "memory", "xgboost")
 TITLES = {
-    "paged": "hornbeam, pages on disk",
+    "external-memory": "hornbeam, external memory",
     "memory": "hornbeam, in memory",
     "xgboost": "xgboost, pages on disk",
 }
@@ -34,7 +34,7 @@ Run = dict[str, Any]
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Return what was asked for on the command line."""
+    """Return the command line arguments."""
     parser = argparse.ArgumentParser(description="Train from pages on disk.")
     rows = 10_000_000
     parser.add_argument("--rows", type=int, default=rows, help=f"default: {rows:,}")
@@ -44,23 +44,21 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--batch", type=int, default=1 << 18, help="rows of a batch, default: 2**18"
     )
-    parser.add_argument(
-        "--limit", default="700MB", help="memory_limit of the pages, default: 700MB"
-    )
+    parser.add_argument("--limit", default="700MB", help="memory_limit, default: 700MB")
     parser.add_argument("--codec", default="auto", help="default: auto")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--storage", nargs="+", choices=STORAGE, default=list(STORAGE))
     parser.add_argument("--threads", type=int, default=core_count())
-    parser.add_argument("--folder", help="where pages go, default: a temporary folder")
+    parser.add_argument("--folder", help="folder of the cache, default: temporary")
     add_output_option(parser)
     return parser.parse_args()
 
 
-def run_one(way: str, arguments: argparse.Namespace) -> Run:
-    """Return what one training took, or its error."""
+def run_one(storage: str, arguments: argparse.Namespace) -> Run:
+    """Return the measurements of one training, or its error."""
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        options = {**vars(arguments), "way": way, "folder": folder}
+        options = {**vars(arguments), "storage": storage, "folder": folder}
         process = subprocess.run(
-            [sys.executable, "-m", "benchmarks.paged_one"],
+            [sys.executable, "-m", "benchmarks.external_memory_one"],
             input=json.dumps(options, default=str),
             capture_output=True,
             text=True,
@@ -68,13 +66,13 @@ def run_one(way: str, arguments: argparse.Namespace) -> Run:
         )
     if process.returncode != 0:
         lines = process.stderr.strip().splitlines() or [f"exit {process.returncode}"]
-        return {"way": way, "error": lines[-1]}
+        return {"storage": storage, "error": lines[-1]}
     result: Run = json.loads(process.stdout.splitlines()[-1])
-    return {"way": way, **result}
+    return {"storage": storage, **result}
 
 
 def print_table(runs: list[Run], arguments: argparse.Namespace) -> None:
-    """Print the least of each way, and how it compares."""
+    """Print the minimum of each kind of storage, with ratios."""
     title = f"{arguments.rows:,} x {arguments.columns}, {arguments.rounds} rounds"
     table = Table(title=f"{title}, memory_limit {arguments.limit}")
     table.add_column("rows are")
@@ -83,10 +81,10 @@ def print_table(runs: list[Run], arguments: argparse.Namespace) -> None:
         table.add_column(heading, justify="right")
     for run in runs:
         if "error" in run:
-            table.add_row(TITLES[run["way"]], run["error"])
+            table.add_row(TITLES[run["storage"]], run["error"])
             continue
         table.add_row(
-            TITLES[run["way"]],
+            TITLES[run["storage"]],
             f"{run['building_seconds']:.2f}",
             f"{run['round_seconds']:.3f}",
             f"{run['round_cpu_seconds']:.3f}",
@@ -98,17 +96,17 @@ def print_table(runs: list[Run], arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run all ways in turn, print, and write the result."""
+    """Run all kinds of storage alternately, print, and write the result."""
     arguments = parse_arguments()
     machine = describe([*PACKAGES, "blosc2"])
     runs = []
     for repeat in range(arguments.repeats):
-        for way in arguments.ways:
-            runs.append({"repeat": repeat, **run_one(way, arguments)})
+        for storage in arguments.storage:
+            runs.append({"repeat": repeat, **run_one(storage, arguments)})
             print(json.dumps(runs[-1]))
     print_table(runs, arguments)
     result = {"machine": machine, "options": vars(arguments), "runs": runs}
-    print(write("paged", result, arguments.output))
+    print(write("external_memory", result, arguments.output))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Train from batches once, and print what it took as JSON.
+"""Train from batches once, and print time and memory as JSON.
 
-`benchmarks.paged` starts it, in a process of its own, with options as JSON on stdin.
+`benchmarks.external_memory` runs it in a separate process. Options are JSON on stdin.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from benchmarks.machine import clock, memory
 
 
 class Batches:
-    """Rows made on the fly, as a `DataIter` of either library hands them over."""
+    """Generated rows for the `DataIter` of either library."""
 
     def __init__(self, options: Namespace, rows: int) -> None:
         self._columns, self._step, self._rows = options.columns, options.batch, rows
         self._begin = 0
 
     def hand_over(self, input_data: Callable[..., Any]) -> bool:
-        """Give the next batch, and say whether there was one."""
+        """Pass the next batch to the library; return whether there was one."""
         if self._begin >= self._rows:
             return False
         rows = min(self._step, self._rows - self._begin)
@@ -36,12 +36,12 @@ class Batches:
         return True
 
     def rewind(self) -> None:
-        """Begin anew."""
+        """Restart from the first batch."""
         self._begin = 0
 
 
 def iterator_of(library: Any, batches: Batches, prefix: str | None) -> Any:
-    """Return the batches as the library's own kind of iterator."""
+    """Return the batches as a `DataIter` of the library."""
 
     class Rows(library.DataIter):
         def next(self, input_data: Callable[..., Any]) -> bool:
@@ -54,9 +54,9 @@ def iterator_of(library: Any, batches: Batches, prefix: str | None) -> Any:
 
 
 def make_matrix(options: Namespace, batches: Batches, folder: Path) -> tuple[Any, Any]:
-    """Return the library and the matrix to train on."""
+    """Return the library and the training matrix."""
     common = {"max_bin": BINS, "nthread": options.threads}
-    if options.way == "xgboost":
+    if options.storage == "xgboost":
         import xgboost
 
         folder.mkdir()
@@ -64,7 +64,7 @@ def make_matrix(options: Namespace, batches: Batches, folder: Path) -> tuple[Any
         return xgboost, xgboost.ExtMemQuantileDMatrix(rows, **common)
     import hornbeam
 
-    if options.way == "memory":
+    if options.storage == "memory":
         rows = iterator_of(hornbeam, batches, None)
         return hornbeam, hornbeam.QuantileDMatrix(rows, **common)
     rows = iterator_of(hornbeam, batches, str(folder))
@@ -98,7 +98,7 @@ def train(options: Namespace, rows: int, rounds: int, folder: Path) -> dict[str,
 
 
 def main() -> None:
-    """Warm, train, print."""
+    """Warm up, train, print."""
     options = Namespace(**json.load(sys.stdin))
     folder = Path(options.folder)
     train(options, 2_000, 3, folder / "warm")

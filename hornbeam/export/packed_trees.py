@@ -1,4 +1,4 @@
-"""Trees in few numbers: what a program walks that has them in its own source."""
+"""Trees packed into three numbers per node, for exported source code."""
 
 from __future__ import annotations
 
@@ -9,36 +9,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.export.plan import Plan
+from hornbeam.export.exported_model import ExportedModel
 
-__all__ = ["BY_CATEGORY", "FLAGS", "MISSING_RIGHT", "Packed", "in_lines", "spelled"]
+__all__ = [
+    "BY_CATEGORY",
+    "FLAGS",
+    "MISSING_RIGHT",
+    "PackedTrees",
+    "join_in_lines",
+    "shortest_decimals",
+]
 
-#: Bits of `Packed.next` below the place of the left child.
+#: The flag bits of `PackedTrees.next`, below the index of the left child.
 MISSING_RIGHT, BY_CATEGORY = 1, 2
 FLAGS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """The nodes of all trees end to end, with three numbers each.
+class PackedTrees:
+    """The concatenated nodes of all trees, with three numbers per node.
 
     Attributes
     ----------
     split
-        What goes left is below it; at splits by category the number of the set of codes
-        that go right; at leaves what they add to the margins. float32 where that holds
-        all of them, else float64.
+        The threshold: smaller values go left. For a categorical split the index in
+        `sets`; for a leaf its value. float32 if that is exact for all, else float64.
     next
-        The place of the left child, which the right one follows, and the flags; 0 at
-        leaves.
+        The index of the left child, which the right child follows, and the flags; 0 for
+        a leaf.
     feature
-        What a split asks for; at leaves of all outputs the number of the leaf.
+        The feature of a split; for a vector leaf the index in `leaves`.
     roots, outputs
-        (trees,): the place of each root, and the output that the tree adds to.
+        (trees,): the index of each root, and the output that the tree adds to.
     sets
-        Codes that go right, each set for one split.
+        The category codes that go right at each categorical split.
     leaves
-        (leaves, outputs) of trees of all outputs; else None.
+        (leaves, outputs): the values of vector leaves; None without vector leaves.
     """
 
     split: NDArray[Any]
@@ -50,9 +56,9 @@ class Packed:
     leaves: NDArray[np.float32] | None
 
     @classmethod
-    def of(cls, plan: Plan) -> Packed:
-        """Return the trees of a model that has some."""
-        nodes = plan.nodes
+    def of(cls, model: ExportedModel) -> PackedTrees:
+        """Return the packed trees of a model."""
+        nodes = model.nodes
         assert nodes is not None
         is_leaf, by_category = nodes.is_leaf, nodes.by_category
         split = nodes.threshold.copy()
@@ -61,7 +67,7 @@ class Packed:
         next_ += BY_CATEGORY * by_category
         feature = nodes.feature.astype(np.int64)
         leaves = None
-        if nodes.of_all_outputs:
+        if nodes.has_vector_leaves:
             leaves = nodes.values[is_leaf]
             feature[is_leaf] = np.arange(len(leaves))
             split[is_leaf] = 0.0
@@ -79,10 +85,10 @@ class Packed:
         )
 
 
-def spelled(values: NDArray[np.floating[Any]]) -> list[str]:
-    """Return the shortest decimals that become these numbers, all with a point or an e.
+def shortest_decimals(values: NDArray[np.floating[Any]]) -> list[str]:
+    """Return the shortest decimal text of each number, with a point or an exponent.
 
-    Those of float32 may be read as float64 and rounded then.
+    The text of a float32 may be parsed as float64 and then rounded to float32.
     """
     texts = values.ravel().astype(str)
     read = texts.astype(np.float64).astype(values.dtype)
@@ -90,8 +96,8 @@ def spelled(values: NDArray[np.floating[Any]]) -> list[str]:
     return np.where(read == values.ravel(), texts, wide).tolist()
 
 
-def in_lines(items: Sequence[str], separator: str, each: int = 8) -> Iterator[str]:
-    """Yield so many items a line."""
+def join_in_lines(items: Sequence[str], separator: str, each: int = 8) -> Iterator[str]:
+    """Yield lines of `each` items."""
     lines: Iterable[int] = range(0, len(items), each)
     for start in lines:
         yield separator.join(items[start : start + each])
