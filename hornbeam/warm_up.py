@@ -1,4 +1,4 @@
-"""Compiling ahead of time, so that the first fit need not."""
+"""Compilation of the kernels ahead of time, before the first fit."""
 
 from __future__ import annotations
 
@@ -46,47 +46,47 @@ _FITS: tuple[dict[str, Any], ...] = (
     {"objective": "reg:squarederror", "tree_method": "approx"},
     {"objective": "reg:squarederror", "tree_method": "exact"},
 )
-_VECTOR: dict[str, Any] = {
+_MULTI_OUTPUT: dict[str, Any] = {
     "objective": "multi:softprob",
     "num_class": 3,
     "multi_strategy": "multi_output_tree",
     "sketch_outputs": 2,
 }
-_HELD_VECTOR: dict[str, Any] = {
-    **_VECTOR,
+_CONSTRAINED_MULTI_OUTPUT: dict[str, Any] = {
+    **_MULTI_OUTPUT,
     "sampling_method": "goss",
     "min_samples_leaf": 2,
 }
-_HELD: dict[str, Any] = {
+_CONSTRAINED: dict[str, Any] = {
     "objective": "reg:squarederror",
     "monotone_constraints": (1,),
     "min_samples_leaf": 2,
 }
-_HELD_EXACT: dict[str, Any] = {**_HELD, "tree_method": "exact"}
+_CONSTRAINED_EXACT: dict[str, Any] = {**_CONSTRAINED, "tree_method": "exact"}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
 
 Job = Callable[[], None]
 
-#: Kernels without machine code from which on it pays to start processes: a first fit
-#: compiles as many, the whole several times that.
+#: The number of kernels to compile from which processes are faster than one process: a
+#: first fit compiles about as many, the whole warm-up several times that.
 _MANY = 40
-#: Numbers of jobs come in by lines, and go out when they are done.
+#: A worker process reads job numbers by line, and writes each back when it is done.
 _WORKER = "from hornbeam.warm_up import work; work()"
 
 
 def warmup(progress: Callable[[int, int], None] | None = None) -> None:
-    """Compile the kernels, or load them where they were compiled before.
+    """Compile all kernels, or load them if they are compiled already.
 
-    In a new installation that takes minutes, as it is all of them, where a fit needs
-    a few; every core then has a process that compiles. Later it takes seconds. A
-    program that must answer quickly calls it at its start; an image of a container,
-    when it is built. The machine code of earlier versions is deleted.
+    In a new installation this takes minutes, since a fit needs a few kernels only; it
+    then runs a process on each core. Later it takes seconds. Call it at the start of a
+    program with tight response times, or while building a container image. The machine
+    code of earlier versions is deleted.
 
     Parameters
     ----------
     progress
-        Is called with the number of pieces of work that are done, and of all.
+        A function that is called with the number of jobs that are done, and of all.
     """
     prune_cache()
     jobs = list(_jobs())
@@ -95,10 +95,10 @@ def warmup(progress: Callable[[int, int], None] | None = None) -> None:
     total = len(jobs) * (1 + compiles)
     done = count(1)
     if compiles:
-        for _ in _compile_beside(workers, len(jobs)):
+        for _ in _compile_in_processes(workers, len(jobs)):
             if progress is not None:
                 progress(next(done), total)
-    # Here too: to load them, or to compile what no process has.
+    # In this process as well: to load the kernels, and compile any that failed.
     for job in jobs:
         job()
         if progress is not None:
@@ -106,7 +106,7 @@ def warmup(progress: Callable[[int, int], None] | None = None) -> None:
 
 
 def _uncompiled() -> int:
-    """Return how many kernels have no machine code on disk, of those that may."""
+    """Return the number of cacheable kernels that have no machine code on disk."""
     missing = 0
     for module in iter_modules(kernels.__path__, f"{kernels.__name__}."):
         for kernel in vars(import_module(module.name)).values():
@@ -118,11 +118,11 @@ def _uncompiled() -> int:
     return missing
 
 
-def _compile_beside(workers: int, n_jobs: int) -> Iterator[int]:
-    """Have processes do the jobs, and yield the number of each when it is done.
+def _compile_in_processes(workers: int, n_jobs: int) -> Iterator[int]:
+    """Run the jobs in worker processes, and yield the number of each when it is done.
 
-    A process that fails is no error here: what it should have compiled is compiled by
-    whoever needs it, who then raises what is wrong.
+    The failure of a process is not an error: the kernels are then compiled by the
+    process that needs them, which raises the error.
     """
     root = str(Path(__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -130,7 +130,7 @@ def _compile_beside(workers: int, n_jobs: int) -> Iterator[int]:
     command = [sys.executable, "-c", _WORKER]
     idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
 
-    def have_done(number: int) -> int:
+    def run_in_process(number: int) -> int:
         process = idle.get()
         try:
             assert process.stdin is not None and process.stdout is not None
@@ -144,7 +144,7 @@ def _compile_beside(workers: int, n_jobs: int) -> Iterator[int]:
         return number
 
     with ExitStack() as stack:
-        # Ends last: without their processes its threads have nothing to wait for.
+        # It exits last: its threads end when their processes have.
         threads = stack.enter_context(ThreadPoolExecutor(workers))
         for _ in range(workers):
             process = subprocess.Popen(
@@ -157,13 +157,13 @@ def _compile_beside(workers: int, n_jobs: int) -> Iterator[int]:
             )
             idle.put(stack.enter_context(process))
             stack.callback(process.terminate)
-        jobs = [threads.submit(have_done, number) for number in range(n_jobs)]
+        jobs = [threads.submit(run_in_process, number) for number in range(n_jobs)]
         for job in as_completed(jobs):
             yield job.result()
 
 
 def work() -> None:
-    """Do the jobs whose numbers come in, one after the other."""
+    """Run the jobs whose numbers are read from standard input."""
     jobs = list(_jobs())
     for line in sys.stdin:
         if int(line) < len(jobs):
@@ -173,36 +173,36 @@ def work() -> None:
 
 
 def _jobs() -> Iterator[Job]:
-    """Yield what reaches all kernels, one piece of work after the other.
+    """Yield the jobs that together reach all kernels.
 
-    What has kernels of its own comes early, so that processes that begin together do
-    not compile the same.
+    Jobs with distinct kernels come first, so that processes that start together do not
+    compile the same kernels.
     """
     tables = [_numbers().astype(dtype) for dtype in (np.float32, np.float64)]
     narrow, wide = tables
     yield partial(_fit, _FITS[0], narrow)
     yield partial(_grow_forest, narrow)
-    yield partial(_fit, _VECTOR, narrow)
+    yield partial(_fit, _MULTI_OUTPUT, narrow)
     yield partial(_grow_forest, wide)
     for X in tables:
         yield partial(_fit_linear, X)
         yield partial(_explain, X)
-        for params in (*_FITS, _HELD, _HELD_EXACT):
+        for params in (*_FITS, _CONSTRAINED, _CONSTRAINED_EXACT):
             yield partial(_fit, params, X)
-    yield partial(_fit, _VECTOR, wide)
-    yield partial(_fit, _HELD_VECTOR, wide)
-    # Codes of two bytes and of one, best leaf first and by level.
+    yield partial(_fit, _MULTI_OUTPUT, wide)
+    yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, wide)
+    # Bins of two bytes and of one, lossguide and depthwise.
     types = ["float", "float", "float", "c"]
     for X in tables:
         coded = X.copy()
         coded[:, 3] = _rng().integers(9, size=len(X))
-        yield partial(_fit, _VECTOR, coded, feature_types=types)
-    yield partial(_fit, _HELD_VECTOR, coded, feature_types=types)
-    for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}, _HELD):
+        yield partial(_fit, _MULTI_OUTPUT, coded, feature_types=types)
+    yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, coded, feature_types=types)
+    for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}, _CONSTRAINED):
         yield partial(_fit, params, coded, feature_types=types)
         yield partial(_fit_sparse, params)
     # At the end, since objectives that a program registered are not in the processes
-    # that `_compile_beside` starts: the numbers of the jobs before stay the same.
+    # that `_compile_in_processes` starts: the numbers of the jobs before stay the same.
     for objective in registered():
         for case in objective.warm_up_cases:
             params = {"objective": objective.name, **case}
@@ -247,7 +247,7 @@ def _fit_sparse(params: dict[str, Any]) -> None:
 
 
 def _grow_forest(X: Any) -> None:
-    """Grow a tree of numbers and one of classes, and look at them from all sides."""
+    """Grow a regression and a classification tree, and call all their kernels."""
     features = BinnedFeatures.of(DMatrix(X))
     rows = np.arange(len(X), dtype=np.int32)
     sampler = BootstrapSampler(rows, len(X), len(X), 0)
@@ -272,7 +272,7 @@ def _grow_forest(X: Any) -> None:
 
 
 def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
-    """Train and predict, with weights and without."""
+    """Train and predict with and without weights."""
     rows = X.shape[0]
     info |= _fields(params, rows)
     sampled = _SAMPLED if "sampling_method" not in params else {}
@@ -289,8 +289,13 @@ def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
         booster.predict(matrix, pred_leaf=True)
         booster.inplace_predict(X)
         booster.inplace_predict(X[:1])
-        held = params in (_HELD, _HELD_EXACT, _VECTOR, _HELD_VECTOR)
-        if not held and not _searches_leaves(params):
+        without_refit = params in (
+            _CONSTRAINED,
+            _CONSTRAINED_EXACT,
+            _MULTI_OUTPUT,
+            _CONSTRAINED_MULTI_OUTPUT,
+        )
+        if not without_refit and not _searches_leaves(params):
             booster.refit(matrix)
 
 
@@ -301,7 +306,7 @@ def _fit_linear(X: Any) -> None:
 
 
 def _explain(X: Any) -> None:
-    """Explain by trees of few features and of many, and predict many rows by codes."""
+    """Explain trees of few features and of many, and predict many rows by bins."""
     y = _rng().normal(size=len(X))
     matrix, many = DMatrix(X, y), DMatrix(np.tile(X, (2, 1)), np.tile(y, 2))
     booster = train({"max_depth": 2}, matrix, 64, verbose_eval=False)
@@ -317,9 +322,9 @@ def _explain(X: Any) -> None:
 
 
 def _sparse_matrices() -> Iterator[Any]:
-    """Yield matrices that are bundled, and that are learned from by filled cells.
+    """Yield matrices with bundled features, and with sparse bins.
 
-    Without SciPy none can come.
+    There are none without SciPy.
     """
     try:
         import scipy.sparse
@@ -331,6 +336,6 @@ def _sparse_matrices() -> Iterator[Any]:
     yield scipy.sparse.csr_matrix(one_hot)
     for dtype in (np.float32, np.float64):
         cells = rng.normal(size=(600, 400)).astype(dtype)
-        # Two columns split the rows down to few: cells of those are gathered.
+        # Two dense columns lead to small nodes, whose entries are gathered.
         cells[:, 2:][rng.random((600, 398)) > 0.02] = 0.0
         yield scipy.sparse.csr_matrix(cells)

@@ -628,7 +628,7 @@ CASES = {
     "no rows to evaluate": (
         lambda: train(evals=[(DMatrix(ROWS[:0], LABELS[:0]), "a")]),
         DataError,
-        "rmse of no rows",
+        "rmse is not defined for 0 rows",
     ),
     "no columns": (
         lambda: train(rows=np.empty((60, 0))),
@@ -898,7 +898,7 @@ CASES = {
     "a metric of no places": (
         lambda: rank({"eval_metric": "ndcg@0"}),
         ParameterError,
-        "needs a number of places|such as 'ndcg@5'",
+        "needs a number of ranks|such as 'ndcg@5'",
     ),
     "misspelt objective": (
         lambda: train({"objective": "reg:squarederor"}),
@@ -948,7 +948,7 @@ CASES = {
     "misspelt metric": (
         lambda: train({"eval_metric": "rmsee"}),
         ParameterError,
-        "'rmsee' is unknown|did you mean 'rmse'",
+        "unknown eval_metric 'rmsee'|did you mean 'rmse'",
     ),
     "no number of classes": (
         lambda: train({"objective": "multi:softmax"}),
@@ -996,17 +996,17 @@ CASES = {
     "half a round": (
         lambda: train(rounds=1.5),
         ParameterError,
-        "num_boost_round must be a whole number, not 1.5",
+        "num_boost_round must be an integer, not 1.5",
     ),
     "no number of rounds": (
         lambda: train(rounds=None),
         ParameterError,
-        "num_boost_round must be a whole number, not None",
+        "num_boost_round must be an integer, not None",
     ),
     "rounds nan": (
         lambda: train(rounds=NAN),
         ParameterError,
-        "num_boost_round must be a whole number, not nan",
+        "num_boost_round must be an integer, not nan",
     ),
     "an array in evals": (
         lambda: train(evals=[(ROWS, "valid")]),
@@ -1067,12 +1067,12 @@ CASES = {
     "gradients to split trees of one output by": (
         objective_giving((LABELS, LABELS, LABELS, LABELS)),
         ParameterError,
-        "gradients to split by|multi_strategy='multi_output_tree'|leave",
+        "split gradients|multi_strategy='multi_output_tree'|leave",
     ),
     "gradients of mixes to split by": (
         vector_objective_giving(THREE, THREE, LABELS, LABELS, sketch_outputs=1),
         ParameterError,
-        "gradients to split by|leave sketch_outputs out",
+        "split gradients|leave sketch_outputs out",
     ),
     "gradients to split by in one direction": (
         vector_objective_giving(THREE, THREE, LABELS, LABELS, monotone_constraints=[1]),

@@ -1,1 +1,1 @@
-"""Where rows live: in memory, on disk, on a cluster or on a device."""
+"""Backends: rows in memory, on disk or on workers, and the splits found in them."""

@@ -1,4 +1,4 @@
-"""A cluster as few verbs, by which members on other machines hold rows and answer."""
+"""The interface of a cluster: actors on workers that have rows and answer calls."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 __all__ = ["Call", "Cluster", "Member", "MemberLostError", "Share"]
 
-#: A verb, and what it is called with.
+#: The name of a method, and its arguments.
 Call = tuple[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Parts of the data that one member is to hold.
+    """Partitions of the data for one new actor.
 
     Attributes
     ----------
     numbers
-        Of the parts, ascending.
+        Of the partitions, ascending.
     place
-        Where the member shall be: one of those that `Cluster.alive` names.
+        The worker of the actor: one of `Cluster.alive`.
     parts
-        What the member is made of, in the order of the numbers.
+        The partitions in the order of their numbers.
     """
 
     numbers: tuple[int, ...]
@@ -34,16 +34,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who holds parts of the data.
+    """An actor that has partitions of the data.
 
     Attributes
     ----------
     number
-        Another for each member that there ever was.
+        Unique among all actors of the training.
     place
-        Where it is: members at one place die together.
+        The worker that it runs on: all actors of a worker are lost together.
     parts
-        Numbers of the parts that it holds.
+        Numbers of its partitions.
     """
 
     number: int
@@ -52,14 +52,14 @@ class Member:
 
 
 class MemberLostError(Exception):
-    """Members died, were stopped or cut off; what they held has to be made anew.
+    """Workers died, were stopped or disconnected; their rows must be loaded again.
 
-    All others have done what they were asked.
+    All other actors have completed the call.
 
     Parameters
     ----------
     members
-        Those that are lost.
+        The actors that are lost.
     """
 
     def __init__(self, members: Iterable[Member]) -> None:
@@ -71,28 +71,28 @@ class MemberLostError(Exception):
 
 
 class Cluster(ABC):
-    """Places where members can be, and the verbs by which they are made and asked.
+    """Workers, and the operations that create actors on them and call their methods.
 
-    Every verb comes to an end: with its answers, with an error that a member raised,
-    or with `MemberLostError` within a deadline.
+    Every operation ends: with the results, with an error that an actor raised, or with
+    `MemberLostError` after a timeout.
     """
 
     @abstractmethod
     def alive(self) -> list[str]:
-        """Return the places where members can be put now."""
+        """Return the workers that actors can be created on now."""
 
     @abstractmethod
     def place(self, shares: Sequence[Share], *options: Any) -> list[Member]:
-        """Make a member for each share; `options` go to the makers of all."""
+        """Create an actor for each share; `options` are passed to all of them."""
 
     @abstractmethod
     def call(self, members: Sequence[Member], verb: str, *args: Any) -> list[Any]:
-        """Ask all members at once; return an answer for each."""
+        """Call a method of all actors concurrently; return the results in order."""
 
     @abstractmethod
     def sum(self, members: Sequence[Member], verb: str, *args: Any) -> Any:
-        """Ask all members; return their answers added up by ``+``, in any order."""
+        """Call a method of all actors; return the sum of the results, in any order."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of all members."""
+        """Release all actors."""

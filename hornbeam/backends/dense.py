@@ -158,7 +158,7 @@ class DenseRows(Rows):
             own = histograms[number]
             build(rows, nodes, slots, own, by_row, column.packed, column.wide)
         if len(histograms) > len(columns):
-            packed, wide = self._builder.one_each(self.n_rows)
+            packed, wide = self._builder.unit_hessians(self.n_rows)
             build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
 
     def apply_splits(

@@ -98,7 +98,7 @@ class ExactBackend(MarginRows, Backend):
         sample: RowSample | None,
     ) -> None:
         self._output, self._rules, self._chosen = output, params.rules, features
-        self._ways = self._ways_of(params)
+        self._directions = self._directions_of(params)
         column, _, self._scales = self._quantise(output, params, sample)
         if column.packed.size > 0:
             column.widen()
@@ -109,23 +109,23 @@ class ExactBackend(MarginRows, Backend):
         self._put_into_root()
         #: Applied splits, and those whose entries are not partitioned yet.
         self._applied: list[tuple[Nodes, NDArray[Any], Nodes]] = []
-        self._waiting: list[tuple[Nodes, Nodes]] = []
+        self._pending: list[tuple[Nodes, Nodes]] = []
 
-    def _ways_of(self, params: SplitParams) -> NDArray[np.int64]:
+    def _directions_of(self, params: SplitParams) -> NDArray[np.int64]:
         """Return the default directions to search, (features, 2): from, and up to.
 
         Direction 0 has missing values on the right, direction 1 on the left. As in
         XGBoost, direction 0 is left out by default where hardly any row misses the
         feature, or all rows that have it have the same value.
         """
-        ways = np.full((self.n_features, 2), (0, 2))
+        directions = np.full((self.n_features, 2), (0, 2))
         if params.default_direction == "right":
-            ways[:, 1] = 1
+            directions[:, 1] = 1
         else:
             left_only = params.default_direction == "left"
             is_dense = self._density >= np.float32(params.opt_dense_col)
-            ways[:, 0] = left_only | is_dense | self._is_constant
-        return ways
+            directions[:, 0] = left_only | is_dense | self._is_constant
+        return directions
 
     def _put_into_root(self) -> None:
         taken, wide = self._taken, self._wide
@@ -161,7 +161,11 @@ class ExactBackend(MarginRows, Backend):
             find_exact_splits,
             self._team.members_for(_CELLS_PER_ENTRY * n_entries),
             NodeEntries(
-                self._entries, segments, self._pairs, self._totals[nodes], self._ways
+                self._entries,
+                segments,
+                self._pairs,
+                self._totals[nodes],
+                self._directions,
             ),
             CandidateFeatures(self._chosen, _NO_MASK if allowed is None else allowed),
             self._scales,
@@ -192,7 +196,7 @@ class ExactBackend(MarginRows, Backend):
         segments = self._segments[nodes, features]
         self._send(nodes, splits, left, self._entries, nodes, segments)
         self._applied.append((nodes, splits, left))
-        self._waiting.append((nodes, left))
+        self._pending.append((nodes, left))
 
     def _send(
         self,
@@ -250,11 +254,11 @@ class ExactBackend(MarginRows, Backend):
 
     def _partition(self) -> None:
         """Partition the entries of split nodes among the children."""
-        if not self._waiting:
+        if not self._pending:
             return
-        waiting = zip(*self._waiting, strict=True)
-        nodes, left = (np.concatenate(part) for part in waiting)
-        self._waiting = []
+        pending = zip(*self._pending, strict=True)
+        nodes, left = (np.concatenate(part) for part in pending)
+        self._pending = []
         segments = self._segments[nodes][:, self._chosen.astype(np.intp)]
         self._team.run(
             part_cells,

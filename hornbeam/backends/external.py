@@ -202,7 +202,7 @@ class ExternalRows(Rows):
                     rows, nodes, slots, histograms[column], block.by_row, *pair, add=add
                 )
             if len(histograms) > len(self._scales):
-                pair = self._builder.one_each(rows.every_row.size)
+                pair = self._builder.unit_hessians(rows.every_row.size)
                 self._builder.build(
                     rows, nodes, slots, histograms[-1], block.by_row, *pair, add=add
                 )

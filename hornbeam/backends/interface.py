@@ -1,7 +1,8 @@
-"""The contract between the growers and whatever holds the rows.
+"""The interface between tree growers and backends.
 
-A backend holds codes, targets, margins and gradients, and knows which node each row is
-in. A grower knows trees. Between them pass node numbers, splits and sums, never rows.
+A backend has the bins, targets, margins and gradients of the rows, and knows the node
+of each row. A grower has the tree. They exchange node numbers, splits and sums, never
+rows.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RowSample:
-    """Which rows grow a tree, drawn by their numbers.
+    """The sample of rows that a tree is grown on (`subsample`), drawn by row numbers.
 
     Attributes
     ----------
     rate
         The share of the rows.
     seed, tree
-        What the draws depend on beside the number.
+        That the draws depend on in addition to the row number.
     by_gradient
         Whether rows with large gradients are drawn more often; see
-        `backends.gradient_sampling`. Otherwise each is with probability `rate`.
+        `backends.gradient_sampling`. Otherwise each has the probability `rate`.
     top_rate
-        The share of the rows with the largest gradients, all of which are taken; of
-        the others all have the same chance. None: the chance goes by the gradient.
+        The share of the rows with the largest gradients, all of which are drawn (GOSS);
+        all others have the same probability. None: it depends on the gradient (MVS).
     hessian_weight, threshold, rest
-        What decides how often; for `backends.gradient_sampling` to fill in.
+        Of these probabilities; set by `backends.gradient_sampling`.
     """
 
     rate: float
@@ -63,18 +64,18 @@ class RowSample:
 
     @property
     def key(self) -> DrawKey:
-        """What the draws depend on beside the number, as kernels take it."""
+        """The key of the draws, for kernels."""
         return DrawKey(np.uint64(self.tree), np.uint64(0), np.uint64(self.seed % 2**64))
 
     @property
     def limit(self) -> int:
-        """What a uniform draw of 32 bits is below where a row is taken."""
+        """A row is drawn if 32 uniform random bits are below this."""
         return int(self.rate * 2.0**32)
 
 
 @dataclass(frozen=True, slots=True)
 class SplitParams:
-    """The numbers of the objective that the search for splits needs."""
+    """The training parameters of the split search and of leaf weights."""
 
     reg_lambda: float
     reg_alpha: float
@@ -90,12 +91,12 @@ class SplitParams:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether the search needs to know how many rows there are."""
+        """Whether the split search needs row counts."""
         return self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
 
     @property
     def rules(self) -> SplitRules:
-        """As kernels take them."""
+        """The parameters that kernels need."""
         return SplitRules(
             float(self.reg_lambda),
             float(self.reg_alpha),
@@ -109,7 +110,7 @@ class SplitParams:
 
 
 class GradientSource(Protocol):
-    """What fills in gradients from margins: an objective."""
+    """Computes gradients from margins: an objective."""
 
     def write_gradients(
         self,
@@ -120,50 +121,50 @@ class GradientSource(Protocol):
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
     ) -> None:
-        """Write one gradient and hessian for each output and row."""
+        """Write a gradient and a hessian for each output and row."""
 
 
 class GradientRows(Protocol):
-    """Rows that have margins, and take gradients."""
+    """Rows with margins and gradients."""
 
     @property
     def n_rows(self) -> int:
-        """Rows of the data."""
+        """Number of rows."""
 
     @property
     def n_outputs(self) -> int:
-        """Margins of a row."""
+        """Number of margins of a row."""
 
     def margins(self) -> NDArray[np.float64]:
         """Return a copy of the margins, (outputs, rows)."""
 
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present margins."""
+        """Compute gradients from the objective at the current margins."""
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        """Take these gradients, both of shape (outputs, rows)."""
+        """Set these gradients, both of shape (outputs, rows)."""
 
     def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        """Search the splits of this round's trees by these, both (columns, rows).
+        """Search the splits of this round by these gradients, both (columns, rows).
 
-        They come after the gradients that leaves are weighed by, and are dropped with
-        them.
+        Leaf weights come from the outputs' gradients, which are set first; setting them
+        again drops these.
         """
 
 
 class NoSplitGradients:
-    """What is searched by the very gradients that its leaves are weighed by."""
+    """Base class of rows whose splits are searched by the outputs' gradients."""
 
     def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        """Raise a `ParameterError`: there is no search by others."""
+        """Raise a `ParameterError`: other gradients are not supported."""
         raise ParameterError(
-            "gradients to split by are for new trees of all outputs, and here are "
+            "split gradients are for new multi-output trees, and this training has "
             "none; set multi_strategy='multi_output_tree', leave sketch_outputs out, "
             "or return (gradients, hessians) alone",
             code=ErrorCode.CONFLICTING_PARAMETERS,
@@ -171,18 +172,18 @@ class NoSplitGradients:
 
 
 class WeightRows(GradientRows, Protocol):
-    """Rows that the weights of a linear model descend on, the bias the last of them."""
+    """Rows of a linear model, whose weights are fitted by coordinate descent."""
 
     n_features: int
 
     def begin(self, output: int, rules: LinearRules) -> None:
-        """Begin with one output."""
+        """Begin with the gradients of one output."""
 
     def sizes(self, weights: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return how large a step each feature's weight would take, (features,)."""
+        """Return the size of the next update of each feature's weight, (features,)."""
 
     def descend(self, order: NDArray[np.int64], weights: NDArray[np.float32]) -> None:
-        """Move the weights of these features, one after the other."""
+        """Update the weights of these features in this order; the last is the bias."""
 
     def close(self) -> None:
         """Release threads."""
@@ -204,37 +205,37 @@ class NodeSumRows(GradientRows, Protocol):
 
 
 class Backend(NoSplitGradients, ABC):
-    """Rows in bins, and the verbs by which trees are grown on them.
+    """Rows, and the operations by which trees are grown on them.
 
-    In one round come `compute_gradients` or `set_gradients`; then for each tree
+    A round calls `compute_gradients` or `set_gradients`; then for each tree
     `begin_tree`, any number of `find_splits` and `apply_splits`, `sum_leaves` and
-    `add_leaf_values`. Node 0 is the root; the children of a split are neighbours, the
-    left one first.
+    `add_leaf_values`. Node 0 is the root; the children of a split have consecutive
+    numbers, the left one first.
 
-    A backend is made for trees of one output each, or for trees of all outputs, whose
-    leaves have a value for each.
+    A backend is created for trees of one output each, or for multi-output trees, whose
+    leaves have a value for each output.
     """
 
-    #: How many splits a grower that goes best first should ask for at once.
+    #: Number of nodes that a leaf-wise grower should split at a time.
     lookahead: int = 1
-    #: By how many columns of gradients the splits of trees of all outputs are searched;
+    #: Number of gradient columns that the splits of multi-output trees are searched by;
     #: 0: trees have one output each.
     multi_output_columns: int = 0
 
     @property
     @abstractmethod
     def n_rows(self) -> int:
-        """Rows of the data."""
+        """Number of rows."""
 
     @property
     @abstractmethod
     def n_outputs(self) -> int:
-        """Margins of a row."""
+        """Number of margins of a row."""
 
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """Features of the data."""
+        """Number of features."""
 
     @abstractmethod
     def margins(self) -> NDArray[np.float64]:
@@ -242,23 +243,23 @@ class Backend(NoSplitGradients, ABC):
 
     @abstractmethod
     def set_margins(self, margins: NDArray[np.float64]) -> None:
-        """Take these margins, (outputs, rows)."""
+        """Set these margins, (outputs, rows)."""
 
     @abstractmethod
     def compute_gradients(self, objective: GradientSource) -> None:
-        """Take new gradients from the objective at the present margins."""
+        """Compute gradients from the objective at the current margins."""
 
     @abstractmethod
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
     ) -> None:
-        """Take these gradients, both of shape (outputs, rows)."""
+        """Set these gradients, both of shape (outputs, rows)."""
 
-    def sketch_outputs(self, mix: NDArray[np.float64]) -> None:
-        """Search the splits of this round's trees by these mixes of all outputs.
+    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
+        """Search the splits of this round by projections of the outputs' gradients.
 
-        `mix` is (columns, outputs), of as many columns as the backend was made for.
-        Only a backend for trees of all outputs is asked.
+        `projection` is (`multi_output_columns`, outputs). Only backends of multi-output
+        trees have it.
         """
         raise NotImplementedError
 
@@ -272,8 +273,8 @@ class Backend(NoSplitGradients, ABC):
     ) -> None:
         """Put all rows, or a sample, into the root of a new tree for one output.
 
-        `features` are the only ones that the tree may split on, ascending. For a tree
-        of all outputs `output` is 0.
+        `features` are the only ones that the tree may split on, ascending. `output` is
+        0 in multi-output trees.
         """
 
     @abstractmethod
@@ -285,13 +286,13 @@ class Backend(NoSplitGradients, ABC):
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         """Return the best split of each node as (nodes,) `SPLIT_DTYPE`, and the sets.
 
-        The sets, (nodes, words) uint64, hold the categories that go right where a
-        split is categorical; they have no words where no feature is categorical.
+        The sets, (nodes, words) uint64, are bit sets of the categories that go right
+        in categorical splits; they have no words if no feature is categorical.
 
         `nodes` is the root alone or whole pairs of siblings. `allowed`, of shape
-        (nodes, features), says which features each node may use; None: all. `limits`
-        say what else holds the splits; they are needed in all of a tree or in none,
-        and where rows are counted.
+        (nodes, features), are the features that each node may use; None: all. `limits`
+        are the other constraints; they are given for all nodes of a tree or for none,
+        and always if rows are counted.
         """
 
     @abstractmethod
@@ -302,36 +303,36 @@ class Backend(NoSplitGradients, ABC):
         sets: NDArray[np.uint64],
         left: NDArray[np.intp],
     ) -> None:
-        """Send the rows of each node to its children ``left`` and ``left + 1``."""
+        """Move the rows of each node to its children ``left`` and ``left + 1``."""
 
     @abstractmethod
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.float64]:
-        """Return the sums of gradients and hessians, (leaves, 2), in fine steps.
+        """Return the sums of gradients and hessians of the leaves, (leaves, 2).
 
-        For a tree of all outputs these are (outputs, leaves, 2), and where columns were
-        set (outputs + columns, leaves, 2). `nodes` are all those without children, and
-        the rows of ``nodes[i]`` count for leaf ``leaves[i]`` of the tree: a grower that
-        looked ahead may have split nodes further than it uses.
+        In multi-output trees they are (outputs, leaves, 2), after `set_split_gradients`
+        (outputs + columns, leaves, 2). `nodes` are all nodes without children, and the
+        rows of ``nodes[i]`` belong to leaf ``leaves[i]`` of the tree: speculative
+        splits may have split a leaf further.
         """
 
     def leaf_of(self) -> NDArray[np.uint32]:
         """Return the leaf of each row by the last `sum_leaves`, (rows,).
 
-        Rows that did not grow the tree have the number of leaves. Only a backend with
-        all rows in memory is asked.
+        Rows that are not in the sample have the number of leaves. Only backends with
+        all rows in memory have it.
         """
         raise NotImplementedError
 
     @abstractmethod
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
-        """Add to the score of every row, sampled or not, the value of its leaf.
+        """Add to the margins of every row, sampled or not, the value of its leaf.
 
-        The leaves are those of the last `sum_leaves`; in a tree of all outputs the
-        values are (leaves, outputs).
+        The leaves are those of the last `sum_leaves`; in multi-output trees the values
+        are (leaves, outputs).
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give back threads and memory."""
+        """Release threads and memory."""

@@ -1,4 +1,4 @@
-"""What of the rows on disk is in memory, within a limit for the whole process."""
+"""Distributes a memory limit among the data structures of external-memory training."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from hornbeam.memory import give_back_freed, in_words, resident_bytes
 
 __all__ = ["MemoryPlan", "plan_memory"]
 
-#: The least number of histograms: what splitting one node takes.
-_LEAST_SLOTS = 6
-#: With so many, a level of a tree of depth 6 is one sweep; each sweep less is worth
+#: The minimum number of histograms: splitting one node takes six.
+_MIN_SLOTS = 6
+#: With this number, a level of a tree of depth 6 takes one pass; saving a pass is worth
 #: more than anything else in memory.
 _GOOD_SLOTS = 96
-#: More histograms get this part of what is left.
-_SHARE_OF_SLOTS = 8
-#: Kernels that are loaded, answers on their way, what the allocator holds back.
+#: More histograms get one part in this many of the rest.
+_SLOTS_DIVISOR = 8
+#: For loaded kernels, results in transit, and free memory kept by the allocator.
 _ALLOWANCE = 48 << 20
-#: Bytes of a row of the block at work: gradients as integers, coarse and fine, its
-#: leaf, both sides of the list of rows, its number, whether it was drawn, its
-#: gradients as a sample scales them, and the one that it is counted by.
-_ROW_AT_WORK = 8 + 16 + 4 + 8 + 4 + 1 + 16 + 8
-#: Packed sums of a thread.
+#: Bytes of a row of the current block: packed and wide gradients, leaf number, both
+#: sides of the row list, row number, whether it was drawn, gradients divided by the
+#: probability, and the unit hessian that it is counted by.
+_BLOCK_ROW_BYTES = 8 + 16 + 4 + 8 + 4 + 1 + 16 + 8
+#: Packed histogram bins of a thread.
 _SCRATCH_BYTES = 8 << 16
-#: Bytes of a row's place in the list of rows, on both sides.
-_PLACE = 8
-#: Bytes of an output's gradient and hessian as a sample scales them.
-_SCALED = 16
-#: Bytes of a row's gradients as coarse integers.
-_PACKED = 8
-#: Bytes of a row of a sample that is held in memory, beside its codes: its number in
-#: the block, here and on both sides of the list of rows, its gradients as fine
-#: integers, and the one that it is counted by.
-_HELD = 4 + 4 + _PLACE + 16 + 8
+#: Bytes of a row in the row list, on both sides.
+_ROW_LIST_BYTES = 8
+#: Bytes of an output's gradient and hessian divided by the probability.
+_SCALED_BYTES = 16
+#: Bytes of a row's packed gradients.
+_PACKED_BYTES = 8
+#: Bytes of a row of a cached sample in addition to its bins: its number in the block
+#: and in the sample, both sides of the row list, wide gradients, and the unit hessian
+#: that it is counted by.
+_SAMPLE_ROW_BYTES = 4 + 4 + _ROW_LIST_BYTES + 16 + 8
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Who gets how much.
+    """The sizes of the data structures in memory.
 
     Attributes
     ----------
     max_histograms
-        The most histograms kept at once; None: no limit of this kind.
+        Maximum number of histograms at a time; None: no limit of this kind.
     ring_bytes
-        For blocks on their way from disk; None: no limit.
+        For blocks that are being read; None: no limit.
     kept_bytes
         For blocks that stay in memory.
     on_disk
-        The arrays of rows that are set aside on disk: "margins", "gradients" (and
-        hessians), "row_lists".
+        The arrays with a value for each row that are on disk: "margins", "gradients"
+        (and hessians), "row_lists".
     keeps_packed
-        Whether gradients as coarse integers are kept for a whole tree.
+        Whether packed gradients are kept for a whole tree.
     sample_rows
-        The most rows of a tree's sample that are held in memory together; 0: none, and
-        every level is counted from the blocks.
+        Maximum number of rows of a cached sample; 0: samples are not cached, and the
+        histograms of every level are built from the blocks.
     """
 
     max_histograms: int | None
@@ -68,7 +68,7 @@ class MemoryPlan:
 
 
 def plan_memory(
-    codes: ExternalBins,
+    bins: ExternalBins,
     n_outputs: int,
     gradient_bytes: int,
     threads: int,
@@ -76,95 +76,100 @@ def plan_memory(
     cached_share: float = 0.0,
     multi_output_columns: int = 0,
 ) -> MemoryPlan:
-    """Return what fits.
+    """Return the plan for a memory limit.
 
-    First come two blocks and as many histograms as one sweep a level takes; if there
-    is no room beside them for the margins, gradients and lists of rows, these go to
-    disk, in this order. What is left is for more histograms, a third block, gradients
-    as integers, and blocks that stay. DataError if the least does not fit.
+    Two blocks and the histograms of one pass per level come first; if margins,
+    gradients and row lists do not fit in addition, they go to disk, in this order. The
+    rest is for more histograms, a third block, packed gradients, and blocks that stay
+    in memory. DataError if the minimum does not fit.
 
     Parameters
     ----------
-    codes
-        The rows, and the limit.
+    bins
+        On disk, with the limit.
     n_outputs, gradient_bytes
-        Margins of a row, and the size of a gradient.
+        Number of margins of a row, and bytes of a gradient.
     threads
-        That work.
+        Number of threads.
     max_histograms
-        The most histograms anyone wants; None: no limit.
+        Maximum number of histograms; None: no limit.
     cached_share
-        The share of the rows that is to be held in memory, when it has been drawn for
-        a tree; 0: none.
+        The share of the rows in a tree's sample, which is to be cached in memory; 0:
+        no cache.
     multi_output_columns
-        That trees of all outputs are searched by; 0: trees have one output.
+        Number of gradient columns of multi-output trees; 0: trees have one output.
     """
-    limit = codes.memory_limit
-    pages, slab = codes.blocks, 16 * codes.layout.n_histogram_bins
-    rows = pages.n_rows
+    limit = bins.memory_limit
+    blocks, slab = bins.blocks, 16 * bins.layout.n_histogram_bins
+    rows = blocks.n_rows
     # One more column counts rows.
     slot = slab * (multi_output_columns + 1)
-    keeps = multi_output_columns == 0
+    single_output = multi_output_columns == 0
     if limit is None:
         sample_rows = rows if cached_share > 0.0 else 0
-        return MemoryPlan(max_histograms, None, 0, frozenset(), keeps, sample_rows)
+        return MemoryPlan(
+            max_histograms, None, 0, frozenset(), single_output, sample_rows
+        )
     sample_rows = _most_drawn(rows, cached_share)
-    held = sample_rows * (2 * codes.layout.n_columns * pages.dtype.itemsize + _HELD)
-    block = min(pages.block_rows, rows)
-    at_work = _ROW_AT_WORK + n_outputs * (8 + 2 * gradient_bytes) + _PLACE
+    row_bytes = 2 * bins.layout.n_columns * blocks.dtype.itemsize + _SAMPLE_ROW_BYTES
+    sample = sample_rows * row_bytes
+    block = min(blocks.block_rows, rows)
+    block_row = (
+        _BLOCK_ROW_BYTES + n_outputs * (8 + 2 * gradient_bytes) + _ROW_LIST_BYTES
+    )
     if multi_output_columns > 0:
-        at_work += _SCALED * n_outputs + 8 * (multi_output_columns + 1)
-    ring = pages.ring_bytes(2, columns=True, by_row=True)
-    needed = _ALLOWANCE + block * at_work + ring + _LEAST_SLOTS * slot
-    needed += threads * (5 * slab + _SCRATCH_BYTES) + held
+        block_row += _SCALED_BYTES * n_outputs + 8 * (multi_output_columns + 1)
+    ring = blocks.ring_bytes(2, columns=True, by_row=True)
+    needed = _ALLOWANCE + block * block_row + ring + _MIN_SLOTS * slot
+    needed += threads * (5 * slab + _SCRATCH_BYTES) + sample
     give_back_freed()
     taken = resident_bytes()
     margins = 8 * n_outputs * rows  # in memory now, and free when they are on disk
-    state = (2 * gradient_bytes * n_outputs + _PLACE) * rows
+    state = (2 * gradient_bytes * n_outputs + _ROW_LIST_BYTES) * rows
     left = limit - taken - needed - state
-    good = max(0, min(_GOOD_SLOTS, max_histograms or _GOOD_SLOTS) - _LEAST_SLOTS)
+    good = max(0, min(_GOOD_SLOTS, max_histograms or _GOOD_SLOTS) - _MIN_SLOTS)
     on_disk = []
     for name, size in (
         ("margins", margins),
         ("gradients", 2 * gradient_bytes * n_outputs * rows),
-        ("row_lists", _PLACE * rows),
+        ("row_lists", _ROW_LIST_BYTES * rows),
     ):
         if left >= good * slot:
             break
         on_disk.append(name)
         left += size
     if left < 0:
-        least = limit - left
+        minimum = limit - left
         instead = ""
-        if held > 0:
+        if sample > 0:
             instead = (
-                f", or leave out extmem_single_page, which takes {in_words(held)} "
-                f"of it for the samples of trees"
+                f", or leave out extmem_single_page, which takes {in_words(sample)} "
+                "of it for the samples of trees"
             )
         raise DataError(
             f"memory_limit is {in_words(limit)}, and this process takes "
             f"{in_words(taken)} already, which is too much to train on these rows; "
-            f"raise memory_limit to {in_words(least)} or more{instead}",
+            f"raise memory_limit to {in_words(minimum)} or more{instead}",
             code=ErrorCode.MEMORY_LIMIT_TOO_SMALL,
         )
     slots = left // slot
-    slots = _LEAST_SLOTS + max(min(good, slots), slots // _SHARE_OF_SLOTS)
+    slots = _MIN_SLOTS + max(min(good, slots), slots // _SLOTS_DIVISOR)
     if max_histograms is not None:
-        slots = max(_LEAST_SLOTS, min(slots, max_histograms))
-    left -= (slots - _LEAST_SLOTS) * slot
-    more = pages.ring_bytes(3, columns=True, by_row=True) - ring
+        slots = max(_MIN_SLOTS, min(slots, max_histograms))
+    left -= (slots - _MIN_SLOTS) * slot
+    more = blocks.ring_bytes(3, columns=True, by_row=True) - ring
     if left >= more:
         ring, left = ring + more, left - more
-    keeps_packed = keeps and not on_disk and left >= _PACKED * rows
+    keeps_packed = single_output and not on_disk and left >= _PACKED_BYTES * rows
     if keeps_packed:
-        left -= _PACKED * rows
-    # Scores are copied when a round is looked at.
+        left -= _PACKED_BYTES * rows
+    # Evaluation copies the margins.
     kept = max(0, left - 2 * margins)
     return MemoryPlan(slots, ring, kept, frozenset(on_disk), keeps_packed, sample_rows)
 
 
 def _most_drawn(rows: int, share: float) -> int:
-    """Return more rows than will ever be drawn, each with the probability `share`."""
+    """Return an upper bound of the rows drawn with the probability `share` each."""
     if share == 0.0:
         return 0
     expected = share * rows

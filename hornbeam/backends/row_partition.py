@@ -1,4 +1,4 @@
-"""Which rows are in which node, from codes that are in memory when they are needed."""
+"""Partitions rows among the nodes of a tree, from bins that are in memory."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _NO_NODES = np.empty(0, np.intp)
 
 
 class RowPartition:
-    """A list of the rows in which those of a node lie together.
+    """A list of rows in which the rows of each node are contiguous.
 
     Parameters
     ----------
     features
         Table of `FEATURE_DTYPE`.
     words
-        Of a set of codes; 0 where no feature is categorical.
+        Of a set of bins; 0 where no feature is categorical.
     every_row
         (rows,) uint32: 0, 1, 2, ...
     rows
-        (2, rows) uint32, to work in: a node's rows lie on one of two sides.
+        (2, rows) uint32, a double buffer: a node's rows are on one of the two sides.
     team
         The threads that work.
 
@@ -49,7 +49,7 @@ class RowPartition:
     every_row
         As given.
     table
-        Of `NODE_DTYPE`.
+        The nodes, of `NODE_DTYPE`.
     rows
         The list.
     """
@@ -67,13 +67,13 @@ class RowPartition:
         self.every_row, self.rows = every_row, rows
         self.table = np.zeros(64, NODE_DTYPE)
         self._lefts = np.empty((64, words), np.uint64)
-        self._waiting = _NO_NODES
+        self._pending = _NO_NODES
         self._n_taken = 0
 
     def begin_tree(self, taken: NDArray[np.uint8] | None) -> None:
         """Put all rows, or those taken, into the root.
 
-        Rows that are left out come after the others, where no node is.
+        Other rows follow at the end of the list, outside of all nodes.
         """
         size = self.every_row.size
         if taken is None:
@@ -86,10 +86,10 @@ class RowPartition:
         root = self.table[0]
         root["side"], root["begin"], root["end"], root["left"] = 0, 0, size, -1
         self._n_taken = size
-        self._waiting = _NO_NODES
+        self._pending = _NO_NODES
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return the rows of each node; none of them may wait at the parent."""
+        """Return the number of rows of each node, after `move`."""
         sizes: NDArray[np.int64] = self.table["end"][nodes]
         sizes -= self.table["begin"][nodes]
         return sizes
@@ -101,7 +101,7 @@ class RowPartition:
         sets: NDArray[np.uint64],
         left: NDArray[np.intp],
     ) -> None:
-        """Enter the splits; the rows wait at the parents until they are moved."""
+        """Enter the splits; rows stay in the parents until `move`."""
         last = int(left[-1]) + 2
         if last > self.table.size:
             more = np.zeros(max(last, 2 * self.table.size), NODE_DTYPE)
@@ -110,25 +110,26 @@ class RowPartition:
             lefts[: self.table.size] = self._lefts
             self.table, self._lefts = more, lefts
         enter_splits(nodes, splits, sets, left, self._features, self.table, self._lefts)
-        waiting = self._waiting
-        self._waiting = np.concatenate([waiting, nodes]) if waiting.size > 0 else nodes
+        pending = self._pending
+        self._pending = np.concatenate([pending, nodes]) if pending.size > 0 else nodes
 
     def move(self, by_feature: NDArray[Any]) -> NDArray[np.intp]:
-        """Send the rows that wait at split nodes to the children; return these nodes.
+        """Move the rows of pending splits to the children; return the split nodes.
 
-        `by_feature` are the codes, (columns, rows), of which those of the splits count.
+        `by_feature` are the bins, (columns, rows), of which those of the splits are
+        read.
         """
-        nodes, self._waiting = self._waiting, _NO_NODES
+        nodes, self._pending = self._pending, _NO_NODES
         if nodes.size == 0:
             return nodes
         most_tasks = nodes.size + 5 * self._team.size
         tasks = np.empty((most_tasks, 5), np.int64)
         counts = np.empty(most_tasks, np.int64)
-        n_tasks, members = plan_partition(nodes, self.table, self._team.size, tasks)
+        n_tasks, threads = plan_partition(nodes, self.table, self._team.size, tasks)
         tasks = tasks[:n_tasks]
         self._team.run(
             partition_rows,
-            members,
+            threads,
             tasks,
             self.table,
             self._lefts,
@@ -140,11 +141,11 @@ class RowPartition:
         return nodes
 
     def bring_home(self, nodes: NDArray[np.intp]) -> None:
-        """Bring the rows of the children of these nodes to the first side."""
+        """Copy the rows of the children of these nodes to the first side."""
         bring_home(nodes, self.table, self.rows)
 
     def name_leaves(self, nodes: NDArray[np.intp], leaves: NDArray[np.intp]) -> None:
-        """Say that ``nodes[i]``, which has no children, is leaf ``leaves[i]``."""
+        """Set the leaf of ``nodes[i]``, which has no children, to ``leaves[i]``."""
         self._leaf_of_node = np.zeros(self.table.size, np.uint32)
         self._leaf_of_node[nodes] = leaves
 
@@ -156,23 +157,23 @@ class RowPartition:
         by_feature: NDArray[Any],
         leaf_of: NDArray[np.uint32],
     ) -> None:
-        """Write to `leaf_of` the leaf of each row, and `n_leaves` if it was left out.
+        """Write the leaf of each row to `leaf_of`; `n_leaves` if it is in no node.
 
         `nodes` are those without children, and ``leaves[i]`` the leaf of ``nodes[i]``.
-        Rows that wait at their parents are routed from there.
+        Rows of pending splits are routed from the parents.
         """
-        members = self._team.members_for(CELLS_PER_ROW * leaf_of.size)
-        most_tasks = nodes.size + self._waiting.size + leaf_of.size // TASK_ROWS
+        threads = self._team.members_for(CELLS_PER_ROW * leaf_of.size)
+        most_tasks = nodes.size + self._pending.size + leaf_of.size // TASK_ROWS
         tasks = np.empty((most_tasks, 5), np.int64)
         self.name_leaves(nodes, leaves)
         n_tasks = plan_leaves(
-            nodes, self._waiting, self.table, members, self._leaf_of_node, tasks
+            nodes, self._pending, self.table, threads, self._leaf_of_node, tasks
         )
         if self._n_taken < leaf_of.size:
             leaf_of[self.rows[0, self._n_taken :]] = n_leaves
         self._team.run(
             mark_leaves,
-            members,
+            threads,
             tasks[:n_tasks],
             self.table,
             self._lefts,
@@ -185,7 +186,7 @@ class RowPartition:
     def mark_left_out(
         self, by_feature: NDArray[Any], leaf_of: NDArray[np.uint32]
     ) -> None:
-        """Write the leaf of each row that was left out of the sample, from the root."""
+        """Write the leaf of each row that is not in the sample, from the root."""
         self.route(self.rows[0, self._n_taken :], by_feature, leaf_of)
 
     def route(
@@ -194,9 +195,9 @@ class RowPartition:
         by_feature: NDArray[Any],
         leaf_of: NDArray[np.uint32],
     ) -> None:
-        """Write the leaf of each of these rows, found from the root.
+        """Write the leaf of each of these rows, routed from the root.
 
-        The rows need not be those of the list: `by_feature` says whose they are.
+        They may be other rows than those of the list: those of `by_feature`.
         """
         if rows.size == 0:
             return

@@ -1,4 +1,4 @@
-"""The rows of a tree's sample, together in memory while their blocks are on disk."""
+"""The sample of one tree in memory, while all rows are in external memory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["SampledRows"]
 
 
 class SampledRows:
-    """Codes and gradients of the rows that grow one tree, and their nodes.
+    """Bins, quantised gradients and nodes of the sampled rows of one tree.
 
-    They are gathered in one sweep over the blocks. From then on the tree grows as in
-    memory, and its table of nodes sends the rows of any block to their leaves.
+    They are gathered in one pass over the blocks. Then the tree is grown in memory, and
+    its table of nodes routes the rows of any block to their leaves.
 
     Parameters
     ----------
     taken
-        For each block the rows that are in the sample, uint32, ascending.
+        The sampled rows of each block, uint32, ascending.
     layout
-        What is in the columns.
-    code_type
+        Of the bins.
+    bin_type
         uint8 or uint16.
     team
         The threads that work.
@@ -39,35 +39,35 @@ class SampledRows:
     is_filled
         Whether the rows have been gathered.
     split_columns
-        Those that the splits of the tree look at.
+        Columns of the features that the tree splits on.
     """
 
     def __init__(
         self,
         taken: list[NDArray[np.uint32]],
         layout: HistogramLayout,
-        code_type: np.dtype[Any],
+        bin_type: np.dtype[Any],
         team: Team,
     ) -> None:
         self.taken = taken
         self.is_filled = False
         self.split_columns: set[int] = set()
-        self._layout, self._code_type = layout, code_type
+        self._layout, self._bin_type = layout, bin_type
         self._ends = np.cumsum([own.size for own in taken])
         rows = int(self._ends[-1]) if taken else 0
         every_row = np.arange(rows, dtype=np.uint32)
         both_sides = np.empty((2, rows), np.uint32)
         self._features = layout.feature_table
-        self._nodes = RowPartition(
+        self._partition = RowPartition(
             self._features, layout.n_set_words, every_row, both_sides, team
         )
-        self._nodes.begin_tree(None)
+        self._partition.begin_tree(None)
 
     def begin_filling(self, *, is_wide: bool) -> None:
-        """Make room for the codes, and for gradients as fine or coarse integers."""
-        rows, columns = self._nodes.rows.shape[1], self._layout.n_columns
-        self._by_row = np.empty((rows, columns), self._code_type)
-        self._by_feature = np.empty((columns, rows), self._code_type)
+        """Allocate bins, and gradients as wide or packed pairs."""
+        rows, columns = self._partition.rows.shape[1], self._layout.n_columns
+        self._by_row = np.empty((rows, columns), self._bin_type)
+        self._by_feature = np.empty((columns, rows), self._bin_type)
         self._packed = np.empty(0 if is_wide else rows, np.int64)
         self._wide = np.empty((2, rows if is_wide else 0), np.int64)
         self.is_filled = True
@@ -75,15 +75,16 @@ class SampledRows:
     def fill(
         self, block: BinBlock, packed: NDArray[np.int64], wide: NDArray[np.int64]
     ) -> None:
-        """Take the block's rows that are in the sample.
+        """Copy the sampled rows of a block.
 
-        `packed` and `wide` are the gradients of all of its rows, as in `RowState`.
+        `packed` and `wide` are the gradients of all rows of the block, as in
+        `GradientColumn`.
         """
         taken = self.taken[block.number]
         end = int(self._ends[block.number])
         own = slice(end - taken.size, end)
         by_row = block.by_row.reshape(-1, self._layout.n_columns)
-        # Of the ways to say what becomes of bad places, "raise" makes a copy.
+        # The default mode "raise" would copy the result.
         np.take(by_row, taken, axis=0, out=self._by_row[own], mode="clip")
         self._by_feature[:, own] = self._by_row[own].T
         if packed.size > 0:
@@ -99,10 +100,10 @@ class SampledRows:
         histograms: NDArray[np.int64],
     ) -> None:
         """Write the sums of each node's rows into the histogram in its slot."""
-        self._nodes.move(self._by_feature)
+        self._partition.move(self._by_feature)
         by_row = self._by_row.reshape(-1)
         builder.build(
-            self._nodes, nodes, slots, histograms, by_row, self._packed, self._wide
+            self._partition, nodes, slots, histograms, by_row, self._packed, self._wide
         )
 
     def apply_splits(
@@ -112,14 +113,14 @@ class SampledRows:
         sets: NDArray[np.uint64],
         left: NDArray[np.intp],
     ) -> None:
-        """Enter the splits; the rows are sent to the children when they are counted."""
-        self._nodes.apply_splits(nodes, splits, sets, left)
+        """Enter the splits; rows are moved before histograms are built."""
+        self._partition.apply_splits(nodes, splits, sets, left)
         columns = self._features["column"][splits["feature"]]
         self.split_columns.update(columns.tolist())
 
     def name_leaves(self, nodes: NDArray[np.intp], leaves: NDArray[np.intp]) -> None:
-        """Give the nodes without children the numbers of their leaves."""
-        self._nodes.name_leaves(nodes, leaves)
+        """Set the leaf number of each node without children."""
+        self._partition.name_leaves(nodes, leaves)
 
     def route(
         self,
@@ -127,5 +128,5 @@ class SampledRows:
         by_feature: NDArray[Any],
         leaf_of: NDArray[np.uint32],
     ) -> None:
-        """Write the leaves of these rows of a block, sampled or not, to `leaf_of`."""
-        self._nodes.route(rows, by_feature, leaf_of)
+        """Write the leaf of each of these rows of a block, sampled or not."""
+        self._partition.route(rows, by_feature, leaf_of)

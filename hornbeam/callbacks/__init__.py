@@ -1,4 +1,4 @@
-"""Callbacks: what may watch training, steer it and stop it, as in XGBoost."""
+"""Training callbacks, with the interface of XGBoost's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a callback is, and how a training calls all of them."""
+"""The base class of callbacks, and the container that calls them."""
 
 from __future__ import annotations
 
@@ -20,76 +20,77 @@ __all__ = [
     "mean_of",
 ]
 
-#: A score of one round; with its standard deviation where folds were averaged.
+#: The value of a metric in a round; in cross-validation mean and standard deviation.
 Score: TypeAlias = float | tuple[float, float]
-#: Scores by data set, then by metric, one a round.
+#: Metric values by data set, then by metric, one per round.
 EvalsLog: TypeAlias = dict[str, dict[str, list[Score]]]
 
 
 class TrainingCallback:
-    """Base of every callback; each method may be overridden."""
+    """Base of all callbacks; subclasses override the methods that they need."""
 
     EvalsLog: ClassVar[TypeAlias] = EvalsLog
-    #: Whether it runs after those that do not say so, because it keeps what they know.
+    #: Whether it runs after other callbacks, because it stores their state.
     runs_last: ClassVar[bool] = False
 
     def join(self, container: CallbackContainer) -> None:
-        """Learn, before all else, of the training that it is a part of."""
+        """Receive the container of the training; called before all other methods."""
         return
 
     def before_training(self, model: Booster) -> Booster:
-        """Run before the first round; return the model to train."""
+        """Run before the first round, and return the model to train."""
         return model
 
     def after_training(self, model: Booster) -> Booster:
-        """Run after the last round; return the model that training gives back."""
+        """Run after the last round, and return the model that training returns."""
         return model
 
     def before_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
-        """Run before a round; return True to stop training."""
+        """Run before a round, and return True to stop training."""
         return False
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
-        """Run after a round; return True to stop training.
+        """Run after a round, and return True to stop training.
 
         Parameters
         ----------
         model
-            The model so far.
+            The model after the round.
         epoch
-            The round, counted from 0 in this call of training.
+            The index of the round, from 0 in this call of training.
         evals_log
-            The scores so far: ``{"valid": {"rmse": [0.5, 0.4]}}``.
+            The metric values of all rounds: ``{"valid": {"rmse": [0.5, 0.4]}}``.
         """
         return False
 
     def break_off(self) -> None:
-        """Run in place of `after_training` where an error ends training."""
+        """Run instead of `after_training` if an exception ends training."""
         return
 
     def state(self) -> Any:
-        """Return what a checkpoint has to hold for `resume`, such that JSON can."""
+        """Return the state that a checkpoint stores for `resume`, as JSON values."""
         return None
 
     def resume(self, model: Booster, state: Any) -> None:
-        """Go on after the round in which `state` was asked for.
+        """Restore the `state` that a checkpoint stored.
 
-        Runs after `before_training`, in the training that goes on from a checkpoint.
+        Called after `before_training`, in a training that resumes from a checkpoint.
         """
         return
 
 
 class CallbackContainer:
-    """The callbacks of one training, and the history of scores that they see.
+    """The callbacks of a training, and the history of metric values.
 
     Parameters
     ----------
     callbacks
-        Run in this order, checkpoints at last; one that is given twice runs once.
+        The callbacks in the order of their calls; those with `runs_last` are moved to
+        the end, and duplicates are removed.
     metric
-        A custom metric, evaluated beside the named ones.
+        A custom metric, evaluated in addition to eval_metric.
     output_margin
-        Whether the custom metric gets margins instead of predictions.
+        Whether the custom metric takes margins instead of predictions.
     """
 
     def __init__(
@@ -115,13 +116,13 @@ class CallbackContainer:
         self.callbacks = sorted(once, key=lambda callback: callback.runs_last)
         self.metric = metric
         self.history: EvalsLog = {}
-        #: Whether a callback has ended training.
+        #: Whether a callback has stopped training.
         self.stopped = False
-        #: The epoch that training begins with: not 0 if it goes on from a checkpoint.
+        #: The first epoch; above 0 if training resumes from a checkpoint.
         self.first_epoch = 0
-        #: Whether the objective is a function of margins, or the metric is one.
+        #: Whether the objective or the metric is a function of margins.
         self.output_margin = output_margin
-        #: What is trained on, once there is a round.
+        #: The training data, set in the first round.
         self.dtrain: Any = None
 
     def before_training(self, model: Booster) -> Booster:
@@ -147,7 +148,7 @@ class CallbackContainer:
         dtrain: DMatrix,
         evals: Sequence[tuple[DMatrix, str]] | None,
     ) -> bool:
-        """Return whether a callback asks to stop; those after it are not asked."""
+        """Return whether a callback stops training; those after it are not called."""
         self.dtrain = dtrain
         self.stopped = any(
             callback.before_iteration(model, epoch, self.history)
@@ -162,12 +163,12 @@ class CallbackContainer:
         dtrain: DMatrix,
         evals: Sequence[tuple[DMatrix, str]] | None,
     ) -> bool:
-        """Evaluate the round, then return whether a callback asks to stop."""
+        """Evaluate the round, then return whether a callback stops training."""
         for _, name in evals or ():
             if "-" in name:
                 raise DataError(
-                    f"the name {name!r} in evals holds '-', which separates the names "
-                    "of data and metric; choose another name",
+                    f"the name {name!r} in evals contains '-', which separates the "
+                    "names of data and metric; choose another name",
                     code=ErrorCode.INVALID_EVALS,
                 )
         self._remember(model.measure(evals or (), self.metric, self.output_margin))
@@ -175,12 +176,12 @@ class CallbackContainer:
         return self.stopped
 
     def _ask_all(self, model: Booster, epoch: int) -> bool:
-        """Return whether a callback asks to stop; each sees also the last round."""
+        """Return whether a callback stops training; all are called in every round."""
         asked = [c.after_iteration(model, epoch, self.history) for c in self.callbacks]
         return any(asked)
 
     def state(self) -> dict[str, Any]:
-        """Return what `resume` needs, which JSON can hold."""
+        """Return the state for `resume`, as JSON values."""
         states = [[type(c).__name__, c.state()] for c in self.callbacks]
         return {
             "history": self.history,
@@ -189,9 +190,9 @@ class CallbackContainer:
         }
 
     def resume(self, model: Booster, epoch: int, state: dict[str, Any]) -> None:
-        """Go on after this epoch of a training, of which this was the `state`.
+        """Restore the `state` of a training after this epoch.
 
-        States go to the callbacks of the same class, in their order.
+        The states of callbacks are matched by class, in their order.
         """
         self.first_epoch = epoch + 1
         self.history.update(state["history"])
@@ -204,12 +205,12 @@ class CallbackContainer:
                 callback.resume(model, own)
 
     def _remember(self, scores: Sequence[tuple[str, Score]]) -> None:
-        """Add scores such as ``("valid-rmse", 0.5)`` to the history."""
+        """Add values such as ``("valid-rmse", 0.5)`` to the history."""
         names = [name for name, _ in scores]
         if len(set(names)) < len(names):
             raise DataError(
-                f"two scores of a round have the same name among {', '.join(names)}; "
-                "give data in evals, and metrics, names of their own",
+                f"two metric values of a round have the same name: {', '.join(names)}; "
+                "give data in evals, and metrics, distinct names",
                 code=ErrorCode.INVALID_EVALS,
             )
         for name, score in scores:
@@ -229,10 +230,12 @@ def _returned(callback: TrainingCallback, method: str, model: Booster) -> Booste
 
 
 def described(value: object) -> str:
+    """Return the type of a value that is not a callback, for messages."""
     if isinstance(value, type):
         return f"the class {value.__name__} itself; call it"
     return f"a {type(value).__name__}"
 
 
 def mean_of(score: Score) -> float:
+    """Return a metric value, without the standard deviation over folds."""
     return score[0] if isinstance(score, tuple) else score

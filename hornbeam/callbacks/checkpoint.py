@@ -1,4 +1,4 @@
-"""A callback that saves the model now and then, and goes on from what was saved."""
+"""The callback that saves checkpoints of the model, and resumes from them."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainingCheckPoint"]
 
-#: Parameters that have no say in the model.
-_FREE = {"nthread", "verbosity", "max_cached_hist_node"}
+#: Parameters that do not change the model.
+_WITHOUT_EFFECT = {"nthread", "verbosity", "max_cached_hist_node"}
 
 
 class TrainingCheckPoint(TrainingCallback):
-    """Save the model now and then.
+    """Save the model every `interval` rounds.
 
     The file of a round is ``name_round.ubj`` in `directory`.
 
     Parameters
     ----------
     directory
-        Where to save; it has to be there.
+        An existing folder.
     name
-        How the files' names begin.
+        The prefix of file names.
     as_pickle
-        Whether to pickle the whole booster, with its parameters, to ``.pkl``.
+        Whether to pickle the booster, with its parameters, to ``.pkl``.
     interval
-        Save after every so many rounds, counted from the first.
+        The number of rounds between two files.
     resume
-        Whether training goes on from the last file, if there is one, to the model of a
-        training that was never broken off. For that a file ``name_round.run`` beside
-        each model holds what is not in it: the scores so far, and the states of all
-        callbacks. ``num_boost_round`` counts from the first round, as ever.
+        Whether training resumes from the last file, if there is one. The model is then
+        the same as without an interruption. For that a file ``name_round.run`` is
+        saved with each model; it holds the metric values and the states of all
+        callbacks. ``num_boost_round`` counts from the first round of the interrupted
+        training.
     """
 
     default_format = "ubj"
@@ -78,30 +79,32 @@ class TrainingCheckPoint(TrainingCallback):
     def before_training(self, model: Booster) -> Booster:
         if not self._directory.is_dir():
             raise ParameterError(
-                f"checkpoints go to {str(self._directory)!r}, which is no directory; "
-                "make it first",
+                f"the directory of checkpoints {str(self._directory)!r} is not a "
+                "directory; create it first",
                 code=ErrorCode.FOLDER_NOT_FOUND,
             )
         if not hasattr(model, "save_model"):
             raise ParameterError(
-                "a checkpoint is of one model, and cross-validation trains several; "
+                "a checkpoint holds one model, and cross-validation trains several; "
                 "leave TrainingCheckPoint out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         self._start = model.num_boosted_rounds()
         if self._resume:
             self._given = _identity(model)
-            last = self._last()
+            last = self._last_checkpoint()
             if last is not None:
-                self._go_on(model, last)
+                self._resume_from(model, last)
         return model
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
         if epoch > 0 and epoch % self._interval == 0:
             path = self._path(epoch)
             if self._resume:
-                # First: a model without it is no checkpoint to go on from.
-                replace_file(path.with_suffix(".run"), [self._run(model, epoch)])
+                # First, since a model without this file is not a whole checkpoint.
+                replace_file(
+                    path.with_suffix(".run"), [self._training_state(model, epoch)]
+                )
             if self._as_pickle:
                 replace_file(path, [pickle.dumps(model)])
             else:
@@ -120,8 +123,8 @@ class TrainingCheckPoint(TrainingCallback):
         ending = "pkl" if self._as_pickle else self.default_format
         return self._directory / f"{self._name}_{self._start + epoch}.{ending}"
 
-    def _run(self, model: Booster, epoch: int) -> bytes:
-        """Return what has to be known of a training beside its model."""
+    def _training_state(self, model: Booster, epoch: int) -> bytes:
+        """Return the state of the training that is not in the model file."""
         assert self._container is not None
         before, now = self._given["parameters"], model.params.to_dict()
         run = {
@@ -134,26 +137,26 @@ class TrainingCheckPoint(TrainingCallback):
             return json.dumps(run).encode()
         except (TypeError, ValueError) as error:
             raise ParameterError(
-                f"the state of a callback is not what JSON can hold ({error}); return "
+                f"the state of a callback cannot be stored as JSON ({error}); return "
                 "numbers, strings, lists and dicts from its state()",
                 code=ErrorCode.INVALID_CALLBACK,
             ) from None
 
-    def _last(self) -> Path | None:
-        """Return the model file of the last checkpoint that is whole."""
+    def _last_checkpoint(self) -> Path | None:
+        """Return the model file of the last complete checkpoint."""
         pattern = re.compile(re.escape(self._name) + r"_(\d+)\.run")
         found = [pattern.fullmatch(path.name) for path in self._directory.iterdir()]
         epochs = sorted(int(match[1]) - self._start for match in found if match)
         paths = [self._path(epoch) for epoch in epochs]
         return next((path for path in reversed(paths) if path.exists()), None)
 
-    def _go_on(self, model: Booster, path: Path) -> None:
+    def _resume_from(self, model: Booster, path: Path) -> None:
         assert self._container is not None
         run = json.loads(path.with_suffix(".run").read_text())
         for what, before, now in _differences(run, self._given):
             raise ParameterError(
                 f"the checkpoint {str(path)!r} is of a training with {what}={before!r},"
-                f" and this one has {now!r}; go on with what it began with, or give "
+                f" and this training has {now!r}; resume with the same value, or set "
                 "another directory or name",
                 code=ErrorCode.MODEL_PARAMETER_MISMATCH,
             )
@@ -163,18 +166,18 @@ class TrainingCheckPoint(TrainingCallback):
 
 
 def _identity(model: Booster) -> dict[str, Any]:
-    """Return what must be the same where a training goes on."""
+    """Return the values that must be the same in a training that resumes."""
     start = model.digest() if model.num_boosted_rounds() else None
     return {"xgb_model": start, "parameters": model.params.to_dict()}
 
 
 def _differences(run: Any, given: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield in what two trainings differ that end in different models."""
+    """Yield the differences between two trainings that change the model."""
     if run["xgb_model"] != given["xgb_model"]:
         yield "xgb_model", run["xgb_model"], given["xgb_model"]
-    # What JSON has made of them.
+    # As JSON stores them.
     now = json.loads(json.dumps(given["parameters"]))
-    for name in sorted((run["parameters"].keys() | now.keys()) - _FREE):
+    for name in sorted((run["parameters"].keys() | now.keys()) - _WITHOUT_EFFECT):
         before, own = run["parameters"].get(name), now.get(name)
         if before != own:
             yield name, before, own

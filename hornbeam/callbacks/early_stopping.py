@@ -1,4 +1,4 @@
-"""Callbacks that stop training, and keep its best round."""
+"""Callbacks that stop training, and return the model of the best round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["EarlyStopping", "TimeLimit"]
 
 
 class _BestRound(TrainingCallback):
-    """Knows which round was the best so far, and writes it into the model."""
+    """Base of callbacks that record the best round in the model."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class _BestRound(TrainingCallback):
         self._start_over(model.num_boosted_rounds())
         return model
 
-    def _look(self, model: Booster, evals_log: EvalsLog) -> bool:
-        """Return whether this round is the best so far; then the model knows it."""
+    def _update_best(self, model: Booster, evals_log: EvalsLog) -> bool:
+        """Return whether this round is the best; if so, record it in the model."""
         data = _chosen(
             evals_log, self.data, "data set", "evals", ErrorCode.UNKNOWN_EVAL_DATA
         )
@@ -69,7 +69,7 @@ class _BestRound(TrainingCallback):
             best_score=str(self.best_score), best_iteration=str(self.best_iteration)
         )
         if self.save_best:
-            # Later rounds may change what is there, as DART's do; trees are shared.
+            # Later rounds of DART change the weights of trees. The copy shares trees.
             self._best = model.copy()
         return True
 
@@ -112,16 +112,16 @@ class EarlyStopping(_BestRound):
     Parameters
     ----------
     rounds
-        Rounds without improvement after which training stops.
+        The number of rounds without improvement after which training stops.
     metric_name, data_name
-        What to watch, as in the history of scores; the last of each if not given.
+        The metric and the data set; by default the last of each.
     maximize
         Whether larger is better. None: `Metric.maximize` of a metric of Hornbeam;
         for a custom metric XGBoost's rule, by how its name begins.
     save_best
         Whether training returns the model up to its best round instead of the last.
     min_delta
-        A change that is not larger than this is no improvement.
+        The change that an improvement must exceed.
     """
 
     def __init__(
@@ -154,11 +154,11 @@ class EarlyStopping(_BestRound):
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
         if not evals_log:
             raise DataError(
-                "early stopping needs data to evaluate on: pass evals to train, or "
+                "early stopping needs evaluation data: pass evals to train, or "
                 "eval_set to fit",
                 code=ErrorCode.EVALS_MISSING,
             )
-        improved = self._look(model, evals_log)
+        improved = self._update_best(model, evals_log)
         self.current_rounds = 0 if improved else self.current_rounds + 1
         return self.current_rounds >= self.rounds
 
@@ -171,21 +171,21 @@ class EarlyStopping(_BestRound):
 
 
 class TimeLimit(_BestRound):
-    """Stop when training has taken as long as it may, and keep the best model so far.
+    """Stop training at a time limit, and return the model of the best round.
 
-    The first round is always trained. Another one is not begun if it would end too
-    late, were it to take as long as the last.
+    The first round is always trained. Training stops if another round, of the duration
+    of the last, would exceed the limit.
 
     Parameters
     ----------
     seconds
-        How long training may take, from its first round on; the time in which it
-        was not running does not count.
+        The limit on the time from the first round on. Of a training that resumes from
+        a checkpoint, the time of the interruption does not count.
     metric_name, data_name, maximize
-        What to watch, as for `EarlyStopping`; without `evals` nothing is.
+        As for `EarlyStopping`; they have no effect without `evals`.
     save_best
         Whether training returns the model up to its best round instead of the last,
-        also where it ends in time.
+        even if it ends before the limit.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class TimeLimit(_BestRound):
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
         if evals_log:
-            self._look(model, evals_log)
+            self._update_best(model, evals_log)
         before, self._latest = self._latest, time.monotonic()
         next_end = self._latest + (self._latest - before)
         return next_end - self._started > self.seconds
@@ -232,7 +232,7 @@ def _chosen(
         return list(log)[-1]
     if name not in log:
         raise ParameterError(
-            f"a callback watches the {kind} {name!r}, which is not among "
+            f"a callback refers to the {kind} {name!r}, which is not among "
             f"{list(log)}; see {source}",
             code=code,
             name=name,

@@ -1,4 +1,4 @@
-"""A callback that changes the learning rate from round to round."""
+"""The callback that schedules the learning rate."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["LearningRateScheduler"]
 
 
 class LearningRateScheduler(TrainingCallback):
-    """Change the learning rate from round to round.
+    """Set the learning rate of each round.
 
-    As in XGBoost the rate of `epoch` is set after that round, and so is the one that
-    the next round uses; the first round uses the parameter ``learning_rate``.
+    As in XGBoost, the rate of `epoch` is set after that round, and used by the next
+    one. The first round uses the parameter ``learning_rate``.
 
     Parameters
     ----------
     learning_rates
-        A function of the epoch, or one rate a round.
+        A function of the epoch, or a list with one rate per round.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class LearningRateScheduler(TrainingCallback):
             return rates(epoch)
         if epoch >= len(rates):
             raise ParameterError(
-                f"learning_rates holds {len(rates)} rates, too few for round {epoch}; "
-                "give one a round",
+                f"learning_rates has {len(rates)} rates, too few for round {epoch}; "
+                "give one per round",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         return rates[epoch]

@@ -1,4 +1,4 @@
-"""A callback that writes a training down in MLflow."""
+"""The callback that logs a training to MLflow."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["MLflowLogger"]
 
-#: Scores wait for so many seconds at most, and no more than MLflow takes at once.
+#: The maximum delay of metric values in seconds, and MLflow's limit on a batch.
 _LONGEST_WAIT, _MOST_SCORES = 1.0, 1000
 
 
 class MLflowLogger(TrainingCallback):
-    """Write a training down in MLflow: parameters, scores, importances and the model.
+    """Log parameters, metrics, feature importances and the model to MLflow.
 
-    It goes to the run that is active. If there is none, one is begun, and ended with
-    the training: as failed, if that ends with an error. Of a cross-validation there are
-    the scores, means over the folds, with their deviations as ``test-rmse-std``.
+    They are logged to the active run. If there is none, a run is started, and ended
+    with the training, as failed if an exception ends it. Of a cross-validation only
+    metrics are logged: the means over folds, and their standard deviations as
+    ``test-rmse-std``.
 
     Parameters
     ----------
     model_file
         The name of the artifact with the model, ``.ubj`` or ``.json``; None: no model.
     importance_type
-        What ``feature_importance_<type>.json`` holds, as for `Booster.get_score`; None:
-        ``"gain"``, or ``"weight"`` of a linear model.
+        The type of ``feature_importance_<type>.json``, as for `Booster.get_score`;
+        None: ``"gain"``, or ``"weight"`` for a linear model.
     """
 
     runs_last = True
@@ -104,7 +105,7 @@ class MLflowLogger(TrainingCallback):
             self._mlflow.end_run("FAILED")
 
     def _keep_model(self, model: Booster) -> None:
-        """Write what is left of one model: importances, and the model itself."""
+        """Log the feature importances and the model."""
         usual = "gain" if model.model.linear is None else "weight"
         kind = self._importance_type or usual
         scores = model.get_score(importance_type=kind)
@@ -116,7 +117,7 @@ class MLflowLogger(TrainingCallback):
                 self._mlflow.log_artifact(path)
 
     def _note(self, name: str, value: float, step: int) -> None:
-        """Have a score written, by a name that MLflow takes."""
+        """Queue a metric value, under a name that MLflow accepts."""
         plain = re.sub(r"[^\w\-./: ]", "_", name.replace("@", "_at_"))
         now = int(1000 * time.time())
         self._waiting.append(self._mlflow.entities.Metric(plain, value, now, step))
@@ -130,6 +131,6 @@ class MLflowLogger(TrainingCallback):
 
 
 def _first_of(model: Any) -> Any:
-    """Return a model itself, or the first of those of several folds."""
+    """Return the model, or that of the first fold of a cross-validation."""
     folds = getattr(model, "cvfolds", None)
     return model if folds is None else folds[0].bst

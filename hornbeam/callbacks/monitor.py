@@ -1,4 +1,4 @@
-"""Callbacks that show how training goes."""
+"""Callbacks that print metric values and show progress."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["EvaluationMonitor", "ProgressBar"]
 
 
 class EvaluationMonitor(TrainingCallback):
-    """Print the scores of a round on one line.
+    """Print the metric values of a round on one line.
 
     Parameters
     ----------
     rank
-        Which worker prints; training has one, so 0.
+        The worker that prints; training has one, so 0.
     period
-        Print every so many rounds, and the last.
+        The number of rounds between two lines; the last round is always printed.
     show_stdv
-        Whether to print the standard deviation over folds, where there is one.
+        Whether to print the standard deviation over folds in cross-validation.
     logger
-        Takes the line.
+        The function that is called with each line.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class EvaluationMonitor(TrainingCallback):
     ) -> None:
         if rank != 0:
             raise ParameterError(
-                f"rank must be 0, there is one worker: {rank}",
+                f"rank must be 0, since there is one worker: {rank}",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         if period < 1:
@@ -75,7 +75,7 @@ class EvaluationMonitor(TrainingCallback):
 
 
 class ProgressBar(TrainingCallback):
-    """Show how far training is, with the latest scores.
+    """Show the progress of training, with the latest metric values.
 
     On a terminal it is a bar (and needs the extra ``cli``); elsewhere, such as in a
     pipe or a log, a line every `period` rounds.
@@ -83,13 +83,13 @@ class ProgressBar(TrainingCallback):
     Parameters
     ----------
     rounds
-        How many rounds training is asked for; the bar has no end if not given.
+        The number of rounds of the training; without it the bar has no end.
     period
-        Rounds from one line to the next where there is no terminal; 0 prints none.
+        The number of rounds between two lines without a terminal; 0 prints none.
     stream
-        Where to show it; standard error if not given.
+        The output; standard error if not given.
     unit
-        What a line calls a round.
+        The name of a round in lines.
     """
 
     def __init__(
@@ -114,17 +114,17 @@ class ProgressBar(TrainingCallback):
         self._unprinted: tuple[int, str] | None = None
 
     def begin(self) -> None:
-        """Show that nothing is done yet."""
+        """Start to show progress, at 0 rounds."""
         stream = self._stream or sys.stderr
         self._unprinted = None
         self._show = self._draw(stream) if stream.isatty() else self._print
 
     def show(self, done: int, evals_log: EvalsLog) -> None:
-        """Show that so many rounds are done, and the latest scores."""
+        """Show the number of rounds that are done, and the latest metric values."""
         self._show(done, "  ".join(_latest(evals_log)))
 
     def end(self) -> None:
-        """Show that this was all."""
+        """Show the last round, and stop the bar."""
         self._stop()
         if self._unprinted is not None and self.period:
             self._write(*self._unprinted)
@@ -142,7 +142,7 @@ class ProgressBar(TrainingCallback):
         return model
 
     def break_off(self) -> None:
-        # An error in training must not leave the terminal without its cursor.
+        # The bar hides the cursor of the terminal, and restores it when it stops.
         self._stop()
 
     def _print(self, done: int, scores: str) -> None:
@@ -158,7 +158,7 @@ class ProgressBar(TrainingCallback):
         print(line, file=self._stream or sys.stderr, flush=True)
 
     def _draw(self, stream: TextIO) -> Callable[[int, str], None]:
-        """Start a bar on `stream` and return what moves it."""
+        """Start a bar on `stream`, and return the function that updates it."""
         require("rich", "cli", "a progress bar")
         from rich.console import Console
         from rich.progress import (
@@ -178,7 +178,7 @@ class ProgressBar(TrainingCallback):
         )
         task = progress.add_task("training", total=self.rounds, scores="")
         progress.start()
-        # Also where somebody else's loop of rounds calls no more.
+        # Also stops the bar if a caller's own training loop ends early.
         self._stop = weakref.finalize(self, progress.stop)
 
         def show(done: int, scores: str) -> None:
@@ -188,7 +188,7 @@ class ProgressBar(TrainingCallback):
 
 
 def _latest(evals_log: EvalsLog, show_stdv: bool = False) -> list[str]:
-    """Return the scores of the last round, as in ``valid-rmse:0.12345``."""
+    """Return the metric values of the last round, as in ``valid-rmse:0.12345``."""
     texts = []
     for data, metrics in evals_log.items():
         for metric, scores in metrics.items():

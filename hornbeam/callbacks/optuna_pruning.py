@@ -1,4 +1,4 @@
-"""A callback that lets Optuna end the trainings that promise little."""
+"""The callback that lets Optuna prune unpromising trials."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["OptunaPruning"]
 
 
 class OptunaPruning(TrainingCallback):
-    """Report the score of each round to a trial of Optuna, and prune it on request.
+    """Report a metric of each round to an Optuna trial, which may prune it.
 
-    Then training ends with ``optuna.TrialPruned``, which Optuna expects of an
-    objective. In cross-validation the score is the mean over the folds.
+    A pruned training ends with ``optuna.TrialPruned``, which Optuna expects from an
+    objective function. In cross-validation the mean over folds is reported.
 
     Parameters
     ----------
     trial
         The ``optuna.trial.Trial``.
     observation_key
-        What to report: the names of data and metric, as in ``"valid-logloss"``;
-        ``"validation_0-logloss"`` of an estimator, and ``"test-logloss"`` of `cv`.
+        The names of data and metric, such as ``"valid-logloss"``;
+        ``"validation_0-logloss"`` for an estimator, ``"test-logloss"`` for `cv`.
     """
 
     def __init__(self, trial: Any, observation_key: str) -> None:
@@ -41,8 +41,8 @@ class OptunaPruning(TrainingCallback):
         }
         if self._observation_key not in latest:
             raise ParameterError(
-                f"OptunaPruning watches {self._observation_key!r}, which is not among "
-                f"the scores {list(latest)}; see evals and eval_metric",
+                f"OptunaPruning refers to {self._observation_key!r}, which is not "
+                f"among the metrics {list(latest)}; see evals and eval_metric",
                 code=ErrorCode.UNKNOWN_SCORE,
             )
         self._trial.report(mean_of(latest[self._observation_key]), step=epoch)

@@ -1,4 +1,4 @@
-"""A callback that watches what rounds gain for the rows that they leave out."""
+"""The callback that records the out-of-bag improvement of each round."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ __all__ = ["OutOfBag"]
 
 
 class OutOfBag(TrainingCallback):
-    """Note by how much each round lowers the loss of the rows that it has not seen.
+    """Record the decrease of the loss on the out-of-bag rows of each round.
 
-    With `subsample` below 1 each tree is grown on some of the rows. The others say what
-    it is worth, without data that is kept aside (Friedman 2002). The sum of what they
-    say is largest after as many rounds as they suggest: rather fewer than are best.
+    With `subsample` below 1 each tree is grown on a sample of the rows. The other rows
+    estimate its improvement without validation data (Friedman 2002). The sum of the
+    improvements has its maximum at an estimate of the best number of rounds, which is
+    rather too small.
 
     Attributes
     ----------
     improvement
-        By how much each round lowered the mean loss; the squared error's is a square.
+        The decrease of the mean loss in each round; for RMSE, of the squared error.
     """
 
     def __init__(self) -> None:
@@ -33,15 +34,15 @@ class OutOfBag(TrainingCallback):
 
     @property
     def best_rounds(self) -> int:
-        """After how many rounds the improvements add up to most."""
+        """The number of rounds with the largest sum of improvements."""
         sums = np.cumsum([0.0, *self.improvement])
         return int(np.argmax(sums))
 
     def join(self, container: CallbackContainer) -> None:
         if container.output_margin:
             raise ParameterError(
-                "OutOfBag looks at the loss of the rows, and the objective is a "
-                "function of gradients alone; pass it as formulas "
+                "OutOfBag needs the loss of rows, and the objective is a function "
+                "that returns gradients only; pass it as formulas "
                 "(docs/custom-objectives.md), or leave OutOfBag out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
@@ -50,8 +51,8 @@ class OutOfBag(TrainingCallback):
     def before_training(self, model: Booster) -> Booster:
         if not hasattr(model, "out_of_bag_improvement"):
             raise ParameterError(
-                "OutOfBag watches one training, and cv measures on rows that its "
-                "folds leave out; leave OutOfBag out of its callbacks",
+                "OutOfBag supports a single training, and cv evaluates on rows that "
+                "its folds leave out; leave OutOfBag out of its callbacks",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
         model.check_out_of_bag()

@@ -1,4 +1,4 @@
-"""The names of categories: each stands for a code, 0, 1, 2, ... in their order."""
+"""Names of categories; the code of a category is its index: 0, 1, 2, ..."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["MAX_LEVELS", "NO_CATEGORIES", "Categories", "check_levels", "union"]
 
-#: Codes are uint16, and one of them stands for missing.
+#: Bins are uint16, and one of them stands for missing values.
 MAX_LEVELS = 65_535
 
 
 class Categories:
-    """The categories of each feature, in the order of their codes.
+    """The categories of each feature, in the order of their codes. Immutable.
 
-    They never change. Two are equal if the same features have the same categories in
-    the same order, whatever the features are called.
+    Two objects are equal if the same features have the same categories in the same
+    order, whatever the names of the features.
 
     Parameters
     ----------
     names
-        For each feature the values of its categories: strings or numbers. None where
-        it is not categorical, or categorical by codes that have no names.
+        For each feature, the values of its categories: strings or numbers. None if it
+        is not categorical, or its codes have no names.
     feature_names
-        What `to_arrow` calls the features; their numbers if None.
+        Names of the features in `to_arrow`; None: their numbers.
     """
 
     __slots__ = ("feature_names", "names")
@@ -42,8 +42,8 @@ class Categories:
         levels = tuple(names)
         if all(values is None for values in levels):
             levels = ()
-        #: One array a feature, or none at all where no feature has categories: an
-        #: object array of str, or an array of int64, uint64 or float64; or None.
+        #: For each feature an object array of str, an array of int64, uint64 or
+        #: float64, or None; empty if no feature has categories.
         self.names: tuple[np.ndarray | None, ...] = tuple(
             None
             if values is None
@@ -63,7 +63,7 @@ class Categories:
         names: Iterable[np.ndarray | None],
         feature_names: Sequence[str] | None = None,
     ) -> Categories:
-        """Return categories of arrays that come from `check_levels`."""
+        """Return categories of arrays that `check_levels` has returned."""
         new = cls((), feature_names)
         levels = tuple(names)
         if any(values is not None for values in levels):
@@ -75,7 +75,7 @@ class Categories:
         return not self.names
 
     def of(self, feature: int) -> np.ndarray | None:
-        """Return the categories of a feature, None if it has none with names."""
+        """Return the categories of a feature; None if it has none with names."""
         return self.names[feature] if self.names else None
 
     def select(self, features: Iterable[int]) -> Categories:
@@ -90,9 +90,9 @@ class Categories:
         )
 
     def to_arrow(self) -> list[tuple[str, Any]]:
-        """Return the name and the categories of each feature, as Arrow arrays.
+        """Return the name of each feature and its categories as an Arrow array.
 
-        None in place of the array where a feature has no categories.
+        The array is None if a feature has no categories.
         """
         pa = require("pyarrow", "frames", "Categories.to_arrow")
         called = self.feature_names or [str(i) for i in range(len(self.names))]
@@ -131,16 +131,16 @@ def same_levels(first: np.ndarray | None, second: np.ndarray | None) -> bool:
 
 
 def check_levels(values: Any, label: str) -> np.ndarray:
-    """Return the values of a column's categories in an array that stays as it is.
+    """Return the categories of a column as a read-only array.
 
     Raises a `DataError` if they are not all strings or all numbers, if one is null or
-    comes twice, or if there are more than `MAX_LEVELS`.
+    occurs twice, or if there are more than `MAX_LEVELS`.
     """
     given = values if isinstance(values, np.ndarray) else _array(list(values))
     if len(given) > MAX_LEVELS:
         raise DataError(
-            f"{label} has {len(given):,} categories; {MAX_LEVELS:,} is the most: put "
-            "rare ones together, or encode it as numbers",
+            f"{label} has {len(given):,} categories; {MAX_LEVELS:,} is the most: merge "
+            "rare ones, or encode it as numbers",
             code=ErrorCode.INVALID_CATEGORIES,
         )
     levels = _one_kind(given, label)
@@ -197,10 +197,11 @@ def _one_kind(values: np.ndarray, label: str) -> np.ndarray:
 
 
 def union(parts: Sequence[Categories], feature_names: Sequence[str]) -> Categories:
-    """Return the categories of a table whose pieces have these.
+    """Return the categories of a table from those of its parts.
 
-    Where all pieces agree, that is theirs, in their order; else all the values, sorted.
-    A feature with strings in one piece and numbers in another is an error.
+    If all parts have the same categories of a feature, these are kept in order.
+    Otherwise all values are sorted. A feature with strings in one part and numbers in
+    another raises a `DataError`.
     """
     width = max((len(part.names) for part in parts), default=0)
     names: list[np.ndarray | None] = []

@@ -33,24 +33,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of numbers beside the features.
+    """A numeric field of rows or columns.
 
     Attributes
     ----------
     name
-        XGBoost's name of it.
+        XGBoost's name of the field.
     each
-        What has a number: a "row", or a "column".
+        Whether each "row" or each "column" has a value.
     wide
-        What may have several numbers of its own, each in a column; none if empty.
+        The second axis, such as "target"; empty: values are 1-d.
     negative
-        Whether a number may be below zero.
+        Whether values can be negative.
     infinite
-        The infinity that a number may be; 0: none.
+        The infinity that is a valid value; 0: none.
     idle
-        What is wrong if all are zero; they may be, if empty.
+        Advice in the error message if all values are 0; empty: they can be.
     mend
-        What to do about values that are no numbers.
+        Advice in the error message for values that are not numeric.
     """
 
     name: str
@@ -85,7 +85,7 @@ FIELDS = {
 }
 
 
-#: What to do about groups that are no numbers.
+#: Advice in the error message for groups that are not numeric.
 WHOLE = {"qid": "; number the groups, such as 0, 1, 2, ..."}
 
 
@@ -102,21 +102,21 @@ def read_field(
     *,
     whole: bool = True,
 ) -> Floats:
-    """Return a copy of a field's numbers, checked, as float64 in C order.
+    """Return a checked copy of a field's values, float64 and C-contiguous.
 
     Parameters
     ----------
     field
-        Which one.
+        The field.
     data
-        Array, list, Series, Arrow array or frame of one column; of more where the
-        field may be wide.
+        Array, list, Series, Arrow array, or data frame of one column (or several, if
+        the field is 2-d).
     count
-        How many rows or columns there are.
+        Number of rows or columns.
     groups
-        How many groups may have a number each instead, None if they may not.
+        Number of groups, if the field can have one value per group; else None.
     whole
-        Whether these are all the rows: only then it is wrong if all are zero.
+        Whether these are all rows. If not, all values can be 0.
     """
     values = read_numbers(data, field)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -140,7 +140,7 @@ def read_field(
 
 
 def size_mismatch(name: str) -> ErrorCode:
-    """Return the code of the error that a field has not one value for each row."""
+    """Return the error code for a field with a wrong number of values."""
     return _SIZE_MISMATCH.get(name, ErrorCode.META_INFO_SIZE_MISMATCH)
 
 
@@ -183,7 +183,7 @@ def _check_domain(field: Field, values: Floats, each: str) -> None:
         i = int(bad.argmax())
         finite = "finite " if not field.infinite else ""
         mend = (
-            f"drop the rows without a {finite}{field.name}, or mend them"
+            f"drop the rows without a {finite}{field.name}, or correct them"
             if each == "row"
             else f"give each {each} a {finite}number"
         )
@@ -203,7 +203,7 @@ def _check_domain(field: Field, values: Floats, each: str) -> None:
 
 
 def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
-    """Return whole numbers, 1-d, in an integer type that holds all of them."""
+    """Return integers, 1-d, in an integer dtype that holds all of them."""
     array, nulls = _values_or_error(data, what, WHOLE.get(what, ""))
     if array.ndim == 2 and array.shape[1] == 1:
         array, nulls = array[:, 0], None if nulls is None else nulls[:, 0]
@@ -233,7 +233,7 @@ def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
 
 
 def read_numbers(data: Any, field: Field) -> Floats:
-    """Return the numbers of any container in a new float64 array, null as NaN."""
+    """Return the numbers of a container as a new float64 array, with NaN for null."""
     array, nulls = _values_or_error(data, field.name, field.mend)
 
     def locate(index: tuple[int, ...]) -> str:
@@ -256,7 +256,7 @@ def _values_or_error(
 
 
 def _values(data: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the numbers and which of them are null, in the container's own type."""
+    """Return the numbers, in the dtype of the container, and which of them are null."""
     column = as_column(data)
     if column is not None:
         return column.read(0, len(data))
@@ -288,7 +288,7 @@ def gains_of(grades: Floats) -> Floats:
 
 
 def check_grades(what: str, labels: Floats) -> None:
-    """Raise an error unless all labels are grades."""
+    """Raise a `DataError` unless all labels are relevance grades."""
     fine = (labels >= 0) & (labels <= _HIGHEST_GRADE) & (labels == np.floor(labels))
     _raise_unless(
         fine,
@@ -300,7 +300,7 @@ def check_grades(what: str, labels: Floats) -> None:
 
 
 def check_gains(what: str, labels: Floats) -> None:
-    """Raise an error unless all labels may be gains."""
+    """Raise a `DataError` unless all labels are valid gains."""
     _raise_unless(
         labels >= 0,
         labels,
@@ -310,7 +310,7 @@ def check_gains(what: str, labels: Floats) -> None:
 
 
 def check_relevant(what: str, labels: Floats) -> None:
-    """Raise an error unless all labels are 0 or 1."""
+    """Raise a `DataError` unless all labels are 0 or 1."""
     _raise_unless(
         (labels == 0) | (labels == 1),
         labels,

@@ -1,4 +1,4 @@
-"""Everything that goes with the rows and columns beside the features themselves."""
+"""MetaInfo: labels, weights, margins, bounds and groups of a matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GROUPINGS", "MetaInfo"]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-#: The three ways to say which rows are a group.
+#: The three ways to give the groups of rows.
 GROUPINGS = ("group", "qid", "group_ptr")
 
 
@@ -26,7 +26,7 @@ class MetaInfo:
     Parameters
     ----------
     n_rows, n_features
-        Of the matrix.
+        Shape of the matrix.
     """
 
     def __init__(self, n_rows: int, n_features: int) -> None:
@@ -34,18 +34,18 @@ class MetaInfo:
         self.n_features = n_features
         #: First row of each group, and the number of rows, (groups + 1,); or None.
         self.group_ptr: Integers | None = None
-        #: One for each row whatever was set, (rows,); or None.
+        #: Weight of each row, also if weights of groups were set, (rows,); or None.
         self.row_weights: Floats | None = None
         self._values: dict[str, Floats] = {}
 
     def __getitem__(self, field: str) -> Floats | None:
-        """Return a field as it was set, None if it was not."""
+        """Return a field as it was set; None if it was not."""
         return self._values.get(field)
 
     def groups(self) -> tuple[Integers, Floats | None]:
-        """Return where groups of rows begin, (groups + 1,), and a weight for each.
+        """Return where groups begin, (groups + 1,), and the weight of each or None.
 
-        All rows are one group where there are none; groups without rows are left out.
+        Without groups, all rows are one group. Groups without rows are left out.
         """
         if self.group_ptr is None:
             pointers = np.array([0, self.n_rows])
@@ -60,23 +60,23 @@ class MetaInfo:
             group = int(np.searchsorted(pointers, row, side="right")) - 1
             raise DataError(
                 f"weight is {self.row_weights[row]:g} in row {row} and "
-                f"{weights[group]:g} in the first row of its group, {group}; of a "
-                "ranking whole groups have weights: pass one for each group",
+                f"{weights[group]:g} in the first row of its group, {group}; in "
+                "ranking, weights belong to groups: pass one for each group",
                 code=ErrorCode.WEIGHT_NOT_BY_GROUP,
             )
         return pointers, weights
 
     def fields(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all that is set, groups as ``group_ptr``, as `set` takes it."""
+        """Return all fields that are set, groups as ``group_ptr``."""
         groups = {} if self.group_ptr is None else {"group_ptr": self.group_ptr}
         return {**self._values, **groups}
 
     def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
-        """Set the fields that are not None: all of them, or with an error none.
+        """Set the fields that are not None; if one raises an error, none is set.
 
-        A field is copied. Its array is never written to afterwards but replaced, so
-        that what was prepared with it can tell by its identity. Where the rows are
-        not the `whole`, all of them may be without weight.
+        Fields are copied. Their arrays are replaced, never changed, so that the
+        identity of an array tells whether a field has changed. If the rows are not the
+        `whole` data, all weights can be 0.
         """
         given = {name: value for name, value in given.items() if value is not None}
         if not given:
@@ -97,7 +97,7 @@ class MetaInfo:
         weights = values.get("weight")
         if weights is not None and len(weights) not in (self.n_rows, groups):
             raise DataError(
-                f"there are {len(weights)} weights for the groups of before, and now "
+                f"there are {len(weights)} weights of the former groups, and now "
                 f"{groups} groups; set weight together with the groups",
                 code=ErrorCode.WEIGHT_NOT_BY_GROUP,
             )
@@ -107,12 +107,12 @@ class MetaInfo:
         self._values, self.group_ptr = values, pointers
 
     def _pointers(self, given: Mapping[str, Any]) -> Integers | None:
-        """Return where groups begin, by whichever way is given."""
+        """Return where groups begin, from group, qid or group_ptr."""
         ways = [way for way in GROUPINGS if way in given]
         if len(ways) > 1:
             raise DataError(
-                f"{ways[0]} and {ways[1]} are both given; they say the same, so pass "
-                "one of them",
+                f"{ways[0]} and {ways[1]} are both given; they have the same meaning, "
+                "so pass one of them",
                 code=ErrorCode.GROUP_AND_QID
                 if ways[:2] == ["group", "qid"]
                 else ErrorCode.META_INFO_GIVEN_TWICE,
@@ -135,10 +135,10 @@ class MetaInfo:
         return np.repeat(weights, np.diff(pointers))
 
     def take(self, rows: npt.NDArray[np.intp]) -> MetaInfo:
-        """Return what belongs to these rows; groups must stay together.
+        """Return the fields of some rows; rows of a group must be adjacent.
 
-        The rows of a group that are taken become a group, and weights stay as they
-        are, one for each row or one for each group.
+        The rows taken from a group form a group. Weights stay one per row or one per
+        group.
         """
         part = type(self)(len(rows), self.n_features)
         kept: Integers | None = None
@@ -223,7 +223,7 @@ def _checked_pointers(pointers: npt.NDArray[Any], n_rows: int) -> Integers:
 def _groups_of(
     rows: npt.NDArray[np.intp], pointers: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the groups that rows were taken from, and where each begins in them."""
+    """Return the groups that rows are taken from, and where each begins in `rows`."""
     of_row = np.searchsorted(pointers, rows, side="right") - 1
     begins = np.flatnonzero(of_row[1:] != of_row[:-1]) + 1
     begins = np.concatenate([[0] if len(rows) else [], begins]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The methods of a matrix that set and return what goes beside its features."""
+"""Accessors for label, weight, base margin and query ids of a matrix."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Floats = npt.NDArray[np.float64]
 
 
 class MetaInfoAccessors:
-    """What has rows and columns, and keeps an `MetaInfo` of them.
+    """Base class of matrices with a `MetaInfo`.
 
-    Whatever is set is copied, and kept as float64. What a getter returns is read-only,
-    and empty where nothing was set.
+    Setters copy values as float64. Getters return read-only arrays, which are empty if
+    nothing was set.
     """
 
     info: MetaInfo
     feature_names: Any
     feature_types: Any
 
-    # For the learner
+    # For training and prediction
 
     @property
     def labels(self) -> Floats | None:
@@ -53,12 +53,12 @@ class MetaInfoAccessors:
 
     @property
     def feature_weights(self) -> Floats | None:
-        """How likely each column is to be drawn, (columns,)."""
+        """Weight of each column in column sampling, (columns,)."""
         return self.info["feature_weights"]
 
     @property
     def n_targets(self) -> int:
-        """How many labels each row has; 0 without any."""
+        """Number of labels of a row; 0 without labels."""
         if self.labels is None:
             return 0
         return 1 if self.labels.ndim == 1 else self.labels.shape[1]
@@ -79,9 +79,9 @@ class MetaInfoAccessors:
         feature_types: Sequence[str] | None = None,
         feature_weights: Any = None,
     ) -> None:
-        """Set whatever is given; the arguments are those of the constructor.
+        """Set the given fields; the arguments are those of the constructor.
 
-        If one of the fields is wrong, none of them is set.
+        If one field raises an error, none is set.
         """
         self.info.set(
             {
@@ -117,19 +117,19 @@ class MetaInfoAccessors:
         self.set_uint_info("group", group)
 
     def set_float_info(self, field: str, data: Any) -> None:
-        """Set a field of numbers by its name."""
+        """Set a numeric field by name."""
         self.info.set({_known(field, FIELDS): _given(field, data)})
 
     def set_float_info_npy2d(self, field: str, data: Any) -> None:
-        """Set a field of numbers by its name, as `set_float_info` does."""
+        """Set a numeric field by name, as `set_float_info`."""
         self.set_float_info(field, data)
 
     def set_uint_info(self, field: str, data: Any) -> None:
-        """Set the groups: their sizes as ``group``, or ``qid``, or ``group_ptr``."""
+        """Set the groups: ``group`` (their sizes), ``qid`` or ``group_ptr``."""
         self.info.set({_known(field, GROUPINGS): _given(field, data)})
 
     def get_float_info(self, field: str) -> Floats:
-        """Return a field of numbers as it was set."""
+        """Return a numeric field as it was set."""
         return _read_only(self.info[_known(field, FIELDS)], np.float64)
 
     def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:

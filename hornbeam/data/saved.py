@@ -1,8 +1,8 @@
-"""Matrices in a file of our own: features, and what goes beside them.
+"""Binary files of DMatrix: the features and all fields.
 
-The file is ``MAGIC``, the length of the header (8 bytes, little-endian), the header as
-JSON, the arrays that it lists one after the other, and the SHA-256 of all before it.
-Nothing in it is ever run, unlike in a pickle.
+A file has ``MAGIC``, the length of the header (8 bytes, little-endian), the header as
+JSON, the arrays that the header lists, and the SHA-256 of all bytes before it. Loading
+it does not run code, unlike a pickle.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from hornbeam.files import replace_file
 
 __all__ = ["is_saved", "load_table", "save_table"]
 
-#: The last digits are the version of the format.
+#: The last two digits are the version of the format.
 KIND = b"\x89HORNBEAM-DMATRIX"
 MAGIC = KIND + b"\r\n01"
-INDEX_BYTES = 4  # of a column's number in a sparse matrix
-#: Bytes read in one step, to hash them.
+INDEX_BYTES = 4  # of a column index in a sparse matrix
+#: Bytes read and hashed in one step.
 STEP = 1 << 22
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def save_table(
-    path: str | os.PathLike[str], table: Table, beside: Mapping[str, Any]
+    path: str | os.PathLike[str], table: Table, fields: Mapping[str, Any]
 ) -> None:
-    """Write a table and the fields that go with it; the file is replaced as a whole.
+    """Write a table and its fields; the file is replaced atomically.
 
-    It is written cell after cell, or filled cell after filled cell if that is less.
+    The table is stored as a dense or sparse matrix, whichever is smaller.
     """
     header: dict[str, Any] = {
         "n_rows": table.n_rows,
@@ -55,7 +55,7 @@ def save_table(
         "types": table.types,
         "categories": None,
     }
-    arrays = {f"beside.{name}": values for name, values in beside.items()}
+    arrays = {f"beside.{name}": values for name, values in fields.items()}
     if not table.categories.empty():
         header["categories"] = [
             levels.tolist() if levels is not None and levels.dtype == object else None
@@ -65,10 +65,10 @@ def save_table(
             if levels is not None and levels.dtype != object:
                 arrays[f"category.{feature}"] = levels
     shape = table.n_rows, table.n_features
-    cell = table.dtype.itemsize
-    filled = count_entries(table)
+    item = table.dtype.itemsize
+    n_entries = count_entries(table)
     blocks: Iterator[np.ndarray] = iter(())
-    if filled * (cell + INDEX_BYTES) + 8 * table.n_rows < math.prod(shape) * cell:
+    if n_entries * (item + INDEX_BYTES) + 8 * table.n_rows < math.prod(shape) * item:
         matrix = as_csr(table)
         arrays["sparse.values"] = matrix.data
         arrays["sparse.columns"] = matrix.indices.astype(np.int32)
@@ -104,7 +104,7 @@ def _hashed(
 
 
 def is_saved(data: Any) -> bool:
-    """Return whether `data` is the path of a file that begins as ours do."""
+    """Return whether `data` is the path of a DMatrix file."""
     if not isinstance(data, (str, os.PathLike)) or not os.path.isfile(data):
         return False
     with open(data, "rb") as file:
@@ -139,11 +139,11 @@ def load_table(
 
 
 class _DamagedError(Exception):
-    """What is wrong with a file."""
+    """The file is truncated or damaged."""
 
 
 def _read(file: io.BufferedReader, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the header and the arrays, whose bytes are known to be those written."""
+    """Return the header and the arrays after verifying the checksum."""
     sha = hashlib.sha256()
 
     def take(count: int, what: str) -> bytearray:

@@ -1,4 +1,4 @@
-"""Names, types and categories of the columns, and how a message calls them."""
+"""Names, types and categories of columns."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a table or of a model, as far as they are known.
+    """Names, types and categories of the columns of a table or model, if known.
 
-    A column of type ``"c"`` that has no names among `categories` holds raw codes.
+    A column of type ``"c"`` without names in `categories` holds codes without names.
     """
 
     n_features: int
@@ -36,12 +36,12 @@ class Schema:
 
 
 def column_label(names: Sequence[str] | None, feature: int) -> str:
-    """Return how a message calls the column: by its name, else by its number."""
+    """Return the name of a column in error messages: its name, else its number."""
     return f"column {names[feature]!r}" if names else f"column {feature}"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return the names quoted, with commas, and only a count beyond the tenth."""
+    """Return up to ten names, quoted and separated by commas, and how many more."""
     quoted = [repr(name) for name in names]
     more = len(quoted) - LISTED
     if more > 0:
@@ -50,7 +50,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def check_names(names: Sequence[str] | None, n_features: int) -> list[str] | None:
-    """Return the names as a list, or raise a `DataError` that says what is wrong."""
+    """Return the names as a list, or raise a `DataError` if they are not valid."""
     if names is None:
         return None
     names = _as_list(names, n_features, "feature_names")
@@ -64,7 +64,7 @@ def check_names(names: Sequence[str] | None, n_features: int) -> list[str] | Non
         if any(mark in name for mark in FORBIDDEN_IN_NAMES):
             raise DataError(
                 f"the feature name {name!r} holds one of the characters [ ] <, "
-                "which XGBoost refuses and cannot read back; rename the column",
+                "which XGBoost does not accept; rename the column",
                 code=ErrorCode.INVALID_FEATURE_NAME,
             )
     duplicates = [name for name, count in Counter(names).items() if count > 1]
@@ -79,7 +79,7 @@ def check_names(names: Sequence[str] | None, n_features: int) -> list[str] | Non
 
 
 def check_types(types: Sequence[str] | None, n_features: int) -> list[str] | None:
-    """Return the types as a list, or raise a `DataError` that says what is wrong."""
+    """Return the types as a list, or raise a `DataError` if they are not valid."""
     if types is None:
         return None
     types = _as_list(types, n_features, "feature_types")

@@ -1,4 +1,4 @@
-"""Metrics: how good predictions are, in XGBoost's names and numbers."""
+"""Evaluation metrics, with the names and values of XGBoost."""
 
 from __future__ import annotations
 

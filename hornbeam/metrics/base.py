@@ -1,4 +1,4 @@
-"""The contract of a metric, and the table of those there are."""
+"""The base class of metrics, and their registry."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 
-#: The kernels take an empty array where rows have no weights.
+#: The weights that kernels take if rows have no weights.
 UNWEIGHTED: Floats = np.empty(0)
 
 
 class Metric(ABC):
-    """A number that says how good predictions are.
+    """Base of metrics, which compare predictions with labels.
 
     Parameters
     ----------
     parameter
-        What follows the ``@`` in the metric's name, None without one.
+        The text after the ``@`` in the metric's name, None without one.
     n_outputs
-        Outputs of a prediction: 1, or the number of classes.
+        The number of outputs of a prediction: 1, or the number of classes.
     settings
-        Of the training, for metrics of a loss that has parameters.
+        The training parameters, for metrics of a loss that has parameters.
 
     Attributes
     ----------
     name
         The name under which values are reported.
     maximize
-        Whether higher is better.
+        Whether larger values are better; early stopping reads it.
     is_root
-        Whether it is the square root of a mean loss.
+        Whether the metric is the square root of a mean loss.
     needs
-        The fields beside the rows without which there is nothing to measure against.
+        The fields of the meta info that the metric requires.
     many_targets
-        Whether rows may have several labels, each with a prediction.
+        Whether labels may have several columns, each with a prediction.
     takes_minus
-        Whether the name may end in ``-``, which is then its parameter's end.
+        Whether the name may end in ``-``, which is then part of the parameter.
     """
 
     #: The name before an ``@``.
@@ -74,7 +74,7 @@ class Metric(ABC):
         self.take(parameter)
 
     def take(self, parameter: str | None) -> None:
-        """Take what follows the ``@``, or raise an error if it is not to be had."""
+        """Read the text after the ``@``; raise a ParameterError if it is not valid."""
         if parameter is not None:
             raise ParameterError(
                 f"the metric {self.base_name!r} takes no parameter; "
@@ -83,7 +83,7 @@ class Metric(ABC):
             )
 
     def of(self, predictions: Floats, info: MetaInfo) -> float:
-        """Return the metric of predictions for rows that `info` goes with."""
+        """Return the metric of predictions for the rows of `info`."""
         labels = info["label"]
         assert labels is not None
         return self(predictions, labels, info.row_weights)
@@ -91,16 +91,16 @@ class Metric(ABC):
     def __call__(
         self, predictions: Floats, labels: Floats, weights: Floats | None = None
     ) -> float:
-        """Return the metric of predictions that the objective has transformed.
+        """Return the metric of predictions, which are not margins.
 
         Parameters
         ----------
         predictions
-            One value a row, or one row of values, contiguous.
+            (rows,) or (rows, outputs), contiguous.
         labels
-            One label a row, or one row of labels.
+            (rows,) or (rows, targets).
         weights
-            One weight a row; None counts every row once.
+            (rows,); None: all rows have weight 1.
         """
         self.check_rows(predictions, labels)
         if weights is None:
@@ -108,17 +108,17 @@ class Metric(ABC):
         elif len(weights) != len(labels):
             raise DataError(
                 f"{self.name} got {len(weights)} weights for {len(labels)} labels; "
-                f"give one weight a label",
+                f"give one weight for each label",
                 code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
         return float(self.measure(predictions, labels, weights))
 
     def check_rows(self, predictions: Floats, labels: Floats) -> None:
-        """Raise an error unless there are rows, each with what the metric compares."""
+        """Raise an error unless labels and predictions have rows, as many of each."""
         n_rows = len(labels)
         if n_rows == 0:
             raise DataError(
-                f"{self.name} of no rows is not defined; give it rows",
+                f"{self.name} is not defined for 0 rows; give it rows",
                 code=ErrorCode.EMPTY_DATA,
             )
         if labels.ndim > 1 and labels.shape[1] > 1:
@@ -126,14 +126,14 @@ class Metric(ABC):
         if len(predictions) != n_rows:
             raise DataError(
                 f"{self.name} got {len(predictions)} predictions for {n_rows} labels; "
-                f"give one prediction a label",
+                f"give one prediction for each label",
                 code=ErrorCode.EVALUATION_SIZE_MISMATCH,
             )
 
     def _check_targets(self, predictions: Floats, n_targets: int) -> None:
         if not self.many_targets:
             raise DataError(
-                f"{self.name} is a metric of one label a row, and there are "
+                f"{self.name} is a metric of one label per row, and there are "
                 f"{n_targets}; choose another eval_metric",
                 code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
@@ -147,7 +147,7 @@ class Metric(ABC):
 
     @abstractmethod
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
-        """Return the metric; `weights` is empty where every row counts once."""
+        """Return the metric; `weights` is empty if all rows have weight 1."""
 
 
 def number_after_at(base_name: str, parameter: str | None, example: str) -> float:
@@ -172,6 +172,6 @@ AnyMetric = TypeVar("AnyMetric", bound=type[Metric])
 
 
 def register(metric: AnyMetric) -> AnyMetric:
-    """Return `metric`, after entering it in the table under its `base_name`."""
+    """Return `metric`, after entering it in the registry under its `base_name`."""
     METRICS[metric.base_name] = metric
     return metric

@@ -1,4 +1,4 @@
-"""Metrics of classes: of two, of many, and areas under curves for both."""
+"""Metrics of classification: errors, log losses, ROC and precision-recall areas."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _check_unit_interval(name: str, labels: Floats) -> None:
 
 
 def _check_classes(name: str, labels: Floats, n_classes: int) -> None:
-    """Raise an error unless all labels are numbers of classes."""
+    """Raise an error unless all labels are class indices."""
     fine = (labels >= 0.0) & (labels < n_classes) & (labels == np.floor(labels))
     if fine.all():
         return
     row = int(np.argmin(fine))
     raise DataError(
-        f"{name} needs whole-number labels from 0 to {n_classes - 1}, but the label "
+        f"{name} needs integer labels from 0 to {n_classes - 1}, but the label "
         f"of row {row} is {labels[row]:g}; number the classes from 0 and set num_class",
         code=ErrorCode.LABEL_OUT_OF_DOMAIN,
     )
@@ -55,7 +55,7 @@ def _check_classes(name: str, labels: Floats, n_classes: int) -> None:
 
 @register
 class LogLoss(MeanLoss):
-    """``logloss``: minus the mean log likelihood of two classes."""
+    """``logloss``: the mean negative log-likelihood of two classes."""
 
     base_name = "logloss"
     mean = staticmethod(kernels.mean_log_loss)
@@ -67,7 +67,7 @@ class LogLoss(MeanLoss):
 
 @register
 class Error(MeanLoss):
-    """``error`` or ``error@t``: the share of rows on the wrong side of t, 0.5."""
+    """``error`` or ``error@t``: the error rate of two classes at threshold t, 0.5."""
 
     base_name = "error"
     mean = staticmethod(kernels.mean_error)
@@ -89,7 +89,7 @@ class Error(MeanLoss):
 
 
 class _Multiclass(Metric):
-    """A metric of predictions with a column a class."""
+    """Base of metrics of predictions with a column for each class."""
 
     def take(self, parameter: str | None) -> None:
         super().take(parameter)
@@ -106,12 +106,12 @@ class _Multiclass(Metric):
 
     @abstractmethod
     def mean(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
-        """Return the metric of labels that are numbers of classes."""
+        """Return the metric of labels that are class indices."""
 
 
 @register
 class MulticlassLogLoss(_Multiclass):
-    """``mlogloss``: minus the mean log likelihood of each row's class."""
+    """``mlogloss``: the mean negative log-likelihood of several classes."""
 
     base_name = "mlogloss"
 
@@ -121,7 +121,7 @@ class MulticlassLogLoss(_Multiclass):
 
 @register
 class MulticlassError(_Multiclass):
-    """``merror``: the share of rows whose likeliest class is not theirs."""
+    """``merror``: the error rate of several classes."""
 
     base_name = "merror"
 
@@ -130,9 +130,9 @@ class MulticlassError(_Multiclass):
 
 
 class _Area(Metric):
-    """An area under a curve over all thresholds; of many classes, each vs the rest.
+    """Base of areas under curves over all thresholds; one-vs-rest for several classes.
 
-    It is NaN, with a warning, where all rows are of one class, or where one of many
+    The area is NaN, with a warning, if all rows are of one class, or if one of several
     classes has no rows.
     """
 
@@ -169,7 +169,7 @@ class _Area(Metric):
     def _area(
         self, scores: Floats, labels: Floats, weights: Floats
     ) -> tuple[float, float]:
-        # Ties keep the order of the rows, and NaNs come last.
+        # The sort is stable, and NaNs come last.
         ordered, order = sort_floats(-scores, np.arange(scores.size))
         assert order is not None
         if math.isnan(ordered[-1]):
@@ -180,16 +180,16 @@ class _Area(Metric):
     def curve(
         self, order: Rows, ordered: Floats, labels: Floats, weights: Floats
     ) -> tuple[float, float]:
-        """Return the area, NaN of one class, and the weight of positive rows."""
+        """Return the area, NaN for one class, and the weight of positive rows."""
 
     @abstractmethod
     def importance(self, positive: float) -> float:
-        """Return how much a class of that weight counts in the mean over classes."""
+        """Return the weight in the mean over classes of a class of this weight."""
 
 
 @register
 class RocArea(_Area):
-    """``auc``: the area under the ROC curve; classes count by their weight."""
+    """``auc``: the area under the ROC curve; its mean over classes is weighted."""
 
     base_name = "auc"
 
@@ -204,7 +204,7 @@ class RocArea(_Area):
 
 @register
 class PrecisionRecallArea(_Area):
-    """``aucpr``: the area under precision over recall; all classes count the same."""
+    """``aucpr``: the area under the precision-recall curve; unweighted over classes."""
 
     base_name = "aucpr"
 
@@ -219,10 +219,10 @@ class PrecisionRecallArea(_Area):
 
 @register
 class MedianSignificance(Metric):
-    """``ams@k``: how sure it is that the share k of likeliest rows has signals.
+    """``ams@k``: the approximate median significance of the fraction k of top rows.
 
-    The approximate median significance of Adam-Bourdarios and others (2014); of k = 0
-    the highest of any share.
+    See Adam-Bourdarios and others (2014). For k = 0 it is the maximum over all
+    fractions.
     """
 
     base_name = "ams"

@@ -1,4 +1,4 @@
-"""Metrics of predicted distributions: how likely they hold the labels to be."""
+"""Metrics of predicted distributions: negative log-likelihoods of the labels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["LogNormalLoss", "NegativeBinomialLoss", "NormalLoss"]
 
 
 class LikelihoodLoss(Metric):
-    """Minus the mean log-likelihood of labels under the distributions predicted."""
+    """Base of mean negative log-likelihoods of labels under predicted distributions."""
 
-    #: The kernel of `hornbeam.kernels.metrics` that takes the mean.
+    #: The kernel of `hornbeam.kernels.metrics` that computes the mean.
     mean: ClassVar[Callable[..., float]]
     #: The objective that predicts these distributions.
     objective: ClassVar[str]
-    #: Whether the first parameter must be above 0, as the second.
+    #: Whether the first parameter must be above 0, like the second.
     first_positive: ClassVar[bool] = False
-    #: What labels must be.
+    #: The labels that the distribution has, for messages.
     need: ClassVar[str] = "numbers"
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
@@ -56,13 +56,13 @@ class LikelihoodLoss(Metric):
         return type(self).mean(predictions, labels, weights)
 
     def outside(self, labels: Floats) -> npt.NDArray[np.bool_]:
-        """Return whether each label is one that the distribution cannot have."""
+        """Return whether each label is outside the support of the distribution."""
         return np.zeros(labels.shape, bool)
 
 
 @register
 class NormalLoss(LikelihoodLoss):
-    """``normal-nll``: of labels with a normal distribution."""
+    """``normal-nll``: the negative log-likelihood of normal distributions."""
 
     base_name = "normal-nll"
     objective = "dist:normal"
@@ -71,7 +71,7 @@ class NormalLoss(LikelihoodLoss):
 
 @register
 class LogNormalLoss(LikelihoodLoss):
-    """``lognormal-nll``: of labels whose logarithms have a normal distribution."""
+    """``lognormal-nll``: the negative log-likelihood of log-normal distributions."""
 
     base_name = "lognormal-nll"
     objective = "dist:lognormal"
@@ -84,7 +84,7 @@ class LogNormalLoss(LikelihoodLoss):
 
 @register
 class NegativeBinomialLoss(LikelihoodLoss):
-    """``negbinomial-nll``: of counts with a negative binomial distribution."""
+    """``negbinomial-nll``: that of negative binomial distributions of counts."""
 
     base_name = "negbinomial-nll"
     objective = "dist:negbinomial"

@@ -1,4 +1,4 @@
-"""Metrics of the order of rows in groups: means over groups by their weights."""
+"""Metrics of ranking: weighted means over query groups."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from hornbeam.metrics.base import Floats, Metric, register
 
 __all__ = ["AveragePrecision", "DiscountedGain", "Precision", "RankingMetric"]
 
-#: What may follow the ``@``.
+#: The text that may follow the ``@``.
 _PARAMETER = re.compile(r"([1-9]\d{0,8})?(-?)", re.ASCII)
 _ALL_PLACES = np.iinfo(np.int64).max
-#: The cost of sorting a row, in cells of a histogram.
-_CELLS_PER_ROW = 64
+#: The cost of sorting a row, as a number of histogram updates.
+_COST_PER_ROW = 64
 
 
 class RankingMetric(Metric):
-    """The mean over groups of how good their order is, 1 at best.
+    """Base of means over query groups of a metric of their order, which is 1 at best.
 
-    Of ``name@n`` only the first n places count. A group in which no order is better
-    than another has 1, or 0 with a minus: ``name-``, ``name@n-``.
+    ``name@n`` is computed on the first n ranks. A group without relevant rows has 1, or
+    0 with a minus: ``name-``, ``name@n-``.
     """
 
     maximize = True
@@ -57,14 +57,14 @@ class RankingMetric(Metric):
         self.name += (f"@{places}" if places else "") + minus
 
     def limit(self, places: int) -> None:
-        """Look at so many places at most, where nobody has said at how many."""
+        """Limit the number of first ranks, if the name has no ``@n``."""
         if self.depth == _ALL_PLACES:
             self.depth = places
 
     def _mistake(self, parameter: str) -> ParameterError:
         name = self.base_name
         return ParameterError(
-            f"eval_metric '{name}@{parameter}' needs a number of places after the "
+            f"eval_metric '{name}@{parameter}' needs a number of ranks after the "
             f"'@', such as '{name}@5', or '{name}@5-'",
             code=ErrorCode.INVALID_METRIC_PARAMETER,
         )
@@ -76,7 +76,7 @@ class RankingMetric(Metric):
         return self._mean(predictions, labels, *info.groups())
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
-        """Return the metric of all rows as one group, for which weights are one."""
+        """Return the metric of all rows as one group, whose weight has no effect."""
         return self._mean(predictions, labels, np.array([0, len(labels)]), None)
 
     def _mean(
@@ -89,7 +89,7 @@ class RankingMetric(Metric):
         if predictions.size != labels.size:
             raise DataError(
                 f"{self.name} got {predictions.size} predictions for {labels.size} "
-                "labels; it measures the order by one prediction a row",
+                "labels; it needs one prediction per row",
                 code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
         gains = self.gains(labels)
@@ -99,7 +99,7 @@ class RankingMetric(Metric):
         discounts = np.empty(np.diff(pointers).max())
         kernels.discount_places(discounts)
         with lease(self.settings.nthread) as team:
-            members = team.members_for(_CELLS_PER_ROW * labels.size)
+            members = team.members_for(_COST_PER_ROW * labels.size)
             team.run(
                 kernels.measure_groups,
                 members,
@@ -118,12 +118,12 @@ class RankingMetric(Metric):
 
     @abstractmethod
     def gains(self, labels: Floats) -> Floats:
-        """Return how good it is to have each row at the top, (rows,)."""
+        """Return the gain of each row, (rows,)."""
 
 
 @register
 class DiscountedGain(RankingMetric):
-    """``ndcg``: the discounted sum of gains, by that of the best order."""
+    """``ndcg``: the discounted cumulative gain relative to that of the ideal order."""
 
     base_name = "ndcg"
     kind = GAIN
@@ -137,7 +137,7 @@ class DiscountedGain(RankingMetric):
 
 
 class _OfRelevant(RankingMetric):
-    """A metric of rows that are relevant or not."""
+    """Base of metrics of binary relevance."""
 
     def gains(self, labels: Floats) -> Floats:
         check_relevant(self.name, labels)
@@ -146,7 +146,7 @@ class _OfRelevant(RankingMetric):
 
 @register
 class AveragePrecision(_OfRelevant):
-    """``map``: the mean of the precision at each relevant row."""
+    """``map``: the mean average precision."""
 
     base_name = "map"
     kind = AVERAGE_PRECISION
@@ -154,7 +154,7 @@ class AveragePrecision(_OfRelevant):
 
 @register
 class Precision(_OfRelevant):
-    """``pre``: the share of relevant rows."""
+    """``pre``: the precision, the fraction of relevant rows."""
 
     base_name = "pre"
     kind = PRECISION

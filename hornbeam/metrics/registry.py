@@ -26,16 +26,16 @@ def names() -> list[str]:
 
 
 def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) -> Metric:
-    """Return the metric that XGBoost would give for `name`, such as ``"error@0.7"``.
+    """Return the metric of a name, such as ``"error@0.7"``.
 
     Parameters
     ----------
     name
-        A name of `names`, with ``@`` and a number where the metric takes one.
+        A name of `names`, with ``@`` and a parameter if the metric has one.
     n_outputs
-        Outputs of a prediction: 1, or the number of classes.
+        The number of outputs of a prediction: 1, or the number of classes.
     settings
-        Of the training; defaults if None.
+        The training parameters; defaults if None.
     """
     base_name, parameter = _split_name(name)
     if base_name in METRICS:
@@ -43,7 +43,7 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
     nearest = difflib.get_close_matches(base_name, names(), n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise ParameterError(
-        f"eval_metric {name!r} is unknown; {hint}there are {', '.join(names())}",
+        f"unknown eval_metric {name!r}; {hint}the metrics are {', '.join(names())}",
         code=ErrorCode.UNKNOWN_METRIC,
         name=name,
     )

@@ -1,4 +1,4 @@
-"""Metrics of a number: means of a loss over all rows."""
+"""Metrics of regression: weighted means of a loss over all rows."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = [
 
 
 class MeanLoss(Metric):
-    """The weighted mean of a loss that looks at one label and one prediction."""
+    """Base of weighted means of a loss of one label and one prediction."""
 
     many_targets = True
-    #: The kernel of `hornbeam.kernels.metrics` that takes the mean.
+    #: The kernel of `hornbeam.kernels.metrics` that computes the mean.
     mean: ClassVar[Callable[..., float]]
-    #: Labels must be above it, or at least it if `lowest_counts`.
+    #: The lower bound of labels, which is allowed itself if `lowest_counts`.
     lowest: ClassVar[float] = -math.inf
     lowest_counts: ClassVar[bool] = False
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The number that the loss has: one, or one for each output."""
+        """The parameters of the loss: one, or one for each output."""
         return (math.nan,)
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
@@ -75,7 +75,7 @@ class MeanLoss(Metric):
 
 @register
 class RootMeanSquaredError(MeanLoss):
-    """``rmse``: the square root of the mean squared difference."""
+    """``rmse``: the root mean squared error."""
 
     base_name = "rmse"
     is_root = True
@@ -87,7 +87,7 @@ class RootMeanSquaredError(MeanLoss):
 
 @register
 class RootMeanSquaredLogError(RootMeanSquaredError):
-    """``rmsle``: the same of the logarithms of one plus label and prediction."""
+    """``rmsle``: the root mean squared error of log(1 + value)."""
 
     base_name = "rmsle"
     is_root = True
@@ -97,7 +97,7 @@ class RootMeanSquaredLogError(RootMeanSquaredError):
 
 @register
 class MeanAbsoluteError(MeanLoss):
-    """``mae``: the mean absolute difference."""
+    """``mae``: the mean absolute error."""
 
     base_name = "mae"
     mean = staticmethod(kernels.mean_absolute_error)
@@ -105,7 +105,7 @@ class MeanAbsoluteError(MeanLoss):
 
 @register
 class MeanAbsoluteShare(MeanLoss):
-    """``mape``: the mean absolute difference, as a share of the label."""
+    """``mape``: the mean absolute error relative to the label, as a fraction."""
 
     base_name = "mape"
     mean = staticmethod(kernels.mean_absolute_share)
@@ -113,7 +113,7 @@ class MeanAbsoluteShare(MeanLoss):
 
 @register
 class PseudoHuberLoss(MeanLoss):
-    """``mphe``: the mean of the loss of reg:pseudohubererror with its huber_slope."""
+    """``mphe``: the mean pseudo-Huber loss with huber_slope."""
 
     base_name = "mphe"
     mean = staticmethod(kernels.mean_pseudo_huber_loss)
@@ -124,10 +124,10 @@ class PseudoHuberLoss(MeanLoss):
 
 
 class LevelLoss(MeanLoss):
-    """The mean over rows and levels of a loss that has a level for each output."""
+    """Base of means over rows and levels of a loss with a level for each output."""
 
     many_targets = False
-    #: The parameter of training that has the levels.
+    #: The training parameter with the levels.
     levels: ClassVar[str]
 
     @property
@@ -145,7 +145,7 @@ class LevelLoss(MeanLoss):
         columns = predictions.reshape(len(labels), -1)
         if columns.shape[1] not in (1, len(self.numbers)):
             raise DataError(
-                f"{self.name} got {columns.shape[1]} predictions a row for the levels "
+                f"{self.name} got {columns.shape[1]} predictions per row for levels "
                 f"{list(self.numbers)}; give one, or one for each level",
                 code=ErrorCode.METRIC_OBJECTIVE_MISMATCH,
             )
@@ -169,7 +169,7 @@ class QuantileLoss(LevelLoss):
 
 @register
 class ExpectileLoss(LevelLoss):
-    """``expectile``: the mean squared error, weighed by expectile_alpha."""
+    """``expectile``: the mean asymmetric squared error of expectile_alpha."""
 
     base_name = "expectile"
     levels = "expectile_alpha"
@@ -178,7 +178,7 @@ class ExpectileLoss(LevelLoss):
 
 @register
 class PoissonLoss(MeanLoss):
-    """``poisson-nloglik``: minus the mean log likelihood of counts of these means."""
+    """``poisson-nloglik``: the mean negative log-likelihood of Poisson counts."""
 
     base_name = "poisson-nloglik"
     mean = staticmethod(kernels.mean_poisson_loss)
@@ -188,7 +188,7 @@ class PoissonLoss(MeanLoss):
 
 @register
 class GammaDeviance(MeanLoss):
-    """``gamma-deviance``: twice the log likelihood that exact predictions would add."""
+    """``gamma-deviance``: the mean unit deviance of the gamma distribution."""
 
     base_name = "gamma-deviance"
     mean = staticmethod(kernels.mean_gamma_deviance)
@@ -198,7 +198,10 @@ class GammaDeviance(MeanLoss):
 
 @register
 class GammaLoss(MeanLoss):
-    """``gamma-nloglik``: minus the mean log likelihood under exponential laws."""
+    """``gamma-nloglik``: the mean negative log-likelihood of exponential distributions.
+
+    That is the gamma distribution with shape 1, as in XGBoost.
+    """
 
     base_name = "gamma-nloglik"
     mean = staticmethod(kernels.mean_gamma_loss)
@@ -208,7 +211,10 @@ class GammaLoss(MeanLoss):
 
 @register
 class TweedieLoss(MeanLoss):
-    """``tweedie-nloglik@rho``: that of Tweedie's law, but for a constant."""
+    """``tweedie-nloglik@rho``: the mean negative Tweedie log-likelihood.
+
+    It is up to a constant that does not depend on the predictions.
+    """
 
     base_name = "tweedie-nloglik"
     mean = staticmethod(kernels.mean_tweedie_loss)

@@ -1,4 +1,4 @@
-"""Metrics of times that were not all seen to their end."""
+"""Metrics of survival analysis with censored times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["AcceleratedFailureLoss", "IntervalAccuracy", "PartialLikelihood"]
 
 
 class _OfTimes(Metric):
-    """A metric of one prediction a row, above 0."""
+    """Base of metrics of one prediction per row, above 0."""
 
     def measure(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
         if predictions.size != len(labels):
@@ -36,14 +36,15 @@ class _OfTimes(Metric):
 
     @abstractmethod
     def of_times(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
-        """Return the metric; `weights` is empty where every row counts once."""
+        """Return the metric; `weights` is empty if all rows have weight 1."""
 
 
 @register
 class PartialLikelihood(_OfTimes):
-    """``cox-nloglik``: minus Cox's partial log-likelihood an event, of hazard ratios.
+    """``cox-nloglik``: Cox's negative partial log-likelihood per event.
 
-    With weights it is that of rows as often as they weigh. NaN without any event.
+    Predictions are hazard ratios. A row of weight w counts as w rows. The metric is NaN
+    without events.
     """
 
     base_name = "cox-nloglik"
@@ -56,7 +57,7 @@ class PartialLikelihood(_OfTimes):
 
 
 class _OfBounds(_OfTimes):
-    """A metric of times whose labels are two columns: the bounds of each."""
+    """Base of metrics whose labels have two columns, the bounds of times."""
 
     needs = ("label_lower_bound", "label_upper_bound")
 
@@ -71,9 +72,10 @@ class _OfBounds(_OfTimes):
 
 @register
 class AcceleratedFailureLoss(_OfBounds):
-    """``aft-nloglik``: minus the mean log-likelihood of bounds, 27.6 a row at most.
+    """``aft-nloglik``: the mean negative log-likelihood of bounds on times.
 
-    The distribution and its scale are those of the training.
+    It is at most 27.6 per row. The distribution and its scale are those of the training
+    parameters.
     """
 
     base_name = "aft-nloglik"
@@ -83,8 +85,8 @@ class AcceleratedFailureLoss(_OfBounds):
         if not (upper > 0.0).all():
             row = int(np.argmin(upper > 0.0))
             raise DataError(
-                f"{self.name} is of times above 0, and label_upper_bound is "
-                f"{upper[row]:g} in row {row}; mend it, or drop the row",
+                f"{self.name} requires times above 0, and label_upper_bound is "
+                f"{upper[row]:g} in row {row}; correct it, or drop the row",
                 code=ErrorCode.LABEL_OUT_OF_DOMAIN,
             )
         return kernels.mean_failure_loss(
@@ -98,7 +100,7 @@ class AcceleratedFailureLoss(_OfBounds):
 
 @register
 class IntervalAccuracy(_OfBounds):
-    """``interval-regression-accuracy``: the share of predictions within bounds."""
+    """``interval-regression-accuracy``: the fraction of predictions within bounds."""
 
     base_name = "interval-regression-accuracy"
     maximize = True

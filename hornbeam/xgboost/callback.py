@@ -112,8 +112,8 @@ class EarlyStopping(_EarlyStopping):
             )
         return super().after_iteration(model, epoch, evals_log)
 
-    def _look(self, model: Any, evals_log: EvalsLog) -> bool:
-        improved = super()._look(model, evals_log)
+    def _update_best(self, model: Any, evals_log: EvalsLog) -> bool:
+        improved = super()._update_best(model, evals_log)
         ((data, metrics),) = self.stopping_history.items()
         ((metric, scores),) = metrics.items()
         if self.maximize is None:

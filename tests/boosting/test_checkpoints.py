@@ -187,7 +187,7 @@ def test_a_checkpoint_of_another_training_is_rejected(tmp_path):
     params = {"max_depth": 3, "nthread": 1}
     model = resuming(params, tmp_path)
     assert resuming(params | {"nthread": 2}, tmp_path).digest() == model.digest()
-    with pytest.raises(ParameterError, match="with max_depth=3, and this one has 4"):
+    with pytest.raises(ParameterError, match="max_depth=3, and this training has 4"):
         resuming({"max_depth": 4}, tmp_path)
     with pytest.raises(ParameterError, match="has 5 rounds, and num_boost_round is 3"):
         resuming(params, tmp_path, 3)

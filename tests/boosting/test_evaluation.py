@@ -164,7 +164,7 @@ def test_training_without_a_sample_raises_an_error(params, message):
 def test_custom_gradients_and_cv_are_not_supported():
     x, y = table()
     data = DMatrix(x, y)
-    with pytest.raises(ParameterError, match="a function of gradients alone"):
+    with pytest.raises(ParameterError, match="a function that returns gradients only"):
         watched({}, data, obj=lambda m, d: (m - y, np.ones(y.size)))
-    with pytest.raises(ParameterError, match="cv measures on rows"):
+    with pytest.raises(ParameterError, match="cv evaluates on rows"):
         hornbeam.cv({"subsample": 0.5}, data, 2, callbacks=[OutOfBag()])

@@ -1,4 +1,4 @@
-"""How a training calls callbacks, and modules that pickles of them name."""
+"""The calls of callbacks in training, and the former modules of callback classes."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_a_callback_given_twice_runs_once():
 
 
 @pytest.mark.parametrize("not_a_callback", [hornbeam.EvaluationMonitor, print, "bar"])
-def test_what_is_no_callback_is_refused(not_a_callback):
+def test_other_types_than_callbacks_are_an_error(not_a_callback):
     with pytest.raises(ParameterError, match="must be an instance of TrainingCallback"):
         fit(hornbeam, [not_a_callback])
 
 
-def test_a_callback_that_loses_the_model_is_named():
+def test_a_callback_that_returns_no_model_is_an_error():
     class Forgetful(hornbeam.TrainingCallback):
         def before_training(self, model):
             return None
@@ -70,24 +70,26 @@ def test_a_callback_that_loses_the_model_is_named():
         fit(hornbeam, [Forgetful()])
 
 
-def test_the_metric_must_be_a_function():
+def test_a_custom_metric_must_be_a_function():
     with pytest.raises(ParameterError, match="eval_metric"):
         CallbackContainer([], metric="auc")
 
 
-def test_a_name_with_a_dash_is_refused():
+def test_a_name_with_a_dash_is_an_error():
     matrix = hornbeam.DMatrix(*rows(0))
     with pytest.raises(DataError, match="another name"):
         fit(hornbeam, [], evals=[(matrix, "my-data")])
 
 
-def test_scores_of_one_name_are_refused():
+def test_metric_values_of_the_same_name_are_an_error():
     matrix = hornbeam.DMatrix(*rows(0))
-    with pytest.raises(DataError, match="two scores of a round have the same name"):
+    with pytest.raises(
+        DataError, match="two metric values of a round have the same name"
+    ):
         fit(hornbeam, [], evals=[(matrix, "data"), (matrix, "data")])
 
 
-def test_scores_are_not_rounded():
+def test_metric_values_are_not_rounded():
     recorder = Recorder()
     booster = fit(hornbeam, [recorder], rounds=1)
     X, y = rows(1)

@@ -25,7 +25,7 @@ def test_checkpoints_have_the_names_of_xgboost(tmp_path, interval):
     )
 
 
-def test_training_goes_on_from_a_checkpoint(tmp_path):
+def test_training_continues_from_a_checkpoint(tmp_path):
     checkpoint = hornbeam.TrainingCheckPoint(tmp_path, name="part", interval=5)
     whole = fit(hornbeam, [checkpoint])
     half = hornbeam.Booster(model_file=tmp_path / "part_5.ubj")
@@ -42,8 +42,8 @@ def test_a_pickled_checkpoint_is_a_booster(tmp_path):
     assert saved.digest() == booster.digest()
 
 
-def test_mistakes_of_checkpoints(tmp_path):
+def test_invalid_arguments_of_checkpoints(tmp_path):
     with pytest.raises(ParameterError, match="interval of TrainingCheckPoint"):
         hornbeam.TrainingCheckPoint(tmp_path, interval=0)
-    with pytest.raises(ParameterError, match="which is no directory; make it first"):
+    with pytest.raises(ParameterError, match="is not a directory; create it first"):
         fit(hornbeam, [hornbeam.TrainingCheckPoint(tmp_path / "absent")])

@@ -1,4 +1,4 @@
-"""Early stopping next to that of XGBoost, and limits of time."""
+"""Early stopping next to that of XGBoost, and time limits."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_early_stopping_follows_the_maximize_of_every_metric(name, larger, monke
     assert stopping.best_score == (0.75 if larger else 0.25)
 
 
-def test_early_stopping_maximises_a_registered_metric_that_says_so(monkeypatch):
+def test_early_stopping_maximises_a_registered_metric(monkeypatch):
     monkeypatch.setattr(metrics_base, "METRICS", dict(metrics_base.METRICS))
 
     @metrics_base.register
@@ -113,7 +113,7 @@ def test_early_stopping_maximises_a_registered_metric_that_says_so(monkeypatch):
     assert curve.best == stopping.best_iteration
 
 
-def test_early_stopping_counts_on_when_training_goes_on():
+def test_early_stopping_continues_the_count_of_rounds():
     booster = fit(hornbeam, [], rounds=3)
     stopping = hornbeam.EarlyStopping(rounds=2, save_best=True)
     longer = fit(hornbeam, [stopping], xgb_model=booster, rounds=30)
@@ -141,13 +141,13 @@ def test_an_early_stopping_can_be_used_again():
         ({"rounds": 1, "metric_name": "auc"}, "'auc', which is not among ['rmse']"),
     ],
 )
-def test_mistakes_of_early_stopping(arguments, message):
+def test_invalid_arguments_of_early_stopping(arguments, message):
     with pytest.raises(HornbeamError) as caught:
         fit(hornbeam, [hornbeam.EarlyStopping(**arguments)])
     assert message in str(caught.value)
 
 
-def test_early_stopping_needs_something_to_watch():
+def test_early_stopping_requires_evals():
     with pytest.raises(DataError, match="pass evals to train"):
         fit(hornbeam, [hornbeam.EarlyStopping(rounds=1)], evals=[])
 
@@ -160,7 +160,7 @@ class Slow(hornbeam.TrainingCallback):
         return False
 
 
-def test_training_ends_in_time_with_the_best_model():
+def test_a_time_limit_returns_the_best_model():
     log = {}
     limit = hornbeam.TimeLimit(0.3)
     began = time.monotonic()
@@ -173,14 +173,14 @@ def test_training_ends_in_time_with_the_best_model():
     assert model.best_score == min(scores)
 
 
-def test_a_limit_without_data_to_measure_keeps_all_rounds():
+def test_a_time_limit_without_evals_keeps_all_rounds():
     rounds = fit(hornbeam, [Slow(), hornbeam.TimeLimit(0.2)], 10_000, evals=())
     assert 1 <= rounds.num_boosted_rounds() < 8
     one = fit(hornbeam, [hornbeam.TimeLimit(1e-9)], evals=())
     assert one.num_boosted_rounds() == 1
 
 
-def test_a_limit_that_is_not_reached_keeps_the_best_round_if_it_shall():
+def test_a_time_limit_that_is_not_reached_returns_the_best_model():
     whole = fit(hornbeam, [hornbeam.TimeLimit(1e6, save_best=False)], rounds=30)
     assert whole.num_boosted_rounds() == 30
     best = fit(hornbeam, [hornbeam.TimeLimit(1e6)], rounds=30)
@@ -188,6 +188,6 @@ def test_a_limit_that_is_not_reached_keeps_the_best_round_if_it_shall():
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_limit_must_leave_some_time(seconds):
+def test_a_time_limit_must_be_positive(seconds):
     with pytest.raises(ParameterError, match="seconds of TimeLimit must be above 0"):
         hornbeam.TimeLimit(seconds)

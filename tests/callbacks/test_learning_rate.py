@@ -14,7 +14,7 @@ RATES = [0.5 / (1 + epoch) for epoch in range(ROUNDS)]
 
 
 @pytest.mark.parametrize("rates", [RATES, RATES.__getitem__], ids=["list", "function"])
-def test_the_schedule_is_that_of_xgboost(rates):
+def test_schedules_agree_with_xgboost(rates):
     ours = fit(hornbeam, [hornbeam.LearningRateScheduler(rates)])
     theirs = fit(xgboost, [xgboost.callback.LearningRateScheduler(rates)])
     X, _ = rows(1)
@@ -23,8 +23,8 @@ def test_the_schedule_is_that_of_xgboost(rates):
     )
 
 
-def test_mistakes_of_the_schedule():
+def test_invalid_schedules_are_an_error():
     with pytest.raises(ParameterError, match="a function of the epoch or a list"):
         hornbeam.LearningRateScheduler(0.1)
-    with pytest.raises(ParameterError, match="holds 2 rates, too few for round 2"):
+    with pytest.raises(ParameterError, match="has 2 rates, too few for round 2"):
         fit(hornbeam, [hornbeam.LearningRateScheduler([0.1, 0.1])])

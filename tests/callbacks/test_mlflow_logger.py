@@ -1,4 +1,4 @@
-"""Trainings written down in MLflow, in a folder and in a database."""
+"""MLflowLogger with a file store and with a database."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ def check_training():
     assert loaded.digest() == booster.digest()
 
 
-def test_a_training(tracked):
+def test_a_training_is_logged(tracked):
     check_training()
 
 
 @pytest.mark.slow
-def test_a_training_in_a_database(tmp_path, monkeypatch):
+def test_a_training_is_logged_in_a_database(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'runs.db'}")
     check_training()
     mlflow.set_tracking_uri(None)
 
 
-def test_a_run_of_the_callers_goes_on(tracked):
+def test_an_active_run_is_used_and_not_ended(tracked):
     data = hornbeam.DMatrix(ROWS, np.abs(LABELS.round()), group=[30] * 10)
     with mlflow.start_run() as run:
         logger = MLflowLogger(model_file="ranks.json", importance_type="weight")
@@ -109,7 +109,7 @@ def test_a_run_of_the_callers_goes_on(tracked):
     ]
 
 
-def test_folds(tracked):
+def test_cross_validation_is_logged(tracked):
     logger = MLflowLogger()
     table = hornbeam.cv({"max_depth": 2}, DATA, 4, callbacks=[logger])
     for name, column in (("test-rmse", "mean"), ("test-rmse-std", "std")):
@@ -139,7 +139,7 @@ def test_an_error_ends_the_run_as_failed(tracked):
     assert len(history(logger.run_id, "train-rmse")[0]) >= 3
 
 
-def test_an_estimator_with_a_linear_model(tracked):
+def test_a_linear_estimator_is_logged(tracked):
     logger = MLflowLogger(model_file=None)
     model = HornbeamRegressor(booster="gblinear", n_estimators=3, callbacks=[logger])
     model.fit(ROWS, LABELS, eval_set=[(ROWS, LABELS)], verbose=False)
@@ -148,6 +148,6 @@ def test_an_estimator_with_a_linear_model(tracked):
     assert [entry.path for entry in listed] == ["feature_importance_weight.json"]
 
 
-def test_a_name_that_is_a_path():
+def test_model_file_must_not_be_a_path():
     with pytest.raises(ParameterError, match=r"without a folder, not 'a/b.ubj'"):
         MLflowLogger(model_file="a/b.ubj")

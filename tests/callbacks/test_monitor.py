@@ -1,4 +1,4 @@
-"""Printed scores next to those of XGBoost, and progress bars."""
+"""EvaluationMonitor next to that of XGBoost, and progress bars."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_the_monitor_prints_deviations_over_folds():
     assert lines == ["[3]\ttest-rmse:0.50000+0.25000"]
 
 
-def test_mistakes_of_the_monitor():
+def test_invalid_arguments_of_the_monitor():
     with pytest.raises(ParameterError, match="period of EvaluationMonitor"):
         hornbeam.EvaluationMonitor(period=0)
     with pytest.raises(ParameterError, match="rank must be 0"):
         hornbeam.EvaluationMonitor(rank=1)
 
 
-def test_progress_in_a_pipe_is_a_few_lines():
+def test_progress_in_a_pipe_is_a_line_per_period():
     stream = io.StringIO()
     fit(hornbeam, [hornbeam.ProgressBar(ROUNDS, period=5, stream=stream)])
     lines = stream.getvalue().splitlines()
@@ -51,19 +51,19 @@ def test_progress_in_a_pipe_is_a_few_lines():
     assert "valid-rmse:" in lines[0]
 
 
-def test_progress_without_an_end_still_prints_the_last_round():
+def test_progress_without_a_number_of_rounds_prints_the_last_round():
     stream = io.StringIO()
     fit(hornbeam, [hornbeam.ProgressBar(period=10, stream=stream)], evals=[])
     assert stream.getvalue() == "round 10\nround 12\n"
 
 
-def test_progress_may_be_silent_in_a_pipe():
+def test_progress_with_period_0_prints_nothing():
     stream = io.StringIO()
     fit(hornbeam, [hornbeam.ProgressBar(period=0, stream=stream)])
     assert stream.getvalue() == ""
 
 
-def test_a_forest_says_how_many_trees_are_grown(capsys):
+def test_a_forest_prints_the_number_of_trees(capsys):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 3))
     forest = hornbeam.RandomForestRegressor(25, oob_score=True, verbose=True)
@@ -94,7 +94,7 @@ def test_progress_on_a_terminal_is_a_bar():
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
 
 
-def test_an_error_in_training_gives_the_cursor_back():
+def test_an_exception_in_training_restores_the_cursor():
     class Failing(hornbeam.TrainingCallback):
         def after_iteration(self, model, epoch, evals_log):
             raise RuntimeError
@@ -106,6 +106,6 @@ def test_an_error_in_training_gives_the_cursor_back():
     assert "\x1b[?25h" in on_a_terminal(train)
 
 
-def test_mistakes_of_the_bar():
+def test_invalid_arguments_of_the_bar():
     with pytest.raises(ParameterError, match="period of ProgressBar"):
         hornbeam.ProgressBar(period=-1)

@@ -1,4 +1,4 @@
-"""Trials of Optuna that end early."""
+"""OptunaPruning in training, estimators and cross-validation."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def by_face(trial, rate):
 
 
 @pytest.mark.parametrize("way", [by_train, by_cv, by_estimator, by_face])
-def test_a_trial_that_promises_little_is_pruned(way):
+def test_an_unpromising_trial_is_pruned(way):
     known = []
 
     def objective(trial):
@@ -93,7 +93,7 @@ def test_a_trial_that_promises_little_is_pruned(way):
     assert len(known) == 1
 
 
-def test_a_score_that_is_not_there():
+def test_an_unknown_metric_is_an_error():
     trial = optuna.create_study().ask()
     data = hornbeam.DMatrix(X, Y)
     for evals, told in ((None, r"\[\]"), ([(data, "a")], "'a-logloss'")):
@@ -108,7 +108,7 @@ def test_a_score_that_is_not_there():
             )
 
 
-def test_optuna_that_is_not_installed():
+def test_missing_optuna_is_an_error():
     code = (
         "import sys; sys.modules['optuna'] = None\n"
         "import hornbeam; hornbeam.OptunaPruning(None, 'valid-rmse')\n"

@@ -77,7 +77,7 @@ FEATURES = {
     ),
     "pandas span": (
         pd.DataFrame({"t": [pd.Timedelta(1)]}),
-        ["'t' (timedelta64", "seconds of a span"],
+        ["'t' (timedelta64", "seconds of a duration"],
     ),
     "pandas category of dates": (
         pd.DataFrame({"k": pd.Categorical([pd.Timestamp(DAY)])}),

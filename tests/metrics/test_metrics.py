@@ -1,4 +1,4 @@
-"""Metrics against those of XGBoost and scikit-learn, and by hand."""
+"""Metrics next to those of XGBoost and scikit-learn, and to plain formulas."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def draw(rng, n_rows, n_outputs, *, ties, weighted):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("name", ONE_OUTPUT)
-def test_one_output_is_like_xgboost(name, ties, weighted):
+def test_metrics_of_one_output_agree_with_xgboost(name, ties, weighted):
     rng = np.random.default_rng(3)
     for n_rows in (7, 500):
         margins, labels, weights = draw(rng, n_rows, 1, ties=ties, weighted=weighted)
@@ -94,7 +94,7 @@ def test_one_output_is_like_xgboost(name, ties, weighted):
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("n_classes", [3, 5])
 @pytest.mark.parametrize("name", CLASSES)
-def test_classes_are_like_xgboost(name, n_classes, ties, weighted):
+def test_metrics_of_classes_agree_with_xgboost(name, n_classes, ties, weighted):
     rng = np.random.default_rng(4)
     for n_rows in (9, 400):
         drawn = draw(rng, n_rows, n_classes, ties=ties, weighted=weighted)
@@ -102,7 +102,7 @@ def test_classes_are_like_xgboost(name, n_classes, ties, weighted):
 
 
 @pytest.mark.parametrize("name", ["rmse", "mae"])
-def test_numbers_of_any_size_are_like_xgboost(name):
+def test_metrics_of_large_and_small_numbers_agree_with_xgboost(name):
     rng = np.random.default_rng(5)
     labels = np.ldexp(
         rng.integers(-99, 99, 300).astype(float), rng.integers(-9, 9, 300)
@@ -111,7 +111,7 @@ def test_numbers_of_any_size_are_like_xgboost(name):
 
 
 @pytest.mark.parametrize("name", ["ams@0.3", "ams@0.999", "ams@1"])
-def test_significance_is_like_xgboost(name):
+def test_ams_agrees_with_xgboost(name):
     # Without ties, of which XGBoost takes any first.
     check_like_xgboost(
         name, *draw(np.random.default_rng(6), 500, 1, ties=False, weighted=True)
@@ -120,7 +120,7 @@ def test_significance_is_like_xgboost(name):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", AMOUNTS)
-def test_metrics_of_amounts_are_like_xgboost(name, weighted):
+def test_metrics_of_amounts_agree_with_xgboost(name, weighted):
     rng = np.random.default_rng(6)
     labels, means = rng.integers(1, 40, 300) / 4.0, rng.gamma(2, 2, 300)
     weights = rng.integers(0, 9, 300) / 8.0 if weighted else None
@@ -128,7 +128,7 @@ def test_metrics_of_amounts_are_like_xgboost(name, weighted):
 
 
 @pytest.mark.parametrize("name", AMOUNTS[1:])
-def test_metrics_of_amounts_take_zeros(name):
+def test_metrics_of_amounts_accept_zero(name):
     means = np.array([0.0, 1e-9, 0.5, 2.0])
     labels = np.array([0.0, 0.0, 0.0, 1.0])
     if name.startswith("tweedie"):  # of which XGBoost says NaN where means are 0
@@ -137,7 +137,7 @@ def test_metrics_of_amounts_take_zeros(name):
         check_like_xgboost(name, means, labels)
 
 
-def test_tweedie_of_power_one_is_the_limit():
+def test_tweedie_loss_of_power_one_is_the_limit():
     rng = np.random.default_rng(7)
     labels, means = rng.poisson(2, 50).astype(float), rng.gamma(2, 1, 50)
     of_one = create("tweedie-nloglik@1")(means, labels)
@@ -151,7 +151,7 @@ def test_tweedie_of_power_one_is_the_limit():
     assert of_one == pytest.approx(theirs - constant, abs=1e-12)
 
 
-def test_the_slope_is_the_parameter_of_training():
+def test_mphe_uses_huber_slope():
     slope = Parameters.resolve({"huber_slope": 3.0})
     predictions, labels = np.array([0.0, 1.0]), np.array([4.0, 1.0])
     found = create("mphe", 1, slope)(predictions, labels)
@@ -159,7 +159,7 @@ def test_the_slope_is_the_parameter_of_training():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_losses_of_levels(weighted):
+def test_quantile_and_expectile_losses_agree_with_plain_formulas(weighted):
     rng = np.random.default_rng(8)
     labels, predictions = rng.normal(size=60), np.sort(rng.normal(size=(60, 2)))
     weights = rng.random(60) if weighted else None
@@ -180,7 +180,7 @@ def test_losses_of_levels(weighted):
         assert found == pytest.approx(np.mean(expected))
         # One prediction a row is one for every level.
         assert create(name, 1, settings)(predictions[:, 0], labels, weights) > 0.0
-        with pytest.raises(DataError, match="3 predictions a row for the levels"):
+        with pytest.raises(DataError, match="3 predictions per row for levels"):
             create(name, 3, settings)(np.zeros((60, 3)), labels)
         with pytest.raises(ParameterError, match=f"needs {name}_alpha"):
             create(name)(predictions[:, 0], labels)
@@ -188,30 +188,30 @@ def test_losses_of_levels(weighted):
 
 @pytest.mark.parametrize("name", ["auc", "aucpr"])
 @pytest.mark.parametrize("labels", [[0, 0, 0], [1, 1, 1]])
-def test_area_of_one_class_is_nan_with_a_warning(name, labels):
+def test_the_area_of_one_class_is_nan_with_a_warning(name, labels):
     check_like_xgboost(name, np.array([0.1, 0.2, 0.3]), np.array(labels, float))
 
 
 @pytest.mark.parametrize("name", ["auc", "aucpr"])
-def test_area_without_a_row_of_some_class_is_nan_with_a_warning(name):
+def test_the_area_without_rows_of_a_class_is_nan_with_a_warning(name):
     margins = np.random.default_rng(6).random((20, 3))
     check_like_xgboost(name, margins, np.arange(20.0) % 2)
 
 
 @pytest.mark.parametrize("name", ["auc", "aucpr"])
-def test_area_of_labels_between_classes_is_like_xgboost(name):
+def test_areas_of_fractional_labels_agree_with_xgboost(name):
     rng = np.random.default_rng(7)
     check_like_xgboost(name, rng.random(60), rng.integers(0, 5, 60) / 4.0)
 
 
 @pytest.mark.parametrize("name", ONE_OUTPUT)
-def test_constant_predictions_are_like_xgboost(name):
+def test_constant_predictions_agree_with_xgboost(name):
     labels = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
     for constant in (0.0, 0.5, 1.0):
         check_like_xgboost(name, np.full(5, constant), labels)
 
 
-def test_logloss_of_margins_is_like_xgboost():
+def test_logloss_of_margins_agrees_with_xgboost():
     margins = np.array([-3.0, 0.25, 1.5, 7.0])
     check_like_xgboost("logloss", margins, np.array([0.0, 1.0, 0.0, 1.0]))
 
@@ -225,7 +225,7 @@ def test_logloss_of_margins_is_like_xgboost():
         ("error@10000000", "error@1e+07"),
     ],
 )
-def test_error_prints_its_threshold_as_xgboost(name, printed):
+def test_the_name_of_error_has_its_threshold_like_xgboost(name, printed):
     assert create(name).name == printed
     check_like_xgboost(name, np.array([0.25, 0.75]), np.array([0.0, 1.0]))
 
@@ -303,7 +303,7 @@ def test_means_of_classes_agree_with_scikit_learn():
     assert create("merror", 4)(predictions, labels, weights) == pytest.approx(expected)
 
 
-def test_which_are_better_the_higher():
+def test_maximised_metrics():
     needed = {"ams": "ams@0.1", "tweedie-nloglik": "tweedie-nloglik@1.1"}
     higher = [n for n in names() if create(needed.get(n, n), 3).maximize]
     accuracy = "interval-regression-accuracy"
@@ -339,7 +339,7 @@ def test_maximize_of_custom_metrics_is_that_of_xgboost(name, maximize):
     assert maximize_of(name) is maximize
 
 
-def test_weights_of_one_change_nothing():
+def test_weights_of_one_are_no_weights():
     rng = np.random.default_rng(9)
     margins, labels, _ = draw(rng, 50, 1, ties=True, weighted=False)
     for name in ONE_OUTPUT:
@@ -348,12 +348,12 @@ def test_weights_of_one_change_nothing():
 
 
 @pytest.mark.parametrize("name", ["rmse", "mae", "logloss", "error"])
-def test_rows_may_all_weigh_nothing(name):
+def test_metrics_of_rows_of_weight_zero_are_zero(name):
     assert create(name)(np.array([0.5]), np.array([1.0]), np.array([0.0])) == 0.0
 
 
 @pytest.mark.parametrize("name", ONE_OUTPUT)
-def test_nan_predictions_show(name):
+def test_nan_predictions_give_nan(name):
     predictions = np.array([0.2, math.nan, 0.7])
     labels = np.array([0.0, 1.0, 1.0])
     with warnings.catch_warnings():
@@ -361,7 +361,7 @@ def test_nan_predictions_show(name):
         assert math.isnan(create(name)(predictions, labels))
 
 
-def test_nan_predictions_of_classes_show():
+def test_nan_predictions_of_classes_are_errors_or_give_nan():
     predictions = np.array([[0.9, 0.1], [math.nan, math.nan]])
     labels = np.array([0.0, 0.0])
     assert create("merror", 2)(predictions, labels) == 0.5
@@ -383,7 +383,7 @@ def test_nan_predictions_of_classes_show():
         ("", 1, "unknown"),
     ],
 )
-def test_wrong_names_are_told_apart(name, n_outputs, message):
+def test_errors_of_wrong_names(name, n_outputs, message):
     with pytest.raises(ParameterError, match=message):
         create(name, n_outputs)
 
@@ -393,7 +393,7 @@ def test_wrong_names_are_told_apart(name, n_outputs, message):
     [
         ("rmse", (3,), [0.0, 1.0], None, "3 predictions for 2 labels"),
         ("rmse", (2,), [0.0, 1.0], [1.0], "1 weights for 2 labels"),
-        ("rmse", (0,), [], None, "no rows"),
+        ("rmse", (0,), [], None, "not defined for 0 rows"),
         ("rmse", (2, 3), [0.0, 1.0], None, "use 'merror' or 'mlogloss'"),
         ("logloss", (2,), [0.0, 2.0], None, "label of row 1 is 2"),
         ("error", (2,), [-1.0, 1.0], None, "label of row 0 is -1"),
@@ -402,12 +402,12 @@ def test_wrong_names_are_told_apart(name, n_outputs, message):
         ("tweedie-nloglik@1.5", (2,), [0.0, -1.0], None, "of at least 0, but"),
         ("gamma-deviance", (2,), [0.0, -1.0], None, "row 1 is -1"),
         ("auc", (2,), [0.0, 7.0], None, "label of row 1 is 7"),
-        ("auc", (2, 3), [0.0, 3.0], None, "whole-number labels from 0 to 2"),
+        ("auc", (2, 3), [0.0, 3.0], None, "integer labels from 0 to 2"),
         ("mlogloss", (2, 3), [0.0, 1.5], None, "label of row 1 is 1.5"),
         ("merror", (2, 3), [-1.0, 1.0], None, "label of row 0 is -1"),
     ],
 )
-def test_wrong_data_is_named(name, shape, labels, weights, message):
+def test_errors_of_wrong_data(name, shape, labels, weights, message):
     metric = create(name, 1 if len(shape) == 1 else shape[1])
     weights = None if weights is None else np.array(weights)
     with pytest.raises(DataError, match=message):

@@ -1,4 +1,4 @@
-"""Metrics of ranking against those of XGBoost and scikit-learn, and by hand."""
+"""Ranking metrics next to those of XGBoost and scikit-learn, and to plain formulas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reported(library, name, margins, labels, **info):
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_groups_are_measured_like_xgboost(name, weighted, ties):
+def test_ranking_metrics_agree_with_xgboost(name, weighted, ties):
     rng = np.random.default_rng(1)
     groups = np.sort(rng.integers(20, size=400))
     margins = rng.normal(size=400).astype(np.float32)
@@ -54,7 +54,7 @@ def test_groups_are_measured_like_xgboost(name, weighted, ties):
     assert ours[1] == pytest.approx(theirs[1], rel=1e-12)
 
 
-def test_gains_may_be_given_as_they_are():
+def test_labels_may_be_gains():
     rng = np.random.default_rng(2)
     gains, scores = rng.uniform(0, 9, 50), rng.normal(size=50)
     settings = Parameters.resolve({"ndcg_exp_gain": False})
@@ -76,7 +76,7 @@ def test_ndcg_agrees_with_scikit_learn(rows):
         assert found == pytest.approx(expected, rel=1e-12)
 
 
-def test_groups_count_by_their_weights():
+def test_the_mean_over_groups_is_weighted():
     labels, scores = np.array([1, 0, 0, 1.0]), np.array([2, 1, 2, 1.0])
     info = {"group": [2, 2], "weight": [3, 1]}
     _, value = reported(hornbeam, "ndcg", scores, labels, **info)
@@ -87,12 +87,12 @@ def test_groups_count_by_their_weights():
     assert value == 1.0
 
 
-def test_a_prediction_of_nan_gives_nan():
+def test_a_nan_prediction_gives_nan():
     assert math.isnan(create("map")(np.array([1.0, np.nan]), np.array([0.0, 1.0])))
 
 
 MISTAKES = {
-    "ndcg@": "needs a number of places",
+    "ndcg@": "needs a number of ranks",
     "ndcg@0": "such as 'ndcg@5'",
     "map@x": "such as 'map@5'",
     "pre@5x": "such as 'pre@5'",
@@ -101,14 +101,14 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_in_names(name):
+def test_invalid_names_are_an_error(name):
     with pytest.raises(ParameterError, match=MISTAKES[name]):
         create(name)
-    with pytest.raises(ParameterError, match="'auc-' is unknown"):
+    with pytest.raises(ParameterError, match="unknown eval_metric 'auc-'"):
         create("auc-")
 
 
-def test_labels_outside_the_domain():
+def test_labels_outside_the_domain_are_an_error_of_the_metric():
     scores = np.array([1.0, 2.0])
     for name, labels, message in (
         ("ndcg", [0, 1.5], "label 1.5 in row 1: ndcg needs whole grades from 0 to 31"),

@@ -1,4 +1,4 @@
-"""Objectives of the caller's in formulas: as those of our own, checked, and kept."""
+"""Custom objectives in formulas: results next to built-in ones, checks, files."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Huber:
 
 
 @pytest.mark.parametrize("weight", [None, np.arange(2000) % 3 + 0.5])
-def test_formulas_of_ours_give_the_model_of_ours(weight):
+def test_formulas_of_a_builtin_objective_give_its_model(weight):
     own = train(Squared, params={"base_score": 0.25}, weight=weight)
     ours = train("reg:squarederror", params={"base_score": 0.25}, weight=weight)
     assert own.digest() == ours.digest()
@@ -124,7 +124,7 @@ def test_formulas_of_ours_give_the_model_of_ours(weight):
     np.testing.assert_array_equal(*margins)
 
 
-def test_they_say_where_to_begin():
+def test_start_determines_the_base_score():
     assert train(Squared).model.base_score == [0.0]
     own, ours = train(Logistic), train("binary:logistic")
     mean = LABELS.mean()
@@ -138,7 +138,7 @@ def test_they_say_where_to_begin():
     np.testing.assert_allclose(own.predict(data), np.exp(margins), rtol=1e-6)
 
 
-def test_numbers_are_the_objects():
+def test_formulas_read_the_numbers_of_the_object():
     digests = {
         train(Huber(*numbers, **more)).digest()
         for numbers, more in (((0.5,), {}), ((2.0,), {}), ((2.0,), {"doubled": True}))
@@ -151,7 +151,7 @@ def test_numbers_are_the_objects():
     np.testing.assert_array_equal(doubled, 2 * train(Squared).predict(DMatrix(ROWS)))
 
 
-def test_each_column_of_the_labels_is_a_target():
+def test_several_label_columns_are_several_targets():
     labels = np.column_stack([LABELS, 1 - LABELS, ROWS[:, 2] > 0])
     together = train(Logistic, labels).predict(DMatrix(ROWS))
     for k in range(3):
@@ -159,7 +159,7 @@ def test_each_column_of_the_labels_is_a_target():
         np.testing.assert_array_equal(together[:, k], alone)
 
 
-def test_without_a_transform_predictions_are_of_the_named_objective():
+def test_without_a_transform_the_named_objective_predicts():
     bare = SimpleNamespace(gradient=Logistic.gradient, hessian=Logistic.hessian)
     own = train(bare, params={"objective": "binary:logistic"})
     ours = train("binary:logistic", params={"base_score": 0.5})
@@ -169,7 +169,7 @@ def test_without_a_transform_predictions_are_of_the_named_objective():
     assert Booster(model_file=own.save_raw()).predict(DMatrix(ROWS)).max() < 1
 
 
-def test_metrics_are_of_predictions():
+def test_metrics_take_transformed_predictions():
     data, history = DMatrix(ROWS, LABELS), {}
     seen = []
     hornbeam.train(
@@ -181,7 +181,7 @@ def test_metrics_are_of_predictions():
     assert 0 < seen[-1].min() < seen[-1].max() < 1
 
 
-def test_a_model_goes_on_and_is_kept(tmp_path):
+def test_a_model_is_saved_and_training_continues(tmp_path):
     data = DMatrix(ROWS, LABELS)
     whole = train(Logistic, rounds=4)
     half = train(Logistic, rounds=2)
@@ -220,7 +220,7 @@ def test_xgboost_reads_the_margins(tmp_path):
     )
 
 
-def test_another_objective_looks_at_the_labels_anew():
+def test_another_objective_checks_the_labels_again():
     data = DMatrix(ROWS, LABELS)
     booster = Booster(PARAMS)
     booster.update(data, 0)
@@ -230,7 +230,7 @@ def test_another_objective_looks_at_the_labels_anew():
         )
 
 
-def test_threads_do_not_show():
+def test_the_model_is_the_same_on_any_number_of_threads():
     labels = np.tile(LABELS, 40)
     data = DMatrix(np.tile(ROWS, (40, 1)), labels)
     digests = {
@@ -242,7 +242,7 @@ def test_threads_do_not_show():
     assert len(digests) == 1
 
 
-def test_estimators_take_them(tmp_path):
+def test_estimators_accept_formulas(tmp_path):
     pytest.importorskip("sklearn")
     from sklearn.base import clone
 
@@ -298,7 +298,7 @@ def wrong(**formulas):
         ),
     ],
 )
-def test_formulas_that_do_not_go_together(objective, words):
+def test_inconsistent_formulas_are_an_error(objective, words):
     with pytest.raises(ParameterError, match=words):
         train(objective)
 
@@ -307,7 +307,7 @@ def recurring(x):
     return recurring(x - 1) if x > 0 else x
 
 
-def test_a_wrong_row_is_found_among_many():
+def test_a_wrong_derivative_is_found_in_one_of_many_rows():
     labels = np.zeros(2000)
     labels[1500:] = 4.0
     objective = wrong(hessian=lambda y, m: 1.0 if y < 4 else 0.5)
@@ -315,14 +315,14 @@ def test_a_wrong_row_is_found_among_many():
         train(objective, labels)
 
 
-def test_corners_and_bounds_are_no_errors():
+def test_kinks_and_bounds_are_not_errors():
     train(Huber(1.7), np.round(ROWS[:, 0] * 2))
     train(Huber(), ROWS[:, 0] * 1e9)
     bound = wrong(hessian=lambda y, m: 2.0, exact_hessian=False)
     assert train(bound).num_boosted_rounds() == 3
 
 
-def test_several_classes_need_a_function():
+def test_num_class_is_an_error():
     with pytest.raises(ParameterError, match="num_class=3 requires more"):
         train(Squared, params={"objective": "multi:softprob", "num_class": 3})
     with pytest.raises(ParameterError, match="functions gradient"):
@@ -361,7 +361,7 @@ class Mine:
 
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
-def test_machine_code_is_kept_until_a_formula_changes(tmp_path):
+def test_machine_code_is_cached_until_a_formula_changes(tmp_path):
     def run(text):
         (tmp_path / "losses.py").write_text(text)
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Distributions: gradients by differences, starts, likelihoods, intervals, all data."""
+"""Distributional objectives: derivatives, base scores, metrics, intervals, data."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def typical(scores, weights):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_are_slopes_of_the_likelihood(name, weighted):
+def test_gradients_are_derivatives_of_the_likelihood(name, weighted):
     scores, labels = draw(name)
     weights = np.random.default_rng(1).random(400) if weighted else None
     expected = slopes(name, scores, labels)
@@ -142,7 +142,7 @@ def test_gradients_are_finite_everywhere(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_neither_order_nor_team_show(name):
+def test_gradients_do_not_depend_on_row_order_or_threads(name):
     scores, labels = draw(name, 60_000)
     weights = np.random.default_rng(1).random(60_000)
     order = np.random.default_rng(2).permutation(60_000)
@@ -165,7 +165,7 @@ def test_neither_order_nor_team_show(name):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_training_begins_from_moments(name, weighted):
+def test_base_scores_are_moments_of_the_labels(name, weighted):
     _, labels = draw(name)
     weights = np.random.default_rng(1).random(400) if weighted else None
     found = objective(name).estimate_base_score(labels[np.newaxis], weights)
@@ -177,7 +177,7 @@ def test_training_begins_from_moments(name, weighted):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_margins_lead_back(name):
+def test_to_margin_is_the_inverse_of_transform(name):
     of = objective(name)
     parameters = np.array([3.0, 0.25])
     margins = of.to_margin(parameters)
@@ -192,7 +192,7 @@ def test_margins_lead_back(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("label", [0.0, 1.0, 3e6])
-def test_labels_that_are_all_alike(name, label):
+def test_constant_labels_give_finite_margins(name, label):
     if name == LOGNORMAL and label == 0:
         return
     rows = np.arange(60.0).reshape(-1, 1)
@@ -215,7 +215,7 @@ def test_counts_without_overdispersion():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_metrics_are_those_of_scipy(name, weighted):
+def test_metrics_agree_with_scipy(name, weighted):
     scores, labels = draw(name)
     weights = np.random.default_rng(1).random(400) if weighted else None
     with lease(1) as team:
@@ -226,7 +226,7 @@ def test_metrics_are_those_of_scipy(name, weighted):
     assert not metric.maximize
 
 
-def test_small_dispersions_are_almost_poisson():
+def test_small_dispersions_are_close_to_poisson():
     counts = np.array([0.0, 3.0, 16.0, 17.0, 4000.0])
     means = np.array([0.1, 3.0, 20.0, 1e-3, 4100.0])
     pairs = np.column_stack([means, np.full(5, 1e-14)])
@@ -250,7 +250,7 @@ def diamonds():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_intervals_of_prices_of_diamonds(name):
+def test_intervals_of_diamond_prices_are_calibrated(name):
     (rows, price), held_out = diamonds()
     rest = DMatrix(held_out[0], held_out[1])
     report = {}
@@ -281,7 +281,7 @@ def test_intervals_of_prices_of_diamonds(name):
     assert losses[-1] < alike + logs * measured.mean() - gain
 
 
-def test_a_scale_that_varies_is_found():
+def test_a_scale_that_depends_on_a_feature_is_learned():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(8000, 3))
     spread = np.exp(rows[:, 1] / 2)
@@ -320,7 +320,7 @@ def test_intervals_are_quantiles(name):
     np.testing.assert_allclose(part, expected, rtol=2e-6, atol=1e-6)
 
 
-def test_an_estimator_has_intervals():
+def test_estimators_predict_intervals():
     rows, labels = few_values(400)
     model = hornbeam.HornbeamRegressor(objective=NORMAL, n_estimators=4)
     model.fit(rows, labels)
@@ -332,7 +332,7 @@ def test_an_estimator_has_intervals():
 
 @pytest.mark.parametrize("kind", ["json", "ubj"])
 @pytest.mark.parametrize("name", NAMES)
-def test_files(name, kind, tmp_path):
+def test_model_files_round_trip(name, kind, tmp_path):
     rows, numbers = few_values(300)
     data = DMatrix(rows, labels_for(name, numbers.astype(float)))
     booster = hornbeam.train({"objective": name}, data, 3, verbose_eval=False)
@@ -346,7 +346,7 @@ def test_files(name, kind, tmp_path):
 
 @pytest.mark.parametrize("booster", ["gbtree", "dart", "gblinear", "vectors"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_booster_learns_them_from_any_data(name, booster, tmp_path):
+def test_every_booster_trains_on_every_container(name, booster, tmp_path):
     rows, numbers = few_values(500, missing=0.1)
     labels = labels_for(name, numbers.astype(float))
     params = {"objective": name, "booster": booster, "eta": 0.2}
@@ -381,7 +381,7 @@ def test_every_booster_learns_them_from_any_data(name, booster, tmp_path):
 # --- Mistakes -------------------------------------------------------------------------
 
 
-def test_base_scores_are_parameters():
+def test_base_score_gives_both_parameters():
     rows, labels = few_values(100)
     data = DMatrix(rows, labels)
     params = {"objective": NORMAL, "base_score": [1.0, 2.5]}

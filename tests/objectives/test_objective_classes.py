@@ -35,7 +35,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_class_declares_what_the_package_needs(name):
+def test_every_class_has_all_declarations(name):
     objective = find(name)
     assert objective.name == name
     assert objective.task in get_args(Task)

@@ -1,4 +1,4 @@
-"""Objectives: gradients against plain formulas, links, base scores, labels."""
+"""Objectives: gradients next to plain formulas, links, base scores, labels."""
 
 from __future__ import annotations
 
@@ -149,13 +149,13 @@ def plain(name, scores, labels):
     return LOSSES[name][1](scores, labels)
 
 
-def test_the_table():
+def test_objective_names():
     assert set(LOSSES) <= set(names())
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
-def test_gradients(name, weighted):
+def test_gradients_agree_with_plain_formulas(name, weighted):
     scores, labels = draw(name)
     weights = np.random.default_rng(1).random(500) if weighted else None
     g, h = plain(name, scores, labels)
@@ -167,7 +167,7 @@ def test_gradients(name, weighted):
 
 
 @pytest.mark.parametrize("name", ["binary:logistic", "reg:squarederror"])
-def test_positives_may_weigh_more(name):
+def test_scale_pos_weight_scales_gradients(name):
     scores, labels = draw(name)
     labels = (labels > 0.5).astype(float)
     weights = np.where(labels == 1, 4.0, 1.0)
@@ -187,7 +187,7 @@ def test_gradients_are_finite_everywhere(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_threads_do_not_show(name):
+def test_gradients_do_not_depend_on_threads(name):
     scores, labels = draw(name, 300_000)
     one = gradients(objective(name), scores, labels)
     many = gradients(objective(name), scores, labels, threads=5)
@@ -195,7 +195,7 @@ def test_threads_do_not_show(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_transform_leads_back(name):
+def test_to_margin_is_the_inverse_of_transform_up_to_rounding(name):
     of = objective(name)
     rng = np.random.default_rng(2)
     margins = rng.normal(size=(50, of.n_outputs))
@@ -214,13 +214,13 @@ def test_transform_leads_back(name):
 
 
 @pytest.mark.parametrize("name", ["binary:logistic", "reg:logistic"])
-def test_certain_base_scores_have_finite_margins(name):
+def test_base_scores_of_0_and_1_have_finite_margins(name):
     margins = objective(name).to_margin(np.array([0.0, 1e-30, 0.5, 1.0]))
     assert np.isfinite(margins).all() and margins[2] == 0.0
     np.testing.assert_allclose(margins[0], np.log(1e-6), rtol=1e-6)
 
 
-def test_focal_gradients_are_the_slopes_of_the_loss():
+def test_focal_gradients_are_derivatives_of_the_loss():
     margins = np.linspace(-2, 12, 57)
     labels, step = np.ones(57), 1e-5
     for gamma in (0.5, 2.0, 5.0):
@@ -257,7 +257,7 @@ def test_focal_loss_of_gamma_0_is_the_logistic_loss():
 
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0, 10.0])
-def test_focal_predictions_are_the_shares_that_gradients_balance_at(gamma):
+def test_focal_predictions_are_the_fractions_with_zero_gradient(gamma):
     labels = (np.random.default_rng(0).random(500) < 0.03).astype(float)
     of = objective("binary:focal", focal_gamma=gamma)
     start = of.estimate_base_score(labels[np.newaxis], None)
@@ -271,7 +271,7 @@ NEWTON_STARTS = {"binary:hinge", "reg:pseudohubererror"}
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
-def test_base_scores(name, weighted):
+def test_base_scores_agree_with_plain_formulas(name, weighted):
     _, labels = draw(name)
     weights = np.random.default_rng(1).random(500) if weighted else None
     found = objective(name).estimate_base_score(labels[np.newaxis], weights)
@@ -315,7 +315,7 @@ def test_the_base_score_of_weighted_positives_is_a_newton_step():
     st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=40),
     st.randoms(use_true_random=False),
 )
-def test_base_scores_do_not_depend_on_the_order(labels, random):
+def test_base_scores_do_not_depend_on_row_order(labels, random):
     shuffled = random.sample(labels, len(labels))
     of = objective("reg:squarederror")
     found = [
@@ -334,7 +334,7 @@ def test_base_scores_do_not_depend_on_the_order(labels, random):
     st.sampled_from([1.0, 3.0]),
     st.lists(st.integers(0, 500), max_size=4),
 )
-def test_base_scores_do_not_depend_on_the_parts(name, weighted, positives, ends):
+def test_base_scores_do_not_depend_on_partitions(name, weighted, positives, ends):
     _, labels = draw(name)
     weights = np.random.default_rng(1).random(500) if weighted else None
     of = objective(name, scale_pos_weight=positives)
@@ -356,13 +356,13 @@ def test_base_scores_do_not_depend_on_the_parts(name, weighted, positives, ends)
 
 
 @pytest.mark.parametrize("name", ["count:poisson", "reg:tweedie"])
-def test_where_nothing_ever_happens_the_margin_is_finite(name):
+def test_labels_of_zero_give_a_finite_margin(name):
     of = objective(name)
     start = of.estimate_base_score(np.zeros((2, 9)), None)
     np.testing.assert_allclose(of.to_margin(start), np.log([1e-16, 1e-16]), rtol=1e-6)
 
 
-def test_a_poisson_leaf_steps_five_eighths_of_the_way_at_most():
+def test_a_poisson_newton_step_is_at_most_five_eighths():
     rng = np.random.default_rng(0)
     for _ in range(200):
         labels = rng.poisson(10.0 ** rng.integers(-2, 3), 20).astype(float)
@@ -373,7 +373,7 @@ def test_a_poisson_leaf_steps_five_eighths_of_the_way_at_most():
         assert abs(step) <= abs(best) * 5 / 8 and step * best >= 0
 
 
-def test_a_quantile_leaf_steps_to_no_higher_loss():
+def test_a_quantile_newton_step_does_not_increase_the_loss():
     """By the loss that is smoothed, with nothing that holds the step back."""
     rng = np.random.default_rng(0)
     levels = np.array(LEVELS)[:, np.newaxis]
@@ -395,7 +395,7 @@ def test_a_quantile_leaf_steps_to_no_higher_loss():
         assert (losses[1] <= losses[0] * (1 + 1e-5)).all()
 
 
-def test_model_files_hold_the_parameters():
+def test_model_files_have_the_objective_parameters():
     assert objective("binary:logistic", scale_pos_weight=2.5).config() == {
         "reg_loss_param": {"scale_pos_weight": "2.5"}
     }
@@ -450,7 +450,7 @@ def stepped(scores, labels):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", SIZED)
-def test_gradients_of_levels(name, weighted):
+def test_gradients_of_each_level_agree_with_plain_formulas(name, weighted):
     of = objective(name, **SIZED[name])
     rng = np.random.default_rng(0)
     labels, scores = rng.normal(size=700), rng.normal(size=(of.n_outputs, 700))
@@ -469,7 +469,7 @@ def test_gradients_of_levels(name, weighted):
 
 
 @pytest.mark.parametrize("name", ["reg:absoluteerror", "reg:quantileerror"])
-def test_neither_order_nor_team_show_in_the_size(name):
+def test_the_smoothing_scale_does_not_depend_on_row_order_or_threads(name):
     of = objective(name, **SIZED[name])
     rng = np.random.default_rng(0)
     rows = 60_000
@@ -487,7 +487,7 @@ def test_neither_order_nor_team_show_in_the_size(name):
 
 
 @pytest.mark.parametrize("name", SIZED)
-def test_labels_that_are_all_alike(name):
+def test_constant_labels_have_zero_gradients(name):
     of = objective(name, **SIZED[name])
     start = of.estimate_base_score(np.full((1, 9), 3.0), None)
     np.testing.assert_allclose(start, 3.0)
@@ -500,7 +500,7 @@ def test_labels_that_are_all_alike(name):
         assert (g == 0).all() and np.isfinite(h).all()
 
 
-def test_margins_of_expectiles_lead_back():
+def test_to_margin_of_expectiles_is_the_inverse_of_transform():
     of = objective("reg:expectileerror", **SIZED["reg:expectileerror"])
     expectiles = np.array([-2.0, -1.999, 50.0])
     with lease(1) as team:
@@ -508,7 +508,7 @@ def test_margins_of_expectiles_lead_back():
     np.testing.assert_allclose(back[0], expectiles, atol=3e-6)
 
 
-def test_levels_rise_and_are_needed():
+def test_levels_are_required_and_increasing():
     for name, params, message in (
         ("reg:quantileerror", {}, "requires quantile_alpha: a level between 0 and 1"),
         ("reg:expectileerror", {}, "requires expectile_alpha"),
@@ -547,7 +547,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_labels_outside_the_domain(name):
+def test_labels_outside_the_domain_are_an_error(name):
     labels, message = LABELS[name]
     with pytest.raises(DataError) as error:
         objective(name).check_labels(np.array(labels, float))
@@ -580,12 +580,12 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes(case):
+def test_invalid_parameters_are_an_error(case):
     params, message = MISTAKES[case]
     with pytest.raises(ParameterError, match=message):
         create(Parameters.resolve(params))
 
 
-def test_classes_need_a_softmax():
+def test_num_class_requires_a_softmax_objective():
     with pytest.raises(ParameterError, match="is for the objectives multi:softmax"):
         objective("reg:squarederror", num_class=3).check_labels(np.zeros(3))

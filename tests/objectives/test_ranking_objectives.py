@@ -1,4 +1,4 @@
-"""Objectives of ranking through the public face: groups, weights, bias, labels."""
+"""Objectives of ranking in training: groups, weights, position bias, labels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def train(objective, data=None, rounds=4, xgb_model=None, **params):
 
 @pytest.mark.parametrize("method", ["topk", "mean"])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_the_order_gets_better(objective, method):
+def test_training_improves_the_ranking(objective, method):
     history, data = {}, matrix(objective)
     hornbeam.train(
         {"objective": objective, "lambdarank_pair_method": method, "max_depth": 3},
@@ -50,7 +50,7 @@ def test_the_order_gets_better(objective, method):
     assert values[-1] > values[0] + 0.01
 
 
-def test_the_default_metric_follows_the_places_that_count():
+def test_the_default_metric_has_the_number_of_top_ranks():
     params = {"lambdarank_num_pair_per_sample": 5, "objective": "rank:map"}
     assert create(Parameters.resolve(params)).default_metric == "map@5"
     params |= {"objective": "rank:pairwise", "lambdarank_pair_method": "mean"}
@@ -58,7 +58,7 @@ def test_the_default_metric_follows_the_places_that_count():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_scores_begin_at_zero_and_are_predicted_as_they_are(objective):
+def test_the_base_score_is_zero_and_predictions_are_margins(objective):
     model = train(objective)
     assert model.model.base_score.tolist() == [0.0]
     data = matrix(objective)
@@ -68,7 +68,7 @@ def test_scores_begin_at_zero_and_are_predicted_as_they_are(objective):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_the_ways_to_give_groups_and_weights_are_one(objective):
+def test_equivalent_groups_and_weights_give_the_same_model(objective):
     sizes = np.unique(GROUPS, return_counts=True)[1]
     weights = RNG.uniform(0.5, 2, sizes.size)
     digests = {
@@ -87,14 +87,14 @@ def test_the_ways_to_give_groups_and_weights_are_one(objective):
     assert twice.digest() in digests
 
 
-def test_without_groups_all_rows_are_one():
+def test_without_groups_all_rows_are_one_group():
     labels = labels_for("rank:ndcg")
     one = train("rank:ndcg", DMatrix(ROWS, labels)).digest()
     assert train("rank:ndcg", DMatrix(ROWS, labels, group=[900])).digest() == one
     assert train("rank:ndcg").digest() != one
 
 
-def test_other_groups_are_taken_up_between_rounds():
+def test_changed_groups_are_used_in_the_next_round():
     data = matrix("rank:ndcg")
     booster = train("rank:ndcg", data)
     data.set_info(group=[900])
@@ -115,7 +115,7 @@ SETTINGS = {
 @pytest.mark.parametrize("how", ["memory", "ubj", "json"])
 @pytest.mark.parametrize("case", SETTINGS)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_training_goes_on_from_a_file_as_if_it_had_never_stopped(objective, case, how):
+def test_training_continued_from_a_file_gives_the_same_model(objective, case, how):
     params = SETTINGS[case]
     whole = train(objective, rounds=6, **params)
     model = train(objective, rounds=3, **params)
@@ -131,7 +131,7 @@ def test_training_goes_on_from_a_file_as_if_it_had_never_stopped(objective, case
             assert getattr(loaded.params, name) == value
 
 
-def test_the_bias_of_positions_is_part_of_the_model():
+def test_the_position_bias_is_part_of_the_model():
     model = train("rank:ndcg", lambdarank_unbiased=True)
     bias = model.model.objective_state
     assert list(bias) == ["ti+", "tj-"] and not train("rank:ndcg").model.objective_state
@@ -142,14 +142,14 @@ def test_the_bias_of_positions_is_part_of_the_model():
     np.testing.assert_array_equal(model[:2].model.objective_state["ti+"], bias["ti+"])
 
 
-def test_another_objective_lets_go_of_the_bias():
+def test_another_objective_drops_the_position_bias():
     model = train("rank:ndcg", lambdarank_unbiased=True)
     more = train("reg:squarederror", rounds=1, xgb_model=model)
     assert not more.model.objective_state and more.digest() != model.digest()
     assert list(model.model.objective_state) == ["ti+", "tj-"]
 
 
-def test_a_round_that_is_done_again_finds_the_bias_of_before():
+def test_a_repeated_round_uses_the_position_bias_before_it():
     params = {"objective": "rank:ndcg", "lambdarank_unbiased": True}
     of, info = create(Parameters.resolve(params)), matrix("rank:ndcg").info
     scores = np.random.default_rng(3).normal(size=(1, 900))
@@ -161,7 +161,7 @@ def test_a_round_that_is_done_again_finds_the_bias_of_before():
     assert (then[0] != first[0]).any()
 
 
-def test_the_seed_decides_what_is_drawn():
+def test_the_seed_determines_sampled_pairs():
     for params in (SETTINGS["mean"], {}):
         objective = "rank:ndcg" if params else "rank:xendcg"
         digests = [train(objective, seed=s, **params).digest() for s in (0, 0, 1, -1)]
@@ -169,7 +169,7 @@ def test_the_seed_decides_what_is_drawn():
     assert train("rank:ndcg", seed=1).digest() == train("rank:ndcg").digest()
 
 
-def test_a_learning_rate_that_is_set_between_rounds_keeps_the_bias():
+def test_setting_the_learning_rate_keeps_the_position_bias():
     plain = train("rank:ndcg", rounds=3, learning_rate=0.2, lambdarank_unbiased=True)
     params = {"objective": "rank:ndcg", "max_depth": 3, "lambdarank_unbiased": True}
     scheduled = hornbeam.train(
@@ -179,7 +179,7 @@ def test_a_learning_rate_that_is_set_between_rounds_keeps_the_bias():
     assert scheduled.digest() == plain.digest()
 
 
-def test_only_who_ranks_loads_the_kernels_of_ranking():
+def test_only_ranking_loads_the_ranking_kernels():
     script = (
         "import sys, numpy, hornbeam\n"
         "data = hornbeam.DMatrix(numpy.eye(9), numpy.arange(9) % 2)\n"
@@ -194,7 +194,9 @@ def test_only_who_ranks_loads_the_kernels_of_ranking():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_groups_are_learned_alike_wherever_the_rows_are(objective, tmp_path):
+def test_quantile_and_external_memory_matrices_give_the_same_ranking_model(
+    objective, tmp_path
+):
     params = {**SETTINGS["unbiased"], "subsample": 0.7}
     plain = train(objective, **params).digest()
     labels = labels_for(objective)

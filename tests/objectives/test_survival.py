@@ -1,4 +1,4 @@
-"""Times of which not all were seen to their end: objectives, metrics, and training."""
+"""Survival analysis with censored times: objectives, metrics, training."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def train(params, rows=X, rounds=5, matrix=DMatrix, **info):
 
 
 @pytest.mark.parametrize("objective", INFO)
-def test_what_decides_the_times_is_learned(objective):
+def test_the_effect_of_a_feature_on_times_is_learned(objective):
     booster, report = train({"objective": objective}, rounds=40, **INFO[objective])
     (losses,) = report.values()
     assert (np.diff(losses) < 0).all() and losses[-1] < losses[0] - 0.2
@@ -61,7 +61,7 @@ def test_what_decides_the_times_is_learned(objective):
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_many_seen_rows_give_the_distribution_its_place(distribution):
+def test_uncensored_rows_locate_the_distribution(distribution):
     """A leaf of rows of one kind goes to where the likelihood is greatest."""
     rng = np.random.default_rng(0)
     z = {
@@ -87,7 +87,7 @@ def test_many_seen_rows_give_the_distribution_its_place(distribution):
 
 
 @pytest.mark.parametrize("objective", INFO)
-def test_base_scores(objective):
+def test_base_scores_of_survival_objectives(objective):
     base = {"survival:cox": 1.0, "survival:aft": 0.5}[objective]
     booster, _ = train({"objective": objective}, **INFO[objective])
     assert booster.model.base_score.tolist() == [base]
@@ -97,7 +97,7 @@ def test_base_scores(objective):
         create(Parameters.resolve({"objective": objective, "base_score": 0}))
 
 
-def test_hazards_weigh_rows_as_copies():
+def test_a_row_of_weight_n_is_n_rows_for_cox():
     rng = np.random.default_rng(1)
     count = rng.integers(1, 4, len(X))
     weighted, once = train(
@@ -115,7 +115,7 @@ def test_hazards_weigh_rows_as_copies():
     np.testing.assert_allclose(once["cox-nloglik"], each["cox-nloglik"], rtol=1e-6)
 
 
-def test_the_intervals_that_predictions_are_in():
+def test_interval_accuracy_counts_predictions_within_bounds():
     booster, report = train(
         {"objective": "survival:aft", "eval_metric": "interval-regression-accuracy"},
         **BOUNDS,
@@ -126,7 +126,7 @@ def test_the_intervals_that_predictions_are_in():
     assert found[-1] == pytest.approx(share, abs=1e-3)
 
 
-def test_training_stops_where_accuracy_falls():
+def test_early_stopping_maximises_interval_accuracy():
     def fit(rounds):
         data, held_out = DMatrix(X, **BOUNDS), DMatrix(-X, **BOUNDS)
         params = {
@@ -143,7 +143,7 @@ def test_training_stops_where_accuracy_falls():
     assert stopped.best_score <= whole.best_score
 
 
-def test_model_files_hold_the_distribution(tmp_path):
+def test_model_files_have_the_distribution(tmp_path):
     params = {
         "objective": "survival:aft",
         "aft_loss_distribution": "logistic",
@@ -173,8 +173,10 @@ def test_model_files_hold_the_distribution(tmp_path):
     st.sampled_from([1, 30]),
     st.integers(0, 2**32),
 )
-def test_one_model_on_any_way(objective, distribution, n_rows, weighted, most, seed):
-    """On threads, of codes, continued, and of rows in any order."""
+def test_threads_bins_and_row_order_do_not_change_the_model(
+    objective, distribution, n_rows, weighted, most, seed
+):
+    """On threads, on bins, continued, and with rows in any order."""
     rng = np.random.default_rng(seed)
     rows = rng.integers(9, size=(n_rows, 3)).astype(np.float32)
     label = rng.integers(1, most + 1, n_rows) * rng.choice([-1.0, 1.0], n_rows)
@@ -207,7 +209,7 @@ def test_one_model_on_any_way(objective, distribution, n_rows, weighted, most, s
 # --- What is wrong --------------------------------------------------------------------
 
 
-def test_labels_of_evals_are_looked_at():
+def test_labels_of_evals_are_checked():
     booster, _ = train({"objective": "survival:aft"}, **BOUNDS)
     with pytest.raises(DataError, match="no label_lower_bounds to measure against"):
         booster.eval(DMatrix(X, TIMES))
@@ -217,7 +219,7 @@ def test_labels_of_evals_are_looked_at():
 
 
 @pytest.mark.parametrize("metric", ["cox-nloglik", "aft-nloglik"])
-def test_metrics_of_times_need_predictions_above_zero(metric):
+def test_metrics_of_times_require_predictions_above_zero(metric):
     data = DMatrix(X, SIGNED, **BOUNDS)
     params = {"objective": "reg:squarederror", "eval_metric": metric}
     with pytest.raises(DataError, match=f"{metric} needs predictions above 0"):
@@ -228,7 +230,7 @@ def test_metrics_of_times_need_predictions_above_zero(metric):
         hornbeam.train(params, data, 1, evals=[(data, "a")], verbose_eval=False)
 
 
-def test_no_events():
+def test_training_without_events_is_an_error():
     with pytest.raises(DataError, match="needs events, and there are none in"):
         train({"objective": "survival:cox"}, label=-UNTIL)
     weight = (SIGNED < 0) * 1.0

@@ -1,4 +1,4 @@
-"""Turns containers of any library into a Table or a column."""
+"""Turns containers of any library into a `Table` or a column."""
 
 from __future__ import annotations
 
@@ -69,28 +69,28 @@ def as_table(
     types: Sequence[str] | None = None,
     enable_categorical: bool = True,
 ) -> Table:
-    """Return a table over the caller's data, which is held by reference, not copied.
+    """Return a table of the caller's data, which is held by reference, not copied.
 
     Parameters
     ----------
     data
-        NumPy array (or what offers itself as one, or by DLPack), list of rows, pandas
-        or polars frame, pyarrow Table, RecordBatch or Dataset, whatever offers an Arrow
-        stream or is known to narwhals, SciPy sparse matrix.
+        NumPy array (or an object with the array interface or DLPack), list of rows,
+        pandas or polars data frame, pyarrow Table, RecordBatch or Dataset, object with
+        the Arrow stream interface or supported by narwhals, SciPy sparse matrix.
     missing
-        The number that stands for missing, besides NaN and null. It is not looked for
-        in columns of categories.
+        Number that stands for a missing value, in addition to NaN and null. It does not
+        apply to categorical columns.
     names
-        Names for the columns in place of the container's own.
+        Names of the columns instead of those of the container.
     types
-        Types for the columns in place of the container's own; ``"c"`` says that a
-        column of numbers holds codes of categories.
+        Types of the columns instead of those of the container; ``"c"`` marks a column
+        of numbers as category codes.
     enable_categorical
-        Whether a categorical column is taken; else it is an error.
+        Whether to accept categorical columns; otherwise they raise a `DataError`.
     """
     missing = check_missing(missing)
     table = None
-    if type(data) is not np.ndarray:  # at once, for the sake of single rows
+    if type(data) is not np.ndarray:  # a shortcut for predictions of single rows
         table = as_frame(data, missing, names, types, enable_categorical)
     if table is None:
         table = _array_table(data, missing, names, types)
@@ -105,7 +105,7 @@ def as_frame(
     types: Sequence[str] | None = None,
     enable_categorical: bool = False,
 ) -> Table | None:
-    """Return the table of a data frame or sparse matrix; None for any other object."""
+    """Return the table of a data frame or sparse matrix; None for other objects."""
     frame = known_frame(data)
     read = None if frame is None else _reader(frame, TABLES)
     if read is None:
@@ -116,9 +116,9 @@ def as_frame(
 
 
 def known_frame(data: Any) -> Any | None:
-    """Return the frame or matrix of a library known here that the object is or offers.
+    """Return the data frame or sparse matrix that an object is, or converts to.
 
-    None for any other object.
+    None for other objects.
     """
     if _reader(data, TABLES) is not None:
         return data
@@ -166,7 +166,7 @@ def _array_table(
 
 
 def as_column(data: Any) -> Column | None:
-    """Return the column of a Series or Arrow array; None for any other object."""
+    """Return the column of a Series or Arrow array; None for other objects."""
     read = _reader(data, COLUMNS)
     if read is None:
         return None
@@ -181,14 +181,14 @@ def as_column(data: Any) -> Column | None:
 
 
 def words(data: Any) -> str:
-    """Return what the object is, as a person would import it."""
+    """Return the name of the object's class with its package, such as pandas Series."""
     kind = type(data)
     package = kind.__module__.partition(".")[0]
     return kind.__qualname__ if package == "builtins" else f"{package} {kind.__name__}"
 
 
 def _reader(data: Any, families: Families) -> Callable[..., Any] | None:
-    """Return what reads the object, found without importing its library."""
+    """Return the function that reads the object, without importing its library."""
     for module, classes, read in families:
         loaded = sys.modules.get(module)
         known = tuple(
@@ -212,12 +212,12 @@ def _mend(data: Any) -> str:
 
 
 def native_frame(data: Any) -> Any | None:
-    """Return the frame that stands behind `data`, or the same rows as an Arrow table.
+    """Return the native data frame of an object, or an Arrow table of its rows.
 
-    None if narwhals is not installed or does not know such an object as a frame. Rows
-    that are only promised are computed.
+    narwhals supports frames of further libraries, such as Modin, cuDF and Ibis. None if
+    it is not installed or does not support the object. Lazy frames are collected.
     """
-    # An object of NumPy's or Python's own is no frame: nothing is imported for it.
+    # Objects of NumPy and Python are no frames: import nothing for them.
     package = type(data).__module__.partition(".")[0]
     if package in ("builtins", "numpy", "collections"):
         return None

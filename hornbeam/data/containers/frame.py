@@ -1,4 +1,4 @@
-"""Data frames: typed columns, and columns that are taken out by name."""
+"""Tables of typed columns, as of data frames; removes columns of fields by name."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ __all__ = [
     "pop_columns",
 ]
 
-# What to do with a column that holds no numbers, by what its type is called.
+# Advice for columns that are not numeric, by a pattern of their type.
 ADVICE = {
-    r"(?i)date|time|period|duration": "dates and times mean something as numbers only "
-    "by a rule of yours: pass, for example, the days since some date, the hour of the "
-    "day, or the seconds of a span",
+    r"(?i)date|time|period|duration": "convert dates and times to numbers, such as "
+    "the days since some date, the hour of the day, or the seconds of a duration",
     r"(?i)decimal": "cast decimals to float64",
     r"(?i)\b(list|struct|map|array|dict|tuple|set)\b": "of a nested column make one "
     "column for each part",
@@ -50,17 +49,17 @@ ADVICE = {
 
 
 class Column(ABC):
-    """One column of numbers, or of codes of categories, in its container's own memory.
+    """A column of numbers or category codes, in the memory of its container.
 
     Parameters
     ----------
     dtype
-        The type of the numbers.
+        The dtype of the numbers.
     kind
-        XGBoost's word for it, by default that for `dtype`.
+        XGBoost's feature type; None: that of `dtype`.
     """
 
-    #: The categories that codes stand for; None in a column of numbers.
+    #: The categories in the order of their codes; None for a column of numbers.
     levels: np.ndarray | None = None
 
     def __init__(self, dtype: np.dtype[Any], kind: str | None = None) -> None:
@@ -69,16 +68,16 @@ class Column(ABC):
 
     @property
     def kind(self) -> str:
-        """XGBoost's word for the column."""
+        """XGBoost's feature type of the column."""
         return feature_type(self.dtype) if self._kind is None else self._kind
 
     @abstractmethod
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return numbers, and which of them are null (None: none of them)."""
+        """Return the numbers, and which of them are null (None: none)."""
 
 
 class NumpyColumn(Column):
-    """A column that is an array."""
+    """A column in a NumPy array."""
 
     def __init__(self, array: np.ndarray, kind: str | None = None) -> None:
         super().__init__(array.dtype, kind)
@@ -89,7 +88,7 @@ class NumpyColumn(Column):
 
 
 class AllMissing(Column):
-    """A column of the null type, which has no values at all."""
+    """A column of null type, which has no values."""
 
     def __init__(self) -> None:
         super().__init__(np.dtype(np.float32))
@@ -99,14 +98,14 @@ class AllMissing(Column):
 
 
 class CategoryColumn(Column):
-    """A column of categories, read as codes.
+    """A categorical column, read as codes.
 
     Parameters
     ----------
     levels
         The categories in the order of their codes.
     label
-        How a message calls the column.
+        Name of the column in error messages.
     """
 
     levels: np.ndarray
@@ -114,7 +113,7 @@ class CategoryColumn(Column):
     def __init__(self, levels: Any, label: str) -> None:
         super().__init__(np.dtype(np.float32), "c")
         self.levels = check_levels(levels, label)
-        # Code -1, which is null, finds the NaN at the end.
+        # Code -1 (null) indexes the NaN at the end.
         self._floats = np.append(
             np.arange(len(self.levels), dtype=np.float32), np.float32(np.nan)
         )
@@ -124,11 +123,11 @@ class CategoryColumn(Column):
 
     @abstractmethod
     def codes(self, start: int, stop: int) -> np.ndarray:
-        """Return whole numbers, places in `levels`; -1 for null."""
+        """Return integer codes, indices of `levels`; -1 for null."""
 
 
 class FrameTable(Table):
-    """A table of columns."""
+    """A table of typed columns."""
 
     def __init__(
         self,
@@ -155,7 +154,7 @@ class FrameTable(Table):
         )
         self._parts = columns
         self._missing = missing
-        # The value that means missing: no code of a category does.
+        # The value that stands for missing in each column; none in category codes.
         self._markers = [
             missing if column.levels is None else np.nan for column in columns
         ]
@@ -206,21 +205,21 @@ def frame_table(
     names: Sequence[str] | None,
     types: Sequence[str] | None = None,
 ) -> FrameTable:
-    """Return the table of a frame's columns.
+    """Return the table of the columns of a data frame.
 
     Parameters
     ----------
     found
-        Name, type as the container words it, and column; None where it has neither
-        numbers nor categories.
+        Name, type (as the container calls it) and column; the column is None if it
+        holds neither numbers nor categories, which raises a `DataError`.
     n_rows
         The number of rows.
     missing
-        The value that means missing.
+        The value that stands for missing.
     names
-        Names to use in place of the frame's own.
+        Names of the columns instead of those of the data frame.
     types
-        Types to use in place of the frame's own.
+        Types of the columns instead of those of the data frame.
     """
     own_names, columns, refused = [], [], []
     for name, words, column in found:
@@ -255,9 +254,9 @@ def _refusal(refused: list[tuple[str, str]]) -> DataError:
 
 
 def column_names(data: Any) -> list[str] | None:
-    """Return the names of a frame's columns; None for whatever is no frame."""
+    """Return the names of a data frame's columns; None for other objects."""
     if _is(data, "pandas", "DataFrame"):
-        # The levels of a MultiIndex with blanks, as everywhere.
+        # Join the levels of a MultiIndex with spaces, as everywhere.
         return [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in data]
     if _is(data, "polars", "DataFrame"):
         return list(data.columns)
@@ -267,14 +266,14 @@ def column_names(data: Any) -> list[str] | None:
 
 
 def pop_columns(data: Any, wanted: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
-    """Return a frame without some columns, and these columns by their part.
+    """Return a data frame without some columns, and these columns by field.
 
     Parameters
     ----------
     data
-        A frame of pandas, polars or pyarrow; anything at all if nothing is wanted.
+        Data frame of pandas, polars or pyarrow; any object if `wanted` is empty.
     wanted
-        The name of a column for each part, such as ``{"label": "price"}``.
+        Name of the column of each field, such as ``{"label": "price"}``.
     """
     if not wanted:
         return data, {}
@@ -326,6 +325,6 @@ def _select(data: Any, places: Sequence[int]) -> Any:
 
 
 def _is(data: Any, module: str, *classes: str) -> bool:
-    """Return whether the object is of a library's class; it is not imported here."""
+    """Return whether the object is of a library's class, without importing it."""
     loaded = sys.modules.get(module)
     return any(isinstance(data, getattr(loaded, name, ())) for name in classes)

@@ -1,4 +1,4 @@
-"""Arrow tables and record batches, straight from their buffers."""
+"""Arrow tables and record batches, read from their buffers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ARROW_TYPES = {
     "bool": np.dtype(np.bool_),
 }
 TEXT = ("string", "large_string", "string_view")
-# What the values of a dictionary may be: strings or numbers.
+# Types of the values of a dictionary: strings or numbers.
 LEVELS = (*TEXT, *ARROW_TYPES)
 
 
 def arrow_column(data: Any, label: str = "the column") -> Column | None:
-    """Return a column over a pyarrow Array or ChunkedArray.
+    """Return the column of a pyarrow Array or ChunkedArray.
 
-    None if it holds neither numbers nor categories. `label` is how a message calls it.
+    None if it holds neither numbers nor categories. `label` is its name in errors.
     """
     words = str(data.type)
     dtype = ARROW_TYPES.get(words)
@@ -77,9 +77,9 @@ def arrow_dataset_table(
 
 
 def arrow_of_stream(data: Any) -> Any:
-    """Return the pyarrow Table or batch of whatever offers Arrow's C stream or array.
+    """Return the pyarrow Table or RecordBatch of an object with Arrow's C interface.
 
-    What can be read only once is read here, and held in memory.
+    A stream that can be read only once is read here and kept in memory.
     """
     pa = require("pyarrow", "frames", f"reading a {type(data).__name__}")
     stream = hasattr(data, "__arrow_c_stream__")
@@ -117,7 +117,7 @@ class ArrowColumn(Column):
         return values, nulls
 
     def _values(self, chunk: Any) -> np.ndarray:
-        # What lies under a null is not looked at: `_nulls` covers it.
+        # Values of nulls are undefined; `_nulls` masks them.
         buffer = chunk.buffers()[1]
         if self.dtype.kind == "b":
             return _bits(buffer, chunk.offset, len(chunk))
@@ -127,7 +127,7 @@ class ArrowColumn(Column):
 
 
 class TextColumn(CategoryColumn):
-    """Strings: the categories are those that occur, sorted."""
+    """Strings; the categories are the distinct strings, sorted."""
 
     def __init__(self, data: Any, label: str) -> None:
         import pyarrow.compute as pc
@@ -142,10 +142,10 @@ class TextColumn(CategoryColumn):
 
 
 class DictionaryColumn(CategoryColumn):
-    """Codes beside a dictionary.
+    """A dictionary-encoded column.
 
-    Its order is kept where all chunks have the same one, unused values included;
-    where they differ, the values of all of them are sorted.
+    If all chunks have the same dictionary, the categories are its values in order,
+    unused ones included. Otherwise they are the sorted values of all dictionaries.
     """
 
     def __init__(self, data: Any, label: str) -> None:
@@ -163,7 +163,7 @@ class DictionaryColumn(CategoryColumn):
     def codes(self, start: int, stop: int) -> np.ndarray:
         found = [np.empty(0, np.int32)]
         for chunk in _chunks(self._data.slice(start, stop - start)):
-            codes = _filled(chunk.indices.cast("int32"))
+            codes = _null_as_minus_one(chunk.indices.cast("int32"))
             if not self._is_one:
                 places = _places(chunk.dictionary, self.levels)
                 codes = np.append(places, np.int32(-1))[codes]
@@ -176,20 +176,21 @@ def _chunks(data: Any) -> list[Any]:
 
 
 def _places(data: Any, levels: np.ndarray) -> np.ndarray:
-    """Return where each value is among `levels`, -1 for null."""
+    """Return the index of each value in `levels`; -1 for null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     data = _without_views(data)
-    return _filled(pc.index_in(data, value_set=pa.array(levels).cast(data.type)))
+    value_set = pa.array(levels).cast(data.type)
+    return _null_as_minus_one(pc.index_in(data, value_set=value_set))
 
 
-def _filled(codes: Any) -> np.ndarray:
+def _null_as_minus_one(codes: Any) -> np.ndarray:
     return codes.fill_null(-1).to_numpy()
 
 
 def _without_views(data: Any) -> Any:
-    # Arrow has few functions for string views, and its unique() takes null for "".
+    # Arrow has few functions for string views, and unique() reads null as "".
     return data.cast("large_string") if str(data.type) == "string_view" else data
 
 
@@ -200,7 +201,7 @@ def _nulls(chunk: Any) -> np.ndarray | None:
 
 
 def _bits(buffer: Any, offset: int, length: int) -> np.ndarray:
-    """Return the bits offset..offset+length-1 of a buffer, one boolean each."""
+    """Return `length` bits of a buffer from bit `offset` on, as booleans."""
     first, last = offset // 8, (offset + length + 7) // 8
     octets = np.frombuffer(buffer, np.uint8, last - first, first)
     bits = np.unpackbits(octets, bitorder="little").view(np.bool_)

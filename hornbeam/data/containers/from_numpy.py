@@ -1,4 +1,4 @@
-"""Arrays, lists, and whatever offers itself as an array."""
+"""NumPy arrays, lists, and objects with an array interface."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["ArrayTable", "as_array"]
 
-# Rows transposed in one step: the block read and the strips written stay in the
-# cache. 1.4 ns a value at 1M x 28 float32, against 4.0 in one piece.
+# Rows transposed in one step, so that input and output stay in the cache: 1.4 ns per
+# value at 1M x 28 float32, against 4.0 ns in one step.
 STEP = 4096
 
 
 def as_array(data: Any) -> np.ndarray | None:
-    """Return an array of real numbers of any shape; None if `data` is not one.
+    """Return an array of real numbers of any shape; None if `data` is no array.
 
-    What a masked array masks is missing. A list or an array of objects may hold None,
-    which is missing. What looks like a list but is ragged or holds other things raises
-    a `DataError` that says where.
+    Masked values are missing. None in a list or an array of objects is missing. Ragged
+    lists, and lists of other objects, raise a `DataError` that names the place.
     """
     if isinstance(data, np.ma.MaskedArray):
         return data
@@ -46,7 +45,7 @@ def as_array(data: Any) -> np.ndarray | None:
         else:
             return None
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        # Such as a tensor on another device, or one that needs gradients.
+        # For example a tensor on another device, or one that requires gradients.
         raise DataError(
             f"this {type(data).__name__} does not give its numbers to NumPy ({error}); "
             "detach it, copy it to the CPU, and cast it to a type that NumPy has",
@@ -75,9 +74,10 @@ def _from_sequence(data: Sequence[Any]) -> np.ndarray:
 
 
 def _from_objects(array: np.ndarray) -> np.ndarray:
-    """Return float64, None as NaN; NumPy by itself would also take "1.5" for a number.
+    """Return an object array as float64, with NaN for None.
 
-    Integers are looked at here because their type is lost in float64.
+    NumPy alone would convert strings such as "1.5". Integers are checked here, because
+    float64 does not tell whether they were exact.
     """
     for index, value in np.ndenumerate(array):
         where = f"row {index[0]}" if index else "the list"
@@ -95,7 +95,7 @@ def _from_objects(array: np.ndarray) -> np.ndarray:
 
 
 class ArrayTable(Table):
-    """A 2-d array of any real type, order and byte order; what is masked is missing."""
+    """A 2-d array of any real dtype, memory order and byte order; masked = missing."""
 
     has_rows = True
 
@@ -125,7 +125,7 @@ class ArrayTable(Table):
         super().__init__(n_rows, n_features, names, types, dtype, categories)
         self._array = np.asarray(array)
         self._missing = missing
-        # Which cells are masked, or None.
+        # Which values are masked, or None.
         masked = isinstance(array, np.ma.MaskedArray) and array.mask is not np.ma.nomask
         self._nulls = np.ma.getmaskarray(array) if masked else None
 

@@ -1,4 +1,4 @@
-"""pandas frames: NumPy columns, nullable, sparse and categorical ones, and Arrow's."""
+"""pandas data frames: NumPy, nullable, sparse, categorical and Arrow columns."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["pandas_column", "pandas_table"]
 
-# What pandas calls objects that are all strings, or all numbers; nulls are left out.
+# Results of infer_dtype for objects that are all strings, or all numbers.
 TEXT = ("string", "empty")
 NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")
 
 
 def pandas_column(series: Any) -> Column | None:
-    """Return a column over a Series; None if it holds no numbers and no categories."""
+    """Return the column of a Series; None if it has neither numbers nor categories."""
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
         return NumpyColumn(series.to_numpy())
@@ -41,8 +41,7 @@ def pandas_column(series: Any) -> Column | None:
         return arrow_column(series.array.__arrow_array__(), label)
     if hasattr(dtype, "fill_value"):
         return SparseColumn(series)
-    # pandas has no public name for the nullable types together, but each knows the
-    # type of its numbers.
+    # pandas has no public base class of nullable dtypes, but each has `numpy_dtype`.
     if isinstance(getattr(dtype, "numpy_dtype", None), np.dtype):
         return NullableColumn(series)
     return None
@@ -66,12 +65,12 @@ def pandas_table(
 
 
 def _name(name: Any) -> str:
-    """Return a column's name as text; the levels of a MultiIndex with blanks."""
+    """Return a column's name as a string; joins levels of a MultiIndex with spaces."""
     return " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
 def _words(series: Any) -> str:
-    """Return the type of a column as a message calls it."""
+    """Return the name of a column's type in error messages."""
     if series.dtype != object:
         return str(series.dtype)
     first = next((value for value in series.dropna()), None)
@@ -79,7 +78,7 @@ def _words(series: Any) -> str:
 
 
 class NullableColumn(Column):
-    """Int64, Float32, boolean and their like: numbers beside a mask."""
+    """A column of a nullable dtype, such as Int64 or boolean: values and a mask."""
 
     def __init__(self, series: Any) -> None:
         super().__init__(series.dtype.numpy_dtype)
@@ -95,7 +94,7 @@ class NullableColumn(Column):
 
 
 class SparseColumn(Column):
-    """pandas' Sparse: what is not stored is the fill value, missing only if NaN."""
+    """A Sparse column; values not stored are the fill value, missing if it is NaN."""
 
     def __init__(self, series: Any) -> None:
         super().__init__(series.dtype.subtype)
@@ -106,7 +105,7 @@ class SparseColumn(Column):
 
 
 class PandasCategories(CategoryColumn):
-    """A categorical: its categories in their order, unused ones included."""
+    """A categorical column; its categories in order, unused ones included."""
 
     def __init__(self, series: Any, label: str) -> None:
         own = series.array
@@ -118,7 +117,7 @@ class PandasCategories(CategoryColumn):
 
 
 class ObjectCategories(CategoryColumn):
-    """Objects that are strings: the categories are those that occur, sorted."""
+    """A column of str objects; the categories are the distinct strings, sorted."""
 
     def __init__(self, values: np.ndarray, label: str) -> None:
         import pandas as pd
@@ -137,7 +136,7 @@ class ObjectCategories(CategoryColumn):
 
 
 def _object_column(values: np.ndarray, label: str) -> Column | None:
-    """Return a column over objects of one kind, strings or numbers, and null."""
+    """Return the column of objects that are all strings or all numbers, or null."""
     import pandas as pd
 
     kind = pd.api.types.infer_dtype(values, skipna=True)

@@ -1,4 +1,4 @@
-"""polars frames."""
+"""polars data frames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POLARS_TYPES = {
 
 
 def polars_column(series: Any) -> Column | None:
-    """Return a column over a Series; None if it holds no numbers and no categories."""
+    """Return the column of a Series; None if it has neither numbers nor categories."""
     dtype = POLARS_TYPES.get(str(series.dtype))
     if dtype is not None:
         return PolarsColumn(series, dtype)
@@ -68,12 +68,12 @@ def lazy_polars_table(
     names: Sequence[str] | None,
     types: Sequence[str] | None = None,
 ) -> FrameTable:
-    """Return the table of a LazyFrame, which is collected."""
+    """Collect a LazyFrame and return its table."""
     return polars_table(data.collect(engine="streaming"), missing, names, types)
 
 
 class PolarsColumn(Column):
-    """A column of numbers that may hold nulls."""
+    """A numeric column, which can have nulls."""
 
     def __init__(self, series: Any, dtype: np.dtype[Any]) -> None:
         super().__init__(dtype)
@@ -83,13 +83,13 @@ class PolarsColumn(Column):
         part = self._series.slice(start, stop - start)
         if not part.null_count():
             return part.to_numpy(), None
-        # Left alone, to_numpy() would round integers with nulls to float64.
+        # to_numpy() alone would round integers with nulls to float64.
         nulls = part.is_null().to_numpy()
         return part.fill_null(self.dtype.type(0).item()).to_numpy(), nulls
 
 
 class EnumColumn(CategoryColumn):
-    """An Enum: its categories in their order, unused ones included."""
+    """An Enum column; its categories in order, unused ones included."""
 
     def __init__(self, series: Any, label: str) -> None:
         super().__init__(series.dtype.categories.to_list(), label)
@@ -100,7 +100,7 @@ class EnumColumn(CategoryColumn):
 
 
 class TextColumn(CategoryColumn):
-    """Strings: the categories are those that occur, sorted."""
+    """A String column; the categories are the distinct strings, sorted."""
 
     def __init__(self, series: Any, label: str) -> None:
         super().__init__(series.drop_nulls().unique().sort().to_list(), label)
@@ -114,9 +114,9 @@ class TextColumn(CategoryColumn):
 
 
 class CategoricalColumn(CategoryColumn):
-    """A Categorical: the categories that occur, sorted.
+    """A Categorical column; the categories that occur, sorted.
 
-    Its own numbers depend on what else the program has read before.
+    Its physical codes depend on which columns the process has read before.
     """
 
     def __init__(self, series: Any, label: str) -> None:
@@ -125,7 +125,7 @@ class CategoricalColumn(CategoryColumn):
         super().__init__(sorted(names), label)
         own = _physical(present)
         places = {name: code for code, name in enumerate(self.levels)}
-        # Null, -1, finds the place at the end.
+        # Null (-1) indexes the last element.
         self._places = np.full(int(own.max(initial=0)) + 2, -1, np.int32)
         self._places[own] = [places[name] for name in names]
         self._series = series
@@ -135,7 +135,7 @@ class CategoricalColumn(CategoryColumn):
 
 
 def _physical(series: Any) -> np.ndarray:
-    """Return the numbers behind categories, -1 for null."""
+    """Return the physical codes of categories; -1 for null."""
     import polars as pl
 
     return series.to_physical().cast(pl.Int32).fill_null(-1).to_numpy()

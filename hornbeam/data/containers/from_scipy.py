@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy; an absent cell is missing, a stored zero is a zero."""
+"""SciPy sparse matrices. Values that are not stored are missing; stored zeros are 0."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["SparseTable"]
 
 
 class SparseTable(Table):
-    """A sparse matrix, read by columns from CSC and by rows from CSR.
+    """A sparse matrix, read by column from CSC and by row from CSR.
 
-    What was given is held by reference. The form that it does not have is made when
-    it is first needed, and kept; but for binning only while that takes.
+    The matrix is held by reference. The other format is made when it is first needed
+    and kept; for `entry_blocks` it is not kept.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SparseTable(Table):
 
     @property
     def n_stored(self) -> int:
-        """Cells that are stored: the filled ones, and any stored as missing."""
+        """Number of stored values, including stored missing values."""
         return int(self._matrix.nnz)
 
     @cached_property
@@ -69,19 +69,21 @@ class SparseTable(Table):
     def _make_by_column(self) -> Any:
         return _canonical(self._matrix.tocsc(copy=False), self._matrix)
 
-    def entry_blocks(self, n_cells: int) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
-        """Yield the filled cells column by column, some columns at a time.
+    def entry_blocks(
+        self, n_entries: int
+    ) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
+        """Yield the entries that are not missing, by column, in blocks of columns.
 
-        That is (first column, pointers, rows, values): cells ``pointers[k]`` to
-        ``pointers[k + 1]`` are those of the column k after the first. The values are
-        floats as those of `columns`, and finite. `n_cells` is about how many cells
-        come at a time; a column is never parted.
+        Yields (first column, pointers, rows, values): entries ``pointers[k]`` to
+        ``pointers[k + 1] - 1`` are those of column ``first + k``. The values are finite
+        floats, as in `columns`. A block has about `n_entries` entries, and all entries
+        of its columns.
         """
         made = "_by_column" in self.__dict__
         matrix = self._by_column if made else self._make_by_column()
         start = 0
         while start < self.n_features:
-            most = matrix.indptr[start] + n_cells
+            most = matrix.indptr[start] + n_entries
             stop = int(np.searchsorted(matrix.indptr, most, side="right")) - 1
             stop = max(stop, start + 1)
             pointers = matrix.indptr[start : stop + 1].astype(np.int64)
@@ -100,7 +102,10 @@ class SparseTable(Table):
             start = stop
 
     def entries_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the values and columns of the filled cells, and each row's first."""
+        """Return values and columns of entries by row, and the first entry of each row.
+
+        Missing entries are left out.
+        """
         matrix = self._by_row
         rows = np.repeat(np.arange(self.n_rows), np.diff(matrix.indptr))
         values = self._floats(matrix.data, rows, matrix.indices)
@@ -165,7 +170,7 @@ class SparseTable(Table):
         return locate
 
     def select(self, features: Sequence[int]) -> Table:
-        """Return a table of these columns; their filled cells are copied."""
+        """Return a table of some columns, with a copy of their entries."""
         order = list(features)
         is_csc = self._matrix.format == "csc"
         return SparseTable(
@@ -180,10 +185,10 @@ class SparseTable(Table):
 
 
 def _canonical(matrix: Any, given: Any) -> Any:
-    """Return the matrix with each cell at most once: SciPy adds up repeated ones."""
+    """Return the matrix without duplicate entries, which are summed as in SciPy."""
     if matrix.has_canonical_format:
         return matrix
-    if np.shares_memory(matrix.data, given.data):  # which is the caller's
+    if np.shares_memory(matrix.data, given.data):  # do not change the caller's data
         matrix = matrix.copy()
     matrix.sum_duplicates()
     return matrix

@@ -11,13 +11,13 @@ from hornbeam.errors import require
 
 __all__ = ["ArrowIPC", "Parquet"]
 
-# Bytes of a column that are read from the file in one step. Without it the whole
-# column of a row group is: hundreds of megabytes.
+# Bytes of a column that are read at once. The default reads the whole column of a row
+# group, which can be hundreds of megabytes.
 BUFFER = 1 << 16
 
 
 class Parquet(FileFormat):
-    """Parquet."""
+    """Parquet files, read by batches of rows; only the needed columns."""
 
     name = "parquet"
     endings = (".parquet", ".pq")
@@ -34,7 +34,7 @@ class Parquet(FileFormat):
             rows = batch_rows(len(file.schema_arrow if names is None else names))
             batches = file.iter_batches(rows, columns=names, use_threads=False)
             if names is not None:
-                # They come in the order of the file.
+                # The reader returns columns in the order of the file.
                 batches = (batch.select(names) for batch in batches)
             yield from or_empty(batches, lambda: file.read(names))
 
@@ -44,12 +44,12 @@ def _open_parquet(path: str) -> Any:
     return parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
 
 
-# What a file begins with; a stream has no such mark.
+# First bytes of the file format; the stream format has none.
 MAGIC = b"ARROW1"
 
 
 class ArrowIPC(FileFormat):
-    """Arrow IPC, in a file or as a stream."""
+    """Arrow IPC files: the file format (also Feather) and the stream format."""
 
     name = "arrow"
     endings = (".arrow", ".ipc", ".feather", ".arrows")
@@ -81,7 +81,7 @@ def _open_ipc(path: str, included: list[int] | None) -> Any:
 
 
 def _pieces(reader: Any, columns: Sequence[str] | None) -> Iterator[Any]:
-    """Yield the rows of either reader in batches that are not large."""
+    """Yield the rows of a file or stream reader in small batches."""
     batches = reader
     if hasattr(reader, "num_record_batches"):
         batches = map(reader.get_batch, range(reader.num_record_batches))

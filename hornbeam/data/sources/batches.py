@@ -1,4 +1,4 @@
-"""What is read in batches: the contract of a source, and one batch of it."""
+"""Interface of sources that are read in batches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = [
     "or_empty",
 ]
 
-#: Rows of a batch where the source leaves the choice to the reader, and bytes at most,
-#: for a batch of very many columns.
+#: Rows of a batch if the source leaves the choice to the reader, and maximum bytes of
+#: one, for many columns.
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20
 
@@ -35,11 +35,11 @@ class Batch:
     data
         The features: anything that `as_table` takes.
     info
-        What goes with the rows, by the names that ``DMatrix.set_info`` has for it.
+        Fields of the rows, by the names of ``DMatrix.set_info``.
     names, types
-        Names and types of the columns in place of the container's own.
+        Names and types of the columns instead of those of the container.
     origin
-        The file that it comes from, where the source has several.
+        The file of the batch, if the source has several files.
     """
 
     data: Any
@@ -51,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a batch lies, for messages."""
+    """The place of a batch in its source, for error messages."""
 
     number: int
     first_row: int
@@ -67,7 +67,7 @@ class Place:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Say where it was in whatever `DataError` comes out of the block."""
+        """Add the place to a `DataError` that is raised in the block."""
         try:
             yield
         except DataError as error:
@@ -77,54 +77,54 @@ class Place:
 
 
 class Source(ABC):
-    """Rows that come in batches, and come again whenever they are asked for.
+    """A source of rows that can be read in batches any number of times.
 
-    Every reading must give the same rows in the same order; how many of them make up
-    a batch may differ.
+    Every pass must yield the same rows in the same order. The number of rows of a batch
+    can differ.
     """
 
-    #: What messages call the source.
+    #: Name of the source in error messages.
     name: str = "the data"
-    #: What to do about readings that differ.
-    mend: str = "the source must give the same rows in the same order each time"
-    #: Whether `batches` can leave columns out, so that they cost nothing.
+    #: Advice in the error message if passes differ.
+    mend: str = "the source must yield the same rows in the same order each time"
+    #: Whether `batches` can leave out columns without reading them.
     projects: bool = False
-    #: Whether the names of the columns are the data's own, not made up for reading.
+    #: Whether the data has names of columns; otherwise they are generated.
     named: bool = True
-    #: Whether a batch is memory that nobody else writes to, so that it may be kept.
+    #: Whether batches may be kept, because no one else writes to their memory.
     owns_batches: bool = False
 
     @property
     def column_names(self) -> list[str] | None:
-        """Names of all columns, if they are known without reading the rows."""
+        """Names of all columns; None if they are only known after reading rows."""
         return None
 
     @property
     def field_columns(self) -> Mapping[str, str]:
-        """Columns that are no features: for each part, such as "label", its column."""
+        """Name of the column of each field, such as "label". They are not features."""
         return {}
 
     @abstractmethod
     def batches(
         self, columns: Sequence[str] | None = None
     ) -> Generator[Batch, None, None]:
-        """Read once from the beginning.
+        """Make one pass from the first row.
 
-        Only these columns, in this order, if they are given and the source projects.
+        With `columns`, reads these columns in this order if the source `projects`.
         """
 
 
 def batch_rows(n_columns: int) -> int:
-    """Return how many rows of so many columns make a batch."""
+    """Return the number of rows of a batch with `n_columns` columns."""
     return max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * max(n_columns, 1))))
 
 
 def or_empty(
     tables: Iterable[Any], empty: Callable[[], Any]
 ) -> Generator[Batch, None, None]:
-    """Yield a batch for each table; one without rows if there are none.
+    """Yield a batch for each table; if there are none, one without rows.
 
-    So what holds no rows still has its columns.
+    A source without rows then still has columns.
     """
     table = None
     for table in tables:
@@ -139,9 +139,9 @@ class ChosenColumns(Source):
     Parameters
     ----------
     source
-        It must be one of columns with names.
+        A source with names of columns.
     columns
-        Their names, in the order wanted.
+        Names of the columns, in the order to read them.
     """
 
     def __init__(self, source: Source, columns: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Batches from a class of the caller's own: XGBoost's `DataIter`."""
+"""DataIter: a user-defined iterator of batches, as in XGBoost."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ __all__ = ["DataIter", "IterSource"]
 
 
 class DataIter(ABC):
-    """Rows in batches, by a class of one's own: subclass it and write both methods.
+    """Base class of user-defined iterators of batches. Implement `next` and `reset`.
 
-    Pass an object of the subclass to `DMatrix`, `QuantileDMatrix` or
-    `ExtMemQuantileDMatrix`. It is read several times, and must give the same rows in
-    the same order each time.
+    Pass an instance to `DMatrix`, `QuantileDMatrix` or `ExtMemQuantileDMatrix`. It is
+    read in several passes, and must yield the same rows in the same order each time.
 
     Parameters
     ----------
     cache_prefix
-        A folder for codes on disk: what a `DMatrix` or an `ExtMemQuantileDMatrix` has
-        as `cache`. It is made where it does not exist.
+        Folder for bins in external memory, as `cache` of `DMatrix` and
+        `ExtMemQuantileDMatrix`. It is created if it does not exist.
     release_data, on_host, min_cache_page_bytes
-        Taken for XGBoost's sake: a batch is let go as soon as the next one is asked
-        for, and pages have blocks of a fixed number of rows.
+        Accepted for compatibility with XGBoost. Here a batch is released when the next
+        one is read, and blocks have a fixed number of rows.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class DataIter(ABC):
     def next(self, input_data: Callable[..., None]) -> bool | int:
         """Call `input_data` with the next batch and return True; False at the end.
 
-        Its arguments, each by name, are those of ``DMatrix``: `data`, `label`,
+        Its keyword arguments are those of ``DMatrix``: `data`, `label`,
         `weight`, `base_margin`, `group`, `qid`, `label_lower_bound`,
         `label_upper_bound`, `feature_names`, `feature_types`, `feature_weights`.
         """
@@ -57,7 +56,7 @@ class DataIter(ABC):
 
 
 class IterSource(Source):
-    """A `DataIter`, or whatever has its two methods (such as XGBoost's own)."""
+    """A `DataIter`, or an object with its two methods, such as XGBoost's DataIter."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
@@ -94,7 +93,7 @@ class IterSource(Source):
 
 
 class _Inbox:
-    """What `next` is given to hand its batch over with."""
+    """The argument `input_data` of `DataIter.next`, which takes a batch."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -115,7 +114,7 @@ class _Inbox:
         feature_types: Sequence[str] | None = None,
         feature_weights: Any = None,
     ) -> None:
-        """Take the next batch; the arguments are those of ``DMatrix``."""
+        """Set the next batch; the arguments are those of ``DMatrix``."""
         if places:
             raise TypeError(
                 f"{self._where}: input_data takes its arguments by name, as in "

@@ -1,4 +1,4 @@
-"""The door for what is read in batches: paths, queries, iterators and their like."""
+"""Finds the source of data that is read in batches: paths, queries, iterators."""
 
 from __future__ import annotations
 
@@ -34,22 +34,20 @@ FORMATS = {kind.name: kind for kind in (Parquet, CSV, Svmlight, ArrowIPC)}
 def read(
     what: Any, *, connection: Any = None, columns: Sequence[str] | None = None
 ) -> Source:
-    """Return rows that are read in batches, from files or from a query.
+    """Return a source that reads files or the result of a query in batches.
 
-    Pass it to `DMatrix`, `QuantileDMatrix` or whatever takes data. Nothing is read
-    but the names of the columns until then, and no more than a batch is held at a
-    time.
+    Pass it as data to `DMatrix`, `QuantileDMatrix` or other functions. Until then only
+    names of columns are read. One batch is in memory at a time.
 
     Parameters
     ----------
     what
-        Path of a Parquet, CSV, libsvm or Arrow file, of a folder of them, or a glob;
-        with a `connection` the text of a query.
+        Path of a Parquet, CSV, libsvm or Arrow file, of a folder of such files, or a
+        glob pattern; with a `connection`, the text of a query.
     connection
-        Connection of DuckDB.
+        DuckDB connection.
     columns
-        The columns to read, all others are left alone; those of labels and weights
-        are among them.
+        Columns to read, including those of labels and weights; None: all.
     """
     if connection is not None:
         if not isinstance(what, str):
@@ -79,22 +77,22 @@ def open_source(
     field_columns: Mapping[str, str] | None = None,
     content: bool = False,
 ) -> Table | None:
-    """Return a table over what is read in batches; None if `data` is no such thing.
+    """Return a table of data that is read in batches; None for other data.
 
-    What goes with the rows, such as labels, is in the table's `info`.
+    Fields that come with the rows, such as labels, are in the `info` of the table.
 
     Parameters
     ----------
     data
-        Path or URI, what `read` returns, `DataIter`, list of batches, function that
-        returns batches, iterable that can be gone through again and again, polars
-        LazyFrame, pyarrow Dataset. A batch is a table, (X, y) or (X, y, weight).
+        Path or URI, the result of `read`, `DataIter`, list of batches, function that
+        returns batches, iterable that can be iterated several times, polars LazyFrame,
+        pyarrow Dataset. A batch is a table, (X, y) or (X, y, weight).
     missing, names, types, enable_categorical
         As for `as_table`.
     field_columns
-        Columns that are no features: for each part, such as ``"label"``, its name.
+        Name of the column of each field, such as ``"label"``. They are not features.
     content
-        Whether the table is asked for its `content` later.
+        Whether the checksum of the table (`Table.content`) is needed later.
     """
     source = as_source(data)
     if source is None:
@@ -106,8 +104,8 @@ def open_source(
 
 
 def as_source(data: Any) -> Source | None:
-    """Return what reads the data in batches; None if it is no such thing."""
-    if type(data) is np.ndarray:  # at once, for the sake of single rows
+    """Return the source of data that is read in batches; None for other data."""
+    if type(data) is np.ndarray:  # first, because predictions of single rows are short
         return None
     if isinstance(data, Source):
         return data
@@ -173,5 +171,5 @@ def _again(data: Iterable[Any], name: str) -> Iterable[Any]:
 
 
 def _is(data: Any, module: str, kind: str) -> bool:
-    """Return whether the object is of a library's class; it is not imported here."""
+    """Return whether the object is of a library's class, without importing it."""
     return isinstance(data, getattr(sys.modules.get(module), kind, ()))

@@ -1,4 +1,4 @@
-"""Files as sources: what a path or URI stands for, and which format reads it."""
+"""File sources: resolves paths and URIs, and chooses the file format."""
 
 from __future__ import annotations
 
@@ -26,50 +26,50 @@ __all__ = [
     "split_uri",
 ]
 
-# What may follow a path after a question mark: name=value, several with & between.
+# Options after a path: a question mark, then name=value pairs joined by &.
 OPTIONS = re.compile(r"\?(\w+=[^?&]*(?:&\w+=[^?&]*)*)$")
 PARTS = {"label_column": "label", "weight_column": "weight"}
 
 
 class FileFormat(ABC):
-    """How the files of one format are read."""
+    """Reads files of one format."""
 
-    #: What ``?format=`` calls it, and what its files end in.
+    #: Name in ``?format=``, and endings of file names.
     name: ClassVar[str]
     endings: ClassVar[tuple[str, ...]]
-    #: What may be given after the path: arguments of the class, and columns that are
-    #: no features, with the part they have.
+    #: Options after the path: arguments of the class, and the field of each option that
+    #: names a column.
     options: ClassVar[tuple[str, ...]] = ()
     parts: ClassVar[Mapping[str, str]] = PARTS
-    #: Whether `batches` can leave columns out.
+    #: Whether `batches` can leave out columns.
     projects: ClassVar[bool] = True
-    #: Whether the names of the columns are those of the file.
+    #: Whether the file has names of columns.
     named: bool = True
 
     @abstractmethod
     def column_names(self, path: str) -> list[str] | None:
-        """Return the names of the columns of a file; None if it has no names."""
+        """Return the names of the columns of a file; None if it has none."""
 
     @abstractmethod
     def batches(
         self, path: str, columns: Sequence[str] | None
     ) -> Generator[Batch, None, None]:
-        """Yield the rows of a file, with these columns or all."""
+        """Yield the rows of a file, with some columns or all."""
 
 
 class FileSource(Source):
-    """Files of one format, one after the other.
+    """Files of one format, read one after the other.
 
     Parameters
     ----------
     name
-        What messages call them together.
+        Name of the files in error messages.
     paths
-        The files in their order.
+        The files in order.
     form
-        How they are read.
+        The format.
     field_columns
-        Options of the path that name a column, by the part it has.
+        Name or number of the column of each field, from options of the path.
     """
 
     mend = "the files must not change while they are read"
@@ -121,7 +121,7 @@ class FileSource(Source):
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn what goes wrong with a file's bytes into a `DataError` that names it."""
+    """Turn an error of reading a file into a `DataError` that names the file."""
     try:
         yield
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def reading(path: str) -> Iterator[None]:
         ) from None
     except DataError:
         raise
-    except (OSError, ValueError) as error:  # Arrow's own are among these
+    except (OSError, ValueError) as error:  # base classes of Arrow's errors
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"cannot read {path}: {reason}", code=ErrorCode.FILE_NOT_READABLE
@@ -148,7 +148,7 @@ def _check_columns(path: str, present: Sequence[str], wanted: Sequence[str]) -> 
 
 
 def _column(names: Sequence[str], given: str, source: str) -> str:
-    """Return the name of a column that is given by its name or its number."""
+    """Return the name of a column, given by its name or number."""
     if given in names:
         return given
     if given.isdecimal() and int(given) < len(names):
@@ -163,12 +163,12 @@ def _column(names: Sequence[str], given: str, source: str) -> str:
 
 
 def as_path(data: Any) -> str | None:
-    """Return a path or URI as a string; None if the object is neither."""
+    """Return a path or URI as a string; None for other objects."""
     return os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
 
 
 def split_uri(uri: str) -> tuple[str, str | None]:
-    """Return a URI without its cache, and the cache: ``data.csv#folder``."""
+    """Return a URI such as ``data.csv#folder`` without its cache, and the cache."""
     if os.path.exists(uri.removeprefix("file://")):
         return uri, None
     path, mark, cache = uri.partition("#")
@@ -181,7 +181,7 @@ def split_uri(uri: str) -> tuple[str, str | None]:
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
-    """Return the path of a URI, and its options: ``data.csv?format=csv``."""
+    """Return the path and the options of a URI such as ``data.csv?format=csv``."""
     path, cache = split_uri(uri)
     if cache is not None:
         raise DataError(
@@ -205,14 +205,14 @@ def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
 
 
 def open_file(uri: str, formats: Mapping[str, type[FileFormat]]) -> FileSource:
-    """Return the source of a file, of a folder, or of all files that a glob finds.
+    """Return the source of a file, a folder, or the files of a glob pattern.
 
     Parameters
     ----------
     uri
         The path, with options such as ``?format=csv&label_column=0``.
     formats
-        Those there are, by their names.
+        All formats by name.
     """
     path, options = parse_uri(uri)
     paths = _files(path, formats)
@@ -232,12 +232,12 @@ def open_file(uri: str, formats: Mapping[str, type[FileFormat]]) -> FileSource:
 
 
 def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:
-    """Return the files that the path stands for, sorted."""
+    """Return the files of a path, sorted."""
     if os.path.isfile(path):
         return [path]
     if os.path.isdir(path):
         endings = tuple(e for kind in formats.values() for e in kind.endings)
-        # Names that begin so are those of notes that writers of folders leave.
+        # Skip hidden files and metadata such as _SUCCESS.
         found = sorted(
             str(file)
             for file in Path(path).rglob("*")
@@ -251,8 +251,8 @@ def _files(path: str, formats: Mapping[str, type[FileFormat]]) -> list[str]:
         for file in found:
             if any("=" in part for part in Path(file).relative_to(path).parts[:-1]):
                 raise DataError(
-                    f"the folder {path} is parted by the values of a column, which "
-                    f"only the names of folders tell ({file}); pass "
+                    f"the folder {path} is partitioned by a column whose values are "
+                    f"names of folders ({file}); pass "
                     f"pyarrow.dataset.dataset({path!r}, partitioning='hive')",
                     code=ErrorCode.UNSUPPORTED_SOURCE,
                 )

@@ -23,8 +23,8 @@ __all__ = [
     "without_values",
 ]
 
-# Rows that are remembered, to compare later readings with: the first ones, and one of
-# so many after them. Reading a row by itself takes 0.1 ms of a wide frame.
+# Sampled rows, which later passes are compared with: the first ones, and every
+# `EVERY`-th row. Reading one row of a wide data frame takes 0.1 ms.
 FIRST_ROWS = 8
 EVERY = 1 << 13
 KINDS = {"c": "categories", "i": "true or false"}
@@ -32,7 +32,7 @@ NUMBERS = "numbers"
 
 
 class FirstPass:
-    """Columns and rows of a source, found out batch by batch.
+    """Gathers the schema, the number of rows and sampled rows of a source.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class FirstPass:
         self.n_rows = 0
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
         self.sample = Sample()
-        # Columns without a value so far: what they hold is not known yet.
+        # Columns without a value so far, whose type is not known yet.
         self._blank: set[int] = set()
 
     def add(self, table: Table) -> None:
-        """Take the next batch; one whose columns are others is an error."""
-        # Without rows a container may not know its types.
+        """Add the next batch; raise a `DataError` if its columns differ."""
+        # A container without rows may not know its types.
         if self.schema is None or (self.n_rows == 0 and table.n_rows):
             self.schema, self.dtype = table.schema, table.dtype
             self._blank = set(range(table.n_features))
@@ -92,8 +92,8 @@ def reorder_columns(
 ) -> Table:
     """Return the table with its columns in the order of the first batch.
 
-    A `DataError` says which columns are missing, new, or of another kind than there.
-    A column without a value may stand for any kind; `blank` are those of before.
+    Raises a `DataError` for columns that are missing, new, or of another kind. A column
+    without values matches any kind; `blank` are those of earlier batches.
     """
     if (table.names is None) != (first.names is None):
         without = "it" if table.names is None else "the first batch"
@@ -126,7 +126,7 @@ def reorder_columns(
 
 
 def without_values(table: Table, before: set[int]) -> set[int]:
-    """Return those of the columns `before` that have no value here either."""
+    """Return the columns of `before` that have no values in this table, too."""
     if not before or not table.n_rows:
         return before
     features = np.array(sorted(before))
@@ -153,12 +153,12 @@ def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
 
 
 def kind_of(types: Sequence[str] | None, feature: int) -> str:
-    """Return what messages call the values of a column of this type."""
+    """Return the name of a column's kind of values in error messages."""
     return KINDS.get(types[feature], NUMBERS) if types else NUMBERS
 
 
 def part_of(schema: Schema, features: Sequence[int] | None) -> Schema:
-    """Return the schema of some columns, in this order; of all if None."""
+    """Return the schema of some columns, in this order; None: all."""
     if features is None:
         return schema
     return Schema(
@@ -170,13 +170,13 @@ def part_of(schema: Schema, features: Sequence[int] | None) -> Schema:
 
 
 class Sample:
-    """Some rows of the first reading: those that come later must be the same."""
+    """Sampled rows of the first pass, to check that later passes read the same rows."""
 
     def __init__(self) -> None:
         self._rows: dict[int, np.ndarray] = {}
 
     def add(self, table: Table, first_row: int) -> None:
-        """Remember some rows of a batch; categories not, whose codes may change."""
+        """Keep sampled rows of a batch, without categories, whose codes can change."""
         for row in _sampled(first_row, table.n_rows):
             values = table.rows(row - first_row, row - first_row + 1)[0]
             kept = values.astype(np.float64)
@@ -186,7 +186,7 @@ class Sample:
     def differs(
         self, table: Table, first_row: int, features: Sequence[int] | None
     ) -> int | None:
-        """Return the first row that is not as it was, None if all seen are."""
+        """Return the first sampled row that differs; None if all are equal."""
         chosen = slice(None) if features is None else list(features)
         categorical = _categorical(table)
         for row in _sampled(first_row, table.n_rows):
@@ -217,17 +217,17 @@ PARTS = (*FIELDS, *GROUPS)
 
 
 class FieldCollector:
-    """Labels, weights and their like, as they come batch by batch.
+    """Collects labels, weights and other fields of rows batch by batch.
 
-    Only their lengths are checked here, and that every batch has the same ones: what
-    they may be is checked where a matrix takes the whole of them.
+    Checks that lengths fit, and that each batch has the same fields. Values are checked
+    when a matrix sets the complete fields.
     """
 
     def __init__(self) -> None:
         self._parts: dict[str, list[np.ndarray]] | None = None
 
     def add(self, info: Mapping[str, Any], n_rows: int) -> None:
-        """Take what came with the next `n_rows` rows."""
+        """Add the fields of the next `n_rows` rows."""
         unknown = [name for name in info if name not in PARTS]
         if unknown:
             raise DataError(
@@ -251,21 +251,21 @@ class FieldCollector:
                 before.append(values)
             elif not np.array_equal(values, before[0]):
                 raise DataError(
-                    "feature_weights are others than in the first batch; they belong "
-                    "to the columns, so give the same ones with each, or give them "
+                    "feature_weights differ from those of the first batch; they belong "
+                    "to columns, so pass the same ones with each batch, or pass them "
                     "to the matrix",
                     code=ErrorCode.BATCH_FIELD_MISMATCH,
                 )
 
     def whole(self) -> dict[str, np.ndarray]:
-        """Return each field for all rows."""
+        """Return each field of all rows."""
         return {
             name: np.concatenate(values) for name, values in (self._parts or {}).items()
         }
 
 
 def read_part(name: str, data: Any) -> np.ndarray:
-    """Return the numbers of a field as float64, those of groups as integers."""
+    """Return the values of a field as float64; those of groups as integers."""
     if name in GROUPS:
         return read_whole(data, name)
     values = read_numbers(data, FIELDS[name])
@@ -290,7 +290,7 @@ def _check_lengths(part: Mapping[str, np.ndarray], n_rows: int) -> None:
     for name, values in part.items():
         if name in ("group", "feature_weights") or len(values) == n_rows:
             continue
-        # One weight for each group is right, too; the matrix looks at the whole.
+        # One weight per group is valid, too; the matrix checks the complete field.
         if name == "weight" and ("group" in part or "qid" in part):
             continue
         raise DataError(

@@ -1,4 +1,4 @@
-"""Queries of DuckDB, whose results are read batch by batch."""
+"""Results of DuckDB queries, read batch by batch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["QuerySource"]
 
 
 class QuerySource(Source):
-    """What a query gives, asked anew for each reading on a cursor of its own.
+    """The result of a query, which is run again for each pass on a new cursor.
 
     Parameters
     ----------
     sql
-        One SELECT.
+        A single SELECT statement.
     connection
-        A connection of DuckDB.
+        DuckDB connection.
     """
 
     name = "the query"
@@ -64,7 +64,7 @@ class QuerySource(Source):
         sql = self._sql
         rows = batch_rows(len(self._columns if columns is None else columns))
         if columns is not None:
-            # The query has lines of its own: it may end in a comment.
+            # Put the query on separate lines: it can end in a comment.
             sql = f"SELECT {', '.join(map(_quoted, columns))} FROM (\n{sql}\n)"
         with self._connection.cursor() as cursor:
             with self._failing():
@@ -81,11 +81,11 @@ class QuerySource(Source):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Turn what DuckDB says into a `DataError`."""
+        """Turn an error of DuckDB into a `DataError`."""
         duckdb = require("duckdb", "files", "reading a query")
         try:
             yield
-        except (duckdb.Error, OSError) as error:  # OSError: in the middle, by Arrow
+        except (duckdb.Error, OSError) as error:  # OSError: by Arrow, while fetching
             hint = ""
             if isinstance(error, duckdb.CatalogException):
                 hint = (
@@ -103,5 +103,5 @@ def _quoted(name: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return what DuckDB says in a line, without the picture of the query."""
+    """Return DuckDB's message in one line, without the quoted query."""
     return " ".join(str(error).partition("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""Batches that the caller has in Python: lists, functions, lazy frames, datasets."""
+"""Sources of Python objects: lists and functions of batches, LazyFrames, Datasets."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ __all__ = ["BatchesSource", "DatasetSource", "LazyFrameSource", "is_batch", "is_
 
 
 def is_table(data: Any) -> bool:
-    """Return whether the object has rows and columns and can be read again."""
+    """Return whether the object is a table that can be read several times."""
     if hasattr(data, "__next__"):
         return False
     return len(getattr(data, "shape", ())) == 2 or hasattr(data, "__arrow_c_stream__")
 
 
 def is_batch(data: Any) -> bool:
-    """Return whether the object is a table, or (X, y) or (X, y, weight) of one."""
+    """Return whether the object is a table, (X, y) or (X, y, weight)."""
     if isinstance(data, tuple):
         return len(data) in (2, 3) and is_table(data[0])
     return isinstance(data, Batch) or is_table(data)
 
 
 class BatchesSource(Source):
-    """Tables, or (X, y) or (X, y, weight) of each, from whatever is iterated over.
+    """Batches of an iterable: tables, (X, y) or (X, y, weight).
 
     Parameters
     ----------
     begin
-        Returns the batches from the first one on; called once for each reading.
+        Returns the iterable of batches; called once for each pass.
     name
-        What messages call the source.
+        Name of the source in error messages.
     mend
-        What to do about readings that differ.
+        Advice in the error message if passes differ.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BatchesSource(Source):
     def _batch(self, number: int, item: Any) -> Batch:
         if isinstance(item, Batch):
             return item
-        # Loaders of torch give lists for tuples.
+        # The DataLoader of torch yields lists instead of tuples.
         if isinstance(item, list) and item and is_table(item[0]):
             item = tuple(item)
         if not isinstance(item, tuple):
@@ -123,8 +123,8 @@ class DatasetSource(Source):
         self, columns: Sequence[str] | None = None
     ) -> Generator[Batch, None, None]:
         rows = batch_rows(len(self.column_names if columns is None else columns))
-        # One thread and little read ahead: a batch in memory, not dozens of them, nor
-        # all the bytes of a Parquet file.
+        # One thread and little readahead, so that one batch is in memory, not dozens of
+        # batches or all bytes of a Parquet file.
         options = None
         datasets = require("pyarrow.dataset", "files", "reading a Dataset")
         form = getattr(self._dataset, "format", None)

@@ -1,4 +1,4 @@
-"""A table whose rows are read from a source, batch by batch, whenever they are used."""
+"""A table whose rows are read from a source batch by batch each time they are used."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["StreamTable"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A batch that was read, its columns as they came."""
+class _ReadBatch:
+    """A batch that was read, with the columns of the source."""
 
     place: Place
     table: Table
@@ -40,8 +40,8 @@ class _Read:
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
-    """How a batch of a source becomes a table: the arguments of `StreamTable`."""
+class _BatchOptions:
+    """Options to turn a batch into a table: the arguments of `StreamTable`."""
 
     missing: float
     names: Sequence[str] | None
@@ -59,7 +59,7 @@ class _How:
         types: Sequence[str] | None,
         enable_categorical: bool,
         field_columns: Mapping[str, str] | None,
-    ) -> _How:
+    ) -> _BatchOptions:
         field_columns = {**source.field_columns, **(field_columns or {})}
         for part, column in field_columns.items():
             if source.column_names is not None and column not in source.column_names:
@@ -77,10 +77,10 @@ class _How:
             source.named or names is not None,
         )
 
-    def only(self, features: Sequence[int]) -> _How:
-        """Return how to read these columns; the labels, too, but nothing else.
+    def only(self, features: Sequence[int]) -> _BatchOptions:
+        """Return the options to read some columns, and labels but no other fields.
 
-        By the labels one sees whether the rows are still the same.
+        Labels are read to check that the rows are the same as before.
         """
         return replace(
             self,
@@ -91,8 +91,8 @@ class _How:
             },
         )
 
-    def read(self, place: Place, batch: Batch) -> _Read:
-        """Return the table of a batch, and what goes with it."""
+    def read(self, place: Place, batch: Batch) -> _ReadBatch:
+        """Return the table and the fields of a batch."""
         data, columns = pop_columns(batch.data, self.field_columns)
         for part in columns:
             if part in batch.info:
@@ -110,35 +110,35 @@ class _How:
         )
         if not self.named:
             table.names = None
-        return _Read(place, table, {**batch.info, **columns}, column_names(data))
+        return _ReadBatch(place, table, {**batch.info, **columns}, column_names(data))
 
 
 class StreamTable(Table):
     """The rows of a source.
 
-    It is read once when the table is made, for the columns, the number of rows and
-    what goes with them, and again for each use. An exception of the source's own comes
-    through as it is; what is wrong with a batch is a `DataError` that says with which.
+    The constructor makes a first pass over the source, for the columns, the number of
+    rows and their fields. Each use makes another pass. Exceptions of the source are not
+    changed. Errors of a batch are raised as a `DataError` that names the batch.
 
     Parameters
     ----------
     source
-        Where the rows come from.
+        The source of the rows.
     missing, names, types, enable_categorical
         As for `as_table`, for each batch.
     field_columns
-        Columns that are no features: for each part, such as ``"label"``, its name.
+        Name of the column of each field, such as ``"label"``. They are not features.
     content
-        Whether the first reading takes a checksum of the rows, for a `content` that
-        needs no other reading.
+        Whether the first pass takes a checksum of the rows, so that `content` needs no
+        other pass.
 
     Attributes
     ----------
     info
-        Labels and whatever else came with the rows, as arrays for all rows, by the
-        names that ``DMatrix.set_info`` has for them.
+        Labels and other fields of all rows, as arrays, by the names of
+        ``DMatrix.set_info``.
     only
-        The rows in memory, if they all came in one batch that may be kept.
+        The rows in memory, if the source has a single batch that may be kept.
     """
 
     is_stream: bool = True
@@ -154,7 +154,7 @@ class StreamTable(Table):
         content: bool = False,
     ) -> None:
         self._source = source
-        self._how = _How.of(
+        self._options = _BatchOptions.of(
             source, missing, names, types, enable_categorical, field_columns
         )
         self._own_names: list[str] | None = None
@@ -171,8 +171,8 @@ class StreamTable(Table):
         schema = gathering.schema
         if schema is None:
             raise DataError(
-                f"{source.name} has no batches, so there are no columns to speak of; "
-                "give at least one batch",
+                f"{source.name} has no batches, and so no columns; pass at least one "
+                "batch",
                 code=ErrorCode.NO_BATCHES,
             )
         super().__init__(
@@ -187,37 +187,39 @@ class StreamTable(Table):
         self.only = only
         if only is not None:
             only.info = self.info
-        # The columns as the batches have them; `names` may be set to others later.
+        # The columns of the batches; `names` can be changed later.
         self._expected = schema
         self._sample = gathering.sample
         self._content = gathering.content
         self._cursor: _Cursor | None = None
 
-    def _read(self, features: Sequence[int] | None) -> Generator[_Read, None, None]:
-        """Yield the batches from the first on, with `features` or all columns.
+    def _read(
+        self, features: Sequence[int] | None
+    ) -> Generator[_ReadBatch, None, None]:
+        """Yield the batches of one pass, with `features` or all columns.
 
-        The columns are as they come; in the first reading nothing is known of them.
+        The columns are those of the source; in the first pass they are not known yet.
         """
-        how, columns = self._how, None
+        options, columns = self._options, None
         if self._source.projects and self._own_names is not None:
             chosen = range(self.n_features) if features is None else features
-            # Labels come along, to see that the rows are still the same.
-            how = how.only(chosen)
+            # Read labels, too, to check that the rows are the same as before.
+            options = options.only(chosen)
             columns = [
                 *(self._own_names[f] for f in chosen),
-                *how.field_columns.values(),
+                *options.field_columns.values(),
             ]
         row = 0
         with closing(self._source.batches(columns)) as batches:
             for number, batch in enumerate(batches):
                 place = Place(number, row, self._source.name, batch.origin)
                 with place.named():
-                    read = how.read(place, batch)
+                    read = options.read(place, batch)
                 row += read.table.n_rows
                 yield read
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
-        # A source may have just one place where it stands.
+        # A source may support only one pass at a time.
         self._close()
         return self._batches(features)
 
@@ -228,7 +230,7 @@ class StreamTable(Table):
         row = 0
         with closing(self._read(projected)) as batches:
             for batch in batches:
-                # Without rows a container may not know its types.
+                # A container without rows may not know its types.
                 if not batch.table.n_rows:
                     continue
                 with batch.place.named():
@@ -245,19 +247,23 @@ class StreamTable(Table):
                 yield located
         if row != self.n_rows:
             raise DataError(
-                f"{self._source.name} had {self.n_rows} rows in the first reading, and "
+                f"{self._source.name} had {self.n_rows} rows in the first pass, and "
                 f"{row} now; {self._source.mend}",
                 code=ErrorCode.SOURCE_CHANGED,
             )
 
     def _check_same(
-        self, table: Table, features: Sequence[int] | None, batch: _Read, first_row: int
+        self,
+        table: Table,
+        features: Sequence[int] | None,
+        batch: _ReadBatch,
+        first_row: int,
     ) -> None:
-        """Raise unless these rows are those that came in the first reading."""
+        """Raise a `DataError` if the rows differ from those of the first pass."""
         if first_row + table.n_rows > self.n_rows:
             raise DataError(
-                f"there were {self.n_rows} rows in the first reading, and there are "
-                f"more now; {self._source.mend}",
+                f"there were {self.n_rows} rows in the first pass, and there are more "
+                f"now; {self._source.mend}",
                 code=ErrorCode.SOURCE_CHANGED,
             )
         different = self._sample.differs(table, first_row, features)
@@ -273,12 +279,12 @@ class StreamTable(Table):
                 different = first_row + int(same.argmin())
         if different is not None:
             raise DataError(
-                f"row {different} is not the one of the first reading; "
+                f"row {different} differs from that of the first pass; "
                 f"{self._source.mend}",
                 code=ErrorCode.SOURCE_CHANGED,
             )
 
-    # As a table
+    # Methods of Table
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -286,7 +292,7 @@ class StreamTable(Table):
         return self.read_columns(range(start, stop))
 
     def read_columns(self, features: Sequence[int]) -> list[np.ndarray]:
-        """Return these columns whole: one reading of the source, and memory for all."""
+        """Return some columns of all rows, in one pass over the source."""
         parts = [batch.columns(0, len(features)) for batch in self.batches(features)]
         if not parts:
             return [np.empty(0, self.dtype) for _ in features]
@@ -356,7 +362,7 @@ class _SelectedStream(SelectedTable):
 
 
 class _Cursor:
-    """A reading of the source that stands at some row, and goes on from there."""
+    """A pass over the source that is paused at some row."""
 
     def __init__(
         self, batches: Generator[Table, None, None], features: list[int] | None
@@ -367,11 +373,11 @@ class _Cursor:
         self._first = 0
 
     def serves(self, start: int, features: Sequence[int] | None) -> bool:
-        """Return whether these columns are read here and the row is still ahead."""
+        """Return whether the pass reads these columns and has not passed the row."""
         return features == self._features and start >= self._first
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """Write the rows start..stop-1 into `out`."""
+        """Write the rows `start` to `stop - 1` into `out`."""
         row = start
         while row < stop:
             table = self._table
@@ -385,6 +391,6 @@ class _Cursor:
             row = end
 
     def close(self) -> None:
-        """Let the source go."""
+        """End the pass."""
         self._table = None
         self._batches.close()

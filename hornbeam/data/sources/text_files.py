@@ -13,22 +13,22 @@ from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["CSV", "Svmlight"]
 
-# Bytes of one batch. pyarrow finds the types from the first one alone.
+# Bytes of one batch. pyarrow infers types from the first batch only.
 BLOCK = 4 << 20
-# How pyarrow says that a value is not of the type that the first block has.
+# pyarrow's error for a value that is not of the type of the first block.
 MISFIT = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+)")
 
 
 class CSV(FileFormat):
-    """Text with a delimiter, with or without a line of names.
+    """CSV files, with or without a header.
 
-    There is one unless every field of the first line is a number. An empty field is
-    missing, and so is what pyarrow takes for it (NA, null, NaN), but not in quotes.
+    The first line is a header unless every field of it is a number. Empty fields and
+    pyarrow's null values (NA, null, NaN) are missing unless they are quoted.
 
     Parameters
     ----------
     delimiter
-        Between two fields: a comma, but a tab where the name ends in .tsv.
+        Delimiter of fields; None: a tab for files that end in .tsv, else a comma.
     """
 
     name = "csv"
@@ -44,7 +44,7 @@ class CSV(FileFormat):
         self._delimiter = delimiter
         self._arrow = require("pyarrow", "files", "reading CSV")
         self._csv = require("pyarrow.csv", "files", "reading CSV")
-        # Types by file and column, once they are known to hold for all of it.
+        # Types of columns by file, which hold for the whole file.
         self._types: dict[str, dict[str, Any]] = {}
 
     def column_names(self, path: str) -> list[str]:
@@ -61,10 +61,10 @@ class CSV(FileFormat):
             yield from or_empty(reader, reader.schema.empty_table)
 
     def _find_types(self, path: str) -> dict[str, Any]:
-        """Return a type for each column that all its values have.
+        """Return a type for each column that holds all its values.
 
-        Numbers that are not whole make a column of whole numbers one of floats, and
-        what is no number makes it one of text. Each time the file is read again.
+        A fractional number turns a column of integers into floats, and text turns it
+        into strings. Each change takes another pass over the file.
         """
         pa = self._arrow
         wider = {
@@ -88,7 +88,7 @@ class CSV(FileFormat):
                 misfit = MISFIT.search(str(error))
                 if misfit is None:
                     raise
-                # Dates and times are text where not all of the values are.
+                # A column with only some dates or times is text.
                 types = found | {
                     names[int(misfit[1])]: wider.get(misfit[2], pa.string())
                 }
@@ -99,7 +99,7 @@ class CSV(FileFormat):
         names = None if self.named else self.column_names(path)
         return self._csv.open_csv(
             path,
-            # One thread, which can say in which row something is wrong.
+            # With one thread, errors name the row.
             read_options=self._csv.ReadOptions(
                 use_threads=False, block_size=BLOCK, column_names=names
             ),
@@ -144,20 +144,20 @@ def _is_number(text: str) -> bool:
     return True
 
 
-#: What scikit-learn calls each `indexing_mode`.
+#: Argument of scikit-learn for each `indexing_mode`.
 _ZERO_BASED: dict[str, bool | str] = {"0": True, "1": False, "-1": "auto"}
 
 
 class Svmlight(FileFormat):
-    """libsvm: one sparse table a file, with labels, and with qid where it has them.
+    """libsvm files: each is one sparse table with labels, and qid if the file has it.
 
     Parameters
     ----------
     n_features
-        The number of columns; as many as the largest number in the file says if None.
+        Number of columns; None: derived from the largest index in the file.
     indexing_mode
-        What features are numbered from, as in XGBoost: ``"0"``, the default, or
-        ``"1"``; ``"-1"`` takes them for numbered from 1 unless there is a 0.
+        Index of the first feature, as in XGBoost: ``"0"`` (default) or ``"1"``;
+        ``"-1"``: 1 unless the file has an index 0.
     """
 
     name = "libsvm"

@@ -261,12 +261,12 @@ class Changing:
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ([X[:50]], ["100 rows in the first reading", "50 now"]),
-        ([X, X[:1]], ["batch 1", "100 rows in the first reading", "more now"]),
-        ([X[::-1]], ["batch 0", "row 0 is not the one of the first reading"]),
+        ([X[:50]], ["100 rows in the first pass", "50 now"]),
+        ([X, X[:1]], ["batch 1", "100 rows in the first pass", "more now"]),
+        ([X[::-1]], ["batch 0", "row 0 differs from that of the first pass"]),
     ],
 )
-def test_other_rows_in_a_later_reading(second, words):
+def test_other_rows_in_a_later_pass(second, words):
     table = open_source(Changing([X[:50], X[50:]], second))
     with pytest.raises(DataError) as error:
         table.columns(0, 1)
@@ -274,11 +274,11 @@ def test_other_rows_in_a_later_reading(second, words):
         assert word in str(error.value)
 
 
-def test_other_labels_in_a_later_reading():
+def test_other_labels_in_a_later_pass():
     other = Y.copy()
     other[60] = 7
     table = open_source(Changing([(X, Y)], [(X[:50], Y[:50]), (X[50:], other[50:])]))
-    with pytest.raises(DataError, match=r"batch 1 of .* row 60 is not the one"):
+    with pytest.raises(DataError, match=r"batch 1 of .* row 60 differs"):
         list(table.batches([0]))
 
 
@@ -310,7 +310,7 @@ BAD = {
     ),
     "other feature weights": (
         Batches([{"data": X, "feature_weights": f} for f in ([1, 2, 3], [3, 2, 1])]),
-        ["batch 1", "feature_weights are others"],
+        ["batch 1", "feature_weights differ"],
     ),
     "infinite": ([X, np.where(X > 2, np.inf, X)], None),
 }
