@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; what the caller can mend is one line and exit code 2."""
+    """Run the command line; a user error prints one line and exits with code 2."""
     try:
         from hornbeam.cli import app
 

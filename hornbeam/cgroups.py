@@ -1,4 +1,4 @@
-"""The control groups that this process is in, whose limits hold for it."""
+"""The control groups (cgroups) of this process, which limit its resources."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["group_folders", "read"]
 
 
 def group_folders(controller: str) -> Iterator[tuple[int, str]]:
-    """Yield (version, folder) of each group with limits of a controller, if any.
+    """Yield (version, folder) of each control group of this process.
 
     Parameters
     ----------
     controller
-        ``"memory"`` or ``"cpu"``. The files of version 1 and 2 have other names.
+        ``"memory"`` or ``"cpu"``. The file names of versions 1 and 2 differ.
     """
     groups = ""
     with suppress(OSError):
@@ -30,10 +30,10 @@ def group_folders(controller: str) -> Iterator[tuple[int, str]]:
             continue
         own = PurePosixPath(group)
         for folder in (own, *own.parents):
-            # From within a container its own group is the root.
+            # Inside of a container, the group of the container is the root.
             yield version, f"{root}/{folder.relative_to('/')}"
 
 
 def read(path: str) -> str:
-    """Return the text of a file of the system."""
+    """Return the text of a system file."""
     return Path(path).read_text(encoding="ascii")

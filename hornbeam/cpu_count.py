@@ -1,4 +1,4 @@
-"""How many threads this process may keep busy."""
+"""The number of CPUs, and of threads, that this process may use."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hornbeam.cgroups import group_folders, read
 
 __all__ = ["available_threads", "processor_count"]
 
-#: What others set for the processes that they start side by side, as joblib does.
-_TOLD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
+#: Environment variables that, for example, joblib sets for parallel processes.
+_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def available_threads() -> int:
-    """Return how many threads this process may keep busy.
+    """Return the number of threads that this process should use.
 
-    That is the number of its processors, or the limit of its container, or what
-    ``NUMBA_NUM_THREADS`` or ``OMP_NUM_THREADS`` say, whichever is least.
+    It is the minimum of its number of processors, the CPU quota of its container, and
+    the environment variables ``NUMBA_NUM_THREADS`` and ``OMP_NUM_THREADS``.
     """
     return int(min(processor_count(), _limit()))
 
@@ -34,11 +34,11 @@ def processor_count() -> int:
 
 @cache
 def _limit() -> float:
-    return min([math.inf, *_quotas(), *_told()])
+    return min([math.inf, *_quotas(), *_variables()])
 
 
 def _quotas() -> Iterator[int]:
-    """Yield the processors that each control group lets this process have."""
+    """Yield the CPU quota of each control group of this process."""
     for version, folder in group_folders("cpu"):
         with suppress(OSError, ValueError):
             if version == 2:
@@ -50,9 +50,9 @@ def _quotas() -> Iterator[int]:
                 yield math.ceil(quota / period)
 
 
-def _told() -> Iterator[int]:
-    for name in _TOLD:
-        # OpenMP takes a number for each level of nesting.
-        told = os.environ.get(name, "").partition(",")[0].strip()
-        if told.isdecimal() and int(told) > 0:
-            yield int(told)
+def _variables() -> Iterator[int]:
+    for name in _VARIABLES:
+        # OpenMP accepts a list with a number for each nesting level.
+        value = os.environ.get(name, "").partition(",")[0].strip()
+        if value.isdecimal() and int(value) > 0:
+            yield int(value)

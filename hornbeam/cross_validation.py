@@ -1,4 +1,4 @@
-"""Cross-validation: models of several folds that train side by side."""
+"""Cross-validation: the boosters of all folds are trained in parallel."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 
-__all__ = ["Fold", "FoldModels", "cv", "parts_of", "scores_of"]
+__all__ = ["Fold", "FoldModels", "cv", "fold_rows", "scores_table"]
 
 Rows: TypeAlias = NDArray[np.intp]
-#: (training, test, parameters) -> the same, changed.
+#: A function of (dtrain, dtest, parameters) of a fold that returns them changed.
 Preprocess: TypeAlias = Callable[[DMatrix, DMatrix, dict[str, Any]], Any]
 
 
@@ -52,70 +52,70 @@ def cv(
     custom_metric: MetricFunction | None = None,
     return_predictions: bool = False,
 ) -> Any:
-    """Return the metrics of models that are each tested on rows they did not see.
+    """Return the metrics of a cross-validation, round by round.
 
-    There is a row for every round, with the columns ``train-rmse-mean``,
-    ``train-rmse-std``, ``test-rmse-mean`` and so on, up to the best round if training
-    stops early. The features are binned once for all folds, so that the cuts know the
-    rows of a test (their features, not their labels), and folds are held as codes.
+    The result has a row for every round, up to the best round if training stops early,
+    and the columns ``train-rmse-mean``, ``train-rmse-std``, ``test-rmse-mean`` and so
+    on. The features are binned once for all folds, which store bin indices; so the cuts
+    depend on the features of test rows, but not on their labels.
 
     Parameters
     ----------
     params
         Parameters, as a mapping or as pairs of name and value.
     dtrain
-        Data with labels. If it has groups, they stay whole.
+        Data with labels. Query groups are not split.
     num_boost_round
-        Rounds to train.
+        The number of boosting rounds.
     nfold
-        How many folds; each of them is once the test.
+        The number of folds.
     stratified
-        Whether each fold has its share of every label.
+        Whether all folds have the same proportions of labels.
     folds
-        Instead, the folds: pairs (rows of training, rows of test), or a splitter of
+        Custom folds instead: pairs (training rows, test rows), or a splitter of
         scikit-learn, which gets labels and groups.
     metrics
         Metrics to report, instead of the parameter ``eval_metric``.
     obj, custom_metric, callbacks
         As for `train`; callbacks get a `FoldModels`.
     maximize
-        Whether a higher value of the metric that stops training early is better; None
-        asks the metric.
+        Whether early stopping maximizes the metric; None for the metric's default.
     early_stopping_rounds
-        Stop when the mean of the last metric over the tests has not become better for
-        so many rounds.
+        Stop when the mean of the last metric over the test folds has not improved for
+        this number of rounds.
     fpreproc
-        Takes training data, test data and parameters of a fold and returns them
-        changed. The folds are then matrices of their own, with cuts of their own.
+        A function that gets the training data, test data and parameters of a fold and
+        returns them changed. Each fold is then a separate matrix with its own cuts.
     as_pandas
-        Return a frame if pandas is installed, else a dict of lists.
+        Whether to return a data frame if pandas is installed, else a dict of lists.
     verbose_eval
-        Print the metrics every round, every so many rounds, or not.
+        Whether to print the metrics of each round, or the number of rounds between
+        printed lines.
     show_stdv
-        Whether to print standard deviations, too.
+        Whether to print standard deviations.
     seed
-        Decides which rows go together; XGBoost's folds of the same seed are the same,
+        The seed of the shuffle. The folds are those of XGBoost with the same seed,
         unless they are stratified.
     shuffle
-        Whether rows, or groups, are shuffled before they are dealt out.
+        Whether rows, or query groups, are shuffled before they are divided into folds.
     return_predictions
-        Return the metrics and the predictions of all rows, each by the model that did
-        not see it, of the last round that is reported; NaN for rows of no test.
+        Whether to return the pair of metrics and out-of-fold predictions of all rows,
+        at the last reported round; NaN for rows in no test fold.
     """
     check_training_data(dtrain, None, DMatrix)
     chosen = Parameters.resolve(params)
     if metrics:
         chosen = chosen.updated({"eval_metric": metrics})
     given = dict(params or ()) | {"eval_metric": chosen.eval_metric}
-    parts = parts_of(dtrain, nfold, stratified, folds, seed, shuffle)
+    parts = fold_rows(dtrain, nfold, stratified, folds, seed, shuffle)
     if return_predictions:
-        _check_tested_once(parts, dtrain.n_rows)
+        _check_disjoint_tests(parts, dtrain.n_rows)
     if obj is None and fpreproc is None:
-        # A fold would name its own row, not that of the data.
+        # The error of a fold would contain the row of the fold, not of the data.
         Booster(given).check_labels(dtrain)
     models = FoldModels([_fold(dtrain, *rows, given, fpreproc) for rows in parts])
     if custom_metric is None and (obj is None or isinstance(obj, ScalarLoss)):
-        models.part_threads(chosen.nthread)
+        models.divide_threads(chosen.nthread)
     callbacks = list(callbacks or ())
     if verbose_eval:
         callbacks.append(EvaluationMonitor(0, int(verbose_eval), show_stdv))
@@ -127,7 +127,7 @@ def cv(
                 save_best=return_predictions,
             )
         )
-    # What a callback asks of a model, these have.
+    # FoldModels has the methods of a booster that callbacks use.
     best, log = run_rounds(
         cast(Booster, models),
         dtrain,
@@ -145,14 +145,14 @@ def cv(
     rounds = models.num_boosted_rounds()
     if log.stopped and (best_iteration := models.attr("best_iteration")) is not None:
         rounds = int(best_iteration) + 1
-    result = scores_of(log.history, rounds, as_pandas)
+    result = scores_table(log.history, rounds, as_pandas)
     if return_predictions:
         return result, models.predict(dtrain.n_rows, parts, rounds)
     return result
 
 
 class Fold(NamedTuple):
-    """A model, the data that it trains on, and the data that tests it."""
+    """A booster, its training data and its test data."""
 
     bst: Booster
     dtrain: DMatrix
@@ -160,7 +160,7 @@ class Fold(NamedTuple):
 
 
 class FoldModels:
-    """The models of all folds, in the place of one for callbacks.
+    """The boosters of all folds, with the methods of one for callbacks.
 
     Attributes
     ----------
@@ -170,32 +170,33 @@ class FoldModels:
 
     def __init__(self, cvfolds: Sequence[Fold]) -> None:
         self.cvfolds = list(cvfolds)
-        # How many go side by side, again and again: a caller's functions may not.
-        self._at_once = [1] * len(self.cvfolds)
+        # The number of folds trained in parallel in each batch. Custom functions may
+        # not be thread-safe, so by default it is one.
+        self._batch_sizes = [1] * len(self.cvfolds)
 
-    def part_threads(self, nthread: int) -> None:
-        """Have the folds train side by side, each with its share of the threads.
+    def divide_threads(self, nthread: int) -> None:
+        """Divide the threads among the folds, which then train in parallel.
 
-        That takes less time than one after the other with all threads, which wait for
-        each other many times a round. The models are the same.
+        That is faster than training them in sequence with all threads, which
+        synchronise many times per round. The models are the same.
         """
         threads = nthread if nthread > 0 else available_threads()
         full, rest = divmod(len(self.cvfolds), threads)
-        self._at_once = [threads] * full + [rest] * (rest > 0)
-        shares = np.repeat(
-            [threads // at_once for at_once in self._at_once], self._at_once
+        self._batch_sizes = [threads] * full + [rest] * (rest > 0)
+        nthreads = np.repeat(
+            [threads // size for size in self._batch_sizes], self._batch_sizes
         )
-        for fold, own in zip(self.cvfolds, shares.tolist(), strict=True):
-            fold.bst.set_param("nthread", own)
+        for fold, nthread in zip(self.cvfolds, nthreads.tolist(), strict=True):
+            fold.bst.set_param("nthread", nthread)
 
-    def _each(self, do: Callable[[Fold], Any]) -> list[Any]:
-        """Return what is done with each fold."""
-        done: list[Any] = []
-        with ThreadPoolExecutor(max(self._at_once)) as pool:
-            for at_once in self._at_once:
-                folds = self.cvfolds[len(done) : len(done) + at_once]
-                done += pool.map(do, folds) if at_once > 1 else map(do, folds)
-        return done
+    def _map(self, function: Callable[[Fold], Any]) -> list[Any]:
+        """Return the results of a function for all folds, in their order."""
+        results: list[Any] = []
+        with ThreadPoolExecutor(max(self._batch_sizes)) as pool:
+            for size in self._batch_sizes:
+                folds = self.cvfolds[len(results) : len(results) + size]
+                results += (pool.map if size > 1 else map)(function, folds)
+        return results
 
     def update(
         self,
@@ -203,8 +204,8 @@ class FoldModels:
         iteration: int,
         fobj: ObjectiveFunction | ScalarLoss | None = None,
     ) -> None:
-        """Add a round to each model, on its own part of the data."""
-        self._each(lambda fold: fold.bst.update(fold.dtrain, iteration, fobj))
+        """Add a round to each booster, on its training data."""
+        self._map(lambda fold: fold.bst.update(fold.dtrain, iteration, fobj))
 
     def measure(
         self,
@@ -212,64 +213,66 @@ class FoldModels:
         feval: MetricFunction | None = None,
         output_margin: bool = True,
     ) -> list[tuple[str, tuple[float, float]]]:
-        """Return mean and standard deviation of each metric, as of ``test-rmse``."""
+        """Return the mean and standard deviation of each metric, as ``test-rmse``."""
 
         def measure(fold: Fold) -> list[tuple[str, float]]:
             parts = [(fold.dtrain, "train"), (fold.dtest, "test")]
             return fold.bst.measure(parts, feval, output_margin)
 
         scores: dict[str, list[float]] = {}
-        with warnings.catch_warnings():  # threads that do so leave each other's filters
-            for of_fold in self._each(measure):
-                for name, score in of_fold:
+        # Filters that concurrent threads set may remain, so they are restored here.
+        with warnings.catch_warnings():
+            for fold_scores in self._map(measure):
+                for name, score in fold_scores:
                     scores.setdefault(name, []).append(score)
         return [
-            (name, (float(np.mean(of_folds)), float(np.std(of_folds))))
-            for name, of_folds in scores.items()
+            (name, (float(np.mean(values)), float(np.std(values))))
+            for name, values in scores.items()
         ]
 
     def predict(
         self, n_rows: int, parts: Sequence[tuple[Rows, Rows]], rounds: int
     ) -> NDArray[Any]:
-        """Return the predictions of the tests, (rows,) or (rows, outputs)."""
-        # Not every model can do without its last rounds.
-        asked = 0, 0 if rounds == self.num_boosted_rounds() else rounds
-        of_folds = [
-            bst.predict(dtest, iteration_range=asked) for bst, _, dtest in self.cvfolds
+        """Return the out-of-fold predictions, (rows,) or (rows, outputs)."""
+        # A linear model can only be used with all rounds: (0, 0).
+        end = 0 if rounds == self.num_boosted_rounds() else rounds
+        by_fold = [
+            bst.predict(dtest, iteration_range=(0, end))
+            for bst, _, dtest in self.cvfolds
         ]
-        first = of_folds[0]
+        first = by_fold[0]
         predictions = np.full((n_rows, *first.shape[1:]), np.nan, first.dtype)
-        for (_, test), of_fold in zip(parts, of_folds, strict=True):
-            if len(of_fold) != len(test):
+        for (_, test), predicted in zip(parts, by_fold, strict=True):
+            if len(predicted) != len(test):
                 raise DataError(
-                    f"fpreproc has made {len(of_fold)} rows of the {len(test)} of a "
-                    "test, so that predictions have no place; leave "
+                    f"fpreproc returned {len(predicted)} rows for the {len(test)} rows "
+                    "of a test fold, so predictions cannot be assigned to rows; leave "
                     "return_predictions out",
                     code=ErrorCode.INVALID_FOLDS,
                 )
-            predictions[test] = of_fold
+            predictions[test] = predicted
         return predictions
 
     def num_boosted_rounds(self) -> int:
-        """Return the number of rounds, of which each model has as many."""
+        """Return the number of rounds, which is the same for all boosters."""
         return self.cvfolds[0].bst.num_boosted_rounds()
 
     def attr(self, key: str) -> str | None:
-        """Return an attribute of the models, or None."""
+        """Return an attribute of the boosters, or None."""
         return self.cvfolds[0].bst.attr(key)
 
     def set_attr(self, **attributes: str | None) -> None:
-        """Set attributes of all models."""
+        """Set attributes of all boosters."""
         for fold in self.cvfolds:
             fold.bst.set_attr(**attributes)
 
     def set_param(self, params: ParameterSource | str, value: Any = None) -> None:
-        """Change parameters of all models."""
+        """Set parameters of all boosters."""
         for fold in self.cvfolds:
             fold.bst.set_param(params, value)
 
     def copy(self) -> FoldModels:
-        """Return models that go their own way, on the same data."""
+        """Return independent copies of the boosters, with the same data."""
         return FoldModels([fold._replace(bst=fold.bst.copy()) for fold in self.cvfolds])
 
 
@@ -280,7 +283,7 @@ def _fold(
     params: dict[str, Any],
     preprocess: Preprocess | None,
 ) -> Fold:
-    """Return one fold, with a model that has not begun."""
+    """Return one fold, with an untrained booster."""
     p = Parameters.resolve(params)
     if preprocess is None and (p.booster == "gblinear" or p.method() != "hist"):
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
@@ -298,10 +301,10 @@ def _fold(
     return Fold(Booster(params, [dtrain, dtest]), dtrain, dtest)
 
 
-def scores_of(history: Any, rounds: int, as_pandas: bool = True) -> Any:
-    """Return the means and deviations of the first rounds, by column.
+def scores_table(history: Any, rounds: int, as_pandas: bool = True) -> Any:
+    """Return the means and standard deviations of the first rounds, by column.
 
-    In a frame, if that is asked for and pandas is installed.
+    The result is a data frame if `as_pandas` and pandas is installed, else a dict.
     """
     table = {
         f"{data}-{metric}-{what}": [score[place] for score in scores[:rounds]]
@@ -318,10 +321,10 @@ def scores_of(history: Any, rounds: int, as_pandas: bool = True) -> Any:
     return pandas.DataFrame(table)
 
 
-# --- Which rows -----------------------------------------------------------------------
+# --- Folds ----------------------------------------------------------------------------
 
 
-def parts_of(
+def fold_rows(
     data: DMatrix,
     nfold: int,
     stratified: bool,
@@ -329,34 +332,33 @@ def parts_of(
     seed: int,
     shuffle: bool,
 ) -> list[tuple[Rows, Rows]]:
-    """Return the rows that each fold trains on, and those of its test."""
+    """Return the training rows and the test rows of each fold."""
     if folds is not None:
         if stratified:
             raise ParameterError(
-                "stratified and folds both say which rows go together; give one of "
-                "them",
+                "stratified and folds cannot be combined; pass one of them",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
-        return _given(data, folds)
+        return _custom_folds(data, folds)
     pointers = data.info.group_ptr
     units = data.n_rows if pointers is None else len(pointers) - 1
-    what = "rows" if pointers is None else "groups"
-    whole = isinstance(nfold, Integral) and not isinstance(nfold, bool)
-    if not whole or not 2 <= nfold <= units:
+    unit = "rows" if pointers is None else "groups"
+    is_integer = isinstance(nfold, Integral) and not isinstance(nfold, bool)
+    if not is_integer or not 2 <= nfold <= units:
         raise ParameterError(
-            f"nfold must be a whole number from 2 to the {units} {what} of the data, "
-            f"not {nfold!r}",
+            f"nfold must be an integer from 2 to {units}, the number of {unit} of the "
+            f"data, not {nfold!r}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     order = _shuffled(units, seed) if shuffle else np.arange(units)
     fold_of = np.empty(units, np.intp)
     if stratified:
-        # Dealt out in the order of the labels, each label goes to all folds alike.
-        by_label = order[np.argsort(_strata(data)[order], kind="stable")]
+        # Rows sorted by label are assigned to the folds in turn.
+        by_label = order[np.argsort(_stratification_labels(data)[order], kind="stable")]
         fold_of[by_label] = np.arange(units) % nfold
     else:
-        for number, members in enumerate(np.array_split(order, nfold)):
-            fold_of[members] = number
+        for number, fold in enumerate(np.array_split(order, nfold)):
+            fold_of[fold] = number
     if pointers is not None:
         fold_of = np.repeat(fold_of, np.diff(pointers))
     return [
@@ -370,37 +372,37 @@ def _shuffled(count: int, seed: int) -> Rows:
         return np.random.RandomState(seed).permutation(count).astype(np.intp)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"seed of cv must be a whole number from 0 to {2**32 - 1}, not {seed!r}",
+            f"seed of cv must be an integer from 0 to {2**32 - 1}, not {seed!r}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         ) from None
 
 
-def _strata(data: DMatrix) -> NDArray[np.float64]:
+def _stratification_labels(data: DMatrix) -> NDArray[np.float64]:
     if data.info.group_ptr is not None:
         raise ParameterError(
-            "stratified folds would tear groups apart; leave stratified out, or give "
+            "stratified folds would split query groups; leave stratified out, or pass "
             "folds",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if data.n_targets != 1:
         raise ParameterError(
-            f"stratified folds need one label a row, and the data has {data.n_targets};"
-            " leave stratified out, or give folds",
+            f"stratified folds need one label per row, and the data has "
+            f"{data.n_targets}; leave stratified out, or pass folds",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     assert data.labels is not None
     return data.labels.ravel()
 
 
-def _given(data: DMatrix, folds: Any) -> list[tuple[Rows, Rows]]:
-    """Return the folds of a caller, each as sorted rows."""
+def _custom_folds(data: DMatrix, folds: Any) -> list[tuple[Rows, Rows]]:
+    """Return the training rows and test rows of custom folds, each sorted."""
     if hasattr(folds, "split"):
         sizes = data.get_group()
         groups = np.repeat(np.arange(len(sizes)), sizes) if len(sizes) else None
         folds = folds.split(np.empty((data.n_rows, 1)), data.labels, groups)
     if not isinstance(folds, Iterable):
         raise ParameterError(
-            "folds must be pairs (rows of training, rows of test), or a splitter of "
+            "folds must be pairs (training rows, test rows), or a splitter of "
             f"scikit-learn, not {folds!r}",
             code=ErrorCode.INVALID_FOLDS,
         )
@@ -410,32 +412,32 @@ def _given(data: DMatrix, folds: Any) -> list[tuple[Rows, Rows]]:
             train, test = pair
         except (TypeError, ValueError):
             raise ParameterError(
-                f"fold {number} must be a pair (rows of training, rows of test), not "
+                f"fold {number} must be a pair (training rows, test rows), not "
                 f"{' '.join(repr(pair).split())[:100]}",
                 code=ErrorCode.INVALID_FOLDS,
             ) from None
         rows = np.sort(data.row_numbers(train)), np.sort(data.row_numbers(test))
-        for what, some in zip(("training", "test"), rows, strict=True):
-            if len(some) == 0:
+        for kind, indices in zip(("training", "test"), rows, strict=True):
+            if len(indices) == 0:
                 raise ParameterError(
-                    f"fold {number} has no rows of {what}; give some",
+                    f"fold {number} has no {kind} rows; pass at least one",
                     code=ErrorCode.INVALID_FOLDS,
                 )
         parts.append(rows)
     if not parts:
         raise ParameterError(
-            "folds is empty; give (training, test) pairs of rows",
+            "folds is empty; pass pairs (training rows, test rows)",
             code=ErrorCode.INVALID_FOLDS,
         )
     return parts
 
 
-def _check_tested_once(parts: Sequence[tuple[Rows, Rows]], n_rows: int) -> None:
+def _check_disjoint_tests(parts: Sequence[tuple[Rows, Rows]], n_rows: int) -> None:
     times = np.bincount(np.concatenate([test for _, test in parts]), minlength=n_rows)
     if (times > 1).any():
         row = int((times > 1).argmax())
         raise DataError(
-            f"row {row} is in {times[row]} tests, so that it has no one prediction; "
-            "give folds that test a row once, or leave return_predictions out",
+            f"row {row} is in {times[row]} test folds, so its prediction is not "
+            "unique; pass disjoint test folds, or leave return_predictions out",
             code=ErrorCode.INVALID_FOLDS,
         )

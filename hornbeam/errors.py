@@ -1,6 +1,6 @@
 """The exceptions and their codes.
 
-Each message says what was wrong, where, and how to mend it. Each error has a stable
+Each message says what is wrong, where, and how to correct it. Each error has a stable
 `ErrorCode`.
 """
 
@@ -249,23 +249,23 @@ class ErrorCode(StrEnum):
 
 
 class HornbeamError(ValueError):
-    """Base of every error that Hornbeam raises for something a caller can mend.
+    """Base class of the errors that Hornbeam raises for invalid input.
 
     Parameters
     ----------
     message
-        What is wrong, where, and how to mend it.
+        What is wrong, where, and how to correct it.
     code
-        The kind of error; by default the code of the class.
+        The error code; by default that of the class.
     details
-        Values of the message, such as the name of an unknown parameter.
+        Values in the message, such as the name of an unknown parameter.
 
     Attributes
     ----------
     code
-        The kind of error.
+        The error code.
     details
-        The values that were passed.
+        The values in the message, by name.
     """
 
     code: ErrorCode = ErrorCode.HORNBEAM_ERROR
@@ -281,31 +281,31 @@ class HornbeamError(ValueError):
 
 
 class ParameterError(HornbeamError):
-    """A parameter is unknown, out of its range, or in conflict with another."""
+    """A parameter is unknown, out of range, or in conflict with another."""
 
     code = ErrorCode.INVALID_PARAMETER
 
 
 class DataError(HornbeamError):
-    """Features, labels, weights or margins cannot be used as they are."""
+    """Features, labels, weights or other data are invalid."""
 
     code = ErrorCode.INVALID_DATA
 
 
 class ModelFileError(HornbeamError):
-    """A model file is broken, edited, or holds what Hornbeam cannot represent."""
+    """A model file is damaged, edited, or not supported by Hornbeam."""
 
     code = ErrorCode.INVALID_MODEL_FILE
 
 
 class NotTrainedError(HornbeamError):
-    """A model was asked for something that needs training first."""
+    """An operation needs a trained model."""
 
     code = ErrorCode.NOT_TRAINED
 
 
 class ClusterError(HornbeamError):
-    """A cluster has lost what a training needs: its scheduler, all workers, or data."""
+    """A Dask cluster has failed: its scheduler, all workers, or partitions are lost."""
 
     code = ErrorCode.CLUSTER_FAILURE
 
@@ -322,11 +322,11 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     Parameters
     ----------
     module
-        Dotted name, such as ``"matplotlib.pyplot"``.
+        The dotted name, such as ``"matplotlib.pyplot"``.
     extra
         The extra of Hornbeam that installs it.
     purpose
-        What it is needed for, as the subject of a sentence.
+        The feature that needs it, as the subject of a sentence.
     """
     try:
         return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used."""
+"""Lazy loading: names of packages whose modules are imported on first use."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def names_from(
     Parameters
     ----------
     package
-        Its ``__name__``; it has an ``__all__``.
+        Its ``__name__``; it must define ``__all__``.
     homes
-        The module of each name that is loaded on first use.
+        The module of each lazily loaded name.
     modules
-        Modules of the package that are loaded on first use, too.
+        Submodules of the package that are loaded lazily too.
     """
     module = sys.modules[package]
 

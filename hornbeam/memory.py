@@ -1,4 +1,4 @@
-"""Sizes of memory: as a caller gives them, as a message has them, and what is taken."""
+"""Memory sizes, and the memory that is used and available."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _UNITS = {
     **{f"{letter}b": 1000**i for i, letter in enumerate("kmgt", 1)},
     **{f"{letter}ib": 1024**i for i, letter in enumerate("kmgt", 1)},
 }
-#: Files of a control group by its version: the limit, and what is used, also by files.
+#: By version of control groups: the files of the limit and of the usage, and the
+#: pattern of the page cache in the file stat.
 _FILES = {
     1: ("limit_in_bytes", "usage_in_bytes", r"^total_(?:in)?active_file (\d+)"),
     2: ("max", "current", r"^(?:in)?active_file (\d+)"),
@@ -57,32 +58,32 @@ def as_bytes(size: Any, name: str) -> int:
 
 
 def in_words(size: int) -> str:
-    """Return a size as messages have it."""
+    """Return a size as text for messages, such as ``"1,234 MB"``."""
     return f"{-(-size // 10**6):,} MB"
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process takes at the moment."""
+    """Return the resident memory of this process in bytes."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # no Linux: the most that it ever took
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
+    except OSError:  # not Linux: the peak
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def available_bytes() -> int:
-    """Return the memory that this process may take beside what it has.
+    """Return the memory in bytes that this process can still allocate.
 
-    That is what the system has left, swap space included, or what the limits of the
-    process (``ulimit -v``) and of its container leave, if they leave less. Where none
-    of these says anything it is without end.
+    It is the minimum of the system's available memory and free swap, and of what the
+    limits of the process (``ulimit -v``) and of its containers leave; `sys.maxsize` if
+    none of them is known.
     """
-    rooms = [_room_of_system(), _room_of_process(), *_rooms_of_containers()]
-    return max(0, min(rooms))
+    free = [_free_of_system(), _free_of_process(), *_free_of_containers()]
+    return max(0, min(free))
 
 
-def _room_of_system() -> int:
+def _free_of_system() -> int:
     with suppress(OSError):
         found = dict(re.findall(r"(\w+): +(\d+) kB", read("/proc/meminfo")))
         if "MemAvailable" in found:
@@ -90,7 +91,7 @@ def _room_of_system() -> int:
     return sys.maxsize
 
 
-def _room_of_process() -> int:
+def _free_of_process() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -101,22 +102,22 @@ def _room_of_process() -> int:
     return limit - pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _rooms_of_containers() -> Iterator[int]:
-    """Yield what each control group has left that this process is in, if limited."""
+def _free_of_containers() -> Iterator[int]:
+    """Yield the free memory of each control group of this process with a limit."""
     for version, folder in group_folders("memory"):
         limit, used, files = _FILES[version]
         at = f"{folder}/memory."
         with suppress(OSError, ValueError):
-            # What files have of it is given up when it is asked for.
+            # The page cache counts as used, but is freed when memory is needed.
             cached = re.findall(files, read(f"{at}stat"), re.MULTILINE)
             left = int(read(f"{at}{limit}")) - int(read(f"{at}{used}"))
             yield left + sum(map(int, cached))
 
 
 def give_back_freed() -> None:
-    """Have the allocator give the system the memory that is free, if it knows how.
+    """Return the allocator's free memory to the system, if the C library can.
 
-    Otherwise what reading data took may be held until the process ends.
+    Otherwise memory freed after reading data may stay allocated to the process.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""The loop of training."""
+"""The training loop: `train`, and the rounds with callbacks."""
 
 from __future__ import annotations
 
@@ -48,29 +48,29 @@ def train(
     dtrain
         Data with labels.
     num_boost_round
-        Rounds to add.
+        The number of boosting rounds to add.
     evals
-        Data to measure after every round, with a name for each.
+        Pairs of data to evaluate on after every round, and its name.
     obj
-        An objective of your own: formulas (a `ScalarLoss`), or a function
-        of (predictions, data) to (gradients, hessians) that gets margins.
+        A custom objective: formulas (a `ScalarLoss`), or a function of (margins, data)
+        that returns (gradients, hessians).
     maximize
-        Whether a higher value of the metric that stops training early is better; None
-        asks the metric.
+        Whether early stopping maximizes the metric; None for the metric's default.
     early_stopping_rounds
-        Stop when the last metric of the last of `evals` has not become better for so
-        many rounds.
+        Stop when the last metric on the last of `evals` has not improved for this
+        number of rounds.
     evals_result
-        A dict that takes the values of all metrics.
+        A dict that is filled with the values of all metrics.
     verbose_eval
-        Print the metrics every round, every so many rounds, or not.
+        Whether to print the metrics of each round, or the number of rounds between
+        printed lines.
     xgb_model
-        A model to continue; it is not changed.
+        A model to continue training from; it is not changed.
     callbacks
         See `hornbeam.callbacks`.
     custom_metric
-        A metric of your own: (predictions, data) to (name, value). It gets margins if
-        the objective is a function of your own, too.
+        A custom metric: a function of (predictions, data) that returns (name, value).
+        It gets margins if the objective is a custom function.
     """
     check_training_data(dtrain, evals, DMatrix)
     booster = Booster(params, [dtrain, *(data for data, _ in evals or ())], xgb_model)
@@ -92,7 +92,7 @@ def train(
 
 
 def check_training_data(dtrain: Any, evals: Any, kind: type) -> None:
-    """Raise a `DataError` unless all data is of the kind of matrix that is expected."""
+    """Raise a `DataError` if any of the data is not a matrix of the class `kind`."""
     wrap = f"wrap the data: {kind.__name__}(data, label)"
     if not isinstance(dtrain, kind):
         raise DataError(
@@ -127,23 +127,23 @@ def run_rounds(
     custom_metric: MetricFunction | None,
     container_type: Callable[..., CallbackContainer] = CallbackContainer,
 ) -> tuple[Booster, CallbackContainer]:
-    """Return the booster after so many more rounds, and what its callbacks have seen.
+    """Train `num_boost_round` rounds; return the booster and its callback container.
 
     Parameters
     ----------
     booster
-        What is trained; callbacks may put another in its place.
-    dtrain
-        The matrix that its `update` takes; `evals` holds those of its `measure`.
+        The booster, or an object with its methods; callbacks may replace it.
+    dtrain, evals
+        The arguments of its methods `update` and `measure`.
     num_boost_round, obj, maximize, early_stopping_rounds, verbose_eval, callbacks, \
 custom_metric
         As for `train`.
     container_type
-        What calls the callbacks.
+        The class of the callback container.
     """
     if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
         raise ParameterError(
-            f"num_boost_round must be a whole number, not {num_boost_round!r}",
+            f"num_boost_round must be an integer, not {num_boost_round!r}",
             code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
     if num_boost_round < 0:
@@ -162,12 +162,12 @@ custom_metric
         if container.first_epoch > num_boost_round:
             raise ParameterError(
                 f"the checkpoint has {container.first_epoch} rounds, and "
-                f"num_boost_round is {num_boost_round}; raise it, or remove the later "
-                "checkpoints",
+                f"num_boost_round is {num_boost_round}; increase it, or remove the "
+                "later checkpoints",
                 code=ErrorCode.MODEL_PARAMETER_MISMATCH,
             )
         for number in range(container.first_epoch, num_boost_round):
-            # A checkpoint may be of the round that ended training.
+            # A checkpoint may have been saved in the round that stopped training.
             stopped = container.stopped
             if stopped or container.before_iteration(booster, number, dtrain, evals):
                 break

@@ -996,17 +996,17 @@ CASES = {
     "half a round": (
         lambda: train(rounds=1.5),
         ParameterError,
-        "num_boost_round must be a whole number, not 1.5",
+        "num_boost_round must be an integer, not 1.5",
     ),
     "no number of rounds": (
         lambda: train(rounds=None),
         ParameterError,
-        "num_boost_round must be a whole number, not None",
+        "num_boost_round must be an integer, not None",
     ),
     "rounds nan": (
         lambda: train(rounds=NAN),
         ParameterError,
-        "num_boost_round must be a whole number, not nan",
+        "num_boost_round must be an integer, not nan",
     ),
     "an array in evals": (
         lambda: train(evals=[(ROWS, "valid")]),

@@ -219,37 +219,40 @@ def test_results_without_pandas():
 
 
 BAD = {
-    "one fold": ({"nfold": 1}, "nfold must be a whole number from 2 to the 300 rows"),
-    "too many folds": ({"nfold": 301}, "from 2 to the 300 rows"),
-    "more folds than groups": ({"nfold": 3, "group": [100, 200]}, "to the 2 groups"),
+    "one fold": ({"nfold": 1}, "nfold must be an integer from 2 to 300, the"),
+    "too many folds": ({"nfold": 301}, "from 2 to 300, the number of rows"),
+    "more folds than groups": (
+        {"nfold": 3, "group": [100, 200]},
+        "the number of groups",
+    ),
     "a seed": ({"seed": -1}, "seed of cv must be"),
     "stratified groups": (
         {"stratified": True, "group": [100] * 3},
-        "tear groups apart",
+        "would split query groups",
     ),
     "stratified without labels": (
         {"stratified": True, "labels": None},
-        "need one label a row, and the data has 0",
+        "need one label per row, and the data has 0",
     ),
     "stratified and folds": (
         {"stratified": True, "folds": [([0], [1])]},
-        "give one of them",
+        "cannot be combined",
     ),
-    "folds that are none": ({"folds": 3}, "folds must be pairs"),
+    "folds of a wrong type": ({"folds": 3}, "folds must be pairs"),
     "a fold that is no pair": ({"folds": [[1, 2, 3]]}, "fold 0 must be a pair"),
     "no folds": ({"folds": []}, "folds is empty"),
-    "a fold without a test": ({"folds": [([1], [])]}, "fold 0 has no rows of test"),
-    "rows that are not there": ({"folds": [([1], [300])]}, "there is no row 300"),
+    "a fold without a test": ({"folds": [([1], [])]}, "fold 0 has no test rows"),
+    "row out of range": ({"folds": [([1], [300])]}, "there is no row 300"),
     "a row tested twice": (
         {"folds": [([1, 2], [7]), ([1, 3], [7])], "return_predictions": True},
-        "row 7 is in 2 tests",
+        "row 7 is in 2 test folds",
     ),
-    "a test of other rows": (
+    "fpreproc drops test rows": (
         {
             "fpreproc": lambda a, b, p: (a, b.slice([0]), p),
             "return_predictions": True,
         },
-        "fpreproc has made 1 rows of the 100",
+        "fpreproc returned 1 rows for the 100",
     ),
 }
 

@@ -114,7 +114,7 @@ def read_categories(
         _read_names(names, f"{where}.enc[{feature}]")
         for feature, names in enumerate(encoded)
     ]
-    sizes = [0 if names_ is None else len(names_) for names_ in names]
+    sizes = [0 if array is None else len(array) for array in names]
     if segments != [0, *np.cumsum(sizes).tolist()]:
         raise ModelFileError(
             f"{where}.feature_segments does not have the offsets of the categories of "

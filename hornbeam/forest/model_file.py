@@ -23,10 +23,9 @@ import numpy as np
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest import json_text, ubjson
+from hornbeam.forest.json_model import read_document, write_document
 from hornbeam.forest.model import Model
-from hornbeam.forest.reader import read_document
 from hornbeam.forest.validation import UnsupportedModelError
-from hornbeam.forest.writer import write_document
 
 __all__ = [
     "decode",

@@ -120,7 +120,7 @@ def check_features(model: Model) -> None:
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     names = model.categories.names
-    texts = (own for own in names if own is not None and own.dtype == object)
+    texts = (array for array in names if array is not None and array.dtype == object)
     for text in (*model.feature_names, *chain.from_iterable(texts)):
         if not _is_unicode(text):
             raise ModelFileError(
@@ -138,8 +138,8 @@ def check_features(model: Model) -> None:
             code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
     if model.feature_types:
-        for feature, own in enumerate(names):
-            if own is not None and model.feature_types[feature] != "c":
+        for feature, categories in enumerate(names):
+            if categories is not None and model.feature_types[feature] != "c":
                 raise ModelFileError(
                     f"feature {feature} has categories and the type "
                     f"{model.feature_types[feature]!r}, not 'c'",
@@ -159,9 +159,9 @@ def category_limits(model: Model) -> NDArray[np.int64] | None:
         return None
     limits = np.full(model.num_feature, -1)
     for feature in range(model.num_feature):
-        own = names[feature] if names else None
-        if own is not None:
-            limits[feature] = len(own)
+        categories = names[feature] if names else None
+        if categories is not None:
+            limits[feature] = len(categories)
         elif types and types[feature] == "c":
             limits[feature] = MAX_LEVELS
     return limits
@@ -199,8 +199,8 @@ def _check_objective(model: Model) -> None:
     group, parameters, state = objective.config_group
     expected = {group: set(parameters)} if parameters else {}
     config: Mapping[str, Mapping[str, str]] = model.objective_config
-    if {own: set(config[own]) for own in config} != expected:
-        needed = {own: dict.fromkeys(parameters, "...") for own in expected}
+    if {name: set(config[name]) for name in config} != expected:
+        needed = {name: dict.fromkeys(parameters, "...") for name in expected}
         raise ModelFileError(
             f"the parameters of {model.objective} are {dict(config)}, "
             f"but {needed} is expected",
@@ -248,8 +248,8 @@ def _check_state(model: Model, names: Sequence[str]) -> None:
 def _check_rounds(model: Model) -> None:
     if model.linear is not None:
         shape = model.num_feature + 1, model.n_outputs
-        own = model.linear.weights
-        if model.trees or own.shape != shape or not np.isfinite(own).all():
+        matrix = model.linear.weights
+        if model.trees or matrix.shape != shape or not np.isfinite(matrix).all():
             raise ModelFileError(
                 f"the weights are not {shape[0] * shape[1]} finite numbers, one for "
                 "each output and each feature or bias",

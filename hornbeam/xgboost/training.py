@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.cross_validation import Fold, FoldModels, parts_of, scores_of
+from hornbeam.cross_validation import Fold, FoldModels, fold_rows, scores_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode, require
@@ -164,7 +164,7 @@ def cv(
     )
     models = FoldModels(cast(Sequence[Fold], packs))
     if custom_metric is None and obj is None:
-        models.part_threads(packs[0].bst.params.nthread)
+        models.divide_threads(packs[0].bst.params.nthread)
     # FoldModels has the methods of a booster that callbacks use.
     _, log = run_rounds(
         cast(Booster, models),
@@ -185,7 +185,7 @@ def cv(
     best = models.attr("best_iteration")
     if log.stopped and best is not None:
         rounds = int(best) + 1
-    table = scores_of(log.history, rounds, as_pandas)
+    table = scores_table(log.history, rounds, as_pandas)
     # The scores of a custom metric come after all others.
     built_in = tuple(f"-{metric.name}-" for metric in packs[0].bst.metrics)
     columns = sorted(table, key=lambda name: not any(m in name for m in built_in))
@@ -282,7 +282,7 @@ def mknfold(
             n_splits=nfold, shuffle=True, random_state=seed
         )
     packs = []
-    for rows in parts_of(dall, nfold, False, folds, seed, shuffle):
+    for rows in fold_rows(dall, nfold, False, folds, seed, shuffle):
         dtrain, dtest = (dall.slice(part, allow_groups=True) for part in rows)
         fold_param = param
         if fpreproc is not None:

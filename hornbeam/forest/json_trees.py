@@ -1,4 +1,8 @@
-"""Reads a model from the JSON document of a model file, which is not trusted."""
+"""Reads and writes trees as the arrays of XGBoost's JSON document.
+
+The document has an array per property of nodes and tree. Hornbeam adds the key
+``hornbeam_thresholds`` to trees with thresholds that float32 cannot represent.
+"""
 
 from __future__ import annotations
 
@@ -11,50 +15,35 @@ from numpy.typing import NDArray
 
 from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, ModelFileError
-from hornbeam.forest.cat_container import read_categories
 from hornbeam.forest.json_fields import (
     as_array,
-    as_integers,
     as_object,
-    as_string,
-    as_string_map,
-    as_strings,
     count_param,
 )
-from hornbeam.forest.model import LinearModel, Model
-from hornbeam.forest.tree import Tree, deleted_nodes, roots_and_depths, split_trees
-from hornbeam.forest.validation import (
-    MAX_FEATURES,
-    MAX_OUTPUTS,
-    UnsupportedModelError,
-    category_limits,
-    check_features,
-    check_model,
-    normalize_nodes,
-    parse_float,
+from hornbeam.forest.model import Model
+from hornbeam.forest.tree import (
+    Tree,
+    concatenate_trees,
+    deleted_nodes,
+    roots_and_depths,
+    split_trees,
 )
-from hornbeam.forest.writer import FORMAT, ROOT_PARENT
-from hornbeam.objectives.base import find
-from hornbeam.objectives.config import spelled
-from hornbeam.params import Parameters
+from hornbeam.forest.validation import (
+    MAX_OUTPUTS,
+    category_limits,
+    normalize_nodes,
+)
 
-__all__ = ["read_document"]
+__all__ = ["read_trees", "write_trees"]
 
-# Files of older versions lack parameters that were added later.
-_DEFAULTS = {
-    name: spelled(getattr(Parameters(), name))
-    for name in (
-        "scale_pos_weight",
-        "max_delta_step",
-        "lambdarank_bias_norm",
-        "lambdarank_normalization",
-        "lambdarank_num_pair_per_sample",
-        "lambdarank_pair_method",
-        "lambdarank_score_normalization",
-        "lambdarank_unbiased",
-        "ndcg_exp_gain",
-    )
-}
+# XGBoost writes these as the parent of a root and the feature of a deleted node. The
+# root of a multi-output tree has the parent -1.
+_ROOT_PARENT = 2**31 - 1
+_DELETED_FEATURE = 2**31 - 1
+
+# The threshold of a categorical split and the value of a vector leaf: the smallest
+# positive float32.
+_NO_THRESHOLD = np.finfo(np.float32).smallest_subnormal
 
 _Number: TypeAlias = type[np.float64 | np.float32 | np.int32 | np.uint8]
 _TREE_COLUMNS: dict[str, _Number] = {
@@ -78,227 +67,93 @@ _CATEGORY_COLUMNS: dict[str, type[np.uint8 | np.int32 | np.int64]] = {
 _NO_CATEGORIES = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int32)
 
 
-def read_document(document: Any) -> Model:
-    """Return the model in a document, after validation of every part.
+def write_trees(model: Model) -> list[dict[str, Any]]:
+    """Return the trees of a model as objects of arrays.
 
     Raises
     ------
     ModelFileError
-        If a part of the document is not valid.
+        If a node is not valid.
     """
-    top = as_object(document, "the file", ["learner"], ["hornbeam", "version"])
-    as_integers(top.get("version", []), "version")
-    learner = as_object(
-        top["learner"],
-        "learner",
-        ["attributes", "gradient_booster", "learner_model_param", "objective"],
-        ["feature_names", "feature_types"],
-    )
-    model = Model(exact_features=False)
-    if "hornbeam" in top:
-        _read_extension(model, top["hornbeam"])
-    _read_shape(model, learner["learner_model_param"], exact="hornbeam" in top)
-    _read_objective(model, learner["objective"])
-    model.attributes = as_string_map(learner["attributes"], "learner.attributes")
-    for key in ("feature_names", "feature_types"):
-        setattr(model, key, as_strings(learner.get(key, []), f"learner.{key}"))
-    _read_booster(model, learner["gradient_booster"])
-    if model.linear is not None and "last_change" in top.get("hornbeam", {}):
-        text = as_string(top["hornbeam"]["last_change"], "hornbeam.last_change")
-        change = parse_float(text)
-        if not change >= 0.0:
-            raise ModelFileError(
-                f"hornbeam.last_change is {text!r}, not a number",
-                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-            )
-        model.linear = replace(model.linear, last_change=change)
-    check_model(model)
-    return model
+    nodes, starts = concatenate_trees(model.trees)
+    nodes = normalize_nodes(nodes, starts, model.num_feature, category_limits(model))
+    internal = nodes.left >= 0
+    categorical = nodes.split_type == 1
+    numerical = internal & ~categorical
+    rounded = nearest(nodes.threshold, np.float32)
+    deleted = deleted_nodes(nodes, starts[:-1])
+    # XGBoost reads the parent of every node but the root, even of deleted ones.
+    parent = np.where(deleted, np.int32(0), nodes.parent)
+    size = nodes.leaf_size
+    is_vector = size > 1
+    parent[starts[:-1]] = -1 if is_vector else _ROOT_PARENT
+    columns = {
+        "base_weights": nodes.weight,
+        "default_left": np.where(deleted, np.uint8(1), nodes.default_left),
+        "left_children": nodes.left,
+        "loss_changes": nodes.gain,
+        "parents": parent,
+        "right_children": nodes.right,
+        "split_conditions": np.select(
+            [numerical, categorical],
+            [rounded, _NO_THRESHOLD],
+            _NO_THRESHOLD if is_vector else nodes.value,
+        ).astype(np.float32),
+        "split_indices": np.where(deleted, np.int32(_DELETED_FEATURE), nodes.feature),
+        "split_type": nodes.split_type,
+        "sum_hessian": nodes.cover,
+    }
+    inexact = numerical & (nodes.threshold != rounded)
+    category_starts = nodes.category_starts
+    documents = []
+    for number, (start, stop) in enumerate(pairwise(starts.tolist())):
+        document: dict[str, Any] = {
+            name: column[start:stop].ravel() for name, column in columns.items()
+        }
+        if is_vector:
+            leaf = ~internal[start:stop]
+            rows = np.cumsum(leaf, dtype=np.int32) - 1
+            document["leaf_weights"] = nodes.value[start:stop][leaf].ravel()
+            document["right_children"] = np.where(leaf, rows, nodes.right[start:stop])
+        split_nodes = np.flatnonzero(categorical[start:stop])
+        begin = category_starts[start]
+        document |= {
+            "categories": nodes.categories[begin : category_starts[stop]],
+            "categories_nodes": split_nodes.astype(np.int32),
+            "categories_segments": category_starts[start + split_nodes] - begin,
+            "categories_sizes": nodes.category_counts[start + split_nodes],
+        }
+        document["id"] = number
+        document["tree_param"] = {
+            "num_deleted": str(np.count_nonzero(deleted[start:stop])),
+            "num_feature": str(model.num_feature),
+            "num_nodes": str(stop - start),
+            "size_leaf_vector": str(size),
+        }
+        if inexact[start:stop].any():
+            thresholds = nodes.threshold[start:stop]
+            document["hornbeam_thresholds"] = thresholds[numerical[start:stop]]
+        documents.append(document)
+    return documents
 
 
-def _read_extension(model: Model, value: Any) -> None:
-    flags = ["double_scores", "exact_features"]
-    block = as_object(
-        value,
-        "hornbeam",
-        ["digest", "format", *flags],
-        ["last_change", "unseen_missing"],
-    )
-    written = block["format"]
-    if type(written) is not int or written < FORMAT:
-        raise ModelFileError(
-            f"hornbeam.format is {written!r}, not {FORMAT}",
-            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-        )
-    if written > FORMAT:
-        raise UnsupportedModelError(
-            f"hornbeam.format is {written}: a later version of Hornbeam wrote this "
-            "file; upgrade Hornbeam to read it",
-            code=ErrorCode.MODEL_FILE_UNSUPPORTED,
-        )
-    for flag in [*flags, *block.keys() & {"unseen_missing"}]:
-        if type(block[flag]) is not bool:
-            raise ModelFileError(
-                f"hornbeam.{flag} is not true or false",
-                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-            )
-        setattr(model, flag, block[flag])
-
-
-def _read_shape(model: Model, value: Any, exact: bool) -> None:
-    where = "learner.learner_model_param"
-    param = as_object(
-        value,
-        where,
-        ["base_score", "num_class", "num_feature"],
-        ["boost_from_average", "num_target"],
-    )
-    model.num_feature = count_param(param, "num_feature", where, high=MAX_FEATURES)
-    model.num_class = count_param(param, "num_class", where, high=MAX_OUTPUTS)
-    if "num_target" in param:
-        model.num_target = count_param(param, "num_target", where, 1, MAX_OUTPUTS)
-    if "boost_from_average" in param:
-        model.boost_from_average = (
-            count_param(param, "boost_from_average", where, high=1) > 0
-        )
-    text = as_string(param["base_score"], f"{where}.base_score")
-    inside = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    scores = np.array([parse_float(number) for number in inside.split(",")])
-    if not exact:
-        # XGBoost stores float32 and writes as many digits as float32 needs.
-        with np.errstate(over="ignore"):
-            scores = scores.astype(np.float32).astype(np.float64)
-    # XGBoost before 3.1 wrote one number for all outputs.
-    model.base_score = np.repeat(scores, model.n_outputs if scores.size == 1 else 1)
-
-
-def _read_objective(model: Model, value: Any) -> None:
-    where = "learner.objective"
-    if not isinstance(value, dict):
-        raise ModelFileError(
-            f"{where} is not an object", code=ErrorCode.MODEL_FILE_WRONG_TYPE
-        )
-    model.objective = as_string(value.get("name"), f"{where}.name")
-    known = find(model.objective)
-    if known is None:
-        return  # check_model raises the error
-    group, names, states = known.config_group
-    if not names:
-        as_object(value, where, ["name"])
-        model.objective_config = {}
-        return
-    objective = as_object(value, where, ["name"], [group, *states])
-    defaults = {"num_class": str(model.num_class), **_DEFAULTS}
-    config = {name: defaults[name] for name in names if name in defaults}
-    config |= as_string_map(objective.get(group, {}), f"{where}.{group}")
-    model.objective_config = {group: config}
-    state = {name: objective[name] for name in states if name in objective}
-    for name, values in state.items():
-        array = as_array(values, np.float32)
-        if array is None:
-            raise ModelFileError(
-                f"{where}.{name} is not an array of numbers",
-                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-            )
-        state[name] = array
-    model.objective_state = state
-
-
-def _read_booster(model: Model, value: Any) -> None:
-    where = "learner.gradient_booster"
-    if isinstance(value, dict) and value.get("name") == "gblinear":
-        model.linear = _read_linear(as_object(value, where, ["model", "name"]), model)
-        return
-    weights = None
-    if isinstance(value, dict) and value.get("name") == "dart":
-        dart = as_object(value, where, ["gbtree", "name", "weight_drop"])
-        value, weights = dart["gbtree"], dart["weight_drop"]
-        where += ".gbtree"
-    booster = as_object(value, where, ["model", "name"])
-    if as_string(booster["name"], f"{where}.name") != "gbtree":
-        raise ModelFileError(
-            f"the booster {booster['name']!r} is unknown",
-            code=ErrorCode.MODEL_FILE_INCONSISTENT,
-        )
-    where += ".model"
-    forest = as_object(
-        booster["model"],
-        where,
-        ["gbtree_model_param", "tree_info", "trees"],
-        ["cats", "iteration_indptr", "weight_drop"],
-    )
-    # XGBoost 3.3 and later write them here.
-    weights = forest.get("weight_drop", weights)
-    if weights is not None:
-        model.tree_weights = as_array(weights, np.float32)
-        if model.tree_weights is None:
-            raise ModelFileError(
-                "weight_drop is not an array of floating-point numbers",
-                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-            )
-    model.categories = read_categories(
-        forest.get("cats", {}), f"{where}.cats", model.num_feature, model.feature_names
-    )
-    check_features(model)
-    param_where = f"{where}.gbtree_model_param"
-    param = as_object(
-        forest["gbtree_model_param"],
-        param_where,
-        ["num_trees"],
-        ["num_parallel_tree", "size_leaf_vector"],
-    )
-    if "num_parallel_tree" in param:
-        model.num_parallel_tree = count_param(
-            param, "num_parallel_tree", param_where, 1
-        )
-    trees = forest["trees"]
-    n_trees = count_param(param, "num_trees", param_where)
-    if not isinstance(trees, list) or len(trees) != n_trees:
-        raise ModelFileError(
-            f"{where}.trees is not an array of {n_trees} trees",
-            code=ErrorCode.MODEL_FILE_INCONSISTENT,
-        )
-    model.trees = _read_trees(trees, model.num_feature, category_limits(model))
-    model.tree_output = as_integers(forest["tree_info"], f"{where}.tree_info")
-    if "iteration_indptr" in forest:
-        starts = as_integers(forest["iteration_indptr"], f"{where}.iteration_indptr")
-        model.round_starts = starts
-        return
-    multi_output = model.leaf_size > 1
-    size = model.num_parallel_tree * (1 if multi_output else model.n_outputs)
-    if n_trees % size:
-        raise ModelFileError(
-            f"{where} has {n_trees} trees, not a multiple of the {size} of a round",
-            code=ErrorCode.MODEL_FILE_INCONSISTENT,
-        )
-    model.round_starts = list(range(0, n_trees + 1, size))
-
-
-def _read_linear(booster: dict[str, Any], model: Model) -> LinearModel:
-    where = "learner.gradient_booster.model"
-    block = as_object(booster["model"], where, ["weights"], ["boosted_rounds"])
-    weights = as_array(block["weights"], np.float32)
-    shape = model.num_feature + 1, model.n_outputs
-    if weights is None or weights.size != shape[0] * shape[1]:
-        raise ModelFileError(
-            f"{where}.weights is not an array of {shape[0] * shape[1]} numbers",
-            code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
-        )
-    # XGBoost before 1.7 did not write the number of rounds.
-    rounds = block.get("boosted_rounds", 1)
-    if type(rounds) is not int or rounds < 0:
-        raise ModelFileError(
-            f"{where}.boosted_rounds is {rounds!r}, not a number",
-            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-        )
-    # XGBoost adds the base score of the first output to all outputs.
-    model.base_score = np.repeat(model.base_score[:1], model.n_outputs)
-    return LinearModel(weights.reshape(shape), rounds)
-
-
-def _read_trees(
+def read_trees(
     values: list[Any], num_feature: int, limits: NDArray[np.int64] | None
 ) -> list[Tree]:
+    """Return the trees of an array of objects.
+
+    Parameters
+    ----------
+    values
+        The untrusted trees of a document.
+    num_feature, limits
+        See `normalize_nodes`.
+
+    Raises
+    ------
+    ModelFileError
+        If a tree is not valid.
+    """
     params = [
         _read_tree_param(value, f"trees[{number}]")
         for number, value in enumerate(values)
@@ -331,7 +186,7 @@ def _read_trees(
     if leaf_size > 1:
         value = _read_leaf_vectors(values, columns, sizes, leaf_size)
     parent = columns["parents"]
-    parent[starts[:-1][parent[starts[:-1]] == ROOT_PARENT]] = -1
+    parent[starts[:-1][parent[starts[:-1]] == _ROOT_PARENT]] = -1
     nodes = normalize_nodes(
         Tree(
             left=columns["left_children"],
