@@ -18,6 +18,7 @@ from hornbeam.data.labels import (
 )
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.kernels import ranking as kernels
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Floats, Metric, register
@@ -94,24 +95,21 @@ class RankingMetric(Metric):
         gains = self.gains(labels)
         if np.isnan(predictions).any():
             return math.nan
-        # Imported here, so that other metrics need not load the kernels.
-        from hornbeam.kernels import ranking as kernels
-
         values = np.empty(pointers.size - 1)
         discounts = np.empty(np.diff(pointers).max())
         kernels.discount_places(discounts)
         with lease(self.settings.nthread) as team:
-            members = team.members_for(_COST_PER_ROW * labels.size)
+            n_threads = team.members_for(_COST_PER_ROW * labels.size)
             team.run(
                 kernels.measure_groups,
-                members,
+                n_threads,
                 kernels.GroupMetric(self.kind, self.depth, self.nothing),
                 predictions.ravel(),
                 gains,
                 pointers,
                 discounts,
                 values,
-                np.empty((members, kernels.PLACES, discounts.size), np.int64),
+                np.empty((n_threads, kernels.PLACES, discounts.size), np.int64),
             )
         if weights is None:
             return math.fsum(values) / values.size
