@@ -1214,7 +1214,7 @@ CASES = {
     "trees of all outputs from filled cells": (
         lambda: train(VECTOR, rows=FILLED, labels=TWO),
         DataError,
-        "codes of all cells|so sparse|leave multi_strategy out",
+        "needs dense bins|so sparse|leave multi_strategy out",
     ),
     "trees of one output after those of all": (
         lambda: train(
@@ -1251,7 +1251,7 @@ CASES = {
     "an export to no language": (
         lambda: MODEL.export("model.exe"),
         ParameterError,
-        "'model.exe' must end in .onnx, .c, .py, .json, .ubj|save_model",
+        "'model.exe' must be one of .onnx, .c, .py, .json, .ubj|save_model",
     ),
     "an export of nothing": (
         lambda: Booster().export("model.c"),
@@ -1261,7 +1261,7 @@ CASES = {
     "an option of another language": (
         lambda: MODEL.export("model.py", input_type="float64"),
         ParameterError,
-        "an export to '.py' takes no input_type|iteration_range, output_margin",
+        "an export to '.py' has no option input_type|iteration_range, output_margin",
     ),
     # Model files
     "garbage": (
