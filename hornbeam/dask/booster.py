@@ -21,10 +21,10 @@ from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.dask.binning import GlobalBins
 from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.learning import CallersObjective, Start, View
 from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.dask.placed_matrices import ClusterMargins, ClusterTraining
 from hornbeam.dask.shard import LabelInfo
+from hornbeam.dask.training_rows import CustomObjective, MetaInfoView, ModelState
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -95,7 +95,7 @@ class ClusterBooster(Booster):
         if function is None:
             self._trainer.step(dtrain)
             return
-        custom = CallersObjective.of(function)
+        custom = CustomObjective.of(function)
         self._trainer.step(dtrain, lambda rows: rows.compute_gradients(custom))
 
     def boost(self, *args: Any, **options: Any) -> None:
@@ -191,7 +191,7 @@ class ClusterMarginCache(MarginCache):
     def margins(self, data: Any) -> Floats:
         return self._rows_of(data).margins()
 
-    def labelled(self, data: Any) -> View:
+    def labelled(self, data: Any) -> MetaInfoView:
         return self._rows_of(data).view()
 
     def _rows_of(self, data: Any) -> ClusterTraining | ClusterMargins:
@@ -281,31 +281,31 @@ class ClusterMarginCache(MarginCache):
     def base(self) -> Floats:
         return self._predictor.base_margins()
 
-    def start_now(
+    def model_state(
         self,
         weights: NDArray[np.float32],
         scale: MarginScale | None,
-        learns: bool = False,
-    ) -> Start:
+        with_objective: bool = False,
+    ) -> ModelState:
         p, n_trees = self.params, len(self.model.trees)
         columns = p.multi_output_columns(self.model.n_outputs)
         step, layout = 0.0 if scale is None else scale.step, None
         if n_trees > 0:
             every = np.arange(n_trees)
             layout = self._predictor.layout_of(every, weights, np.float64, step)
-        return Start(
+        return ModelState(
             self.base(),
             layout,
             n_trees,
             p.num_parallel_tree * (1 if columns > 0 else self.model.n_outputs),
             p.nthread,
             p.cached_share(),
-            self.objective if learns and self.objective.by_row else None,
+            self.objective if with_objective and self.objective.by_row else None,
             columns,
             step,
         )
 
-    def changes(
+    def layout_between(
         self,
         before: NDArray[np.float32],
         weights: NDArray[np.float32],
@@ -314,16 +314,16 @@ class ClusterMarginCache(MarginCache):
         step = 0.0 if scale is None else scale.step
         return self._predictor.layout_between(before, weights, np.float64, step)
 
-    def begin_on(
-        self, facts: LabelInfo, start: Floats | None, bins: GlobalBins
+    def initialize(
+        self, labels: LabelInfo, base_score: Floats | None, bins: GlobalBins
     ) -> None:
         """Set base score and types of a model without trees by the training data."""
         if self.model.trees:
             return
         span = None
-        if facts.least is not None and facts.most is not None:
-            span = facts.least, facts.most
-        self._learner.set_base_score(start, span)
+        if labels.least is not None and labels.most is not None:
+            span = labels.least, labels.most
+        self._learner.set_base_score(base_score, span)
         self.model.exact_features = not bins.facts.is_float32
 
 

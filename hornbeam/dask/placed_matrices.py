@@ -16,10 +16,10 @@ from hornbeam.binning.layout import HistogramLayout
 from hornbeam.boosting.dart import MarginScale
 from hornbeam.dask.binning import GlobalBins, bin_calls, bin_partitions
 from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.learning import Start, View
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.placement import Placement
 from hornbeam.dask.shard import LabelInfo
+from hornbeam.dask.training_rows import MetaInfoView, ModelState
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.forest.layout import Layout
@@ -29,13 +29,13 @@ from hornbeam.objectives.base import Objective
 from hornbeam.objectives.totals import as_totals
 from hornbeam.params import Parameters
 
-__all__ = ["ClusterMargins", "ClusterTraining", "Trainee"]
+__all__ = ["BoosterState", "ClusterMargins", "ClusterTraining"]
 
 Floats = NDArray[np.float64]
 Weights = NDArray[np.float32]
 
 
-class Trainee(Protocol):
+class BoosterState(Protocol):
     """Protocol of the state of a booster that placed matrices use."""
 
     @property
@@ -53,15 +53,16 @@ class Trainee(Protocol):
     def base(self) -> Floats:
         """Return the margins before the first tree, (outputs,)."""
 
-    def start_now(
-        self, weights: Weights, scale: MarginScale | None, learns: bool = False
-    ) -> Start:
+    def model_state(
+        self, weights: Weights, scale: MarginScale | None, with_objective: bool = False
+    ) -> ModelState:
         """Return the trees so far with these tree weights, rounded by the scale.
 
-        With `learns` it includes the objective, if workers can compute its gradients.
+        With `with_objective` it includes the objective, if its gradients depend on one
+        row each, so that workers can compute them.
         """
 
-    def changes(
+    def layout_between(
         self, before: Weights, weights: Weights, scale: MarginScale | None
     ) -> Layout | None:
         """Return the trees whose sum changes margins from `before` to `weights`.
@@ -69,8 +70,8 @@ class Trainee(Protocol):
         None if there is no change.
         """
 
-    def begin_on(
-        self, facts: LabelInfo, start: Floats | None, bins: GlobalBins
+    def initialize(
+        self, labels: LabelInfo, base_score: Floats | None, bins: GlobalBins
     ) -> None:
         """Initialise the model from the training data, if it has no trees."""
 
@@ -80,7 +81,7 @@ class PlacedMatrix(Placement):
 
     Parameters
     ----------
-    trainee
+    booster
         The state of the booster.
     cluster, matrix, schema, unseen, of
         As for `Placement`.
@@ -97,7 +98,7 @@ class PlacedMatrix(Placement):
 
     def __init__(
         self,
-        trainee: Trainee,
+        booster: BoosterState,
         cluster: DaskCluster,
         matrix: DaskDMatrix,
         schema: Schema,
@@ -106,8 +107,8 @@ class PlacedMatrix(Placement):
     ) -> None:
         super().__init__(cluster, matrix, schema, unseen, of)
         self.scale: MarginScale | None = None
-        self._trainee = trainee
-        self._view: View | None = None
+        self._booster = booster
+        self._view: MetaInfoView | None = None
 
     def _initialize(self, members: Sequence[Member]) -> None:
         self._set_scale(members)
@@ -115,11 +116,11 @@ class PlacedMatrix(Placement):
 
     def _set_scale(self, members: Sequence[Member]) -> None:
         """Set the scale on the first call; `members` then have all rows."""
-        model = self._trainee.model
+        model = self._booster.model
         if self.scale is None:
             self.weights = model.weights
             if model.tree_weights is not None:
-                base = self._trainee.base()
+                base = self._booster.base()
                 found = self.cluster.call(members, "largest_margin", base)
                 self.scale = MarginScale(max(found)).with_trees(model.trees)
 
@@ -133,7 +134,7 @@ class PlacedMatrix(Placement):
         step = self.scale.step
         self.scale = self.scale.with_trees(trees)
         if self.scale.step != step:
-            self.weights = self._trainee.model.weights
+            self.weights = self._booster.model.weights
             try:
                 self._recompute()
             except MemberLostError as lost:
@@ -143,7 +144,7 @@ class PlacedMatrix(Placement):
         """Compute the margins of all actors again."""
         super()._initialize(self.members)
 
-    def view(self) -> View:
+    def view(self) -> MetaInfoView:
         """Return labels, weights and so on of all rows, gathered on the first call."""
         while self._view is None:
             try:
@@ -152,7 +153,7 @@ class PlacedMatrix(Placement):
                 self.recover(lost)
         return self._view
 
-    def _gather_fields(self, members: Sequence[Member]) -> View:
+    def _gather_fields(self, members: Sequence[Member]) -> MetaInfoView:
         matrix = self.matrix
         found = self.cluster.call(members, "fields")
         fields: dict[str, Any] = {}
@@ -164,7 +165,7 @@ class PlacedMatrix(Placement):
             fields[name] = whole[0] if len(whole) == 1 else whole.T
         info = MetaInfo(matrix.n_rows, matrix.n_features)
         info.set(fields)
-        return View(info, matrix.schema)
+        return MetaInfoView(info, matrix.schema)
 
 
 class ClusterTraining(PlacedMatrix):
@@ -172,7 +173,7 @@ class ClusterTraining(PlacedMatrix):
 
     Parameters
     ----------
-    trainee
+    booster
         The state of the booster.
     estimate
         Whether gradients come from its objective, and so does the base score.
@@ -182,7 +183,7 @@ class ClusterTraining(PlacedMatrix):
 
     def __init__(
         self,
-        trainee: Trainee,
+        booster: BoosterState,
         estimate: bool,
         cluster: DaskCluster,
         matrix: DaskDMatrix,
@@ -190,14 +191,14 @@ class ClusterTraining(PlacedMatrix):
         unseen: str,
         of: str,
     ) -> None:
-        super().__init__(trainee, cluster, matrix, schema, unseen, of)
+        super().__init__(booster, cluster, matrix, schema, unseen, of)
         self._estimate = estimate
         self._bins: GlobalBins | None = None
         #: Incremented by each recovery; actors reject messages of earlier terms.
         self._term = 0
         self._rows: ClusterRows | None = None
         self._backend: Backend | None = None
-        self._per_tree_bins = trainee.params.method() == "approx"
+        self._per_tree_bins = booster.params.method() == "approx"
         #: Whether all actors have the bins of `bins`, from the hessians of a tree.
         self._has_tree_bins = False
 
@@ -236,7 +237,7 @@ class ClusterTraining(PlacedMatrix):
 
     def place(self) -> None:
         super().place()
-        p = self._trainee.params
+        p = self._booster.params
         self._backend = create_hist_backend(
             self.rows, threads=p.nthread, max_histograms=p.max_cached_hist_node
         )  # fmt: skip
@@ -257,14 +258,14 @@ class ClusterTraining(PlacedMatrix):
             super()._initialize(members)
 
     def _initial_calls(self) -> list[Call]:
-        calls = bin_calls(self.bins, self._trainee.params.nthread)
+        calls = bin_calls(self.bins, self._booster.params.nthread)
         return [*calls, self._begin_call()]
 
     def _begin_model(self, members: Sequence[Member]) -> GlobalBins:
         """Check the labels, bin the rows, and initialise the model."""
         matrix = self.matrix
-        objective = self._trainee.objective
-        model = self._trainee.model
+        objective = self._booster.objective
+        model = self._booster.model
         facts = self.cluster.sum(
             members,
             "check_labels",
@@ -280,12 +281,12 @@ class ClusterTraining(PlacedMatrix):
             )
             totals = as_totals(steps, facts.largest, matrix.n_rows)
         bins = self._bin(members, matrix.largest_weight)
-        self._trainee.begin_on(facts, self._base_score(totals), bins)
+        self._booster.initialize(facts, self._base_score(totals), bins)
         return bins
 
     def _base_score(self, totals: Floats | None) -> Floats | None:
         """Return the base score; None if it is not estimated."""
-        model, objective = self._trainee.model, self._trainee.objective
+        model, objective = self._booster.model, self._booster.objective
         if not self._estimate or not model.boost_from_average or model.trees:
             return None
         if totals is not None:
@@ -300,21 +301,21 @@ class ClusterTraining(PlacedMatrix):
         self.cluster.call(members, verb, *args)
 
     def _begin_call(self) -> Call:
-        start = self._trainee.start_now(
+        state = self._booster.model_state(
             self._current_weights(), self.scale, self._estimate
         )
-        return "begin", (self._term, start, self.bins.layout)
+        return "begin", (self._term, state, self.bins.layout)
 
     def _current_weights(self) -> Weights:
         """Return the tree weights with which the margins have to be computed."""
-        return self._trainee.model.weights if self.scale is None else self.weights
+        return self._booster.model.weights if self.scale is None else self.weights
 
     # Bins
 
     def _bin(
         self, members: Sequence[Member], largest_weight: float | None
     ) -> GlobalBins:
-        p = self._trainee.params
+        p = self._booster.params
         return bin_partitions(
             self.cluster,
             members,
@@ -350,8 +351,8 @@ class ClusterTraining(PlacedMatrix):
 
     def _rewind(self) -> None:
         self._term += 1
-        self.weights = self._trainee.model.weights
-        n_trees = len(self._trainee.model.trees)
+        self.weights = self._booster.model.weights
+        n_trees = len(self._booster.model.trees)
         able = self.cluster.call(self.members, "rewind", self._term, n_trees)
         self._begin(
             [m for m, is_able in zip(self.members, able, strict=True) if not is_able]
@@ -359,13 +360,13 @@ class ClusterTraining(PlacedMatrix):
 
     def _members_changed(self) -> None:
         if self._rows is None:
-            outputs = self._trainee.objective.n_outputs
+            outputs = self._booster.objective.n_outputs
             self._rows = ClusterRows(
                 self.cluster,
                 self.bins.layout,
                 self.matrix.n_rows,
                 outputs,
-                self._trainee.params.multi_output_columns(outputs),
+                self._booster.params.multi_output_columns(outputs),
                 self._make_tree_bins if self._per_tree_bins else None,
             )
         self._rows.begin_term(self._term, self.members)
@@ -375,8 +376,8 @@ class ClusterTraining(PlacedMatrix):
         self.rows.flush()
 
     def _catch_up(self, members: Sequence[Member]) -> None:
-        start = self._trainee.start_now(self._current_weights(), self.scale)
-        self.cluster.call(members, "catch_up", start)
+        state = self._booster.model_state(self._current_weights(), self.scale)
+        self.cluster.call(members, "catch_up", state)
 
     # Margins
 
@@ -384,7 +385,7 @@ class ClusterTraining(PlacedMatrix):
         """Update the margins to these tree weights."""
         if self.scale is None:
             return
-        layout = self._trainee.changes(self.weights, weights, self.scale)
+        layout = self._booster.layout_between(self.weights, weights, self.scale)
         if layout is not None:
             self.rows.defer("add_trees", layout)
         self.weights = weights
@@ -397,7 +398,7 @@ class ClusterTraining(PlacedMatrix):
         """Return the margins of all trees, (rows, outputs)."""
         while True:
             try:
-                self.update_to(self._trainee.model.weights)
+                self.update_to(self._booster.model.weights)
                 return np.array(self.rows.margins().T, order="C")
             except MemberLostError as lost:
                 self.recover(lost)
@@ -407,16 +408,16 @@ class ClusterMargins(PlacedMatrix):
     """Margins of an evaluation matrix on a cluster; the parameters are the same."""
 
     def _initial_calls(self) -> list[Call]:
-        weights = self._trainee.model.weights
-        return [("begin_margins", (self._trainee.start_now(weights, self.scale),))]
+        weights = self._booster.model.weights
+        return [("begin_margins", (self._booster.model_state(weights, self.scale),))]
 
     def margins(self) -> Floats:
         """Return the margins of all trees, (rows, outputs)."""
-        model = self._trainee.model
+        model = self._booster.model
         self.extend_scale(model.trees[self.weights.size :])
         begin, n_trees = self.weights.size, len(model.trees)
-        layout = self._trainee.changes(self.weights, model.weights, self.scale)
-        threads = self._trainee.params.nthread
+        layout = self._booster.layout_between(self.weights, model.weights, self.scale)
+        threads = self._booster.params.nthread
         while True:
             try:
                 found: list[Spread] = self.cluster.call(

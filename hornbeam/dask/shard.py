@@ -18,10 +18,10 @@ from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.margins import add_layout, start_margins
-from hornbeam.dask.learning import LearningRows, Start, View
 from hornbeam.dask.partition_rows import PartitionRows, worker_threads
 from hornbeam.dask.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.dask.rpc import ReducingActor
+from hornbeam.dask.training_rows import MetaInfoView, ModelState, TrainingRows
 from hornbeam.data.schema import Schema
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
@@ -136,16 +136,16 @@ class Shard(ReducingActor, PartitionRows):
 
     # Training
 
-    def begin(self, term: int, start: Start, layout: HistogramLayout) -> None:
+    def begin(self, term: int, state: ModelState, layout: HistogramLayout) -> None:
         """Compute the margins of the trees so far, and prepare for the next round."""
         assert self.binned is not None
         self.end()
-        threads = worker_threads(start.n_threads)
+        threads = worker_threads(state.n_threads)
         self._team = take_team(threads)
-        margins = self._margins_under(start, self._team)
+        margins = self._margins_under(state, self._team)
         targets = np.empty((1, 0))
-        if start.objective is not None:
-            targets = start.objective.targets_of(self.info)
+        if state.objective is not None:
+            targets = state.objective.targets_of(self.info)
         rows, _ = create_rows(
             self.binned.as_bins(threads),
             targets,
@@ -153,41 +153,41 @@ class Shard(ReducingActor, PartitionRows):
             np.ascontiguousarray(margins.T),
             self._team,
             spans=self.spans,
-            cached_share=start.cached_share,
-            multi_output_columns=start.multi_output_columns,
+            cached_share=state.cached_share,
+            multi_output_columns=state.multi_output_columns,
         )
-        view = View(self.info, self._schema)
+        view = MetaInfoView(self.info, self._schema)
         # A weak proxy: files on disk are deleted with the shard, and not only when the
         # garbage collector finds a reference cycle.
         add_trees = partial(add_layout, self._team, weakref.proxy(self))
-        self._learning = LearningRows(
-            rows, layout, self.spans, view, term, start, add_trees
+        self._training = TrainingRows(
+            rows, layout, self.spans, view, term, state, add_trees
         )
 
-    def catch_up(self, start: Start) -> None:
+    def catch_up(self, state: ModelState) -> None:
         """Add the trees that have grown since `begin`."""
-        learning = self._learning
-        if start.step > 0.0:
+        training = self._training
+        if state.step > 0.0:
             assert self._team is not None
-            margins = self._margins_under(start, self._team)
-            learning.set_margins(start.n_trees, np.ascontiguousarray(margins.T))
-        elif learning.n_trees < start.n_trees:
-            assert start.layout is not None
-            learning.add_trees(start.layout.skip_trees(learning.n_trees))
-            learning.n_trees = start.n_trees
+            margins = self._margins_under(state, self._team)
+            training.set_margins(state.n_trees, np.ascontiguousarray(margins.T))
+        elif training.n_trees < state.n_trees:
+            assert state.layout is not None
+            training.add_trees(state.layout.skip_trees(training.n_trees))
+            training.n_trees = state.n_trees
 
     def run(self, term: int, calls: Sequence[Call]) -> PartialSums:
         """Execute the calls in order; return their results."""
-        return self._learning.run(term, calls)
+        return self._training.run(term, calls)
 
     def margins_after(self, term: int, calls: Sequence[Call]) -> Spread:
         """Execute the calls in order; return the margins after them."""
-        self._learning.run(term, calls)
-        return self.spans, self._learning.rows.margins()
+        self._training.run(term, calls)
+        return self.spans, self._training.rows.margins()
 
     def rewind(self, term: int, n_trees: int) -> bool:
         """Restore the margins of the first `n_trees` trees; return whether it can."""
-        return self._learning.rewind(term, n_trees)
+        return self._training.rewind(term, n_trees)
 
     # Bins for each tree (approx)
 
@@ -196,7 +196,7 @@ class Shard(ReducingActor, PartitionRows):
 
         Returns the largest hessian, and whether all are equal to the weights before.
         """
-        before, self._cut_weights = self._cut_weights, self._learning.hessians(output)
+        before, self._cut_weights = self._cut_weights, self._training.hessians(output)
         is_same = before is not None and np.array_equal(before, self._cut_weights)
         return float(self._cut_weights.max()), is_same
 
@@ -205,12 +205,12 @@ class Shard(ReducingActor, PartitionRows):
         assert isinstance(self.binned, DenseMatrix) and self._team is not None
         bins = self.binned.as_bins(self._team.size)
         assert isinstance(bins, DenseBins)
-        self._learning.set_bins(bins, layout)
+        self._training.set_bins(bins, layout)
 
     def end(self) -> None:
         """Release the threads and the state of training."""
         if self._team is not None:
-            self._learning.rows.close()
+            self._training.rows.close()
             give_back_team(self._team)
             self._team = None
 
@@ -221,11 +221,11 @@ class Shard(ReducingActor, PartitionRows):
         margins = start_margins(self.base_margin, base, self.n_rows, np.float64)
         return float(np.abs(margins).max())
 
-    def begin_margins(self, start: Start) -> None:
+    def begin_margins(self, state: ModelState) -> None:
         """Compute the margins of the trees so far, of rows for evaluation."""
-        with lease(worker_threads(start.n_threads)) as team:
-            self._margins = self._margins_under(start, team)
-        self._n_trees = start.n_trees
+        with lease(worker_threads(state.n_threads)) as team:
+            self._margins = self._margins_under(state, team)
+        self._n_trees = state.n_trees
 
     def margins_with(
         self, layout: Layout | None, begin: int, end: int, n_threads: int
@@ -256,11 +256,11 @@ class Shard(ReducingActor, PartitionRows):
             fields["qid"] = np.repeat(numbers, np.diff(pointers))
         return self.spans, fields
 
-    def _margins_under(self, start: Start, team: Team) -> Floats:
+    def _margins_under(self, state: ModelState, team: Team) -> Floats:
         """Return the margins of the trees so far."""
-        margins = start_margins(self.base_margin, start.base, self.n_rows, np.float64)
-        if start.step > 0.0:
-            margins = rounded(margins, start.step)
-        if start.layout is not None:
-            add_layout(team, self, start.layout, margins)
+        margins = start_margins(self.base_margin, state.base, self.n_rows, np.float64)
+        if state.step > 0.0:
+            margins = rounded(margins, state.step)
+        if state.layout is not None:
+            add_layout(team, self, state.layout, margins)
         return margins

@@ -101,17 +101,17 @@ class RankingMetric(Metric):
         discounts = np.empty(np.diff(pointers).max())
         kernels.discount_places(discounts)
         with lease(self.settings.nthread) as team:
-            members = team.members_for(_COST_PER_ROW * labels.size)
+            n_threads = team.members_for(_COST_PER_ROW * labels.size)
             team.run(
                 kernels.measure_groups,
-                members,
+                n_threads,
                 kernels.GroupMetric(self.kind, self.depth, self.nothing),
                 predictions.ravel(),
                 gains,
                 pointers,
                 discounts,
                 values,
-                np.empty((members, kernels.PLACES, discounts.size), np.int64),
+                np.empty((n_threads, kernels.PLACES, discounts.size), np.int64),
             )
         if weights is None:
             return math.fsum(values) / values.size

@@ -320,17 +320,17 @@ class Objective(ABC):
 
         The targets are (columns, rows). The rows may be any part of the data.
         """
-        members = team.members_for(_COST_PER_ROW * margins.size)
+        n_threads = team.members_for(_COST_PER_ROW * margins.size)
         team.run(
             self.kernel,
-            members,
+            n_threads,
             margins,
             targets,
             _UNWEIGHTED if weights is None else weights,
             np.array(self.numbers, np.float64),
             gradients,
             hessians,
-            np.empty((members, 3, _LANE)),
+            np.empty((n_threads, 3, _LANE)),
         )
 
 

@@ -124,8 +124,8 @@ class Focal(TwoClasses, BoundedBaseScore):
         return low
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        members = team.members_for(_COST_PER_PROBABILITY * margins.size)
-        team.run(focal_rows, members, margins, self.parameters.focal_gamma)
+        n_threads = team.members_for(_COST_PER_PROBABILITY * margins.size)
+        team.run(focal_rows, n_threads, margins, self.parameters.focal_gamma)
         return margins
 
 

@@ -101,8 +101,8 @@ class Distribution(Objective):
         return margins
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        members = team.members_for(8 * margins.size)
-        team.run(positive_columns, members, margins, self.first_positive)
+        n_threads = team.members_for(8 * margins.size)
+        team.run(positive_columns, n_threads, margins, self.first_positive)
         return margins
 
     def point_predictions(self, predictions: NDArray[Any]) -> NDArray[Any]:

@@ -99,12 +99,12 @@ class SizedLoss(Objective):
         dtype = np.float32 if weights is None else np.float64
         gradients = np.empty(margins.shape, dtype)
         hessians = np.empty(margins.shape, dtype)
-        members = team.members_for(_COST_PER_ROW * margins.size)
+        n_threads = team.members_for(_COST_PER_ROW * margins.size)
         columns = len(margins) + (weights is not None)
         blocks = -(-margins.shape[1] // TASK_ROWS)
         team.run(
             type(self).kernel,
-            members,
+            n_threads,
             margins,
             targets,
             _UNWEIGHTED if weights is None else weights,
@@ -112,7 +112,7 @@ class SizedLoss(Objective):
             gradients,
             hessians,
             ResidualScratch(
-                np.empty((members, TASK_ROWS)),
+                np.empty((n_threads, TASK_ROWS)),
                 np.empty((columns, blocks)),
                 np.empty((columns, blocks), np.int64),
             ),

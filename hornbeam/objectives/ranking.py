@@ -31,8 +31,8 @@ from hornbeam.params import Parameters
 __all__ = ["AveragePrecision", "CrossEntropyOfRanks", "DiscountedGain", "Pairwise"]
 
 # The streams of random numbers (see `hornbeam.growth.column_sampler`).
-_OF_PAIRS = 4 << 28
-_OF_GRADES = 5 << 28
+_PAIR_STREAM = 4 << 28
+_GRADE_STREAM = 5 << 28
 
 #: The default of lambdarank_num_pair_per_sample for topk and mean.
 _TOP_PLACES = 32
@@ -48,32 +48,34 @@ _COST_PER_PAIR = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Lists:
+class _Groups:
     """The query groups and what does not depend on the margins.
 
     Attributes
     ----------
-    made_of
+    source
         The labels, groups and weights that it was computed from.
     targets
         (2, rows): labels and gains.
     pointers
         (groups + 1,): the first row of each group.
-    groups
+    factors
         (2, groups): the factors on metric changes and on gradients.
     discounts
         (longest group,): the discount of a gain at each rank.
     """
 
-    made_of: tuple[object, ...]
+    source: tuple[object, ...]
     targets: Floats
     pointers: NDArray[np.int64]
-    groups: Floats
+    factors: Floats
     discounts: Floats
 
-    def memory(self, members: int, rows: int, dtype: type = np.float64) -> NDArray[Any]:
+    def memory(
+        self, n_threads: int, rows: int, dtype: type = np.float64
+    ) -> NDArray[Any]:
         """Return scratch memory, (threads, rows, longest group)."""
-        return np.empty((members, rows, self.discounts.size), dtype)
+        return np.empty((n_threads, rows, self.discounts.size), dtype)
 
 
 class Ranking(Objective):
@@ -87,7 +89,7 @@ class Ranking(Objective):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        self._lists: _Lists | None = None
+        self._groups: _Groups | None = None
 
     @classmethod
     def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
@@ -112,19 +114,19 @@ class Ranking(Objective):
         """The number of first ranks that the ideal metric is computed for."""
         return np.iinfo(np.int64).max
 
-    def _lists_of(self, team: Team, info: MetaInfo) -> _Lists:
+    def _groups_of(self, team: Team, info: MetaInfo) -> _Groups:
         """Return the groups, cached for the same labels, groups and weights."""
-        made_of = info["label"], info.group_ptr, info.row_weights
-        lists = self._lists
-        if lists is None or any(
-            one is not other for one, other in zip(lists.made_of, made_of, strict=True)
+        source = info["label"], info.group_ptr, info.row_weights
+        groups = self._groups
+        if groups is None or any(
+            one is not other for one, other in zip(groups.source, source, strict=True)
         ):
-            lists = self._lists = self._made_ready(team, info, made_of)
-        return lists
+            groups = self._groups = self._prepare(team, info, source)
+        return groups
 
-    def _made_ready(
-        self, team: Team, info: MetaInfo, made_of: tuple[object, ...]
-    ) -> _Lists:
+    def _prepare(
+        self, team: Team, info: MetaInfo, source: tuple[object, ...]
+    ) -> _Groups:
         from hornbeam.kernels import ranking
 
         (labels,) = self.targets_of(info)
@@ -139,26 +141,28 @@ class Ranking(Objective):
         gains = gains_of(labels) if self.graded else labels
         discounts = np.empty(sizes.max())
         ranking.discount_places(discounts)
-        groups = np.ones((2, sizes.size))
+        factors = np.ones((2, sizes.size))
         if weights is not None:
-            groups[1] = weights * (weights.size / np.add.accumulate(weights)[-1])
-        lists = _Lists(made_of, np.array([labels, gains]), pointers, groups, discounts)
+            factors[1] = weights * (weights.size / np.add.accumulate(weights)[-1])
+        groups = _Groups(
+            source, np.array([labels, gains]), pointers, factors, discounts
+        )
         if self.kind != PRECISION:
-            members = team.members_for(_COST_PER_PAIR * labels.size)
+            n_threads = team.members_for(_COST_PER_PAIR * labels.size)
             team.run(
                 ranking.find_scales,
-                members,
+                n_threads,
                 self.kind,
                 self.depth,
                 gains,
                 pointers,
                 discounts,
-                groups[0],
-                lists.memory(members, ranking.PLACES, np.int64),
+                factors[0],
+                groups.memory(n_threads, ranking.PLACES, np.int64),
             )
-        return lists
+        return groups
 
-    def _draws(self, iteration: int, purpose: int) -> DrawKey:
+    def _random_key(self, iteration: int, purpose: int) -> DrawKey:
         seed = self.parameters.seed % 2**64
         return DrawKey(np.uint64(iteration), np.uint64(purpose), np.uint64(seed))
 
@@ -210,19 +214,19 @@ class LambdaRank(Ranking):
         from hornbeam.kernels import ranking
 
         p = self.parameters
-        lists = self._lists_of(team, info)
-        sizes = np.diff(lists.pointers)
+        groups = self._groups_of(team, info)
+        sizes = np.diff(groups.pointers)
         bias = self._bias(int(sizes.max()))
         pairs = min(self._count, int(sizes.max())) * margins.size
-        members = team.members_for(_COST_PER_PAIR * pairs)
+        n_threads = team.members_for(_COST_PER_PAIR * pairs)
         gradients = np.empty((2, margins.size))
         costs = np.empty((sizes.size, *bias.shape))
         team.run(
             ranking.lambda_gradients,
-            members,
+            n_threads,
             margins[0],
             ranking.QueryGroups(
-                lists.targets, lists.pointers, lists.groups, lists.discounts
+                groups.targets, groups.pointers, groups.factors, groups.discounts
             ),
             ranking.LambdaRules(
                 self.kind,
@@ -231,13 +235,13 @@ class LambdaRank(Ranking):
                 p.lambdarank_normalization,
                 p.lambdarank_score_normalization,
             ),
-            self._draws(iteration, _OF_PAIRS),
+            self._random_key(iteration, _PAIR_STREAM),
             bias,
             gradients,
             costs,
             ranking.RankScratch(
-                lists.memory(members, ranking.LISTS),
-                lists.memory(members, ranking.PLACES, np.int64),
+                groups.memory(n_threads, ranking.LISTS),
+                groups.memory(n_threads, ranking.PLACES, np.int64),
             ),
         )
         if p.lambdarank_unbiased:
@@ -332,19 +336,19 @@ class CrossEntropyOfRanks(Ranking):
     ) -> tuple[Floats, Floats]:
         from hornbeam.kernels import ranking
 
-        lists = self._lists_of(team, info)
-        members = team.members_for(_COST_PER_PAIR * margins.size)
+        groups = self._groups_of(team, info)
+        n_threads = team.members_for(_COST_PER_PAIR * margins.size)
         gradients = np.empty((2, margins.size))
         team.run(
             ranking.cross_entropy,
-            members,
+            n_threads,
             margins[0],
-            lists.targets[1],
-            lists.pointers,
-            lists.groups[1],
-            self._draws(iteration, _OF_GRADES),
+            groups.targets[1],
+            groups.pointers,
+            groups.factors[1],
+            self._random_key(iteration, _GRADE_STREAM),
             gradients,
-            lists.memory(members, 3),
+            groups.memory(n_threads, 3),
         )
         return gradients[:1], gradients[1:]
 

@@ -30,13 +30,13 @@ class _Timeline:
 
     Attributes
     ----------
-    made_of
+    source
         The labels and weights that it was computed from.
     times, scratch
         The arguments of the kernel that depend on them, and its working memory.
     """
 
-    made_of: tuple[Floats, Floats | None]
+    source: tuple[Floats, Floats | None]
     times: survival.EventTimes
     scratch: survival.CoxScratch
 
@@ -100,11 +100,7 @@ class ProportionalHazards(LogLink):
         labels, weights = info["label"], info.row_weights
         assert labels is not None
         line = self._timeline
-        if (
-            line is not None
-            and line.made_of[0] is labels
-            and line.made_of[1] is weights
-        ):
+        if line is not None and line.source[0] is labels and line.source[1] is weights:
             return line
         own = np.empty(0) if weights is None else weights
         order, begins = survival.by_time(labels)
@@ -116,8 +112,8 @@ class ProportionalHazards(LogLink):
                 code=ErrorCode.NOTHING_TO_LEARN,
             )
         n_moments = begins.size - 1
-        seen = np.empty(n_moments)
-        survival.sum_moments(events[order], begins, seen)
+        event_weights = np.empty(n_moments)
+        survival.sum_moments(events[order], begins, event_weights)
         moment_of = np.empty(labels.size, np.uint32)
         moment_of[order] = np.repeat(np.arange(n_moments), np.diff(begins))
         # To allocate it in every round would take longer than to compute in it.
@@ -125,7 +121,7 @@ class ProportionalHazards(LogLink):
             np.empty((3, labels.size)), np.empty((n_moments, 2))
         )
         times = survival.EventTimes(
-            own, events, moment_of, order.astype(np.uint32), begins, seen
+            own, events, moment_of, order.astype(np.uint32), begins, event_weights
         )
         self._timeline = _Timeline((labels, weights), times, scratch)
         return self._timeline

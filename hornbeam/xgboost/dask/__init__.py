@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from hornbeam.xgboost.dask.estimators import (
         DaskScikitLearnBase,
         DaskXGBClassifier,
-        DaskXGBRanker,
         DaskXGBRegressor,
         DaskXGBRFClassifier,
         DaskXGBRFRegressor,
     )
     from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
     from hornbeam.xgboost.dask.prediction import inplace_predict, predict
+    from hornbeam.xgboost.dask.ranker import DaskXGBRanker
     from hornbeam.xgboost.dask.training import TrainReturnT, train
 
 __all__ = [
@@ -53,7 +53,7 @@ _HOMES = {
     "DaskXGBClassifier": "hornbeam.xgboost.dask.estimators",
     "DaskXGBRFClassifier": "hornbeam.xgboost.dask.estimators",
     "DaskXGBRFRegressor": "hornbeam.xgboost.dask.estimators",
-    "DaskXGBRanker": "hornbeam.xgboost.dask.estimators",
+    "DaskXGBRanker": "hornbeam.xgboost.dask.ranker",
     "DaskXGBRegressor": "hornbeam.xgboost.dask.estimators",
     "TrainReturnT": "hornbeam.xgboost.dask.training",
     "inplace_predict": "hornbeam.xgboost.dask.prediction",

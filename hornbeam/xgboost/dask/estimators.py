@@ -1,8 +1,8 @@
-"""XGBoost's estimators for collections of Dask."""
+"""The regressors and classifiers of xgboost.dask."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from functools import partial
 from typing import Any, Self, cast
 
@@ -17,38 +17,34 @@ from hornbeam.callbacks.base import EvalsLog
 from hornbeam.dask.client import client_method, client_of
 from hornbeam.dask.partitions import delayed_parts, is_dataframe, is_series
 from hornbeam.dask.workers import Workers
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.booster import Booster
-from hornbeam.xgboost.dask.groups import in_order_of_groups
 from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.xgboost.dask.prediction import inplace_predict, predict
 from hornbeam.xgboost.dask.training import train
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.classifier import both_class_probabilities
-from hornbeam.xgboost.sklearn.custom_functions import Metric, ltr_metric_decorator
 from hornbeam.xgboost.sklearn.forests import XGBRFModel
-from hornbeam.xgboost.sklearn.model import EvalFields, IterationRange, XGBModel
-from hornbeam.xgboost.sklearn.ranker import XGBRankerMixIn
+from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
 
 __all__ = [
     "DaskScikitLearnBase",
     "DaskXGBClassifier",
     "DaskXGBRFClassifier",
     "DaskXGBRFRegressor",
-    "DaskXGBRanker",
     "DaskXGBRegressor",
 ]
 
 
 class DaskScikitLearnBase(XGBModel):
-    """What the estimators for Dask share: fitted on workers, and predicting there.
+    """Base class of the estimators for Dask collections.
 
     The parameters are those of `XGBModel`, and:
 
     Parameters
     ----------
     coll_cfg
-        Taken for XGBoost's sake: the workers need no connections but Dask's.
+        Ignored; for compatibility with XGBoost. Workers use Dask's connections only.
     """
 
     _client: Client | None = None
@@ -60,7 +56,7 @@ class DaskScikitLearnBase(XGBModel):
 
     @property
     def client(self) -> Client:
-        """The client of the cluster: the one set here, or that which Dask has."""
+        """The client of the cluster: the one set here, or Dask's default client."""
         return client_of(self._client)
 
     @client.setter
@@ -68,7 +64,7 @@ class DaskScikitLearnBase(XGBModel):
         self._client = client
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        """Return the estimator: nothing has to be waited for."""
+        """Return the estimator; awaiting it is a no-op."""
         yield from ()
         return self
 
@@ -103,10 +99,10 @@ class DaskScikitLearnBase(XGBModel):
         base_margin: Any = None,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return a lazy collection of a prediction for each row.
+        """Return a lazy collection of predictions.
 
-        That is a dask.array, or of a dask.dataframe a series where a row has one
-        number. The arguments are those of `XGBModel.predict`.
+        The result is a dask.array, or a series if `X` is a dask.dataframe and each row
+        has one prediction. The arguments are those of `XGBModel.predict`.
         """
         found = inplace_predict(
             self.client,
@@ -140,16 +136,16 @@ class DaskScikitLearnBase(XGBModel):
 
 
 class DaskXGBRegressor(RegressorMixin, DaskScikitLearnBase):
-    """`XGBRegressor` for collections of Dask."""
+    """`XGBRegressor` for Dask collections."""
 
 
 class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
-    """`XGBClassifier` for collections of Dask.
+    """`XGBClassifier` for Dask collections.
 
     Attributes
     ----------
     classes_, n_classes_
-        The labels that the workers have found, and how many.
+        The labels in all partitions, and their number.
     """
 
     classes_: npt.NDArray[Any]
@@ -171,7 +167,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
 
     def _distinct(self, y: Any) -> npt.NDArray[Any]:
         """Return the labels of all partitions, sorted."""
-        tasks = [delayed(np.unique)(piece) for piece in delayed_parts(y, "y")]
+        tasks = [delayed(np.unique)(part) for part in delayed_parts(y, "y")]
         found = Workers(self.client).results(self.client.compute(tasks))
         return np.unique(np.concatenate(found))
 
@@ -218,7 +214,7 @@ class DaskXGBClassifier(ClassifierMixin, DaskScikitLearnBase):
         base_margin: Any = None,
         iteration_range: IterationRange | None = None,
     ) -> Any:
-        """Return a lazy dask.array of the probability of each label for each row.
+        """Return a lazy dask.array of class probabilities, (rows, classes).
 
         The arguments are those of `predict`.
         """
@@ -244,99 +240,6 @@ def _most_probable(block: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return block.argmax(axis=1)
 
 
-class DaskXGBRanker(XGBRankerMixIn, DaskScikitLearnBase):
-    """`XGBRanker` for collections of Dask; the parameters are the same, and:
-
-    Parameters
-    ----------
-    allow_group_split
-        Whether the rows are taken as they come, in order of their groups. If not, they
-        are put in that order where need be, and have to be a dask.dataframe.
-    """
-
-    @deprecate_positional_args
-    def __init__(
-        self,
-        *,
-        objective: str = "rank:ndcg",
-        allow_group_split: bool = False,
-        coll_cfg: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        if callable(objective):
-            raise ParameterError(
-                "Custom objective function not supported by XGBRanker; use "
-                "hornbeam.dask.DaskHornbeamRanker, which takes one",
-                code=ErrorCode.UNSUPPORTED_COMBINATION,
-            )
-        self.allow_group_split = allow_group_split
-        super().__init__(objective=objective, coll_cfg=coll_cfg, **kwargs)
-
-    def _wrapper_params(self) -> set[str]:
-        return super()._wrapper_params() | {"allow_group_split"}
-
-    def _adapt_metric(self, function: Any) -> Metric:
-        return ltr_metric_decorator(function, self.n_jobs)
-
-    @deprecate_positional_args
-    @client_method
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        group: Any = None,
-        qid: Any = None,
-        sample_weight: Any = None,
-        base_margin: Any = None,
-        eval_set: Sequence[tuple[Any, Any]] | None = None,
-        eval_group: Sequence[Any] | None = None,
-        eval_qid: Sequence[Any] | None = None,
-        verbose: int | bool | None = False,
-        xgb_model: XGBModel | str | Booster | None = None,
-        sample_weight_eval_set: Sequence[Any] | None = None,
-        base_margin_eval_set: Sequence[Any] | None = None,
-        feature_weights: Any = None,
-    ) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        qid
-            The group of each row, with the same partitions as `X`.
-        eval_qid
-            The same for `eval_set`, one collection for each pair.
-        group, eval_group
-            Not taken: sizes of groups do not go with rows that lie apart.
-        X, y, sample_weight, base_margin, eval_set, verbose, xgb_model, \
-sample_weight_eval_set, base_margin_eval_set, feature_weights
-            As for `XGBRanker`.
-        """
-        if group is not None or eval_group is not None:
-            raise DataError(
-                "Use the `qid` instead of the `group` with the dask interface.",
-                code=ErrorCode.CONFLICTING_PARAMETERS,
-            )
-        if qid is None:
-            raise DataError(
-                "`qid` is required for ranking.", code=ErrorCode.GROUPS_MISSING
-            )
-        eval_fields: EvalFields = {
-            "weight": ("sample_weight_eval_set", sample_weight_eval_set),
-            "base_margin": ("base_margin_eval_set", base_margin_eval_set),
-            "qid": ("eval_qid", eval_qid),
-        }
-        fields = {"weight": sample_weight, "base_margin": base_margin, "qid": qid}
-        return self._fit(
-            X, y, fields, eval_set, eval_fields, verbose, xgb_model, feature_weights
-        )
-
-    def _create_dmatrix(self, ref: Any, **fields: Any) -> Any:
-        if not self.allow_group_split:
-            fields = in_order_of_groups(self.client, fields)
-        return super()._create_dmatrix(ref, **fields)
-
-
 class _DaskXGBRFModel(XGBRFModel, DaskScikitLearnBase):
     @deprecate_positional_args
     def __init__(
@@ -359,13 +262,13 @@ class _DaskXGBRFModel(XGBRFModel, DaskScikitLearnBase):
         )
 
     def get_xgb_params(self) -> dict[str, Any]:
-        # Not the default of other estimators: there it is one tree.
+        # Other estimators grow one tree per round.
         return super().get_xgb_params() | {"num_parallel_tree": self.n_estimators}
 
 
 class DaskXGBRFRegressor(_DaskXGBRFModel, DaskXGBRegressor):
-    """A forest for regression on collections of Dask; `n_estimators` are its trees."""
+    """A random forest of `n_estimators` trees for regression on collections."""
 
 
 class DaskXGBRFClassifier(_DaskXGBRFModel, DaskXGBClassifier):
-    """A forest for classification on collections; `n_estimators` are its trees."""
+    """A random forest of `n_estimators` trees for classification on collections."""

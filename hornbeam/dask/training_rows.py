@@ -1,4 +1,4 @@
-"""A member's rows while trees grow on them: they can go back to before a round."""
+"""Training rows of an actor, whose margins can be rewound to the start of a round."""
 
 from __future__ import annotations
 
@@ -23,14 +23,20 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.objectives.base import Objective
 
-__all__ = ["CallersObjective", "LearningRows", "StaleError", "Start", "View"]
+__all__ = [
+    "CustomObjective",
+    "MetaInfoView",
+    "ModelState",
+    "StaleTermError",
+    "TrainingRows",
+]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """The trees so far, from which the margins of rows are made anew.
+class ModelState:
+    """The trees so far, and the parameters by which workers compute margins of them.
 
     Attributes
     ----------
@@ -39,26 +45,25 @@ class Start:
     layout
         The trees; None if there are none.
     n_trees
-        How many they are.
-    trees_a_round
-        That a round adds.
+        Number of trees.
+    trees_per_round
+        Number of trees that a round adds.
     n_threads
-        That work on each worker; 0 or less: as many as the worker has.
+        Threads on each worker; 0 or less: as many as the worker has.
     cached_share
-        Of rows on disk, for `hornbeam.backends.factory.create_rows`.
+        Share of the rows cached in memory, for `hornbeam.backends.factory.create_rows`.
     objective
-        That gradients are computed by where the rows are; None: by nothing there.
+        The objective whose gradients workers compute; None: they do not.
     multi_output_columns
         As for `hornbeam.backends.factory.create_rows`.
     step
-        Of which margins are multiples, as the trees' values are; 0: they are not
-        rounded.
+        Margins and leaf values are rounded to multiples of it; 0: they are not rounded.
     """
 
     base: Floats
     layout: Layout | None
     n_trees: int
-    trees_a_round: int
+    trees_per_round: int
     n_threads: int
     cached_share: float = 0.0
     objective: Objective | None = None
@@ -66,53 +71,53 @@ class Start:
     step: float = 0.0
 
 
-class StaleError(Exception):
-    """A message of before others were lost came after all had begun anew."""
+class StaleTermError(Exception):
+    """A message from before a recovery arrived after it."""
 
 
 @dataclass(frozen=True, slots=True)
-class CallersObjective:
-    """A caller's function of (predictions, data), as a source of gradients.
+class CustomObjective:
+    """A custom objective, a function of (predictions, data), as source of gradients.
 
     Attributes
     ----------
     pickled
-        The function. Only an actor that asks for it can say that it cannot be loaded.
+        The pickled function, loaded by actors, so that an error in loading is theirs.
     """
 
     pickled: bytes
 
     @classmethod
-    def of(cls, function: ObjectiveFunction) -> CallersObjective:
-        """Return the source that this function is."""
+    def of(cls, function: ObjectiveFunction) -> CustomObjective:
+        """Return the source of gradients of a function."""
         return cls(dumps(function))
 
     def load(self) -> ObjectiveFunction:
-        """Return the function."""
+        """Return the function; raise a `ParameterError` if it cannot be unpickled."""
         try:
             function: ObjectiveFunction = loads(self.pickled)
         except Exception as error:
             raise ParameterError(
-                f"the objective of your own cannot be loaded on a worker: {error}; "
+                f"the custom objective cannot be loaded on a worker: {error}; "
                 "define it in the script itself, or in a module that workers have",
                 code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
             ) from error
         return function
 
     def write_gradients(self, *_: Any) -> None:
-        """Raise an error: it needs more than labels."""
-        raise TypeError("a caller's objective is given the rows by LearningRows")
+        """Raise an error: the function needs margins and data, not labels only."""
+        raise TypeError("a custom objective is called by TrainingRows")
 
 
-class View(MetaInfoAccessors):
-    """What a caller's objective or metric sees of rows: all that goes beside them.
+class MetaInfoView(MetaInfoAccessors):
+    """The data argument of custom objectives and metrics, without the features.
 
     Parameters
     ----------
     info
-        Labels and the like.
+        Labels, weights and so on.
     schema
-        Of the columns.
+        The columns.
     """
 
     def __init__(self, info: MetaInfo, schema: Schema) -> None:
@@ -128,23 +133,23 @@ class View(MetaInfoAccessors):
         return self.info.n_features
 
 
-class LearningRows(LocalRows):
-    """Rows of a member that trees are grown on.
+class TrainingRows(LocalRows):
+    """Rows of an actor on which trees are grown.
 
     Parameters
     ----------
     rows, layout
         As for `LocalRows`.
     spans
-        (spans, 2): which of all rows they are.
+        (spans, 2): runs of consecutive rows, as of `PartitionRows`.
     view
-        For an objective of the caller's.
+        The data argument of a custom objective.
     term
-        Messages of earlier terms are refused.
-    start
-        The trees that are in their margins.
+        Messages of earlier terms are rejected.
+    state
+        The trees in the margins.
     add_trees
-        Adds trees that did not grow here to margins, (rows, outputs).
+        A function that adds trees to margins, (rows, outputs).
     """
 
     def __init__(
@@ -152,26 +157,26 @@ class LearningRows(LocalRows):
         rows: Rows,
         layout: HistogramLayout,
         spans: NDArray[np.int64],
-        view: View,
+        view: MetaInfoView,
         term: int,
-        start: Start,
+        state: ModelState,
         add_trees: Callable[[Layout, Floats], None],
     ) -> None:
         super().__init__(rows, layout)
         self._view, self._term = view, term
-        #: In the margins.
-        self.n_trees = start.n_trees
-        #: Whether trees are only ever added, so that a round can be taken back.
-        self._only_grows = start.step == 0.0
-        self._keeps = self._only_grows and start.trees_a_round > 1
-        self._add_to = add_trees
-        #: The margins when so many trees were in them.
-        self._kept: tuple[int, Floats] | None = None
+        #: Number of trees in the margins.
+        self.n_trees = state.n_trees
+        #: Whether trees are only added (not DART), so that a round can be rewound.
+        self._only_adds = state.step == 0.0
+        self._saves_margins = self._only_adds and state.trees_per_round > 1
+        self._add_trees = add_trees
+        #: Number of trees and margins before the round.
+        self._saved: tuple[int, Floats] | None = None
         lengths = np.diff(np.append(spans[:, 0], rows.n_rows))
-        ahead = np.repeat(spans[:, 1] - spans[:, 0], lengths)
-        #: The number of each row among all.
-        self._numbers = np.arange(rows.n_rows) + ahead
-        self._own: dict[str, Callable[..., None]] = {
+        shifts = np.repeat(spans[:, 1] - spans[:, 0], lengths)
+        #: The index of each row among all rows.
+        self._indices = np.arange(rows.n_rows) + shifts
+        self._methods: dict[str, Callable[..., None]] = {
             "compute_gradients": self._compute_gradients,
             "set_gradients": self._set_gradients,
             "set_margins": self._set_margins,
@@ -180,60 +185,60 @@ class LearningRows(LocalRows):
         }
 
     def run(self, term: int, calls: Sequence[Call]) -> PartialSums:
-        """Do what is asked of the rows in turn; return all answers."""
+        """Execute the calls in order; return their results."""
         if term < self._term:
-            raise StaleError
+            raise StaleTermError
         return self.run_calls(calls)
 
     def call(self, verb: str, args: tuple[Any, ...]) -> Any:
-        own = self._own.get(verb)
-        return super().call(verb, args) if own is None else own(*args)
+        method = self._methods.get(verb)
+        return super().call(verb, args) if method is None else method(*args)
 
     def rewind(self, term: int, n_trees: int) -> bool:
-        """Go back to so many trees; return whether that was possible.
+        """Restore the margins of the first `n_trees` trees; return whether it can.
 
-        What is still on the way from before is not listened to any more.
+        Messages of earlier terms, which may still arrive, are rejected from now on.
         """
         self._term = term
-        if not self._only_grows:
+        if not self._only_adds:
             return False
         if self.n_trees == n_trees:
             return True
-        if self._kept is None or self._kept[0] != n_trees:
+        if self._saved is None or self._saved[0] != n_trees:
             return False
-        self.set_margins(*self._kept)
+        self.set_margins(*self._saved)
         return True
 
     def set_margins(self, n_trees: int, margins: Floats) -> None:
-        """Take other margins, with so many trees in them."""
+        """Set the margins, and the number of trees in them."""
         self.n_trees = n_trees
         self.rows.set_margins(margins)
 
     def add_trees(self, layout: Layout) -> None:
-        """Add trees that did not grow here, or are taken away."""
+        """Add the trees of a layout, grown elsewhere or reweighted, to the margins."""
         margins = np.ascontiguousarray(self.rows.margins().T)
-        self._add_to(layout, margins)
+        self._add_trees(layout, margins)
         self.rows.set_margins(np.ascontiguousarray(margins.T))
 
-    def set_bins(self, codes: DenseBins, layout: HistogramLayout) -> None:
-        """Have other codes of the same cells from the next tree on."""
-        self.rows.set_bins(codes)
+    def set_bins(self, bins: DenseBins, layout: HistogramLayout) -> None:
+        """Use other bins of the same values from the next tree on."""
+        self.rows.set_bins(bins)
         self._layout = layout
 
     def hessians(self, output: int) -> Floats:
-        """Return the hessians that rows are binned by for a tree, (rows,)."""
+        """Return the hessians that weight the rows in the cuts of a tree, (rows,)."""
         return self.rows.bin_weights(output)
 
     def _compute_gradients(self, objective: GradientSource) -> None:
-        self._keep()
-        if isinstance(objective, CallersObjective):
+        self._save_margins()
+        if isinstance(objective, CustomObjective):
             self._set_gradients_of(objective.load())
         else:
             self.rows.compute_gradients(objective)
 
     def _set_gradients(self, gradients: Floats, hessians: Floats) -> None:
-        self._keep()
-        own = self._numbers
+        self._save_margins()
+        own = self._indices
         self.rows.set_gradients(gradients[:, own], hessians[:, own])
 
     def _set_gradients_of(self, objective: ObjectiveFunction) -> None:
@@ -243,17 +248,17 @@ class LearningRows(LocalRows):
         set_gradients_of(self.rows, objective, margins, view)
 
     def _set_margins(self, margins: Floats) -> None:
-        self.rows.set_margins(margins[:, self._numbers])
+        self.rows.set_margins(margins[:, self._indices])
 
     def _add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self.rows.add_leaf_values(values)
         self.n_trees += 1
 
-    def _keep(self) -> None:
-        """Keep the margins of before a round, whose trees may have to be taken back.
+    def _save_margins(self) -> None:
+        """Save the margins before a round, so that it can be rewound.
 
-        Of a round of one tree the values only come with the message after it, when it
-        is settled.
+        A round of one tree need not be saved: its leaf values come with the first
+        message after it, when the round is complete.
         """
-        if self._keeps:
-            self._kept = self.n_trees, self.rows.margins()
+        if self._saves_margins:
+            self._saved = self.n_trees, self.rows.margins()
