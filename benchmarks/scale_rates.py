@@ -26,7 +26,7 @@ from hornbeam.binning.bin_table import bin_table
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
 from hornbeam.data.containers.dispatch import as_table
-from hornbeam.objectives.base import create
+from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 
 __all__ = ["measure"]

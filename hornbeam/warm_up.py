@@ -27,7 +27,7 @@ from hornbeam.cart.tree_builder import GrowthParams
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.kernels.jit import prune_cache
-from hornbeam.objectives.base import find, registered
+from hornbeam.objectives.registry import find, registered
 from hornbeam.training import train
 
 __all__ = ["warmup"]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.dense import DenseRows
+from hornbeam.backends.exact import ExactBackend, working_bytes
+from hornbeam.backends.external import ExternalRows
+from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.interface import Backend
+from hornbeam.backends.margin_rows import LeafRows, LinearRows
+from hornbeam.backends.memory_plan import plan_memory
+from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.sparse import SparseBackend
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
@@ -19,9 +25,6 @@ from hornbeam.binning.layout import (
 )
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.team import Team, take_team
-
-if TYPE_CHECKING:
-    from hornbeam.backends.margin_rows import LeafRows, LinearRows
 
 __all__ = [
     "bytes_of_order",
@@ -37,8 +40,6 @@ Floats = NDArray[np.float64]
 
 def bytes_of_order(n_entries: int, n_columns: int, threads: int) -> int:
     """Return the least memory of training on `n_entries` sorted entries."""
-    from hornbeam.backends.exact import working_bytes
-
     longest = -(-n_entries // n_columns)
     return 8 * n_entries + working_bytes(n_entries, longest, threads)
 
@@ -80,8 +81,6 @@ def create_backend(
     """
     assert device == "cpu", device
     if isinstance(bins, SortedColumns):
-        from hornbeam.backends.exact import ExactBackend
-
         return ExactBackend(bins, targets, weights, margins, take_team(threads))
     if isinstance(bins, SparseBins) or (
         isinstance(bins, PerTreeBins) and bins.is_sparse
@@ -93,7 +92,6 @@ def create_backend(
                 "of a dense table, or leave multi_strategy out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
-        from hornbeam.backends.sparse import SparseBackend
 
         return SparseBackend(bins, targets, weights, margins, take_team(threads))
     team = take_team(threads)
@@ -111,7 +109,6 @@ def create_backend(
 
 
 def _searched(rows: Rows, team: Team, max_histograms: int | None) -> Backend:
-    from hornbeam.backends.hist import HistogramBackend
 
     return HistogramBackend(rows, team, max_histograms)
 
@@ -144,12 +141,7 @@ def create_rows(
     """
     given = targets, weights, margins, team
     if not isinstance(bins, ExternalBins):
-        from hornbeam.backends.dense import DenseRows
-
         return DenseRows(bins, *given, spans, multi_output_columns), max_histograms
-    from hornbeam.backends.external import ExternalRows
-    from hornbeam.backends.memory_plan import plan_memory
-    from hornbeam.backends.row_state import gradient_type
 
     if multi_output_columns > 0 and cached_share > 0.0:
         raise ParameterError(
@@ -184,7 +176,7 @@ def create_hist_backend(
     max_histograms
         As for `create_backend`.
     """
-    return _searched(rows, take_team(threads), max_histograms)
+    return HistogramBackend(rows, take_team(threads), max_histograms)
 
 
 def create_linear_rows(
@@ -204,7 +196,6 @@ def create_linear_rows(
     threads
         Number of threads; 0 or less means all processors.
     """
-    from hornbeam.backends.margin_rows import LinearRows
 
     return LinearRows(columns, targets, weights, margins, take_team(threads))
 
@@ -225,6 +216,5 @@ def create_leaf_rows(
     threads
         Number of threads; 0 or less means all processors.
     """
-    from hornbeam.backends.margin_rows import LeafRows
 
     return LeafRows(targets, weights, margins, take_team(threads))

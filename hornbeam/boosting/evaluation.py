@@ -20,7 +20,7 @@ from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.sampling import draw_rows
 from hornbeam.kernels.team import Team, lease
 from hornbeam.metrics.base import Metric
-from hornbeam.metrics.base import create as create_metric
+from hornbeam.metrics.registry import create as create_metric
 from hornbeam.params import Parameters
 
 __all__ = ["Evaluator"]

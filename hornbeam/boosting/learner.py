@@ -19,11 +19,11 @@ from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
 from hornbeam.forest.model import LinearModel, Model
 from hornbeam.metrics.base import Metric
-from hornbeam.metrics.base import create as create_metric
+from hornbeam.metrics.registry import create as create_metric
 from hornbeam.objectives.base import Objective
-from hornbeam.objectives.base import create as create_objective
 from hornbeam.objectives.compiled import CompiledObjective, ScalarLoss
 from hornbeam.objectives.config import read_settings
+from hornbeam.objectives.registry import create as create_objective
 from hornbeam.params import Parameters
 
 __all__ = ["Learner", "booster_of", "needs_float64", "parameters_of"]

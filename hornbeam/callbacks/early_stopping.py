@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.metrics.base import maximize_of
+from hornbeam.metrics.registry import maximize_of
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster

@@ -163,7 +163,7 @@ def _version_query() -> Callable[[], Awaitable[str | None]]:
 
     async def version() -> str | None:
         try:
-            from hornbeam import __version__ as found
+            found: str = import_module("hornbeam").__version__
         except ImportError:
             return None
         with contextlib.suppress(ImportError):

@@ -11,7 +11,7 @@ import numpy as np
 from hornbeam.callbacks.base import mean_of
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.node_text import Float64s
-from hornbeam.metrics.base import maximize_of
+from hornbeam.metrics.registry import maximize_of
 
 __all__ = ["LearningCurve", "learning_curves_of"]
 

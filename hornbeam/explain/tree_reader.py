@@ -15,7 +15,7 @@ from hornbeam.explain.node_text import Float64s, NodeText, in_rows
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
-from hornbeam.objectives.base import find
+from hornbeam.objectives.registry import find
 
 __all__ = ["Boosted", "booster_of", "names_of", "node_text_of", "number_of"]
 

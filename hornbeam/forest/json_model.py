@@ -36,8 +36,8 @@ from hornbeam.forest.validation import (
     check_model,
     parse_float,
 )
-from hornbeam.objectives.base import find
 from hornbeam.objectives.config import spelled
+from hornbeam.objectives.registry import find
 from hornbeam.params import Parameters
 
 __all__ = ["read_document", "write_document"]

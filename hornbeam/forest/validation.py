@@ -15,7 +15,7 @@ from hornbeam.data.categories import MAX_LEVELS
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, roots_and_depths
-from hornbeam.objectives.base import find, names
+from hornbeam.objectives.registry import find, names
 from hornbeam.params import Parameters
 
 __all__ = [

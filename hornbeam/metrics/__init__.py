@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hornbeam.lazy import names_from
 
 if TYPE_CHECKING:
-    from hornbeam.metrics.base import Metric, create, names
+    from hornbeam.metrics.base import Metric
+    from hornbeam.metrics.registry import create, names
 
 __all__ = [
     "Metric",
@@ -17,8 +18,8 @@ __all__ = [
 
 _HOMES = {
     "Metric": "hornbeam.metrics.base",
-    "create": "hornbeam.metrics.base",
-    "names": "hornbeam.metrics.base",
+    "create": "hornbeam.metrics.registry",
+    "names": "hornbeam.metrics.registry",
 }
 
 __getattr__, __dir__ = names_from(__name__, _HOMES)

@@ -18,6 +18,7 @@ from hornbeam.data.labels import (
 )
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.kernels import ranking as kernels
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.team import lease
 from hornbeam.metrics.base import Floats, Metric, register
@@ -94,9 +95,6 @@ class RankingMetric(Metric):
         gains = self.gains(labels)
         if np.isnan(predictions).any():
             return math.nan
-        # Imported here, so that other metrics need not load the kernels.
-        from hornbeam.kernels import ranking as kernels
-
         values = np.empty(pointers.size - 1)
         discounts = np.empty(np.diff(pointers).max())
         kernels.discount_places(discounts)

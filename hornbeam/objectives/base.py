@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
@@ -25,12 +24,7 @@ __all__ = [
     "Prediction",
     "Task",
     "WarmUpCases",
-    "config_groups",
-    "create",
-    "find",
-    "names",
     "register",
-    "registered",
 ]
 
 Floats = NDArray[np.float64]
@@ -334,7 +328,7 @@ class Objective(ABC):
         )
 
 
-_OBJECTIVES: dict[str, type[Objective]] = {}
+OBJECTIVES: dict[str, type[Objective]] = {}
 #: The attributes without a default that a class has to declare.
 _DECLARED = ("name", "task", "config_group", "warm_up_cases", "link", "default_metric")
 
@@ -346,63 +340,5 @@ def register(objective: AnyObjective) -> AnyObjective:
     missing = [name for name in _DECLARED if not hasattr(objective, name)]
     if missing:
         raise TypeError(f"{objective.__name__} does not declare {', '.join(missing)}")
-    _OBJECTIVES[objective.name] = objective
+    OBJECTIVES[objective.name] = objective
     return objective
-
-
-def registered() -> list[type[Objective]]:
-    """Return the classes of all objectives, in the order of their registration."""
-    _load_all()
-    return list(_OBJECTIVES.values())
-
-
-def config_groups() -> dict[str, tuple[str, ...]]:
-    """Return the parameters of each group that objectives have in model files."""
-    groups = [objective.config_group for objective in registered()]
-    return {group.name: group.parameters for group in groups if group.name}
-
-
-def find(name: str) -> type[Objective] | None:
-    """Return the class of an objective, None if no objective has this name."""
-    _load_all()
-    return _OBJECTIVES.get(name)
-
-
-def names() -> list[str]:
-    """Return the names of all objectives, in alphabetical order."""
-    _load_all()
-    return sorted(_OBJECTIVES)
-
-
-#: Deprecated names that XGBoost still accepts.
-_FORMER = {"reg:linear": "reg:squarederror"}
-
-
-def create(parameters: Parameters) -> Objective:
-    """Return the objective of the parameter `objective`."""
-    name = _FORMER.get(parameters.objective, parameters.objective)
-    objective = find(name)
-    if objective is not None:
-        return objective(parameters)
-    near = difflib.get_close_matches(name, names(), 1)
-    hint = (
-        f"did you mean {near[0]!r}?"
-        if near
-        else f"the objectives are {', '.join(names())}"
-    )
-    raise ParameterError(
-        f"unknown objective {name!r}; {hint}",
-        code=ErrorCode.UNKNOWN_OBJECTIVE,
-        name=name,
-    )
-
-
-def _load_all() -> None:
-    """Import the modules that register their classes."""
-    import hornbeam.objectives.classification
-    import hornbeam.objectives.counts
-    import hornbeam.objectives.distributions
-    import hornbeam.objectives.quantiles
-    import hornbeam.objectives.ranking
-    import hornbeam.objectives.regression
-    import hornbeam.objectives.survival  # noqa: F401

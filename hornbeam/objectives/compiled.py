@@ -23,8 +23,9 @@ from hornbeam.kernels.gradients import by_row
 from hornbeam.kernels.jit import formula
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import by_cell
-from hornbeam.objectives.base import Floats, Link, Objective, create
+from hornbeam.objectives.base import Floats, Link, Objective
 from hornbeam.objectives.gradient_check import check_slope
+from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 
 __all__ = ["OWNER", "CompiledObjective", "ScalarLoss"]

@@ -1,8 +1,4 @@
-"""Objectives of learning to rank: LambdaMART and XE-NDCG.
-
-The kernels are imported in the functions that call them, so that other objectives need
-not load them.
-"""
+"""Objectives of learning to rank: LambdaMART and XE-NDCG."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from hornbeam.data.labels import (
 )
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.kernels import maths
+from hornbeam.kernels import maths, ranking
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.sampling import DrawKey
 from hornbeam.kernels.team import Team
@@ -127,8 +123,6 @@ class Ranking(Objective):
     def _prepare(
         self, team: Team, info: MetaInfo, source: tuple[object, ...]
     ) -> _Groups:
-        from hornbeam.kernels import ranking
-
         (labels,) = self.targets_of(info)
         pointers, weights = info.groups()
         if not _has_pairs(labels, pointers):
@@ -211,8 +205,6 @@ class LambdaRank(Ranking):
     def gradients(
         self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
-        from hornbeam.kernels import ranking
-
         p = self.parameters
         groups = self._groups_of(team, info)
         sizes = np.diff(groups.pointers)
@@ -334,8 +326,6 @@ class CrossEntropyOfRanks(Ranking):
     def gradients(
         self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
-        from hornbeam.kernels import ranking
-
         groups = self._groups_of(team, info)
         n_threads = team.members_for(_COST_PER_PAIR * margins.size)
         gradients = np.empty((2, margins.size))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
-from hornbeam.objectives.base import find
+from hornbeam.objectives.registry import find
 from hornbeam.sklearn.base import IterationRange, ModelClassifier
 from hornbeam.sklearn.boosting import BoostingEstimator
 

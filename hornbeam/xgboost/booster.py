@@ -24,7 +24,7 @@ from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
-from hornbeam.objectives.base import create as create_objective
+from hornbeam.objectives.registry import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.booster_config import config_tree, iter_params, params_from_config
 from hornbeam.xgboost.categories import Categories

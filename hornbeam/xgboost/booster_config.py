@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hornbeam.objectives.base import config_groups
 from hornbeam.objectives.config import spelled
+from hornbeam.objectives.registry import config_groups
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:

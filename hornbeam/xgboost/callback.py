@@ -19,7 +19,7 @@ from hornbeam.callbacks import (
 )
 from hornbeam.callbacks.base import EvalsLog, Score
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.metrics.base import maximize_of
+from hornbeam.metrics.registry import maximize_of
 from hornbeam.xgboost.collective import communicator_print, get_rank
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 

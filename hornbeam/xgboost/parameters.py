@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.objectives.base import config_groups
+from hornbeam.objectives.registry import config_groups
 from hornbeam.params import Parameters, parameter_table
 from hornbeam.xgboost.booster_config import NAMES
 from hornbeam.xgboost.config import get_config

@@ -1,4 +1,4 @@
-"""Tables as bin numbers, and back."""
+"""Tables are mapped to bins and decoded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = [np.float32, np.float64]
 
 
 def some_rows(rows=100, dtype=np.float64, missing=0.15, seed=0):
-    """Return columns of a constant, few values, many values and none."""
+    """Return columns of a constant, few values, many values and missing values."""
     rng = np.random.default_rng(seed)
     data = np.column_stack(
         [
@@ -33,7 +33,7 @@ def some_rows(rows=100, dtype=np.float64, missing=0.15, seed=0):
 
 
 def check(binned, data):
-    """Assert that all codes count the cuts that are not above the values."""
+    """Assert that each bin is the number of cuts not above the value."""
     for f in range(data.shape[1]):
         cuts = binned.cuts.of(f).astype(data.dtype)
         exact = [naive.code_of(value, cuts[:-1], cuts.size) for value in data[:, f]]
@@ -44,7 +44,7 @@ def check(binned, data):
 @pytest.mark.parametrize("missing", [0.0, 0.15])
 @pytest.mark.parametrize("max_bin", [2, 9, 256, 300])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_codes(dtype, max_bin, missing):
+def test_bins(dtype, max_bin, missing):
     data = some_rows(dtype=dtype, missing=missing)
     binned = bin_table(as_table(data), max_bin)
     check(binned, data)
@@ -68,7 +68,7 @@ def test_codes(dtype, max_bin, missing):
         (257, False, np.uint8),
     ],
 )
-def test_256_values_and_missing_do_not_fit_in_a_byte(distinct, missing, code_type):
+def test_256_values_and_missing_need_uint16(distinct, missing, code_type):
     data = np.column_stack([np.arange(260) % distinct, np.arange(260) % 3.0])
     if missing:
         data = np.concatenate([data, [[np.nan, 1.0]]])
@@ -80,11 +80,11 @@ def test_256_values_and_missing_do_not_fit_in_a_byte(distinct, missing, code_typ
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_other_rows_in_the_same_bins(dtype):
+def test_other_rows_with_the_same_cuts(dtype):
     binned = bin_table(as_table(some_rows()), 9)
     other = 3 * some_rows(80, dtype, missing=0.5, seed=1)
     other[0], other[1] = np.finfo(dtype).max, np.finfo(dtype).min
-    # On the cuts, and beside them in the type of the rows.
+    # Values equal to cuts, and their neighbours in the dtype of the rows.
     cuts = binned.cuts.of(2).astype(dtype)
     other[2 : 2 + cuts.size, 2] = cuts
     other[20 : 20 + cuts.size, 2] = np.nextafter(cuts, dtype(-np.inf))
@@ -93,7 +93,7 @@ def test_other_rows_in_the_same_bins(dtype):
     assert again.cuts.values.tobytes() == binned.cuts.values.tobytes()
 
 
-def test_weights_move_the_cuts():
+def test_cuts_depend_on_weights():
     data = some_rows(missing=0.0)[:, 2:3]
     weights = np.where(data[:, 0] > 0, 5.0, 1.0)
     plain = bin_table(as_table(data), 8)
@@ -103,7 +103,7 @@ def test_weights_move_the_cuts():
 
 
 @pytest.mark.parametrize("n_threads", [0, 2, 7])
-def test_threads_do_not_matter(n_threads):
+def test_bins_do_not_depend_on_the_number_of_threads(n_threads):
     data = np.tile(some_rows(), 4)
     one, more = (bin_table(as_table(data), 16, None, n) for n in (1, n_threads))
     assert one.by_feature.tobytes() == more.by_feature.tobytes()
@@ -112,7 +112,7 @@ def test_threads_do_not_matter(n_threads):
 
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
-def test_rows_of_many_blocks():
+def test_row_major_bins_of_many_blocks():
     data = np.random.default_rng(0).normal(size=(150_000, 3)).astype(np.float32)
     binned = bin_table(as_table(data), 64, None, 2)
     columns, _ = pack_features(binned.by_feature, binned.offsets)
@@ -121,7 +121,7 @@ def test_rows_of_many_blocks():
 
 @pytest.mark.parametrize("max_bin", [3, 256])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_decoded_values_lie_on_the_right_side_of_every_cut(dtype, max_bin):
+def test_decoded_values_are_in_the_same_bin(dtype, max_bin):
     data = some_rows(dtype=dtype)
     binned = bin_table(as_table(data), max_bin)
     decoded = binned.decode(0, 100)
@@ -137,7 +137,7 @@ def test_decoded_values_lie_on_the_right_side_of_every_cut(dtype, max_bin):
     assert again.by_feature.tobytes() == binned.by_feature.tobytes()
 
 
-def test_decoded_values_are_float32_where_that_is_exact():
+def test_decoded_values_are_float32_if_that_is_exact():
     assert bin_table(as_table(some_rows(dtype=np.float32)), 16).dtype == np.float32
     assert bin_table(as_table(some_rows()), 16).dtype == np.float64
     integers = np.arange(30.0).reshape(-1, 1)
@@ -145,29 +145,29 @@ def test_decoded_values_are_float32_where_that_is_exact():
 
 
 def coded(*columns):
-    """Return a table of which the last column holds codes of categories."""
+    """Return a table whose last column holds category codes."""
     types = ["float"] * (len(columns) - 1) + ["c"]
     return as_table(np.column_stack(columns).astype(np.float32), types=types)
 
 
 @pytest.mark.parametrize("last", [3, 255, 256, 65_534])
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_category_has_the_bin_of_its_code(last, missing):
-    codes = np.array([2, 0, np.nan if missing else 1, last, 2])
-    binned = bin_table(coded(np.arange(5), codes), 4)
+def test_the_bin_of_a_category_is_its_code(last, missing):
+    bins = np.array([2, 0, np.nan if missing else 1, last, 2])
+    binned = bin_table(coded(np.arange(5), bins), 4)
     assert binned.is_categorical.tolist() == [False, True]
     assert binned.cuts.of(1).tolist() == list(range(1, last + 2))
     assert binned.cuts.minimums[1] == 0
-    expected = np.where(np.isnan(codes), last + 1, codes)
+    expected = np.where(np.isnan(bins), last + 1, bins)
     np.testing.assert_array_equal(binned.by_feature[1], expected)
     assert binned.has_missing.tolist() == [False, missing]
     assert binned.by_feature.dtype == (np.uint8 if last < 255 else np.uint16) or (
         last == 255 and not missing
     )
-    np.testing.assert_array_equal(binned.decode(0, 5)[:, 1], codes)
+    np.testing.assert_array_equal(binned.decode(0, 5)[:, 1], bins)
 
 
-def test_categories_in_the_bins_of_another_table():
+def test_categories_with_the_cuts_of_another_table():
     numbers = np.zeros(4)
     binned = bin_table(coded(numbers, [0, 4, np.nan, 1]), 4)
     again = bin_with_cuts(coded(numbers, [4, 3, 3, np.nan]), binned.cuts)
@@ -180,7 +180,7 @@ def test_categories_in_the_bins_of_another_table():
         bin_with_cuts(coded(numbers, [0, 0, 1, 0]), nothing.cuts)
 
 
-def test_a_binned_table_has_the_decoded_rows():
+def test_a_binned_table_returns_decoded_rows():
     data = some_rows(dtype=np.float32)[:, 1:4]
     types = ["float", "float", "q"]
     table = as_table(data, names=["a", "b", "c"], types=types)
@@ -197,7 +197,7 @@ def test_a_binned_table_has_the_decoded_rows():
     np.testing.assert_array_equal(decoded.take(some).rows(0, 4), rows[some])
 
 
-def test_categories_with_names_have_a_bin_each_whether_present_or_not():
+def test_each_named_category_has_a_bin():
     table = coded([2, np.nan, 0])
     table.categories = Categories([["z", "y", "x"]])
     binned = bin_table(table, 256)

@@ -1,4 +1,4 @@
-"""Features that are never filled in the same row share a column."""
+"""Exclusive feature bundling: features never stored in the same row share a column."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ N_ROWS = 3000 if COMPILED else 200
 
 
 def one_of_each(rows=N_ROWS, groups=(4, 9, 2), seed=0, values=1):
-    """Return a sparse table of groups of features, one of each filled in each row."""
+    """Return a sparse table of groups of features, one of each stored per row."""
     rng = np.random.default_rng(seed)
     parts = []
     for size in groups:
@@ -26,58 +26,58 @@ def one_of_each(rows=N_ROWS, groups=(4, 9, 2), seed=0, values=1):
     return sp.hstack(parts, format="csr")
 
 
-def check(codes, sparse):
-    """Assert that each feature's codes say which rows are filled, and with what."""
+def check(bins, sparse):
+    """Assert that the bins of each feature can be read from its bundle."""
     binned = bin_table(as_table(sparse), 256)
-    layout = codes.layout
+    layout = bins.layout
     for f in range(sparse.shape[1]):
-        column = codes.by_feature[layout.column_of[f]].astype(int) - layout.first_bin[f]
+        column = bins.by_feature[layout.column_of[f]].astype(int) - layout.first_bin[f]
         inside = (column >= 0) & (column < layout.n_bins[f])
         expected = binned.decode_column(f, np.float64)
         np.testing.assert_array_equal(inside, ~np.isnan(expected))
         lower = np.concatenate([[binned.cuts.minimums[f]], binned.cuts.of(f)[:-1]])
         np.testing.assert_array_equal(lower[column[inside]], expected[inside])
-    columns = len(codes.by_feature)
-    by_row = codes.by_row.reshape(-1, columns)
-    np.testing.assert_array_equal(by_row.T, codes.by_feature)
+    columns = len(bins.by_feature)
+    by_row = bins.by_row.reshape(-1, columns)
+    np.testing.assert_array_equal(by_row.T, bins.by_feature)
     cells = np.diff(layout.offsets)
-    assert (codes.by_feature.max(axis=1) < cells).all()
+    assert (bins.by_feature.max(axis=1) < cells).all()
 
 
 @pytest.mark.parametrize("values", [1, 3])
-def test_a_column_for_each_group(values):
+def test_each_group_is_one_column(values):
     sparse = one_of_each(values=values)
-    codes = bin_table(as_table(sparse), 256).as_bins()
-    assert isinstance(codes, DenseBins)
-    assert len(codes.by_feature) == 3 and codes.by_feature.dtype == np.uint8
-    check(codes, sparse)
+    bins = bin_table(as_table(sparse), 256).as_bins()
+    assert isinstance(bins, DenseBins)
+    assert len(bins.by_feature) == 3 and bins.by_feature.dtype == np.uint8
+    check(bins, sparse)
 
 
-def test_features_that_overlap_have_columns_of_their_own():
+def test_overlapping_features_are_not_bundled():
     sparse = sp.random_array((3000, 7), density=0.4, rng=np.random.default_rng(0))
-    codes = bin_table(as_table(sparse), 16).as_bins()
-    assert isinstance(codes, DenseBins) and len(codes.by_feature) == 7
-    assert not codes.layout.first_bin.any()
+    bins = bin_table(as_table(sparse), 16).as_bins()
+    assert isinstance(bins, DenseBins) and len(bins.by_feature) == 7
+    assert not bins.layout.first_bin.any()
 
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
-def test_codes_of_a_column_fit_in_a_byte_if_few_columns_do():
+def test_bundles_are_uint8_if_few_columns_suffice():
     sparse = one_of_each(rows=90_000, groups=(5, 5), values=200)
-    codes = bin_table(as_table(sparse), 256).as_bins()
-    assert codes.by_feature.dtype == np.uint8 and len(codes.by_feature) == 10
-    # So many features that only columns of two bytes are few enough.
+    bins = bin_table(as_table(sparse), 256).as_bins()
+    assert bins.by_feature.dtype == np.uint8 and len(bins.by_feature) == 10
+    # So many features that only uint16 columns are few enough.
     sparse = one_of_each(rows=90_000, groups=(20,), values=200)
-    codes = bin_table(as_table(sparse), 256).as_bins()
-    assert codes.by_feature.dtype == np.uint16 and len(codes.by_feature) == 1
-    check(codes, sparse)
+    bins = bin_table(as_table(sparse), 256).as_bins()
+    assert bins.by_feature.dtype == np.uint16 and len(bins.by_feature) == 1
+    check(bins, sparse)
 
 
-def test_cells_stay_as_they_are_where_features_overlap_and_few_are_filled():
+def test_sparse_tables_with_overlapping_features_stay_sparse():
     sparse = sp.random_array((3000, 80), density=0.02, rng=np.random.default_rng(0))
     assert isinstance(bin_table(as_table(sparse), 16).as_bins(), SparseBins)
 
 
-def test_a_table_without_cells():
+def test_a_table_without_entries():
     empty = sp.csr_array((50, 4))
     data = hornbeam.DMatrix(empty, np.arange(50.0))
     assert isinstance(data.binned(256).as_bins(), SparseBins)
@@ -90,7 +90,7 @@ def test_a_table_without_cells():
 
 @pytest.mark.parametrize("values", [1, 3, 200])
 @pytest.mark.parametrize("grow_policy", ["depthwise", "lossguide"])
-def test_the_model_of_columns_without_bundles(grow_policy, values):
+def test_bundles_give_the_model_of_unbundled_columns(grow_policy, values):
     sparse = one_of_each(values=values, rows=3 * N_ROWS)
     rng = np.random.default_rng(1)
     labels = sparse @ rng.normal(size=15) + rng.normal(size=3 * N_ROWS)

@@ -1,4 +1,4 @@
-"""Cuts of rows that lie in parts: those of all rows in memory, whatever the parts."""
+"""Cuts from merged passes over parts of the rows equal those of all rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = ["float", "float", "float", "c", "c"]
 
 
 def many_kinds(rows, seed, dtype=np.float64):
-    """Return numbers, few values, heavy values, and two columns of categories."""
+    """Return columns of numbers, few values, one frequent value, and categories."""
     rng = np.random.default_rng(seed)
     gaps = rng.random(rows) < rng.choice([0, 0.2])
     return np.column_stack(
@@ -40,14 +40,14 @@ def many_kinds(rows, seed, dtype=np.float64):
 
 
 def table_of(data):
-    """Return a table whose last column has names of categories."""
+    """Return a table whose last column has category names."""
     table = as_table(data, types=TYPES)
     table.categories = Categories([None, None, None, None, NAMES])
     return table
 
 
 def cuts_of_parts(data, owner, order, max_bin, weights, max_bytes):
-    """Return the cuts, each row read by its owner, owners merged in an order."""
+    """Return the cuts from one pass per part of the rows, merged in a given order."""
     parts = [np.flatnonzero(owner == part) for part in range(owner.max() + 1)]
     columns = cut_finders(
         table_of(data).schema, max_bin, len(data), exact=True, max_bytes=max_bytes
@@ -69,7 +69,7 @@ def cuts_of_parts(data, owner, order, max_bin, weights, max_bytes):
 
 
 def check_same(one, other):
-    """Assert that cuts are the same bit for bit."""
+    """Assert that cuts are bitwise equal."""
     for part in ("values", "minimums", "pointers"):
         assert getattr(one, part).tobytes() == getattr(other, part).tobytes(), part
 
@@ -85,7 +85,7 @@ def check_same(one, other):
     max_bytes=st.sampled_from([0, 3000, 20_000, 1 << 20]),
     chunk_rows=st.sampled_from([7, 64, 1 << 18]),
 )
-def test_any_parts_have_the_cuts_of_all_rows(
+def test_cuts_do_not_depend_on_the_parts_of_the_rows(
     rows, n_parts, seed, max_bin, weighted, dtype, max_bytes, chunk_rows
 ):
     rng = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ def test_any_parts_have_the_cuts_of_all_rows(
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_parts_of_many_rows(weighted):
+def test_cuts_of_parts_of_many_rows(weighted):
     data = many_kinds(100_000, 0)
     rng = np.random.default_rng(0)
     weights = rng.random(len(data)) if weighted else None
@@ -118,7 +118,7 @@ def test_parts_of_many_rows(weighted):
 
 
 @pytest.mark.parametrize("chunks", [(1, 1), (3, 5), (8, 1), (0, 4), (6, 0)])
-def test_sketches_of_chunks_merge_like_binary_numbers(chunks):
+def test_merged_sketches_of_chunks_keep_their_error_bound(chunks):
     rng = np.random.default_rng(0)
     values = [np.sort(rng.normal(size=100)) for _ in range(sum(chunks))]
     one, other = SketchOfChunks(32), SketchOfChunks(32)
@@ -133,7 +133,7 @@ def test_sketches_of_chunks_merge_like_binary_numbers(chunks):
     assert off.max() <= whole.error + 100 * sum(chunks) // 32 + 1
 
 
-def test_weights_of_parts_have_the_scale_of_all():
+def test_integer_weights_of_parts_have_a_common_scale():
     weights = np.array([0.5, 3.0, 1e-3, 0.0, 2.0])
     whole = integer_weights(weights)
     parts = [integer_weights(part, 3.0, 5) for part in (weights[:2], weights[2:])]

@@ -1,4 +1,4 @@
-"""Where columns are cut, against plain definitions and XGBoost."""
+"""Cuts of columns, compared with plain definitions and with XGBoost."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def inner_of(column):
 
 
 def rows_of_bins(values, column):
-    """Return how many rows each bin has."""
-    codes = np.searchsorted(column.upper[:-1], values, side="right")
-    return np.bincount(codes, minlength=column.upper.size)
+    """Return the number of rows of each bin."""
+    bins = np.searchsorted(column.upper[:-1], values, side="right")
+    return np.bincount(bins, minlength=column.upper.size)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("distinct", [1, 2, 7, 16])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_few_values_have_a_bin_each(dtype, distinct, missing):
+def test_few_values_have_one_bin_each(dtype, distinct, missing):
     rng = np.random.default_rng(distinct)
     values = rng.choice(rng.normal(size=distinct).astype(dtype), 60)
     values[:distinct] = np.unique(values).tolist() * (distinct // len(set(values)))
@@ -40,7 +40,7 @@ def test_few_values_have_a_bin_each(dtype, distinct, missing):
     assert column.has_missing == (missing > 0.0)
 
 
-def test_cuts_of_few_values_are_xgboosts():
+def test_cuts_of_few_values_equal_those_of_xgboost():
     rng = np.random.default_rng(0)
     data = np.column_stack(
         [
@@ -84,12 +84,12 @@ def test_weighted_quantiles(dtype, max_bin):
     assert len(exact) == max_bin - 1
     fixed = integer_weights(weights.astype(float))
     assert inner_of(cut_column(values, max_bin, fixed)) == exact
-    # A row of weight 3 is as good as three rows, one of weight 0 as none.
+    # A row of weight 3 counts as three rows, a row of weight 0 as none.
     repeated = np.repeat(values, weights)
     assert inner_of(cut_column(repeated, max_bin, None)) == exact
 
 
-def test_values_of_rows_without_weight_have_no_bin():
+def test_values_of_weight_zero_have_no_bin():
     values = np.array([1.0, 2.0, 3.0, 4.0, np.nan])
     column = cut_column(values, 8, integer_weights(np.array([1.0, 0, 2, 0, 0])))
     assert inner_of(column) == [3.0]
@@ -106,13 +106,13 @@ def test_a_column_of_mostly_one_value_still_uses_its_bins(share, heavy):
     column = cut_column(values, 16, None)
     sizes = rows_of_bins(values, column)
     assert 13 <= sizes.size <= 16
-    # The others share out the bins among themselves.
+    # The other values use the remaining bins.
     others = rows_of_bins(values[values != heavy], column)
     assert others.max() <= 2.5 * others.sum() / 14
     assert set(inner_of(column)) <= set(values.tolist())
 
 
-def test_cuts_use_no_more_than_the_bins():
+def test_cuts_give_at_most_max_bin_bins():
     rng = np.random.default_rng(0)
     for seed in range(20):
         values = np.round(rng.standard_cauchy(300) * seed, 1)
@@ -136,7 +136,9 @@ columns = st.lists(
 
 @settings(max_examples=40)
 @given(columns, st.randoms(), st.integers(2, 9), st.sampled_from(TYPES), st.booleans())
-def test_the_order_of_rows_does_not_matter(rows, random, max_bin, dtype, weighted):
+def test_cuts_do_not_depend_on_the_order_of_rows(
+    rows, random, max_bin, dtype, weighted
+):
     mixed = list(rows)
     random.shuffle(mixed)
     cuts = []
@@ -189,7 +191,7 @@ def test_an_all_missing_column(dtype):
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1e-45, -7.0, 3.4e38, -3.4e38])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_the_ends_lie_beyond_a_constant(dtype, value):
+def test_lower_and_upper_end_enclose_a_constant(dtype, value):
     value = dtype(value)
     column = cut_column(np.full(5, value), 16, None)
     assert column.upper.size == 1 and not column.has_missing
@@ -197,7 +199,7 @@ def test_the_ends_lie_beyond_a_constant(dtype, value):
     assert np.isfinite([column.minimum, column.upper[0]]).all()
 
 
-def test_the_ends_of_values_beyond_float32():
+def test_lower_and_upper_end_of_values_beyond_float32():
     for value in (1e300, -1e300, 2.0**60 + 2**8):
         column = cut_column(np.full(5, value), 16, None)
         assert column.minimum < value < column.upper[0] < np.inf
@@ -211,7 +213,7 @@ def test_zeros_of_both_signs_are_equal():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("known", [0, 1, 5, 60])
-def test_absent_rows_are_missing_ones(known, weighted):
+def test_absent_rows_count_as_missing(known, weighted):
     rng = np.random.default_rng(known)
     values = np.append(rng.normal(size=known), [np.nan] * 7)
     weights = integer_weights(rng.random(known + 7)) if weighted else None

@@ -1,4 +1,4 @@
-"""Columns that hold the codes of several features, and what rows of them sum to."""
+"""Packed columns, and the histograms that rows of them add up to."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hornbeam.binning.dense import pack_features
 
 @settings(max_examples=60)
 @given(
-    codes=st.lists(
+    bins=st.lists(
         st.sampled_from([1, 2, 3, 5, 8, 40, 200, 256]), min_size=1, max_size=30
     ),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_every_code_counts_where_its_features_do(codes, seed):
+def test_histograms_of_packed_columns_equal_those_of_features(bins, seed):
     rng = np.random.default_rng(seed)
-    by_feature = np.array([rng.integers(n, size=50) for n in codes], np.uint8)
-    offsets = np.cumsum([0, *codes])
+    by_feature = np.array([rng.integers(n, size=50) for n in bins], np.uint8)
+    offsets = np.cumsum([0, *bins])
     columns, joint = pack_features(by_feature, offsets)
     if joint is None:
         assert columns is by_feature
         return
-    assert len(columns) < len(codes)
-    found = np.zeros(len(codes), int)
+    assert len(columns) < len(bins)
+    found = np.zeros(len(bins), int)
     for column, (n_codes, width, cell, first) in zip(columns, joint.table, strict=True):
         assert n_codes <= 256
         assert column.max() < n_codes
@@ -56,8 +56,8 @@ def test_every_code_counts_where_its_features_do(codes, seed):
         {"grow_policy": "lossguide", "max_leaves": 25},
     ],
 )
-def test_flags_grow_the_trees_of_their_own_columns(params, weighted, tmp_path):
-    """On disk each feature has a column of its own."""
+def test_packed_indicators_grow_the_same_trees(params, weighted, tmp_path):
+    """In external memory features are not packed."""
     rng = np.random.default_rng(0)
     rows = (rng.random((3000, 21)) < 0.3).astype(float)
     rows[rng.random(rows.shape) < 0.05] = np.nan
@@ -65,7 +65,7 @@ def test_flags_grow_the_trees_of_their_own_columns(params, weighted, tmp_path):
     labels = np.nan_to_num(rows[:, 0] * rows[:, 3] + rows[:, 7]) + rows[:, 20]
     weights = rng.random(3000) if weighted else None
     data = hornbeam.DMatrix(rows, labels, weight=weights)
-    paged = hornbeam.DMatrix(rows, labels, weight=weights, cache=tmp_path / "codes")
+    paged = hornbeam.DMatrix(rows, labels, weight=weights, cache=tmp_path / "bins")
     digests = {hornbeam.train(params, each, 3).digest() for each in (data, paged)}
     assert len(digests) == 1
     joint = data.binned(256).as_bins()

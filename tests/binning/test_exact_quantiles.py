@@ -1,4 +1,4 @@
-"""Tables in batches, which have the cuts and codes of the same rows in memory."""
+"""Tables in batches have the cuts and bins of the same rows in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 3000 if COMPILED else 200
 
 
 class Parts(Table):
-    """A table that comes in the parts given, and counts how often it was read."""
+    """A table that yields given parts as batches, and counts its passes."""
 
     is_stream: ClassVar[bool] = True
 
@@ -50,13 +50,13 @@ class Parts(Table):
 
 
 def in_parts(data, borders=(), types=None):
-    """Return the rows as a stream that is parted at these borders."""
+    """Return the rows as a stream of batches that end at these rows."""
     parts = np.split(data, sorted(min(border, len(data)) for border in borders))
     return Parts([as_table(part, types=types) for part in parts])
 
 
 def check_same(one, other):
-    """Assert that two binned matrices are the same bit for bit."""
+    """Assert that two binned matrices are bitwise equal."""
     for part in ("values", "minimums", "pointers"):
         mine, theirs = (getattr(binned.cuts, part) for binned in (one, other))
         np.testing.assert_array_equal(mine, theirs)
@@ -69,7 +69,7 @@ def check_same(one, other):
 
 
 def shrink(monkeypatch, chunk_rows=16, points=8, max_bytes=0, ranges=16):
-    """Make a few rows as many as a stream has: small chunks, sketches and rooms."""
+    """Reduce chunks, sketches and memory, so that few rows test many passes."""
     monkeypatch.setattr(table_passes, "CHUNK_ROWS", chunk_rows)
     monkeypatch.setattr(exact_quantiles, "CHUNK_ROWS", chunk_rows)
     monkeypatch.setattr(exact_quantiles, "POINTS", points)
@@ -81,7 +81,7 @@ def shrink(monkeypatch, chunk_rows=16, points=8, max_bytes=0, ranges=16):
 
 
 def many_kinds(rows=ROWS, seed=0):
-    """Return columns of all kinds of distributions."""
+    """Return columns of various distributions."""
     rng = np.random.default_rng(seed)
     mostly_zero = np.where(rng.random(rows) < 0.9, 0.0, rng.normal(size=rows))
     with_missing = np.where(rng.random(rows) < 0.2, np.nan, rng.normal(size=rows))
@@ -103,7 +103,7 @@ def many_kinds(rows=ROWS, seed=0):
 @pytest.mark.parametrize("max_bin", [2, 16, 256, 300])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_small_streams_are_read_once_for_cuts_and_once_for_codes(
+def test_small_streams_take_one_pass_for_cuts_and_one_for_bins(
     dtype, weighted, max_bin
 ):
     data = many_kinds().astype(dtype)
@@ -118,7 +118,9 @@ def test_small_streams_are_read_once_for_cuts_and_once_for_codes(
 @pytest.mark.parametrize("max_bytes", [0, 20_000, 60_000])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_large_streams_have_the_same_cuts(dtype, weighted, max_bytes, monkeypatch):
+def test_large_streams_have_the_cuts_of_the_rows_in_memory(
+    dtype, weighted, max_bytes, monkeypatch
+):
     shrink(
         monkeypatch, chunk_rows=ROWS // 8, points=64, max_bytes=max_bytes, ranges=256
     )
@@ -131,7 +133,7 @@ def test_large_streams_have_the_same_cuts(dtype, weighted, max_bytes, monkeypatc
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
 @pytest.mark.parametrize("dtype", TYPES)
-def test_large_streams_are_mostly_read_twice_for_the_cuts(dtype, monkeypatch):
+def test_large_streams_mostly_take_two_passes_for_the_cuts(dtype, monkeypatch):
     monkeypatch.setattr(table_passes, "CHUNK_ROWS", 1 << 15)
     monkeypatch.setattr(exact_quantiles, "CHUNK_ROWS", 1 << 15)
     monkeypatch.setattr(exact_quantiles, "MAX_BYTES", 4 << 20)
@@ -171,9 +173,7 @@ cells = st.lists(
         st.sampled_from([8, 32]),
     ),
 )
-def test_any_batches_give_the_cuts_of_the_rows_in_memory(
-    rows, borders, max_bin, weighted, dtype, limits
-):
+def test_cuts_do_not_depend_on_batches(rows, borders, max_bin, weighted, dtype, limits):
     with np.errstate(over="ignore"):
         column = np.array([value for value, _ in rows]).astype(dtype)
     column[np.isinf(column)] = np.finfo(dtype).max
@@ -189,7 +189,7 @@ def test_any_batches_give_the_cuts_of_the_rows_in_memory(
 
 @pytest.mark.parametrize("sketch", ["exact", "approximate"])
 @pytest.mark.parametrize("n_threads", [0, 2, 3, 7])
-def test_threads_do_not_matter_in_streams(n_threads, sketch, monkeypatch):
+def test_streams_do_not_depend_on_the_number_of_threads(n_threads, sketch, monkeypatch):
     shrink(monkeypatch, chunk_rows=50, points=32, max_bytes=20_000, ranges=64)
     stream = in_parts(many_kinds(), range(0, ROWS, 100))
     one, more = (
@@ -198,7 +198,7 @@ def test_threads_do_not_matter_in_streams(n_threads, sketch, monkeypatch):
     check_same(one, more)
 
 
-def test_columns_that_are_float64_in_some_batches_only():
+def test_columns_that_are_float64_in_some_batches():
     data = many_kinds()
     narrow = data.astype(np.float32)
     mixed = np.concatenate([narrow[:100], data[100:]])
@@ -207,7 +207,7 @@ def test_columns_that_are_float64_in_some_batches_only():
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_a_stream_in_the_bins_of_another_table(dtype):
+def test_a_stream_with_the_cuts_of_another_table(dtype):
     binned = bin_table(as_table(many_kinds()), 16)
     other = many_kinds(seed=1).astype(dtype)
     stream = in_parts(other, [7, 70])
@@ -217,7 +217,7 @@ def test_a_stream_in_the_bins_of_another_table(dtype):
     assert stream.readings == 1
 
 
-def test_a_missing_cell_beyond_the_first_batch_may_not_fit_in_a_byte():
+def test_a_missing_value_in_a_later_batch_can_need_uint16():
     data = np.arange(256.0).reshape(-1, 1)
     cuts = bin_table(as_table(data), 256).cuts
     data = np.concatenate([data, [[np.nan]], data])
@@ -230,11 +230,11 @@ def test_a_missing_cell_beyond_the_first_batch_may_not_fit_in_a_byte():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_categories_in_batches(weighted):
     rng = np.random.default_rng(0)
-    codes = rng.integers(0, 300, (ROWS, 2)).astype(np.float32)
-    codes[::7, 1] = np.nan
-    codes[3, 0] = 400
-    weights = np.where(codes[:, 0] == 400, 0.0, 1.0) if weighted else None
-    data = np.column_stack([codes, rng.normal(size=ROWS)])
+    bins = rng.integers(0, 300, (ROWS, 2)).astype(np.float32)
+    bins[::7, 1] = np.nan
+    bins[3, 0] = 400
+    weights = np.where(bins[:, 0] == 400, 0.0, 1.0) if weighted else None
+    data = np.column_stack([bins, rng.normal(size=ROWS)])
     types = ["c", "c", "float"]
     whole, stream = as_table(data, types=types), in_parts(data, [5, 90], types)
     check_same(bin_table(stream, 16, weights), bin_table(whole, 16, weights))
@@ -243,7 +243,7 @@ def test_categories_in_batches(weighted):
     check_same(bin_table(stream, 16, weights), bin_table(whole, 16, weights))
 
 
-def test_streams_of_named_categories_alone_are_read_once():
+def test_streams_of_named_categories_take_one_pass():
     stream = in_parts(np.array([[0.0], [2.0], [1.0]]), [1], ["c"])
     stream.categories = Categories([["a", "b", "c"]])
     assert bin_table(stream, 16).by_feature.tolist() == [[0, 2, 1]]
@@ -251,7 +251,7 @@ def test_streams_of_named_categories_alone_are_read_once():
 
 
 @pytest.mark.parametrize("n_rows", [ROWS - 1, ROWS + 1])
-def test_another_number_of_rows_than_announced(n_rows):
+def test_a_changed_number_of_rows_raises(n_rows):
     stream = Parts([as_table(many_kinds())], n_rows)
     with pytest.raises(
         DataError, match=f"{n_rows} rows in the first pass and {ROWS} in"
@@ -260,7 +260,7 @@ def test_another_number_of_rows_than_announced(n_rows):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sketched_cuts_are_the_same_in_any_batches(weighted, monkeypatch):
+def test_approximate_cuts_do_not_depend_on_batches(weighted, monkeypatch):
     shrink(monkeypatch, chunk_rows=50, points=32, max_bytes=1 << 30)
     data = many_kinds()
     weights = np.random.default_rng(0).random(ROWS) if weighted else None
@@ -271,7 +271,7 @@ def test_sketched_cuts_are_the_same_in_any_batches(weighted, monkeypatch):
         assert stream.readings == 2
 
 
-def test_sketched_cuts_of_few_values_are_exact():
+def test_approximate_cuts_of_few_values_are_exact():
     data = many_kinds()
     check_same(
         bin_table(as_table(data), 16, sketch="approximate"),
@@ -279,6 +279,6 @@ def test_sketched_cuts_of_few_values_are_exact():
     )
 
 
-def test_other_words_for_the_sketch():
+def test_an_unknown_sketch_raises():
     with pytest.raises(ParameterError, match="'exact' or 'approximate', not 'rough'"):
         bin_table(as_table(many_kinds()), 16, sketch="rough")

@@ -1,4 +1,4 @@
-"""Cuts by hessians: the bound on ranks, and codes that go with the cuts."""
+"""Cuts weighted by hessians: the bound on ranks, and bins that match the cuts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def recut(rows, max_bin, n_threads=1):
     heavy=st.booleans(),
     missing=st.sampled_from([0.0, 0.3]),
 )
-def test_between_two_cuts_lies_no_more_than_a_share_of_the_hessians(
+def test_neighbouring_cuts_enclose_at_most_one_share_of_the_hessians(
     seed, n_rows, n_values, max_bin, heavy, missing
 ):
     """The condition of the paper: |r(s_k) - r(s_k+1)| < epsilon, but for one value.
@@ -57,20 +57,20 @@ def test_between_two_cuts_lies_no_more_than_a_share_of_the_hessians(
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("max_bin", [5, 256, 300])
-def test_codes_lie_between_the_cuts(max_bin, n_threads):
+def test_bins_match_the_cuts(max_bin, n_threads):
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(900, 3))
     rows[rng.random(rows.shape) < 0.2] = np.nan
     own = recut(rows, max_bin, n_threads)
-    codes = own.make_bins(rng.random(900))
+    bins = own.make_bins(rng.random(900))
     for feature, column in enumerate(rows.T):
         cuts = own.cuts.of(feature)
         expected = np.searchsorted(cuts, column, side="right")
         expected[np.isnan(column)] = cuts.size
-        np.testing.assert_array_equal(codes.by_feature[feature], expected)
+        np.testing.assert_array_equal(bins.by_feature[feature], expected)
 
 
-def test_filled_cells_have_the_codes_of_dense_ones():
+def test_sparse_entries_have_the_bins_of_dense_values():
     rng = np.random.default_rng(2)
     dense = rng.normal(size=(500, 4))
     dense[rng.random(dense.shape) < 0.8] = np.nan
@@ -78,17 +78,17 @@ def test_filled_cells_have_the_codes_of_dense_ones():
     at = np.nonzero(filled)
     sparse = scipy.sparse.csr_matrix((dense[filled], at), shape=dense.shape)
     hessians = rng.random(500)
-    codes, cells = (
+    bins, cells = (
         recut(dense, 16).make_bins(hessians),
         recut(sparse, 16).make_bins(hessians),
     )
     for feature in range(4):
         own = slice(cells.starts[feature], cells.starts[feature + 1])
-        expected = codes.by_feature[feature, cells.rows[own]]
+        expected = bins.by_feature[feature, cells.rows[own]]
         np.testing.assert_array_equal(cells.bins[own], expected)
 
 
-def test_a_hessian_of_nothing_is_no_weight():
+def test_rows_of_hessian_zero_do_not_count():
     values = np.arange(100.0)
     own = recut(values[:, np.newaxis], 4)
     own.make_bins(np.where(values < 90, 0.0, 1.0))

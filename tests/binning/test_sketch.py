@@ -1,4 +1,4 @@
-"""The sketch of a column's quantiles, and what it says of its own error."""
+"""Quantile sketches and their error bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hornbeam.binning.sketch import SketchOfChunks, sketch_sorted
 
 
 def sketch_of(values, weights, points, chunk_rows):
-    """Return the sketch of a column in chunks."""
+    """Return the sketch of a column that is read in chunks."""
     chunks = SketchOfChunks(points)
     for start in range(0, values.size, chunk_rows):
         part = slice(start, start + chunk_rows)
@@ -26,7 +26,7 @@ def sketch_of(values, weights, points, chunk_rows):
 
 
 def worst_error(sketch, values, weights):
-    """Return by how much the weight below or up to any value differs from the truth."""
+    """Return the largest error of the weight below, or up to, any value."""
     weights = np.ones(values.size, np.int64) if weights is None else weights
     order = np.argsort(values, kind="stable")
     passed = np.append(0, np.cumsum(weights[order]))
@@ -44,7 +44,7 @@ def worst_error(sketch, values, weights):
 
 
 def check_bound(values, weights, points, chunk_rows):
-    """Assert that the error is no more than told, and that no more than half a step."""
+    """Assert that errors are within the bound, and the bound within that of theory."""
     sketch = sketch_of(values, weights, points, chunk_rows)
     total = values.size if weights is None else int(weights.sum())
     assert sketch.weights.sum() == total
@@ -73,9 +73,7 @@ columns = st.integers(1, 400).flatmap(
     st.sampled_from([7, 50, 400]),
     st.sampled_from(["none", "small", "heavy", "wide"]),
 )
-def test_no_rank_is_further_off_than_the_sketch_says(
-    column, points, chunk_rows, weighting
-):
+def test_errors_of_ranks_are_within_the_bound(column, points, chunk_rows, weighting):
     seed, rows, distinct = column
     rng = np.random.default_rng(seed)
     values = rng.integers(0, distinct, rows) / 7
@@ -96,7 +94,7 @@ def test_no_rank_is_further_off_than_the_sketch_says(
     st.sampled_from([1, 8]),
     st.sampled_from([2, 7, 30]),
 )
-def test_hessians_of_any_parts_merge_in_any_order(column, points, parts, skew, bins):
+def test_weighted_sketches_merge_in_any_order(column, points, parts, skew, bins):
     """The merge of Chen and Guestrin (2016), appendix A.2, and its bound.
 
     Each row is in one part, the parts are of any size, and any two of them merge next.
@@ -149,19 +147,19 @@ def check_candidates(sketch, values, weights, bins):
         assert between <= total / bins + 2 * sketch.error + 2
 
 
-def test_the_usual_error_is_far_less():
+def test_typical_errors_are_much_smaller_than_the_bound():
     rng = np.random.default_rng(0)
     values = rng.normal(size=30_000)
     sketch = sketch_of(values, None, 64, 1000)
     assert worst_error(sketch, values, None) < sketch.error / 2
-    # Errors do not drift: most lie on either side of nought.
+    # Errors do not drift in one direction.
     ranks = np.cumsum(sketch.weights) - sketch.weights / 2
     drift = np.searchsorted(np.sort(values), sketch.values) - ranks
     assert abs(drift.mean()) < values.size / 64 / 4
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_cuts_from_a_sketch_are_near_the_exact_ones(weighted):
+def test_approximate_cuts_are_near_the_exact_ones(weighted):
     rng = np.random.default_rng(0)
     values = rng.normal(size=2000)
     weights = rng.integers(1, 9, 2000) if weighted else None
@@ -177,7 +175,7 @@ def test_cuts_from_a_sketch_are_near_the_exact_ones(weighted):
         assert shares[between].sum() <= sketch.error + total / 256
 
 
-def test_merging_with_nothing():
+def test_merging_with_an_empty_sketch():
     none = sketch_sorted(np.empty(0), None)
     some = sketch_sorted(np.array([1.0, 2.0, 2.0]), None)
     assert none.merge(some) is some and some.merge(none) is some
@@ -185,13 +183,13 @@ def test_merging_with_nothing():
     assert some.weights.tolist() == [1, 2] and some.error == 0
 
 
-def test_values_without_weight_are_left_out():
+def test_values_of_weight_zero_are_left_out():
     values = np.array([-1.0, 0.0, 3.0, 9.0])
     sketch = sketch_sorted(values, np.array([0, 5, 2, 0]))
     assert sketch.values.tolist() == [0.0, 3.0] and sketch.weights.tolist() == [5, 2]
     assert (sketch.lowest, sketch.highest) == (0.0, 3.0)
 
 
-def test_total_weights_that_nearly_fill_an_integer():
+def test_total_weights_near_the_int64_limit():
     values = np.arange(1000.0)
     check_bound(values, np.full(1000, 2**61 // 1000), 64, 100)

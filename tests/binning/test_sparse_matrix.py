@@ -1,4 +1,4 @@
-"""Bins of filled cells are those of all cells."""
+"""Bins of sparse tables equal those of the same dense tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hornbeam.errors import DataError
 
 
 def cells(rows=400, columns=30, share=0.05, seed=0, dtype=np.float64):
-    """Return a table of few filled cells as an array and as a sparse one."""
+    """Return a table with few stored values, dense and sparse."""
     rng = np.random.default_rng(seed)
     dense = np.round(rng.normal(size=(rows, columns)), 2).astype(dtype)
     dense[rng.random(dense.shape) > share] = np.nan
@@ -27,7 +27,7 @@ def cells(rows=400, columns=30, share=0.05, seed=0, dtype=np.float64):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("max_bin", [2, 5, 256, 1000])
-def test_the_bins_of_all_cells(max_bin, weighted, dtype):
+def test_sparse_bins_equal_dense_bins(max_bin, weighted, dtype):
     dense, sparse = cells(dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 3, 400) / 2 if weighted else None
     for matrix in (sparse, sparse.tocsc(), sparse.tocoo()):
@@ -55,7 +55,7 @@ def test_the_bins_of_all_cells(max_bin, weighted, dtype):
         )
 
 
-def test_the_bins_of_another_table():
+def test_sparse_bins_with_the_cuts_of_another_table():
     dense, _ = cells()
     other, other_sparse = cells(seed=1)
     cuts = bin_table(as_table(dense), 16).cuts
@@ -65,7 +65,7 @@ def test_the_bins_of_another_table():
     np.testing.assert_array_equal(found.decode(0, 400), expected.decode(0, 400))
 
 
-def test_a_quantile_matrix_of_few_filled_cells():
+def test_a_sparse_quantile_dmatrix():
     dense, sparse = cells()
     found, expected = QuantileDMatrix(sparse), QuantileDMatrix(dense)
     assert isinstance(found.binned(256), SparseMatrix)
@@ -78,7 +78,7 @@ def test_a_quantile_matrix_of_few_filled_cells():
     assert (found.get_data() != expected.get_data()).nnz == 0
 
 
-def test_cells_that_are_stored_as_missing_are_left_out():
+def test_stored_missing_values_are_left_out():
     _, stored = cells()
     stored.data[::7] = np.nan
     stored.data[::5] = -1
@@ -94,7 +94,7 @@ def test_cells_that_are_stored_as_missing_are_left_out():
     np.testing.assert_array_equal(binned.decode(0, 400), expected.decode(0, 400))
 
 
-def test_an_infinite_cell_is_an_error_that_says_where():
+def test_an_infinite_value_raises_with_its_place():
     _, sparse = cells()
     sparse.data[50] = np.inf
     row = int(np.searchsorted(sparse.indptr, 50, side="right")) - 1
@@ -105,7 +105,7 @@ def test_an_infinite_cell_is_an_error_that_says_where():
         bin_table(as_table(sparse, names=names), 16)
 
 
-def test_raw_codes_of_categories_take_the_way_of_all_cells():
+def test_sparse_tables_with_category_codes_become_dense():
     _, sparse = cells()
     sparse.data[:] = np.arange(sparse.nnz) % 5
     types = ["c"] + ["float"] * 29
@@ -115,7 +115,7 @@ def test_raw_codes_of_categories_take_the_way_of_all_cells():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_sketch_of_all_cells(weighted):
+def test_sparse_sketches_equal_dense_sketches(weighted):
     dense, sparse = cells()
     weights = np.random.default_rng(1).random(400) if weighted else None
     found = bin_table(as_table(sparse), 5, weights, sketch="approximate")
@@ -124,7 +124,7 @@ def test_the_sketch_of_all_cells(weighted):
     np.testing.assert_array_equal(found.decode(0, 400), expected.decode(0, 400))
 
 
-def test_indicators_have_the_cuts_of_their_own_value():
+def test_indicators_have_the_cuts_of_their_value():
     dense = np.full((50, 12), np.nan)
     for f, value in enumerate([1.0, 1.0, 2.0, -3.0, 0.0, -0.0, 1.0, 2.0]):
         dense[f : f + 4, f] = value
@@ -137,7 +137,7 @@ def test_indicators_have_the_cuts_of_their_own_value():
     np.testing.assert_array_equal(found.decode(0, 50), expected.decode(0, 50))
 
 
-def test_categories_in_a_matrix_that_is_too_large_for_all_its_cells():
+def test_categories_in_a_sparse_matrix_too_large_to_be_dense():
     sparse = sp.csr_array((np.ones(1), ([0], [0])), shape=(2**20, 5000))
     table = as_table(sparse, types=["c"] * 5000)
     with pytest.raises(DataError, match=r"type 'c'.*1048576 x 5000.*frame"):

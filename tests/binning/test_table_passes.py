@@ -1,4 +1,4 @@
-"""Columns kept in order: what passes find in them is what is in the rows."""
+"""Passes over cached sorted columns find the cuts of the rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = 3000
 
 
 class Counted(Table):
-    """Rows in batches, some of float32, which count how often they were read."""
+    """A table in batches, some of float32, that records which columns are read."""
 
     is_stream = True
 
@@ -48,7 +48,7 @@ class Counted(Table):
 
 
 def samples():
-    """Return numbers, few values with gaps, heavy values, and codes."""
+    """Return columns of numbers, few values, one frequent value, and categories."""
     rng = np.random.default_rng(0)
     columns = [
         rng.normal(size=ROWS).astype(np.float32),
@@ -66,8 +66,8 @@ TYPES = ["float", "float", "float", "c"]
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kept", [0, 1, 3, 4])
-def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
-    # Small sketches, which leave the cuts open.
+def test_cached_columns_give_the_cuts_of_the_rows(kept, weighted, threads, monkeypatch):
+    # With small sketches further passes are needed.
     monkeypatch.setattr(exact_quantiles, "POINTS", 64)
     monkeypatch.setattr(exact_quantiles, "_RANGE_POINTS_PER_BIN", 1)
     data, weights = samples()
@@ -98,10 +98,12 @@ def test_cuts_are_those_of_the_rows(kept, weighted, threads, monkeypatch):
     assert done[0] == kept
     if kept == 4:
         assert len(done) > 1
-        assert table.read == [[0, 1, 2, 3]]  # all the passes are of one
+        assert table.read == [
+            [0, 1, 2, 3]
+        ]  # all passes use the sorted columns of one read
 
 
-def test_columns_that_are_not_read_again_leave_their_room_to_others():
+def test_unused_columns_are_dropped_from_the_cache():
     data, _ = samples()
     table = Counted([as_table(data)])
     cache = SortedColumnCache(table, None, 2 * ROWS * 8)

@@ -76,7 +76,7 @@ def test_the_name_of_a_custom_metric_decides_whether_it_is_maximised(metric, lar
 @pytest.mark.parametrize("name", metrics.names())
 def test_early_stopping_follows_the_maximize_of_every_metric(name, larger, monkeypatch):
     # Both values, so that neither the name nor a table can decide instead.
-    monkeypatch.setattr(metrics_base._METRICS[name], "maximize", larger)
+    monkeypatch.setattr(metrics_base.METRICS[name], "maximize", larger)
     reported = {"ams": "ams@0.15", "tweedie-nloglik": "tweedie-nloglik@1.5"}
     stopping = hornbeam.EarlyStopping(rounds=3)
     model = fit(hornbeam, [], rounds=1)
@@ -87,7 +87,7 @@ def test_early_stopping_follows_the_maximize_of_every_metric(name, larger, monke
 
 
 def test_early_stopping_maximises_a_registered_metric(monkeypatch):
-    monkeypatch.setattr(metrics_base, "_METRICS", dict(metrics_base._METRICS))
+    monkeypatch.setattr(metrics_base, "METRICS", dict(metrics_base.METRICS))
 
     @metrics_base.register
     class NegativeError(metrics_base.Metric):

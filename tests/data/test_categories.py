@@ -1,4 +1,4 @@
-"""The names of categories are one kind, each once, and equal by value."""
+"""Categories are all strings or all numbers, unique, and compared by value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hornbeam.data.categories import MAX_LEVELS, Categories, union
 from hornbeam.errors import DataError
 
 
-def test_what_there_is():
+def test_categories_of_each_feature():
     categories = hornbeam.Categories([["x", "y"], None, [3, 1]], ["a", "b", "c"])
     assert not categories.empty()
     assert categories.of(0).tolist() == ["x", "y"]
@@ -27,7 +27,7 @@ def test_what_there_is():
         categories.of(0)[0] = "z"
 
 
-def test_nothing_is_empty():
+def test_no_categories_are_empty():
     assert Categories().empty() and Categories([None, None]).empty()
     assert Categories([None, None]) == Categories()
     assert Categories([None]).of(5) is None
@@ -67,7 +67,7 @@ def test_bad_levels(values, needed):
         assert words in str(error.value)
 
 
-def test_as_many_levels_as_there_are_codes():
+def test_the_maximum_number_of_categories():
     assert len(Categories([range(MAX_LEVELS)]).of(0)) == MAX_LEVELS
 
 

@@ -1,4 +1,4 @@
-"""DMatrix: what goes in comes out, and nothing of the caller's is held by surprise."""
+"""DMatrix: fields, getters, slices, and memory of the caller."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_labels_keep_float64():
     assert DMatrix(X, labels).get_label().tolist() == labels
 
 
-def test_labels_are_copied_and_the_getters_only_read():
+def test_labels_are_copied_and_getters_are_read_only():
     own = np.array([1.0, 2.0, 3.0, 4.0])
     matrix = DMatrix(X, own, weight=own, base_margin=own)
     own[:] = 9
@@ -132,7 +132,7 @@ def test_set_info():
         matrix.set_label(None)
 
 
-def test_a_bad_value_leaves_the_old_one():
+def test_an_invalid_value_keeps_the_old_one():
     matrix = DMatrix(X, Y)
     with pytest.raises(DataError):
         matrix.set_label([1, 2, 3, NAN])
@@ -159,7 +159,7 @@ def test_names_and_types():
     assert given.feature_names == ["p", "q", "r"] and given.feature_types == ["q"] * 3
 
 
-def test_shape_and_cells():
+def test_shape_and_values():
     matrix = DMatrix(X)
     assert (matrix.num_row(), matrix.num_col()) == (4, 3)
     assert matrix.num_nonmissing() == xgboost.DMatrix(X).num_nonmissing() == 10
@@ -172,7 +172,7 @@ def test_shape_and_cells():
 
 
 @pytest.mark.parametrize("missing", [None, 2.0])
-def test_get_data_is_xgboosts(missing):
+def test_get_data_equals_xgboost(missing):
     ours, theirs = (
         kind(X, missing=missing).get_data() for kind in (DMatrix, xgboost.DMatrix)
     )
@@ -185,8 +185,8 @@ def test_get_data_is_xgboosts(missing):
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-def test_filled_cells_of_sparse_matrices(form):
-    """Stored zeros are cells, stored missing values are none, as in XGBoost."""
+def test_stored_values_of_sparse_matrices(form):
+    """Stored zeros are values, stored missing values are missing, as in XGBoost."""
     cells = sp.random_array((50, 30), density=0.2, format="coo", rng=0)
     cells.data[:9] = [0.0, 0.0, NAN, NAN, 7.0, 7.0, -1.0, 2.0, 3.0]
     ours, theirs = (
@@ -231,7 +231,7 @@ def test_slice():
         ([[0, 1]], "shape"),
     ],
 )
-def test_slice_of_rows_that_are_not_there(rows, needed):
+def test_slice_of_invalid_rows(rows, needed):
     with pytest.raises(DataError, match=needed):
         DMatrix(X, Y).slice(rows)
 

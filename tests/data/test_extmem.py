@@ -32,7 +32,7 @@ PARAMS = {"max_depth": 4, "nthread": 2}
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Make a few rows as many blocks as pages have."""
+    """Reduce the size of blocks, so that few rows make many blocks."""
     monkeypatch.setattr(external_build, "BLOCK_ROWS", 512)
 
 
@@ -225,7 +225,7 @@ def test_it_is_offered():
 
 
 class Changing(DataIter):
-    """Batches of other rows each time."""
+    """Batches with other rows in each pass."""
 
     def __init__(self):
         self.readings = 0
@@ -243,7 +243,7 @@ class Changing(DataIter):
 
 
 def bad(tmp_path):
-    """Return calls that are wrong, and what is said of them."""
+    """Return invalid calls and the expected messages."""
     file = tmp_path / "file"
     file.write_text("")
     cached = str(tmp_path / "named")
@@ -278,19 +278,19 @@ def bad(tmp_path):
 
 
 @pytest.mark.parametrize("number", range(22))
-def test_bad_input_is_said_and_leaves_nothing(tmp_path, number):
+def test_bad_input_raises_and_leaves_no_files(tmp_path, number):
     call, words = bad(tmp_path)[number]
     with pytest.raises(HornbeamError, match=words):
         call()
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_written_to():
+def test_a_folder_that_cannot_be_created():
     with pytest.raises(DataError, match="cannot be created"):
         ExtMemQuantileDMatrix(X, cache="/proc/hornbeam")
 
 
-def test_what_a_matrix_on_disk_does_not_do(tmp_path):
+def test_unsupported_methods_of_a_matrix_in_external_memory(tmp_path):
     paged = ExtMemQuantileDMatrix(X, Y, cache=tmp_path)
     with pytest.raises(DataError, match="rows to slice"):
         paged.slice([0])
@@ -330,7 +330,7 @@ def test_sizes(size, count):
         hornbeam.memory.as_bytes(size, "memory_limit")
 
 
-def test_trees_of_all_outputs_hold_no_samples(tmp_path):
+def test_multi_output_trees_do_not_keep_samples(tmp_path):
     rows = np.random.default_rng(0).normal(size=(600, 3))
     params = {"multi_strategy": "multi_output_tree", "subsample": 0.5}
     data = DMatrix(rows, rows[:, :2], cache=tmp_path)

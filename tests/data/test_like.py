@@ -1,4 +1,4 @@
-"""A matrix as a model expects it: aligned once, and still one with what it was."""
+"""A matrix aligned with a model shares its fields with the original."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRAIN = pd.DataFrame(
 )
 Y = RNG.normal(size=N)
 EXPECTED = DMatrix(TRAIN).schema
-# The same values, with other codes and in another order of columns.
+# The same values, with other codes and another order of columns.
 OTHER = pd.DataFrame(
     {
         "b": TRAIN["b"],
@@ -37,7 +37,7 @@ KINDS = [DMatrix, QuantileDMatrix]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_as_expected_is_itself(kind):
+def test_a_matching_matrix_is_returned_itself(kind):
     matrix = kind(TRAIN, Y)
     assert matrix.like(EXPECTED) is matrix
     unnamed = kind(np.ones((4, 2)))
@@ -45,7 +45,7 @@ def test_what_is_as_expected_is_itself(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_columns_and_codes_are_those_expected(kind):
+def test_columns_and_codes_are_aligned(kind):
     matrix = kind(OTHER, Y)
     aligned = matrix.like(EXPECTED)
     assert aligned.schema == EXPECTED
@@ -58,7 +58,7 @@ def test_columns_and_codes_are_those_expected(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_set_later_is_seen(kind):
+def test_fields_set_later_are_shared(kind):
     matrix = kind(OTHER, Y)
     aligned = matrix.like(EXPECTED)
     matrix.set_info(label=-Y, weight=np.ones(N), feature_weights=[1, 2, 3])
@@ -69,7 +69,7 @@ def test_what_is_set_later_is_seen(kind):
     assert part.feature_weights.tolist() == [2, 3, 1]
 
 
-def test_new_names_are_seen():
+def test_new_names_are_used():
     matrix = DMatrix(OTHER[["b", "a"]])
     expected = DMatrix(TRAIN[["a", "b"]]).schema
     np.testing.assert_array_equal(
@@ -98,13 +98,13 @@ def test_columns_that_differ_are_listed():
         DMatrix(other).like(EXPECTED)
 
 
-def test_codes_of_other_columns_are_not_trained_on():
+def test_bins_of_other_columns_cannot_be_trained_on():
     aligned = QuantileDMatrix(OTHER, Y).like(EXPECTED)
     with pytest.raises(DataError, match="make it with ref="):
         aligned.binned(256)
 
 
-def test_a_ref_aligns():
+def test_ref_aligns_columns():
     ref = QuantileDMatrix(TRAIN, Y, max_bin=16)
     matrix = QuantileDMatrix(OTHER, ref=ref, feature_weights=[1, 2, 3])
     assert matrix.ref is ref and matrix.schema == EXPECTED
@@ -167,7 +167,7 @@ def test_types_of_numbers_can_be_set_and_change_the_bins():
         quantised.feature_types = ["c", "q"]
 
 
-def test_weights_of_columns_go_with_their_names():
+def test_feature_weights_follow_column_names():
     train, other = TRAIN[["a", "b"]], OTHER[["b", "a"]]
     booster = hornbeam.train({"colsample_bytree": 0.5}, DMatrix(train, Y), 1)
     again = hornbeam.train(

@@ -1,4 +1,4 @@
-"""What goes beside the features: as it was set, as XGBoost returns it, all or none."""
+"""Labels, weights and groups: getters equal XGBoost's; setting is all or nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELDS = {
 @pytest.mark.parametrize(
     ("field", "values"), [(f, v) for f, each in FIELDS.items() for v in each]
 )
-def test_fields_come_back_as_from_xgboost(field, values, kind):
+def test_getters_return_what_xgboost_returns(field, values, kind):
     ours = getattr(hornbeam, kind)(X, **{field: values})
     theirs = getattr(xgboost, kind)(X, **{field: values})
     expected = theirs.get_float_info(field)
@@ -50,7 +50,7 @@ def test_fields_come_back_as_from_xgboost(field, values, kind):
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_was_not_set_is_empty(field):
+def test_unset_fields_are_empty(field):
     got = DMatrix(X).get_float_info(field)
     assert got.shape == xgboost.DMatrix(X).get_float_info(field).shape == (0,)
 
@@ -63,7 +63,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("way", GROUPS)
-def test_groups_each_way_and_back(way):
+def test_groups_by_sizes_ids_and_pointers(way):
     matrix = DMatrix(X)
     assert matrix.get_group().size == matrix.get_uint_info("group_ptr").size == 0
     matrix.set_uint_info(way, GROUPS[way])
@@ -97,13 +97,13 @@ QIDS = {
 
 
 @pytest.mark.parametrize("container", QIDS)
-def test_ids_of_any_whole_type(container):
+def test_ids_of_any_integer_type(container):
     sizes = DMatrix(X, qid=QIDS[container](GROUPS["qid"])).get_group().tolist()
     assert sizes == ([3, 5] if container == "bool" else [3, 1, 4])
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30))
-def test_ids_and_sizes_say_the_same(ids):
+def test_ids_and_sizes_give_the_same_groups(ids):
     ids = sorted(ids)
     data = np.zeros((len(ids), 1))
     by_id = DMatrix(data, qid=ids)
@@ -144,7 +144,7 @@ def test_cuts_follow_the_weights_of_groups():
     )
 
 
-def test_all_or_none():
+def test_no_field_is_set_if_one_raises():
     matrix = DMatrix(X, np.arange(8), group=[4, 4], weight=[1, 2])
     for bad in (
         {"label": np.ones(8), "weight": [-1, 0]},
@@ -159,7 +159,7 @@ def test_all_or_none():
         assert matrix.row_weights.tolist() == [1] * 4 + [2] * 4
 
 
-def test_bounds_are_compared_whenever_both_are_there():
+def test_bounds_are_compared_if_both_are_set():
     matrix = DMatrix(X, label_lower_bound=np.arange(8))
     with pytest.raises(DataError, match=r"label_lower_bound is 3.0 in row 3"):
         matrix.set_info(label_upper_bound=[9, 9, 9, 0, 9, 9, 9, 9])
@@ -167,7 +167,7 @@ def test_bounds_are_compared_whenever_both_are_there():
     matrix.set_info(label_lower_bound=np.zeros(8), label_upper_bound=[INF] * 8)
 
 
-def test_slices_of_everything():
+def test_slices_have_all_fields():
     ours, theirs = (
         kind(
             X,
@@ -186,7 +186,7 @@ def test_slices_of_everything():
         )
 
 
-def test_slices_keep_groups_that_stay_together():
+def test_slices_keep_groups_of_adjacent_rows():
     matrix = DMatrix(X, group=[3, 1, 4], weight=[1, 2, 3])
     with pytest.raises(DataError, match="allow_groups=True"):
         matrix.slice([0, 1])
@@ -202,7 +202,7 @@ def test_slices_keep_groups_that_stay_together():
     assert rows.get_weight().tolist() == [7, 4] and rows.get_group().tolist() == [2]
 
 
-def test_a_split_is_by_rows():
+def test_data_is_split_by_rows():
     assert DMatrix(X).data_split_mode() is DataSplitMode.ROW
     assert DataSplitMode.ROW == xgboost.core.DataSplitMode.ROW
 
@@ -244,8 +244,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changes_between_rounds_is_seen(change):
-    """A second round on changed data is that of a booster which never saw another."""
+def test_changes_between_rounds_take_effect(change):
+    """A second round on changed data equals that of a booster without other data."""
     before = {"label": LABELS, "group": [100, 200], "weight": [1, 5]}
     data = hornbeam.DMatrix(ROWS, **before)
     booster = hornbeam.Booster({"max_bin": 16})

@@ -1,4 +1,4 @@
-"""A column of the data can be a label or its like, and sources bring theirs."""
+"""Labels and other fields by column name, and fields that sources provide."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMED = {
 
 
 class Stream:
-    """Offers an Arrow stream, and nothing else."""
+    """An object with only the Arrow stream interface."""
 
     def __init__(self, table):
         self.__arrow_c_stream__ = table.__arrow_c_stream__
@@ -65,18 +65,18 @@ def test_columns_by_name(container, kind):
 
 
 @pytest.mark.parametrize("container", FRAMES)
-def test_names_types_and_missing_are_those_of_the_features(container):
+def test_names_types_and_missing_apply_to_features_only(container):
     frame = FRAMES[container]({name: COLUMNS[name] for name in "ayb"})
     matrix = DMatrix(
         frame, "y", missing=1.0, feature_names=["p", "q"], feature_types=["q", "c"]
     )
     assert matrix.feature_names == ["p", "q"] and matrix.feature_types == ["q", "c"]
-    # 1 is missing among the features, and a label like any other.
+    # 1 stands for missing in features, but is a valid label.
     assert matrix.get_label().tolist() == COLUMNS["y"]
     assert matrix.num_nonmissing() == 6
 
 
-def test_a_column_may_be_two_things():
+def test_a_column_can_be_several_fields():
     matrix = DMatrix(pd.DataFrame(COLUMNS)[["a", "w"]], "w", weight="w")
     assert matrix.get_label().tolist() == matrix.get_weight().tolist() == [1, 2, 3, 4]
 
@@ -124,7 +124,7 @@ def test_bad_columns(case):
         assert words in str(error.value)
 
 
-def test_sources_bring_labels_and_what_is_given_replaces_them():
+def test_given_fields_replace_those_of_the_source():
     X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
     batches = [(X[:4], y[:4], np.ones(4)), (X[4:], y[4:], 2 * np.ones(2))]
     matrix = DMatrix(batches)

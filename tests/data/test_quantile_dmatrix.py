@@ -1,4 +1,4 @@
-"""QuantileDMatrix: the cuts and codes it keeps in place of the features."""
+"""QuantileDMatrix keeps cuts and bins instead of features."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def few_values(n_rows=300, dtype=np.float32, seed=0):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("max_bin", [40, 64, 256])
-def test_cuts_are_xgboosts_where_values_are_few(max_bin, weighted):
+def test_cuts_of_few_values_equal_xgboost(max_bin, weighted):
     data = few_values()
     weight = np.random.default_rng(1).random(300) if weighted else None
     ours = QuantileDMatrix(data, weight=weight, max_bin=max_bin, nthread=1)
@@ -52,7 +52,7 @@ def test_cuts_are_xgboosts_where_values_are_few(max_bin, weighted):
             for start, stop in [pointers[feature : feature + 2]]
         )
         np.testing.assert_array_equal(own[1:-1], other[1:-1])
-        # Beyond the data on both ends, where nothing depends on the last bit.
+        # The ends lie beyond the data and need not be bitwise equal.
         np.testing.assert_array_equal(own, other)
         assert own[0] < np.nanmin(data[:, feature])
         assert own[-1] > np.nanmax(data[:, feature])
@@ -89,7 +89,7 @@ def test_a_dmatrix_has_the_cuts_of_its_first_binning():
         np.testing.assert_array_equal(ours, quantised)
 
 
-def test_new_weights_mean_new_cuts():
+def test_cuts_change_with_weights():
     data = np.random.default_rng(0).normal(size=(500, 1))
     matrix = DMatrix(data)
     plain = matrix.binned(8).cuts.values
@@ -102,7 +102,7 @@ def test_new_weights_mean_new_cuts():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_rows_stand_for_their_bins(dtype):
+def test_rows_are_decoded_from_their_bins(dtype):
     data = np.random.default_rng(0).integers(-500, 500, size=(700, 3)).astype(dtype)
     matrix = QuantileDMatrix(data, max_bin=16)
     assert matrix.num_row() == 700 and matrix.num_col() == 3
@@ -117,7 +117,7 @@ def test_rows_stand_for_their_bins(dtype):
         )
 
 
-def test_missing_cells_survive():
+def test_missing_values_stay_missing():
     data = few_values()
     matrix = QuantileDMatrix(data, missing=3.25)
     expected = np.isnan(data) | (data == 3.25)
@@ -128,7 +128,7 @@ def test_missing_cells_survive():
 
 
 @pytest.mark.parametrize("kind", [DMatrix, QuantileDMatrix])
-def test_ref_gives_its_cuts(kind):
+def test_ref_provides_the_cuts(kind):
     rng = np.random.default_rng(0)
     train, valid = rng.normal(size=(800, 2)), rng.normal(scale=3, size=(200, 2))
     max_bin = {"max_bin": 32} if kind is QuantileDMatrix else {}
@@ -176,7 +176,7 @@ def test_labels_weights_and_names():
     assert matrix.schema.names == list("vwxyz")
 
 
-def test_threads_do_not_matter():
+def test_bins_do_not_depend_on_the_number_of_threads():
     data = np.random.default_rng(0).normal(size=(2000, 20)).astype(np.float32)
     one = QuantileDMatrix(data, nthread=1)
     for nthread in (0, 2, 3, 7, -1):
@@ -229,7 +229,7 @@ def test_it_cannot_be_pickled():
         QuantileDMatrix(DATA).__reduce__()
 
 
-def test_ref_without_names_takes_the_same_number_of_columns():
+def test_ref_without_names_needs_the_same_number_of_columns():
     assert QuantileDMatrix(DATA, ref=DMatrix(NAMED)).num_col() == 3
     with pytest.raises(DataError, match="has 2"):
         QuantileDMatrix(DATA[:, :2], ref=DMatrix(NAMED))

@@ -1,4 +1,4 @@
-"""What is saved is loaded as it was, trains the same model, and is whole or refused."""
+"""Saved matrices are loaded exactly; damaged files raise."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ MATRICES = {
 
 
 @pytest.mark.parametrize("case", MATRICES)
-def test_what_is_saved_is_loaded(case, tmp_path):
+def test_loaded_matrices_equal_the_saved_ones(case, tmp_path):
     matrix = MATRICES[case]()
     loaded = saved_and_loaded(matrix, tmp_path)
     assert loaded.schema == matrix.schema and loaded.dtype == matrix.dtype
@@ -88,7 +88,7 @@ def test_what_is_saved_is_loaded(case, tmp_path):
 
 
 @pytest.mark.parametrize("case", [case for case in MATRICES if case != "no rows"])
-def test_models_are_the_same(case, tmp_path):
+def test_loaded_matrices_give_the_same_model(case, tmp_path):
     matrix = MATRICES[case]()
     matrix.set_info(base_margin=np.zeros(120))
     loaded = saved_and_loaded(matrix, tmp_path)
@@ -98,13 +98,13 @@ def test_models_are_the_same(case, tmp_path):
     assert first.digest() == second.digest()
 
 
-def test_few_filled_cells_make_a_small_file(tmp_path):
+def test_sparse_matrices_make_small_files(tmp_path):
     path = tmp_path / "data.buffer"
     DMatrix(sp.random_array((3000, 100), density=0.01, rng=0)).save_binary(path)
     assert path.stat().st_size < 3000 * 100 * 8 / 10
 
 
-def test_what_is_given_replaces_what_was_saved(tmp_path):
+def test_arguments_replace_saved_values(tmp_path):
     matrix = MATRICES["float32"]()
     loaded = saved_and_loaded(
         matrix,
@@ -124,7 +124,7 @@ def test_what_is_given_replaces_what_was_saved(tmp_path):
         DMatrix(tmp_path / "data.buffer", "y")
 
 
-def test_a_loaded_matrix_is_no_part_of_the_file(tmp_path):
+def test_a_loaded_matrix_does_not_depend_on_the_file(tmp_path):
     loaded = saved_and_loaded(MATRICES["float64"](), tmp_path)
     before = loaded.rows(0, 120).copy()
     (tmp_path / "data.buffer").write_bytes(b"")
@@ -137,7 +137,7 @@ def test_a_loaded_matrix_is_no_part_of_the_file(tmp_path):
 SMALL = pd.DataFrame({"a": [1.5, 2.5], "b": pd.Categorical(["x", "y"])})
 
 
-def test_a_file_cut_short_is_refused(tmp_path):
+def test_a_truncated_file_raises(tmp_path):
     path = tmp_path / "data.buffer"
     DMatrix(SMALL, [0, 1]).save_binary(path)
     whole = path.read_bytes()
@@ -150,7 +150,7 @@ def test_a_file_cut_short_is_refused(tmp_path):
         DMatrix(path)
 
 
-def test_a_file_with_a_wrong_byte_is_refused(tmp_path):
+def test_a_corrupted_file_raises(tmp_path):
     path = tmp_path / "data.buffer"
     DMatrix(SMALL, [0, 1]).save_binary(path)
     whole = path.read_bytes()
@@ -163,7 +163,7 @@ def test_a_file_with_a_wrong_byte_is_refused(tmp_path):
                 DMatrix(path)
 
 
-def test_another_version_is_named(tmp_path):
+def test_another_version_raises_with_its_number(tmp_path):
     path = tmp_path / "data.buffer"
     DMatrix(SMALL).save_binary(path)
     path.write_bytes(path.read_bytes().replace(b"\r\n01", b"\r\n02", 1))
@@ -171,14 +171,14 @@ def test_another_version_is_named(tmp_path):
         DMatrix(path)
 
 
-def test_a_pickle_is_no_matrix(tmp_path):
+def test_a_pickle_is_not_loaded(tmp_path):
     path = tmp_path / "data.buffer"
     path.write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(DataError):
         DMatrix(path)
 
 
-def test_a_failure_leaves_the_file_as_it_was(tmp_path):
+def test_a_failed_save_keeps_the_old_file(tmp_path):
     path = tmp_path / "data.buffer"
     DMatrix(SMALL).save_binary(path)
     before = path.read_bytes()
@@ -191,7 +191,7 @@ def test_a_failure_leaves_the_file_as_it_was(tmp_path):
         DMatrix(SMALL).save_binary(tmp_path / "none" / "data.buffer")
 
 
-def test_codes_are_not_saved():
+def test_a_quantile_dmatrix_is_not_saved():
     with pytest.raises(DataError, match="save a DMatrix"):
         QuantileDMatrix(ROWS).save_binary("data.buffer")
 
@@ -203,7 +203,7 @@ def test_a_sparse_file_needs_scipy(tmp_path, monkeypatch):
         DMatrix(tmp_path / "data.buffer")
 
 
-def test_nothing_of_many_bytes_is_copied_to_hold_align_or_save_it(tmp_path):
+def test_loading_aligning_and_saving_make_no_large_copies(tmp_path):
     rows = np.ones((1_000_000, 12), np.float32)  # 48 MB
     expected = DMatrix(np.zeros((1, 12)), feature_names=list("abcdefghijkl")).schema
     path = tmp_path / "data.buffer"

@@ -1,4 +1,4 @@
-"""Names and types of columns are checked, and told in a few words."""
+"""Names and types of columns are checked and listed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hornbeam.data.schema import check_names, check_types, column_label, listed
 from hornbeam.errors import DataError
 
 
-def test_names_and_types_that_are_good():
+def test_valid_names_and_types():
     assert check_names(("a", "b"), 2) == ["a", "b"]
     assert check_types(["c", "float", "int", "q", "i"], 5) == [
         *"c",
@@ -29,7 +29,7 @@ def test_names_and_types_that_are_good():
         (lambda: check_types(["x"], 1), "'x' for column 0"),
     ],
 )
-def test_names_and_types_that_are_not(check, needed):
+def test_invalid_names_and_types(check, needed):
     with pytest.raises(DataError, match=needed):
         check()
 
@@ -39,6 +39,6 @@ def test_column_label():
     assert column_label(None, 2) == "column 2"
 
 
-def test_long_lists_are_cut():
+def test_long_lists_are_shortened():
     assert listed(["a", "b"]) == "'a', 'b'"
     assert listed(f"x{i}" for i in range(12)).endswith("'x9' and 2 more")

@@ -1,4 +1,4 @@
-"""Checksums by which tables are known again, and tables in blocks of rows."""
+"""Checksums that identify tables, and slices of rows."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ARRAY = FRAME[["a", "b", "d"]].to_numpy()
 
 
 def stream(data, size, *, content):
-    """Return the rows as a stream whose first reading takes the checksum, or not."""
+    """Return the rows as a stream, with or without a checksum in the first pass."""
     parts = [data[i : i + size] for i in range(0, len(data), size)]
     return open_source(parts, content=content)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_batches_do_not_matter(size):
+def test_checksums_do_not_depend_on_batches(size):
     first = stream(ARRAY, 6, content=True).content()
     assert stream(ARRAY, size, content=True).content() == first
     assert stream(ARRAY, size, content=False).content() == first
@@ -40,7 +40,7 @@ def test_batches_do_not_matter(size):
 
 
 @pytest.mark.parametrize("table", [FRAME, ARRAY], ids=["frame", "array"])
-def test_any_cell_matters(table):
+def test_checksums_depend_on_every_value(table):
     before = as_table(table).content()
     for column in range(table.shape[1]):
         changed = table.copy()
@@ -52,13 +52,13 @@ def test_any_cell_matters(table):
         assert stream(changed, 4, content=True).content() != before
 
 
-def test_names_of_categories_matter():
+def test_checksums_depend_on_category_names():
     other = FRAME.assign(c=NAMES.rename_categories(["x", "y", "w"]))
     assert as_table(FRAME).content() != as_table(other).content()
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_what_becomes_of_columns_matters(is_stream):
+def test_checksums_depend_on_selection_and_recoding(is_stream):
     table = as_table(FRAME)
     if is_stream:
         table = stream(FRAME, 4, content=True)
@@ -80,7 +80,7 @@ CONTAINERS = {
 
 @pytest.mark.parametrize("name", CONTAINERS)
 @pytest.mark.parametrize("rows", [1, 4, 6, 100])
-def test_blocks_of_rows_hold_the_columns_of_all(name, rows):
+def test_row_slices_have_the_columns_of_the_table(name, rows):
     table = as_table(CONTAINERS[name])
     whole = table.columns(0, table.n_features)
     blocks = list(row_slices(table, rows))
@@ -94,11 +94,11 @@ def test_blocks_of_rows_hold_the_columns_of_all(name, rows):
         np.testing.assert_array_equal(some.rows(0, 1), table.rows(first, first + 1))
 
 
-def test_no_rows_are_no_blocks():
+def test_a_table_without_rows_has_no_slices():
     assert list(row_slices(as_table(ARRAY[:0]), 3)) == []
 
 
-def test_what_is_wrong_is_said_with_the_row_of_the_table():
+def test_errors_of_a_slice_name_the_row_of_the_table():
     bad = ARRAY.copy()
     bad[4, 1] = np.inf
     with pytest.raises(DataError, match="column 1 holds inf in row 4"):

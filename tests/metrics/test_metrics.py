@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.metrics import create, names
-from hornbeam.metrics.base import maximize_of
+from hornbeam.metrics.registry import maximize_of
 from hornbeam.params import Parameters
 
 TWO_CLASSES = ["logloss", "error", "error@0.7", "auc", "aucpr", "ams@0"]

@@ -16,7 +16,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ParameterError
 from hornbeam.kernels.team import lease
 from hornbeam.metrics import create as create_metric
-from hornbeam.objectives.base import create
+from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 
 NORMAL, LOGNORMAL, COUNTS = "dist:normal", "dist:lognormal", "dist:negbinomial"

@@ -20,8 +20,9 @@ from hornbeam.kernels.gradients import by_row
 from hornbeam.kernels.jit import formula
 from hornbeam.metrics import create as create_metric
 from hornbeam.objectives import base
-from hornbeam.objectives.base import Link, Task, find, names, register, registered
+from hornbeam.objectives.base import Link, Task, register
 from hornbeam.objectives.config import ConfigGroup
+from hornbeam.objectives.registry import find, names, registered
 from hornbeam.objectives.regression import NewtonStart
 from hornbeam.params import Parameters, parameter_table
 
@@ -95,7 +96,7 @@ log_cosh.__name__ += f"_{sha256(_SOURCE.encode()).hexdigest()[:8]}"
 def log_cosh_class(monkeypatch):
     """Register an objective of two parts: the formula above, and its class."""
     names()  # all of the package's are registered
-    monkeypatch.setattr(base, "_OBJECTIVES", dict(base._OBJECTIVES))
+    monkeypatch.setattr(base, "OBJECTIVES", dict(base.OBJECTIVES))
 
     @register
     class LogCosh(NewtonStart):
@@ -157,7 +158,7 @@ def test_an_objective_of_another_package_is_saved(log_cosh_class, tmp_path):
     assert loaded.digest() == booster.digest()
     assert type(loaded.objective) is log_cosh_class
     assert loaded.objective.parameters.huber_slope == 2.0
-    base._OBJECTIVES.pop("test:logcosh")
+    base.OBJECTIVES.pop("test:logcosh")
     with pytest.raises(ModelFileError, match="test:logcosh"):
         hornbeam.Booster(model_file=tmp_path / "model.json")
 
@@ -186,7 +187,7 @@ def test_an_objective_of_another_package_is_warmed_up(log_cosh_class):
         assert job.args[0] == case
         job()
     # Other jobs keep their numbers, by which processes without the class run them.
-    base._OBJECTIVES.pop("test:logcosh")
+    base.OBJECTIVES.pop("test:logcosh")
     assert fits() == with_class[:-2]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.kernels.team import lease
-from hornbeam.objectives.base import create, names
+from hornbeam.objectives.registry import create, names
 from hornbeam.objectives.totals import as_totals, largest_of, sum_steps
 from hornbeam.params import Parameters
 

@@ -11,7 +11,7 @@ import pytest
 import hornbeam
 from hornbeam import Booster, DMatrix
 from hornbeam.kernels.team import lease
-from hornbeam.objectives.base import create
+from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 
 OBJECTIVES = ["rank:ndcg", "rank:map", "rank:pairwise", "rank:xendcg"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hornbeam
 from hornbeam import DataError, DMatrix, ParameterError, QuantileDMatrix
 from hornbeam.kernels.survival import DISTRIBUTIONS
-from hornbeam.objectives.base import create
+from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import hornbeam
 from hornbeam.errors import HornbeamError
-from hornbeam.objectives.base import create, names
+from hornbeam.objectives.registry import create, names
 from hornbeam.params import Parameters, parameter_table
 
 THREADS = (1, 2, 3, 7)

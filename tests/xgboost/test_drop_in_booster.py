@@ -11,7 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from beside import BINARY, NAMES, THREE, X, Y, assert_close, both, ours, theirs, train
+from comparison import (
+    BINARY,
+    NAMES,
+    THREE,
+    X,
+    Y,
+    assert_close,
+    both,
+    ours,
+    theirs,
+    train,
+)
 
 import hornbeam
 from hornbeam.errors import ModelFileError

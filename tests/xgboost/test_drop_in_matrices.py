@@ -13,7 +13,7 @@ import polars
 import pyarrow
 import pytest
 import scipy.sparse
-from beside import NAMES, X, Y, assert_close, both, ours, theirs, train
+from comparison import NAMES, X, Y, assert_close, both, ours, theirs, train
 
 FRAME = pd.DataFrame(X, columns=NAMES)
 KINDS = pd.DataFrame({"kind": pd.Categorical(["a", "b"] * 40), "size": Y})

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from beside import BINARY, THREE, X, Y, assert_close, both, ours, theirs, train
+from comparison import BINARY, THREE, X, Y, assert_close, both, ours, theirs, train
 
 BOUNDS = {"label_lower_bound": Y, "label_upper_bound": Y + 1.0}
 CONFIGURATIONS = {

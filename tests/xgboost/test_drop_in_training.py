@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from beside import BINARY, THREE, X, Y, assert_close, both, ours, theirs, train
+from comparison import BINARY, THREE, X, Y, assert_close, both, ours, theirs, train
 from sklearn.model_selection import KFold
 
 

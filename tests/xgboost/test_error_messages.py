@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from beside import BINARY, NAMES, THREE, X, Y, both, ours, theirs, train
+from comparison import BINARY, NAMES, THREE, X, Y, both, ours, theirs, train
 
 FRAME = pd.DataFrame(X, columns=NAMES)
 GAPS = np.where(BINARY > 0, np.nan, 1.0)

@@ -23,8 +23,7 @@ from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.xgboost.dask.prediction import inplace_predict, predict
 from hornbeam.xgboost.dask.training import train
 from hornbeam.xgboost.deprecation import deprecate_positional_args
-from hornbeam.xgboost.sklearn.classifier import both_class_probabilities
-from hornbeam.xgboost.sklearn.forests import XGBRFModel
+from hornbeam.xgboost.sklearn.estimators import XGBRFModel, both_class_probabilities
 from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
 
 __all__ = [

@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hornbeam.errors import require
-from hornbeam.lazy import names_from
+from hornbeam.lazy import forward_modules, names_from
 
 require("sklearn", "sklearn", "an estimator of hornbeam.xgboost")
 
 if TYPE_CHECKING:
-    from hornbeam.xgboost.sklearn.classifier import XGBClassifier
     from hornbeam.xgboost.sklearn.custom_functions import ltr_metric_decorator
+    from hornbeam.xgboost.sklearn.estimators import (
+        XGBClassifier,
+        XGBRegressor,
+        XGBRFClassifier,
+        XGBRFRegressor,
+    )
     from hornbeam.xgboost.sklearn.fit_matrices import (
         get_model_categories,
         pick_ref_categories,
     )
-    from hornbeam.xgboost.sklearn.forests import XGBRFClassifier, XGBRFRegressor
     from hornbeam.xgboost.sklearn.model import XGBModel
     from hornbeam.xgboost.sklearn.ranker import XGBRanker, XGBRankerMixIn
-    from hornbeam.xgboost.sklearn.regressor import XGBRegressor
 
 __all__ = [
     "XGBClassifier",
@@ -35,13 +38,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "XGBClassifier": "hornbeam.xgboost.sklearn.classifier",
+    "XGBClassifier": "hornbeam.xgboost.sklearn.estimators",
     "XGBModel": "hornbeam.xgboost.sklearn.model",
-    "XGBRFClassifier": "hornbeam.xgboost.sklearn.forests",
-    "XGBRFRegressor": "hornbeam.xgboost.sklearn.forests",
+    "XGBRFClassifier": "hornbeam.xgboost.sklearn.estimators",
+    "XGBRFRegressor": "hornbeam.xgboost.sklearn.estimators",
     "XGBRanker": "hornbeam.xgboost.sklearn.ranker",
     "XGBRankerMixIn": "hornbeam.xgboost.sklearn.ranker",
-    "XGBRegressor": "hornbeam.xgboost.sklearn.regressor",
+    "XGBRegressor": "hornbeam.xgboost.sklearn.estimators",
     "get_model_categories": "hornbeam.xgboost.sklearn.fit_matrices",
     "ltr_metric_decorator": "hornbeam.xgboost.sklearn.custom_functions",
     "pick_ref_categories": "hornbeam.xgboost.sklearn.fit_matrices",
@@ -49,3 +52,12 @@ _HOMES = {
 }
 
 __getattr__, __dir__ = names_from(__name__, _HOMES)
+
+#: Former names of modules, which pickles of estimators contain.
+_RENAMED = {
+    "classifier": "estimators",
+    "forests": "estimators",
+    "regressor": "estimators",
+}
+
+forward_modules(__name__, _RENAMED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
@@ -170,10 +171,9 @@ class XGBModel(XGBParameters):
     def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         """Return the trained booster and its evaluation results."""
         # MLflow's autologging replaces `xgboost.sklearn.train`.
-        from hornbeam.xgboost import sklearn
-
+        package = sys.modules["hornbeam.xgboost.sklearn"]
         history: EvalsLog = {}
-        return sklearn.train(*args, evals_result=history, **options), history
+        return package.train(*args, evals_result=history, **options), history
 
     def _objective_params(self, y: Any) -> dict[str, Any]:
         """Return the parameters of the objective, which may depend on the targets."""

@@ -1,4 +1,4 @@
-"""The same categories in any frame are the same codes, in an order that is declared."""
+"""The same categories have the same codes in every container."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dictionary(values, levels):
     )
 
 
-#: Frames in which the order is that of the strings.
+#: Data frames whose categories are sorted strings.
 TEXT = {
     "pandas str": lambda: pd.DataFrame({"k": pd.Series(WORDS, dtype="str")}),
     "pandas string": lambda: pd.DataFrame({"k": pd.Series(WORDS, dtype="string")}),
@@ -77,7 +77,7 @@ TEXT = {
         }
     ),
 }
-#: Frames in which the order is declared.
+#: Data frames whose categories have a declared order.
 DECLARING = {
     "pandas category": lambda: pd.DataFrame({"k": pd.Categorical(WORDS, DECLARED)}),
     "pandas arrow dictionary": lambda: pd.DataFrame(
@@ -122,7 +122,7 @@ def test_declared_categories_keep_their_order(container):
     assert_reads_codes(as_table(DECLARING[container]()), DECLARED, codes(DECLARED))
 
 
-def test_a_categorical_of_polars_does_not_depend_on_what_was_read_before():
+def test_polars_categoricals_do_not_depend_on_earlier_columns():
     pl.Series(["zoë", "quince", "fig"], dtype=pl.Categorical)
     table = as_table(pl.DataFrame({"k": pl.Series(WORDS, dtype=pl.Categorical)})[1:])
     assert table.categories == Categories([SORTED])
@@ -161,12 +161,12 @@ def test_objects_that_are_numbers_are_numbers():
         np.testing.assert_array_equal(column, values)
 
 
-def test_the_missing_value_is_not_looked_for_among_codes():
+def test_missing_does_not_apply_to_category_codes():
     frame = pd.DataFrame({"k": pd.Categorical(["x", "y"]), "n": [0.0, 1.0]})
     np.testing.assert_array_equal(as_table(frame, 0).rows(0, 2), [[0, NAN], [1, 1]])
 
 
-def test_columns_of_both_kinds_side_by_side():
+def test_numeric_and_categorical_columns():
     frame = pl.DataFrame({"a": [1.5, 2.5], "k": ["y", "x"], "b": [True, None]})
     table = as_table(frame)
     assert table.types == ["float", "c", "i"]
@@ -192,7 +192,7 @@ def test_more_than_255_categories():
         np.testing.assert_array_equal(as_table(frame).column(0), np.arange(40_000))
 
 
-def test_categories_may_be_refused():
+def test_categories_without_enable_categorical_raise():
     frame = pd.DataFrame({"n": [1], "k": ["x"], "q": pd.Categorical(["y"])})
     with pytest.raises(DataError, match=r"column 'k', column 'q'.*enable_categorical"):
         as_table(frame, enable_categorical=False)
@@ -225,7 +225,7 @@ def test_raw_codes(container):
 
 @pytest.mark.parametrize("container", RAW)
 @pytest.mark.parametrize("value", [-1.0, 0.5, 65_535.0])
-def test_raw_codes_that_are_none(container, value):
+def test_invalid_category_codes_raise(container, value):
     array = np.array([[1.0, 0.0], [2.0, NAN], [0.5, value]])
     table = as_table(RAW[container](array), types=["q", "c"])
     table.rows(0, 2)

@@ -1,4 +1,4 @@
-"""Codes are made of a frame without a second copy of its numbers."""
+"""Binning a data frame does not copy its numbers as a whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# The peak is the system's own: what Arrow and polars allocate, Python does not see.
+# Use the peak of the process: Python does not trace memory of Arrow and polars.
 PROGRAM = """
 import sys
 import numpy as np
@@ -63,7 +63,7 @@ print(peak() - before, codes, floats)
         "polars chunks with nulls",
     ],
 )
-def test_a_frame_takes_its_codes_and_one_batch(container):
+def test_binning_a_frame_needs_memory_for_bins_and_one_batch(container):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, container],
         check=True,
@@ -72,5 +72,5 @@ def test_a_frame_takes_its_codes_and_one_batch(container):
         env=os.environ,
     )
     peak, codes, floats = map(int, done.stdout.split())
-    # A batch is four columns and what it takes to sort one: 6/32 of the floats.
+    # A batch is four columns and the memory to sort one: 6/32 of the floats.
     assert peak < codes + floats * 6 / 32 + (8 << 20), (peak, codes, floats)

@@ -1,4 +1,4 @@
-"""Data in batches: whatever they come in, the same rows as in one piece."""
+"""Data in batches has the same rows as in one table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cut(table, size=30):
 
 
 class Batches(DataIter):
-    """A `DataIter` over a list of what to hand over."""
+    """A `DataIter` over a list of batches."""
 
     def __init__(self, batches):
         super().__init__()
@@ -50,7 +50,7 @@ class Batches(DataIter):
 
 
 class Twice:
-    """An iterable that can be gone through again and again."""
+    """An iterable that can be iterated several times."""
 
     def __init__(self, batches):
         self.batches = batches
@@ -84,12 +84,12 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_the_rows_are_those_of_one_piece(source):
+def test_rows_equal_those_of_one_table(source):
     framed = isinstance(source, (pl.LazyFrame, ds.Dataset)) or (
         isinstance(source, list) and hasattr(source[0], "columns")
     )
     table = open_source(source, field_columns={"label": "y"} if framed else None)
-    # What is collected in one batch is kept.
+    # A single batch is kept in memory.
     assert table.is_stream != isinstance(source, (pl.LazyFrame, ds.Dataset))
     assert (table.n_rows, table.n_features) == (N, 3)
     expected = X
@@ -112,7 +112,7 @@ def test_the_rows_are_those_of_one_piece(source):
 
 
 @given(st.data())
-def test_reading_here_and_there_gives_the_same_rows(data):
+def test_random_access_gives_the_same_rows(data):
     sizes = data.draw(st.lists(st.integers(0, 12), min_size=1, max_size=8))
     edges = np.concatenate([[0], np.cumsum(sizes)])
     total = int(edges[-1])
@@ -127,11 +127,11 @@ def test_reading_here_and_there_gives_the_same_rows(data):
 
 
 @pytest.mark.parametrize("data", [[[1.0, 2.0]], [(1, 2)], X, FRAME, [X[0]], []])
-def test_what_is_no_source_is_left_alone(data):
+def test_other_objects_are_not_sources(data):
     assert open_source(data) is None
 
 
-def test_whole_numbers_in_one_batch_and_floats_in_another_are_floats():
+def test_integers_in_one_batch_and_floats_in_another_are_floats():
     frames = [pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [0.5, np.nan]})]
     table = open_source(frames)
     assert table.types == ["float"]
@@ -147,7 +147,7 @@ NO_VALUES = {
 
 @pytest.mark.parametrize("blank", NO_VALUES.values(), ids=NO_VALUES)
 @pytest.mark.parametrize("first", [True, False])
-def test_a_batch_of_missing_values_is_of_any_type(blank, first):
+def test_a_batch_of_missing_values_matches_any_type(blank, first):
     table = open_source([blank, TEXT] if first else [TEXT, blank])
     assert table.types == ["c"]
     assert table.categories.of(0).tolist() == ["x", "y"]
@@ -179,17 +179,17 @@ def test_raw_codes_are_checked_in_every_batch():
         table.column(0)
 
 
-def test_named_columns_may_be_in_another_order():
+def test_named_columns_can_be_in_another_order():
     table = open_source([FRAME[list("abc")], FRAME[list("cab")]])
     np.testing.assert_array_equal(table.rows(N, 2 * N), X)
 
 
-def test_batches_without_rows_are_passed_over():
+def test_batches_without_rows_are_skipped():
     table = open_source([FRAME[:0], FRAME[:50], FRAME[:0], FRAME[50:]])
     np.testing.assert_array_equal(table.rows(40, 60), FRAME.to_numpy()[40:60])
 
 
-def test_readings_do_not_get_in_each_others_way():
+def test_passes_do_not_interfere():
     table = open_source(SOURCES["DataIter"])
     np.testing.assert_array_equal(table.rows(0, 40), X[:40])
     first = next(iter(table.batches()))
@@ -197,7 +197,7 @@ def test_readings_do_not_get_in_each_others_way():
     np.testing.assert_array_equal(table.rows(40, 90), X[40:90])
 
 
-def test_columns_may_be_given_names_and_types():
+def test_names_and_types_of_columns_can_be_set():
     for source in (cut(X), pa.table(dict(zip("abc", X.T, strict=True))).to_batches(30)):
         table = open_source(source, names=["u", "v", "w"], types=["q", "float", "int"])
         assert (table.names, table.types) == (["u", "v", "w"], ["q", "float", "int"])
@@ -206,7 +206,7 @@ def test_columns_may_be_given_names_and_types():
             assert (batch.names, batch.types) == (["z", "x"], ["int", "q"])
 
 
-def test_groups_and_bounds_come_along():
+def test_batches_can_have_groups_and_bounds():
     table = open_source(
         Batches(
             [
@@ -228,12 +228,12 @@ def raises_in_the_middle():
     raise KeyError("mine")
 
 
-def test_an_exception_of_the_source_comes_through():
+def test_exceptions_of_the_source_are_not_changed():
     with pytest.raises(KeyError, match="mine"):
         open_source(raises_in_the_middle)
 
 
-def test_a_reading_that_breaks_off_leaves_nothing_open():
+def test_an_aborted_pass_closes_the_source():
     closed = []
 
     def batches():
@@ -249,7 +249,7 @@ def test_a_reading_that_breaks_off_leaves_nothing_open():
 
 
 class Changing:
-    """Other batches in each reading."""
+    """Other batches in each pass."""
 
     def __init__(self, *readings):
         self.readings = list(readings)
@@ -326,7 +326,7 @@ def test_bad_batches(data, words):
 
 
 class Mistaken(Batches):
-    """Breaks the rules of `next` by a flag of its own."""
+    """A `DataIter` whose `next` is invalid in a given way."""
 
     def next(self, input_data):
         match self.batches:
@@ -349,6 +349,6 @@ class Mistaken(Batches):
         ("ended", "gave batch 0 to input_data, but returned 0"),
     ],
 )
-def test_a_data_iter_that_breaks_the_rules(mistake, words):
+def test_an_invalid_data_iter_raises(mistake, words):
     with pytest.raises(DataError, match=words):
         open_source(Mistaken(mistake))

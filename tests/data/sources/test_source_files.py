@@ -1,4 +1,4 @@
-"""Files and queries: the rows as in memory, and what is wrong with them is said."""
+"""Files and queries have the rows of the same data in memory; errors name them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ WRITERS = [
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_file_holds_the_rows_that_were_written(write, folder, size):
+def test_a_file_has_the_rows_that_were_written(write, folder, size):
     data = write(folder)
     field_columns = {} if "label_column" in str(data) else {"label": "y"}
     table = open_source(data, field_columns=field_columns)
@@ -149,7 +149,7 @@ def test_a_file_holds_the_rows_that_were_written(write, folder, size):
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_csv, write_ipc, write_database])
-def test_only_the_columns_that_are_used_are_read(write, folder, size):
+def test_only_used_columns_are_read(write, folder, size):
     source = read(write(folder), columns=["b", "y"])
     assert source.column_names == ["b", "y"]
     table = open_source(source, field_columns={"label": "y"})
@@ -158,7 +158,7 @@ def test_only_the_columns_that_are_used_are_read(write, folder, size):
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_what_holds_no_rows_has_its_columns(write, folder, monkeypatch):
+def test_sources_without_rows_have_columns(write, folder, monkeypatch):
     if write in (write_folder, write_glob):
         pytest.skip("two files")
     monkeypatch.setitem(globals(), "FRAME", FRAME[:0])
@@ -168,7 +168,7 @@ def test_what_holds_no_rows_has_its_columns(write, folder, monkeypatch):
     assert table.rows(0, 0).shape == (0, table.n_features)
 
 
-def test_columns_of_a_file_may_be_given_names(folder, size):
+def test_columns_of_a_file_can_be_renamed(folder, size):
     source = read(write_parquet(folder), columns=["a", "b", "y"])
     table = open_source(source, names=["u", "v"], field_columns={"label": "y"})
     assert table.names == ["u", "v"]
@@ -207,7 +207,7 @@ def test_a_dataset_of_files_with_partitions(folder, size):
     np.testing.assert_array_equal(table.rows(N, N + 9)[:, 0], ROWS[:9, 0])
 
 
-def test_a_csv_without_a_line_of_names(folder, size):
+def test_a_csv_without_a_header(folder, size):
     np.savetxt("d.csv", FRAME[["y", "a", "i"]], delimiter=",")
     table = open_source("d.csv?format=csv&label_column=0&weight_column=2")
     assert table.names is None
@@ -226,7 +226,7 @@ def test_a_csv_without_a_line_of_names(folder, size):
         ("99999999999999999999", ["float"]),
     ],
 )
-def test_types_hold_for_all_of_a_csv(last, types, folder, size):
+def test_types_of_csv_columns_hold_for_all_rows(last, types, folder, size):
     values = ["7"] * N + [last]
     (folder / "d.csv").write_text("a,b\n" + "".join(f"{v},1\n" for v in values))
     table = open_source("d.csv", field_columns={"label": "b"})
@@ -239,7 +239,7 @@ def test_types_hold_for_all_of_a_csv(last, types, folder, size):
         np.testing.assert_array_equal(table.column(0), whole.astype(np.float64))
 
 
-def test_a_csv_column_that_begins_empty(folder, size):
+def test_a_csv_column_that_begins_with_missing_values(folder, size):
     lines = [f"{i},\n" for i in range(N)] + ["0,Rome\n"]
     (folder / "d.csv").write_text("a,city\n" + "".join(lines))
     table = open_source("d.csv")
@@ -247,14 +247,14 @@ def test_a_csv_column_that_begins_empty(folder, size):
     assert np.isnan(table.column(1)[:N]).all()
 
 
-def test_quotes_keep_a_word_that_would_be_missing(folder):
+def test_quoted_null_values_are_strings(folder):
     (folder / "d.csv").write_text('country\nNA\n"NA"\nDE\n')
     table = open_source("d.csv")
     assert table.categories.of(0).tolist() == ["DE", "NA"]
     np.testing.assert_array_equal(table.column(0), [np.nan, 1, 0])
 
 
-def test_a_query_is_asked_anew_for_each_reading(folder):
+def test_a_query_runs_again_in_each_pass(folder):
     source = write_database(folder)
     first, second = open_source(source), open_source(source)
     np.testing.assert_array_equal(first.column(3), second.column(3))
@@ -267,7 +267,7 @@ def cut_short(name):
 
 
 def torn_inside(name):
-    """The notes at the end are whole, but the rows are not those they speak of."""
+    """A file with a valid footer and damaged rows."""
     whole = bytearray(FRAME.to_parquet(compression="gzip"))
     whole[4:2000] = bytes(1996)
     with open(name, "wb") as file:
@@ -354,7 +354,7 @@ def test_bad_paths(path, words, folder):
         assert word in str(error.value), error.value
 
 
-def test_a_column_that_is_not_there(folder):
+def test_a_missing_column_raises(folder):
     for data in (write_parquet(folder), write_database(folder)):
         with pytest.raises(DataError, match="no column 'z' for weight; it has 'a', "):
             open_source(data, field_columns={"weight": "z"})
@@ -364,7 +364,7 @@ def test_a_column_that_is_not_there(folder):
         read([np.eye(2)], columns=["a"])
 
 
-def test_text_is_no_label(folder):
+def test_text_labels_raise(folder):
     write_parquet(folder)
     with pytest.raises(DataError, match="label must be numbers"):
         open_source("d.parquet", field_columns={"label": "city"})
@@ -390,7 +390,7 @@ def test_bad_queries(sql, words, folder):
     assert "\n" not in str(error.value)
 
 
-def test_a_query_that_gives_other_rows_each_time(folder, size):
+def test_a_query_with_other_rows_in_each_pass_raises(folder, size):
     with duckdb.connect("d.duckdb") as connection:
         sql = "SELECT random() AS a, range AS b FROM range(1000)"
         table = open_source(read(sql, connection=connection))

@@ -1,4 +1,4 @@
-"""Training on batches gives the model of the same rows in one piece."""
+"""Training on batches gives the model of the same rows in one table."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ KINDS = {
     matrix=st.sampled_from([DMatrix, QuantileDMatrix]),
     nthread=st.sampled_from([1, 2]),
 )
-def test_any_batches_give_the_model_of_one_piece(
-    expected, kind, edges, matrix, nthread
-):
+def test_models_do_not_depend_on_batches(expected, kind, edges, matrix, nthread):
     batches = pieces(KINDS[kind], edges)
     if kind == "arrow":
         batches = [part.combine_chunks() for part in batches]
@@ -72,7 +70,7 @@ def test_any_batches_give_the_model_of_one_piece(
     assert digest(data) == expected
 
 
-def test_a_file_gives_the_model_of_one_piece(expected, tmp_path, monkeypatch):
+def test_a_file_gives_the_model_of_the_table(expected, tmp_path, monkeypatch):
     monkeypatch.setattr("hornbeam.data.sources.batches.BATCH_ROWS", 50)
     FRAME.to_parquet(tmp_path / "d.parquet")
     data = DMatrix(tmp_path / "d.parquet", label="y", weight="w")
@@ -82,7 +80,7 @@ def test_a_file_gives_the_model_of_one_piece(expected, tmp_path, monkeypatch):
 
 
 def make_iterator(library):
-    """Return an iterator, written once for both libraries."""
+    """Return an iterator that works with both libraries."""
 
     class Batches(library.DataIter):
         def __init__(self):
@@ -112,12 +110,12 @@ def test_a_data_iter_runs_with_both_libraries(expected):
     model = hornbeam.train(PARAMS, ours, 3)
     one_piece = DMatrix(X, Y, weight=W)
     assert model.digest() == digest(one_piece)
-    # XGBoost's own class is taken, too.
+    # XGBoost's class is accepted, too.
     again = DMatrix(make_iterator(xgboost))
     assert digest(again) == model.digest()
 
 
-def test_streams_are_predicted_and_watched(expected):
+def test_streams_for_prediction_and_evaluation(expected):
     data = DMatrix(pieces(FRAME, [100, 130]), label="y", weight="w")
     whole = DMatrix(FRAME[FEATURES], Y, weight=W)
     heard: list[dict] = [{}, {}]
@@ -137,7 +135,7 @@ def test_streams_are_predicted_and_watched(expected):
     np.testing.assert_array_equal(part.rows(0, 3)[:, :4], X[[5, 120, 7]])
 
 
-def test_what_goes_with_the_batches_goes_with_the_matrix():
+def test_fields_of_batches_are_fields_of_the_matrix():
     def batches():
         yield Batch(X[:100], {"qid": np.repeat([1, 2], 50), "weight": [1, 2]})
         yield Batch(X[100:], {"qid": np.repeat([2, 3], 70), "weight": [3]})
@@ -151,7 +149,7 @@ def test_what_goes_with_the_batches_goes_with_the_matrix():
         DMatrix([(X[:100], Y[:100]), (X[100:200], labels)])
 
 
-def test_validation_by_the_cuts_of_a_stream():
+def test_validation_data_with_the_cuts_of_a_stream():
     train = QuantileDMatrix(pieces(FRAME, [90]), label="y", weight="w", max_bin=16)
     valid = QuantileDMatrix(pieces(FRAME, [33]), label="y", weight="w", ref=train)
     np.testing.assert_array_equal(
@@ -159,7 +157,7 @@ def test_validation_by_the_cuts_of_a_stream():
     )
 
 
-def test_an_iterator_that_raises_leaves_nothing_half_made():
+def test_an_iterator_that_raises_leaves_no_state():
     count = [0]
 
     def batches():
@@ -172,7 +170,7 @@ def test_an_iterator_that_raises_leaves_nothing_half_made():
     data = DMatrix(batches)
     with pytest.raises(OSError, match="the disk went away"):
         digest(data)
-    # The next reading goes through, as if nothing had been.
+    # The next pass succeeds.
     assert digest(data) == digest(DMatrix(X, Y))
 
 
@@ -185,7 +183,7 @@ def peak():
         return next(int(x.split()[1]) for x in status if x.startswith("VmHWM")) << 10
 
 path = sys.argv[1]
-# Compiles, and loads what is needed.
+# Compile kernels and load modules.
 small = hornbeam.DMatrix(path + "/small.parquet", label="y")
 model = hornbeam.train({"max_depth": 2}, small, 1)
 model.predict(small)
@@ -202,7 +200,7 @@ print(peak() - before)
 
 
 def peak_of(what, folder, n_rows, n_columns, dtype):
-    """Return how much memory a streamed Parquet file of normal numbers takes."""
+    """Return the peak memory of a streamed Parquet file."""
     rng = np.random.default_rng(0)
     for name, rows in (("small", 70_000), ("large", n_rows)):
         columns = {
@@ -225,15 +223,15 @@ needs_peak = pytest.mark.skipif(
 
 
 @needs_peak
-def test_a_file_is_predicted_without_being_held(tmp_path):
+def test_prediction_does_not_load_a_whole_file(tmp_path):
     peak = peak_of("predict", tmp_path, 800_000, 20, np.float64)
     held = 800_000 * 20 * 8
-    # Labels and predictions are 10 MB, a few batches in all their forms 60 MB.
+    # Labels and predictions take 10 MB, a few batches and their copies 60 MB.
     assert peak < held, (peak, held)
 
 
 @pytest.mark.slow
 @needs_peak
-def test_three_million_rows_take_their_codes_and_300_megabytes(tmp_path):
+def test_training_on_three_million_rows_needs_bins_and_300_megabytes(tmp_path):
     peak = peak_of("codes", tmp_path, 3_000_000, 28, np.float32)
     assert peak < 3_000_000 * 28 + 300_000_000, peak

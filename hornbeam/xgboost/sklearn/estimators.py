@@ -1,21 +1,28 @@
-"""XGBoost's estimator for classification."""
+"""XGBoost's estimators for classification and regression, and its random forests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
 
-__all__ = ["XGBClassifier", "both_class_probabilities"]
+__all__ = [
+    "XGBClassifier",
+    "XGBRFClassifier",
+    "XGBRFModel",
+    "XGBRFRegressor",
+    "XGBRegressor",
+    "both_class_probabilities",
+]
 
 
 class XGBClassifier(ClassifierMixin, XGBModel):
@@ -130,6 +137,78 @@ class XGBClassifier(ClassifierMixin, XGBModel):
     def _restore(self, learner: Mapping[str, Any]) -> None:
         super()._restore(learner)
         self.n_classes_ = max(2, int(learner["learner_model_param"]["num_class"]))
+
+
+class XGBRegressor(RegressorMixin, XGBModel):
+    """XGBoost's estimator for regression; the parameters are those of `XGBModel`.
+
+    Targets may have several columns.
+    """
+
+    @deprecate_positional_args
+    def __init__(self, *, objective: Any = "reg:squarederror", **kwargs: Any) -> None:
+        super().__init__(objective=objective, **kwargs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+class XGBRFModel(XGBModel):
+    """Base class of random forests: one round with `n_estimators` parallel trees."""
+
+    @deprecate_positional_args
+    def __init__(
+        self,
+        *,
+        learning_rate: float | None = 1.0,
+        subsample: float | None = 0.8,
+        colsample_bynode: float | None = 0.8,
+        reg_lambda: float | None = 1e-5,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate=learning_rate,
+            subsample=subsample,
+            colsample_bynode=colsample_bynode,
+            reg_lambda=reg_lambda,
+            **kwargs,
+        )
+        self._check_no_callbacks()
+
+    def get_xgb_params(self) -> dict[str, Any]:
+        trees = super().get_num_boosting_rounds()
+        return super().get_xgb_params() | {"num_parallel_tree": trees}
+
+    def get_num_boosting_rounds(self) -> int:
+        return 1
+
+    def _fit(self, *args: Any) -> Self:
+        self._check_no_callbacks()
+        return super()._fit(*args)
+
+    def _check_no_callbacks(self) -> None:
+        if self.early_stopping_rounds is not None or self.callbacks is not None:
+            raise NotImplementedError(
+                "`early_stopping_rounds` and `callbacks` are not implemented for the "
+                "random forests: they have a single round"
+            )
+
+
+class XGBRFClassifier(XGBRFModel, XGBClassifier):
+    """A random forest for classification, with the parameters of `XGBClassifier`.
+
+    `n_estimators` is the number of trees.
+    """
+
+
+class XGBRFRegressor(XGBRFModel, XGBRegressor):
+    """A random forest for regression, with the parameters of `XGBRegressor`.
+
+    `n_estimators` is the number of trees.
+    """
 
 
 def both_class_probabilities(found: Any, stack: Any) -> Any:
