@@ -14,7 +14,7 @@ from hornbeam.binning.layout import DenseBins
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import take_team
 

@@ -15,7 +15,7 @@ from hornbeam.binning.bin_table import bin_table
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
 

@@ -16,7 +16,7 @@ from hornbeam.binning.sparse import SparseMatrix
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 
 GROWTH = SplitParams(
