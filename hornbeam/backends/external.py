@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.dense import HistogramBuilder
 from hornbeam.backends.external_state import ExternalState
-from hornbeam.backends.histogram_builder import HistogramBuilder
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
 from hornbeam.backends.row_partition import RowPartition

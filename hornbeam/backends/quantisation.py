@@ -83,7 +83,7 @@ class TreeScales(NamedTuple):
 
 def choose_scales(largest: Floats, n_rows: int) -> QuantisationScales:
     """Return the scales for these largest |g| and |h|, (..., 2), of `n_rows` rows."""
-    if not np.isfinite(largest).all():
+    if not np.isfinite(largest.max()):  # NaN if one is NaN
         raise DataError(
             "a gradient or hessian is not a finite float32 number: labels, "
             "weights or base margins are too large, or the learning rate makes "

@@ -41,6 +41,12 @@ Pair = tuple[Any, Any]
 #: The cost of one iteration of a loop over rows, in histogram bins.
 CELLS_PER_ROW = 8
 
+#: Masks of all bits but the sign, for gradients of 4 and 8 bytes.
+_ABSOLUTE_BITS: dict[int, Any] = {
+    4: np.int32(2**31 - 1),
+    8: np.int64(2**63 - 1),
+}
+
 _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
 
 
@@ -332,7 +338,8 @@ class RowState:
     def _ranges(self, pair: Pair) -> NDArray[np.float64]:
         """Return the largest |g| and |h| of each column, and 0, (columns, 3)."""
         gradients, hessians = pair
-        bits = np.dtype(f"i{gradients.itemsize}").type
+        absolute = _ABSOLUTE_BITS[gradients.itemsize]
+        bits = absolute.dtype
         largest = np.empty((-(-self.n_rows // TASK_ROWS), 2), bits)
         ranges = np.zeros((len(gradients), 3))
         for column in range(len(gradients)):
@@ -342,7 +349,7 @@ class RowState:
                 self.n_rows,
                 gradients[column].view(bits),
                 hessians[column].view(bits),
-                bits(np.iinfo(bits).max),
+                absolute,
                 largest,
             )
             ranges[column, :2] = largest.max(axis=0, initial=0).view(gradients.dtype)

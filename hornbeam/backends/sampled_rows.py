@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.histogram_builder import HistogramBuilder
+from hornbeam.backends.dense import HistogramBuilder
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.binning.layout import BinBlock, HistogramLayout
 from hornbeam.kernels.team import Team

@@ -25,7 +25,7 @@ from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.grower import LeafConstants, grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.params import Parameters
 
 __all__ = ["Dart", "GBTree", "row_sample", "split_params"]

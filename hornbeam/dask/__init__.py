@@ -8,8 +8,8 @@
     result = hornbeam.dask.train(client, {"objective": "binary:logistic"}, dtrain)
     predictions = hornbeam.dask.predict(client, result, X_new)
 
-The model is byte for byte that of `hornbeam.train` on the same rows, on however many
-workers, and whichever of them die on the way.
+The model equals that of `hornbeam.train` on the same rows, byte for byte, for any
+number of workers, whichever of them die during training.
 """
 
 from __future__ import annotations

@@ -167,8 +167,8 @@ def _merge_type(infos: Infos, places: Mapping[int, list[int]], feature: int) -> 
             known = number, kind
         elif kind != known[1]:
             raise DataError(
-                f"partition {number} holds {kind} in column {_label(info, place)}, "
-                f"and partition {known[0]} holds {known[1]}; give it one type in all",
+                f"partition {number} has {kind} in column {_label(info, place)}, and "
+                f"partition {known[0]} has {known[1]}; use one type in all",
                 code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
             )
         types.add(info.schema.types[place])

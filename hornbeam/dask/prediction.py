@@ -39,7 +39,7 @@ __all__ = [
     "prediction_meta",
 ]
 
-#: What `hornbeam.dask.train` returns, its booster, or a future of a booster.
+#: The dict from `hornbeam.dask.train`, its booster, or a future of a booster.
 ModelSource: TypeAlias = Mapping[str, Any] | Booster | Future
 #: From a booster, the data of a partition and its base margin to predictions.
 Task: TypeAlias = Callable[[Booster, Any, Any], npt.NDArray[Any]]
@@ -72,7 +72,7 @@ def predict(
     client
         The client of the cluster; None for Dask's default client.
     model
-        What `train` returns, a booster, or a future of a booster.
+        The dict from `train`, a booster, or a future of a booster.
     data
         A dask.array or a `DaskDMatrix`, whose predictions are a dask.array; or a
         dask.dataframe, whose predictions are a series with the same index, or a
@@ -198,7 +198,7 @@ class PredictionMeta:
 
 
 def prediction_meta(model: ModelSource, arguments: Mapping[str, Any]) -> PredictionMeta:
-    """Return shape and type of what `Booster.predict` returns with these arguments."""
+    """Return shape and type of a row's prediction by `Booster.predict`."""
     if isinstance(model, Future):
         task = model.client.submit(_prediction_meta, model, arguments, pure=False)
         found: PredictionMeta = Workers(model.client).results([task])[0]
@@ -282,14 +282,14 @@ def _booster_of(model: Any) -> Booster:
     if isinstance(model, Mapping):
         if "booster" not in model:
             raise ParameterError(
-                'model has no "booster"; pass what hornbeam.dask.train returns',
+                'model has no "booster"; pass the dict from hornbeam.dask.train',
                 code=ErrorCode.NOT_A_MODEL,
             )
         model = model["booster"]
     if not isinstance(model, Booster):
         raise ParameterError(
-            "model must be what hornbeam.dask.train returns, a Booster or a future of "
-            f"one, not {words(model)}",
+            "model must be the dict from hornbeam.dask.train, a Booster or a future "
+            f"of one, not {words(model)}",
             code=ErrorCode.NOT_A_MODEL,
         )
     return model

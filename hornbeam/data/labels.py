@@ -49,7 +49,7 @@ class Field:
         The infinity that is a valid value; 0: none.
     idle
         Advice in the error message if all values are 0; empty: they can be.
-    mend
+    advice
         Advice in the error message for values that are not numeric.
     """
 
@@ -59,7 +59,7 @@ class Field:
     negative: bool = True
     infinite: float = 0.0
     idle: str = ""
-    mend: str = ""
+    advice: str = ""
 
 
 FIELDS = {
@@ -68,7 +68,7 @@ FIELDS = {
         Field(
             "label",
             wide="target",
-            mend="; encode classes as 0, 1, 2, ... or use HornbeamClassifier, which "
+            advice="; encode classes as 0, 1, 2, ... or use HornbeamClassifier, which "
             "takes labels of any kind",
         ),
         Field("weight", negative=False, idle="at least one row must count"),
@@ -182,14 +182,14 @@ def _check_domain(field: Field, values: Floats, each: str) -> None:
     if bad.any():
         i = int(bad.argmax())
         finite = "finite " if not field.infinite else ""
-        mend = (
+        advice = (
             f"drop the rows without a {finite}{field.name}, or correct them"
             if each == "row"
             else f"give each {each} a {finite}number"
         )
         raise DataError(
             f"{field.name} is {values[i]} in {each} {i} (so in {np.count_nonzero(bad)} "
-            f"of {len(values)} {each}s); {mend}",
+            f"of {len(values)} {each}s); {advice}",
             code=ErrorCode.LABEL_NOT_FINITE
             if field.name == "label"
             else ErrorCode.META_INFO_NOT_FINITE,
@@ -234,7 +234,7 @@ def read_whole(data: Any, what: str) -> npt.NDArray[Any]:
 
 def read_numbers(data: Any, field: Field) -> Floats:
     """Return the numbers of a container as a new float64 array, with NaN for null."""
-    array, nulls = _values_or_error(data, field.name, field.mend)
+    array, nulls = _values_or_error(data, field.name, field.advice)
 
     def locate(index: tuple[int, ...]) -> str:
         return f"{field.each} {index[0]} of {field.name}"
@@ -245,13 +245,13 @@ def read_numbers(data: Any, field: Field) -> Floats:
 
 
 def _values_or_error(
-    data: Any, what: str, mend: str
+    data: Any, what: str, advice: str
 ) -> tuple[np.ndarray, np.ndarray | None]:
     try:
         return _values(data)
     except DataError as error:
         raise DataError(
-            f"{what} must be numbers: {error}{mend}", code=error.code, **error.details
+            f"{what} must be numbers: {error}{advice}", code=error.code, **error.details
         ) from None
 
 

@@ -214,9 +214,9 @@ def _table(
         table = ArrayTable(arrays["dense"], missing, names, types, categories)
     else:
         sparse = require("scipy.sparse", "frames", "reading a sparse DMatrix file")
-        cells = [arrays[f"sparse.{part}"] for part in ("values", "columns", "pointers")]
+        parts = [arrays[f"sparse.{part}"] for part in ("values", "columns", "pointers")]
         shape = header["n_rows"], header["n_features"]
-        matrix = sparse.csr_matrix(tuple(cells), shape=shape)
+        matrix = sparse.csr_matrix(tuple(parts), shape=shape)
         table = SparseTable(matrix, missing, names, types)
         table.categories = categories
         table.retype(types)

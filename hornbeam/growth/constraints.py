@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import SplitParams
+from hornbeam.backends.interface import Backend, SplitParams
 from hornbeam.growth.tree_builder import TreeBuilder
 from hornbeam.kernels.leaves import bound_nodes
 from hornbeam.kernels.node_constraints import NO_SIDES, NodeConstraints
 
-__all__ = ["ConstraintTracker", "Constraints", "MonotoneBounds"]
+__all__ = ["ConstrainedBackend", "ConstraintTracker", "Constraints", "MonotoneBounds"]
 
 Nodes = NDArray[np.intp]
 Floats = NDArray[np.float64]
@@ -269,3 +269,67 @@ def _at_least(table: AnyArray, rows: int) -> AnyArray:
     more = np.zeros((max(rows, 2 * len(table)), *table.shape[1:]), table.dtype)
     more[: len(table)] = table
     return more  # type: ignore[return-value]
+
+
+class ConstrainedBackend:
+    """A backend that finds and applies splits under constraints.
+
+    Parameters
+    ----------
+    backend
+        In which a tree has begun.
+    params
+        Of the tree.
+    constraints
+        Of the training; None: rows are counted, and there are no constraints.
+
+    Attributes
+    ----------
+    lookahead
+        Number of nodes that a leaf-wise grower should split at a time.
+    """
+
+    def __init__(
+        self, backend: Backend, params: SplitParams, constraints: Constraints | None
+    ) -> None:
+        self._backend = backend
+        # Bounds that follow the tree depend on all splits that come before.
+        follows = constraints is not None and constraints.bounds_follow
+        self.lookahead = 1 if follows else backend.lookahead
+        self._tracker = ConstraintTracker(
+            constraints or Constraints(),
+            params,
+            backend.n_features,
+            backend.multi_output_columns,
+        )
+
+    def find_splits(
+        self, nodes: NDArray[np.intp], drawn: NDArray[np.uint8] | None
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        """Return the best splits of these nodes among the features drawn for each.
+
+        The arrays are those of `Backend.find_splits`.
+        """
+        allowed = self._tracker.allowed(nodes, drawn)
+        limits = self._tracker.limits(nodes)
+        splits, sets = self._backend.find_splits(nodes, allowed, limits)
+        self._tracker.set_best(nodes, splits, limits)
+        return splits, sets
+
+    def apply_splits(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
+    ) -> None:
+        """Split the nodes; their children are ``left`` and ``left + 1``."""
+        self._backend.apply_splits(nodes, splits, sets, left)
+        self._tracker.add_children(nodes, splits, left)
+
+    def bounds(self, tree: TreeBuilder) -> NDArray[np.float64] | None:
+        """Return the minimum and maximum weight of each node, (columns, nodes, 2).
+
+        None: there are no bounds.
+        """
+        return self._tracker.bounds_in(tree)

@@ -13,11 +13,9 @@ from hornbeam.backends.interface import Backend, RowSample, SplitParams
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler
-from hornbeam.growth.constraints import Constraints
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.constraints import ConstrainedBackend, Constraints
 from hornbeam.growth.lossguide import grow_lossguide
-from hornbeam.growth.split_finder import SplitFinder
-from hornbeam.growth.tree_builder import TreeBuilder, prune
+from hornbeam.growth.tree_builder import GrowthLimits, TreeBuilder, prune
 from hornbeam.kernels.leaves import weigh_nodes
 
 __all__ = ["LeafConstants", "Thresholds", "grow_tree"]
@@ -61,11 +59,13 @@ def grow_tree(
     packed histograms.
     """
     backend.begin_tree(output, params, columns.columns, sample)
-    search = SplitFinder(backend, params, constraints)
+    constrained = None
+    if constraints is not None or params.counts_rows:
+        constrained = ConstrainedBackend(backend, params, constraints)
     if limits.lossguide:
-        tree, nodes, owners = grow_lossguide(search, limits, columns)
+        tree, nodes, owners = grow_lossguide(constrained or backend, limits, columns)
     else:
-        tree = _grow_depthwise(search, limits, columns)
+        tree = _grow_depthwise(constrained or backend, limits, columns)
         nodes = owners = tree.leaves()
     if limits.prunes:
         tree, kept = prune(tree, limits.gamma)
@@ -78,7 +78,7 @@ def grow_tree(
         cuts,
         params,
         learning_rate,
-        search.bounds(tree),
+        None if constrained is None else constrained.bounds(tree),
         None if constants is None else partial(constants, output),
     )
     values = grown.value[grown.left < 0]
@@ -87,19 +87,19 @@ def grow_tree(
 
 
 def _grow_depthwise(
-    search: SplitFinder, limits: GrowthLimits, columns: ColumnSampler
+    backend: Backend | ConstrainedBackend, limits: GrowthLimits, columns: ColumnSampler
 ) -> TreeBuilder:
     tree = TreeBuilder()
     level = np.zeros(1, np.intp)
     depth, leaves = 0, 1
     while level.size > 0 and not limits.deep_enough(depth):
-        splits, sets = search.find(level, columns.allowed(level, depth))
+        splits, sets = backend.find_splits(level, columns.allowed(level, depth))
         chosen = np.flatnonzero(limits.worthwhile(splits))[: limits.leaves_left(leaves)]
         if chosen.size == 0:
             break
         nodes, splits, sets = level[chosen], splits[chosen], sets[chosen]
         left = tree.split(nodes, splits, sets)
-        search.apply(nodes, splits, sets, left)
+        backend.apply_splits(nodes, splits, sets, left)
         leaves += nodes.size
         level = np.arange(left[0], left[-1] + 2)
         depth += 1

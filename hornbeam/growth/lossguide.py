@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.interface import Backend
 from hornbeam.growth.column_sampler import ColumnSampler
-from hornbeam.growth.growth_limits import GrowthLimits
-from hornbeam.growth.split_finder import SplitFinder
-from hornbeam.growth.tree_builder import TreeBuilder
+from hornbeam.growth.constraints import ConstrainedBackend
+from hornbeam.growth.tree_builder import GrowthLimits, TreeBuilder
 from hornbeam.kernels.layout import SPLIT_DTYPE
 
 __all__ = ["grow_lossguide"]
@@ -31,10 +31,10 @@ Candidates = list[tuple[float, int, int]]
 
 
 def grow_lossguide(
-    search: SplitFinder, limits: GrowthLimits, columns: ColumnSampler
+    backend: Backend | ConstrainedBackend, limits: GrowthLimits, columns: ColumnSampler
 ) -> tuple[TreeBuilder, Nodes, Nodes]:
     """Return the tree, the leaves of the backend, and the tree's leaf of each."""
-    grower = _Lossguide(search, limits, columns)
+    grower = _Lossguide(backend, limits, columns)
     grower.grow()
     return grower.tree(), *grower.nodes_and_owners()
 
@@ -47,12 +47,15 @@ class _Lossguide:
     """
 
     def __init__(
-        self, search: SplitFinder, limits: GrowthLimits, columns: ColumnSampler
+        self,
+        backend: Backend | ConstrainedBackend,
+        limits: GrowthLimits,
+        columns: ColumnSampler,
     ) -> None:
-        self._search, self._limits, self._columns = search, limits, columns
+        self._backend, self._limits, self._columns = backend, limits, columns
         # Where the columns of a node depend on its number in the tree, only the
         # children of the next split have known numbers.
-        self._batch_size = 1 if columns.go_by_node else search.lookahead
+        self._batch_size = 1 if columns.go_by_node else backend.lookahead
         self._candidates: Candidates = []
         #: Nodes of the backend in the order of their splits, and their tree's numbers.
         self._order: list[int] = []
@@ -139,12 +142,12 @@ class _Lossguide:
         self._gain += [0.0] * len(children)
         nodes = np.array(batch)
         splits, sets = self._splits[nodes], self._sets[nodes]
-        self._search.apply(nodes, splits, sets, np.array(children[::2]))
+        self._backend.apply_splits(nodes, splits, sets, np.array(children[::2]))
         return children
 
     def _find(self, nodes: list[int], drawn: NDArray[np.uint8] | None) -> None:
         """Find the best splits of the newest nodes of the backend."""
-        splits, sets = self._search.find(np.array(nodes), drawn)
+        splits, sets = self._backend.find_splits(np.array(nodes), drawn)
         gains = np.where(self._limits.worthwhile(splits), splits["gain"], 0.0)
         begin, end = nodes[0], nodes[-1] + 1
         self._gain[begin:end] = gains.tolist()

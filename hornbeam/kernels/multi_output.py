@@ -1,8 +1,8 @@
-"""Trees whose leaves hold a value for each output: splits, predictions, projections.
+"""Multi-output trees: splits, sketches of gradients, predictions.
 
-A column is what histograms are made of: an output's gradients, or a mix of all
-outputs' (see `mix_outputs`). Each has histograms and steps of its own, and a split is
-scored by the sum of what it gains in all of them.
+Histograms are made of gradient columns: an output's gradients, or a projection of all
+outputs' (see `mix_outputs`). Each column has its own histograms and scales, and the
+score of a split is the sum of its gains in all columns.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = [
     "weigh_children",
 ]
 
-#: Hessians of a split's sides are told in this part of the node's.
+#: The hessians of a split's sides are returned as shares of the node's, in 1 / SHARE.
 SHARE = 1 << 40
-#: Steps towards the direction in which categories differ most.
+#: Iterations of the power method for the first principal component.
 _POWER_STEPS = 8
 
 
@@ -47,9 +47,9 @@ _POWER_STEPS = 8
 def _add_free(
     sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, step, rules, scores, left
 ):
-    """Add what the cuts that leave ``sums[k] + extra`` on the left gain in a column.
+    """Add to `scores` the gains of cuts with ``sums[k] + extra`` on the left.
 
-    `left` adds the hessians there up.
+    Adds the hessians of the left side to `left`.
     """
     node_g = total_g * step[0]
     node_h = total_h * step[1]
@@ -62,10 +62,10 @@ def _add_free(
 
 @inline
 def _pair(g, h, n, node_g, node_h, node_n, above, direction, bounds, rules):
-    """Return what both children weigh in a column, the left one of these sums.
+    """Return the weights of both children in a column; `g`, `h`, `n` are of the left.
 
-    Where they would be against the direction, they have the weight in common that is
-    best for both together: each pays its penalties on it.
+    If they violate the monotone constraint, both get the weight that is optimal for
+    them together, with the regularisation of two leaves.
     """
     left = child_weight(g, h, n, above, bounds, rules)
     right = child_weight(node_g - g, node_h - h, node_n - n, above, bounds, rules)
@@ -98,7 +98,7 @@ def _add_limited(
     scores,
     left,
 ):
-    """As `_add_free`, at weights that are held to bounds and in order."""
+    """As `_add_free`, with weights that satisfy bounds and the monotone constraint."""
     node_g = total_g * step[0]
     node_h = total_h * step[1]
     for k in range(count):
@@ -131,9 +131,9 @@ def _add_scores(
     scores,
     left,
 ):
-    """Add gains in a column in the way of trees that are held to limits, or of others.
+    """Add the gains in a column, with constraints or without.
 
-    `above` are the node's own weights, and its rows.
+    `above` are the node's weights, followed by its number of rows.
     """
     if limits is None:
         _add_free(
@@ -172,7 +172,7 @@ def _add_scores(
 
 @inline
 def _highest(scores, left, count, node_hessian, least):
-    """Return the highest score; one of too small a hessian on a side becomes 0."""
+    """Return the highest score; scores become 0 where a side has too little hessian."""
     highest = 0.0
     for k in range(count):
         valid = (left[k] >= least) & (node_hessian - left[k] >= least)
@@ -183,7 +183,7 @@ def _highest(scores, left, count, node_hessian, least):
 
 @inline
 def _drop_small(scores, rows, count, total_n, least):
-    """Make the scores 0 of cuts that leave too few rows on a side."""
+    """Set the scores of cuts with too few rows on a side to 0."""
     for k in range(count):
         enough = (rows[k] >= least) & (total_n - rows[k] >= least)
         scores[k] = scores[k] if enough else 0.0
@@ -198,15 +198,15 @@ def _clear(scores, left, count, start):
 
 @inline
 def _share(left, node_hessian):
-    """Return which part of the node's hessians is on the left, in 1 / SHARE."""
+    """Return the share of the node's hessians on the left, in 1 / SHARE."""
     return np.int64(left / node_hessian * SHARE)
 
 
 @kernel
 def _begin_cut(own_n, total_n, node, feature, base, limits, down, rows):
-    """Return what scores begin with, and how many rows miss the feature.
+    """Return the initial score, and the number of rows that miss the feature.
 
-    The rows below each cut go to `rows` if they are counted.
+    Writes the number of rows left of each cut to `rows` if rows are counted.
     """
     if limits is None:
         return 0.0, np.int64(0)
@@ -222,7 +222,7 @@ def _begin_cut(own_n, total_n, node, feature, base, limits, down, rows):
 
 @inline
 def _cost(total_n, node, feature, limits):
-    """Return what a split by a feature has to gain in addition."""
+    """Return the gain that a split by a feature needs in addition."""
     cost = 0.0
     if limits.costs.size > 0:
         rows = total_n / limits.one_row if limits.cost_of_rows else 1.0
@@ -232,14 +232,14 @@ def _cost(total_n, node, feature, limits):
 
 @kernel
 def _keep_rows(scores, rows, count, total_n, rules, limits):
-    """Drop the cuts that leave too few rows on a side, if these are counted."""
+    """Set scores of cuts with too few rows on a side to 0, if rows are counted."""
     if limits is not None:
         _drop_small(scores, rows, count, total_n / limits.one_row, rules[6])
 
 
 @kernel
 def _note_rows(split, rows, limits):
-    """Enter the rows on the left, if these are counted."""
+    """Write the number of rows on the left, if rows are counted."""
     if limits is not None:
         split["left_rows"] = np.int64(rows)
 
@@ -263,7 +263,7 @@ def _search_order(
     buffer,
     split,
 ):
-    """Look at the cuts between the bins of an ordered feature."""
+    """Search the cuts between the bins of a numeric feature."""
     count = stop - start
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
@@ -274,7 +274,8 @@ def _search_order(
     columns = steps.shape[0]
     least = max(rules[3], TINY) * columns
     missing = np.int64(0)
-    # Upwards the missing go right; downwards, if there are any, left.
+    # Missing values go right in the pass upwards, left in the pass downwards, which is
+    # only needed if there are any.
     for down in range(2):
         if down == 1 and missing == 0:
             break
@@ -331,10 +332,10 @@ def _search_order(
 
 @inline
 def _weigh_categories(histograms, slot, start, stop, steps, rules, weights, masses):
-    """Write what each category would weigh less the mean, and its hessians.
+    """Write each category's leaf weight minus the mean weight, and its hessians.
 
-    The mean counts each by its hessians. Returns the category that is furthest from
-    it, by the square times its hessians.
+    The mean is weighted by hessians. Returns the category with the largest squared
+    distance from it times its hessians.
     """
     for c in range(stop - start):
         masses[c] = 0.0
@@ -370,10 +371,10 @@ def _weigh_categories(histograms, slot, start, stop, steps, rules, weights, mass
 
 @inline
 def _rank_categories(count, furthest, weights, masses, direction, following, keys):
-    """Write a key for each category that orders them by where they are in a direction.
+    """Write sort keys of the categories: their weights along one direction.
 
-    It is the direction in which the weights differ most, their first principal
-    component (Coppersmith, Hong and Hosking 1999), by the power method.
+    The direction is the first principal component of the weights (Coppersmith, Hong
+    and Hosking 1999), found by the power method.
     """
     columns = direction.size
     for s in range(columns):
@@ -416,7 +417,7 @@ def _begin_sets(
     sums,
     rows,
 ):
-    """As `_begin_cut`, for categories: the rows are those of the sets' sums."""
+    """As `_begin_cut`, for sets of categories."""
     if limits is None:
         return 0.0
     if one_hot:
@@ -430,7 +431,7 @@ def _begin_sets(
 
 @kernel
 def _note_set_rows(split, rows, total_n, backward, limits):
-    """Enter the rows on the left, if these are counted; sums are of one side."""
+    """Write the number of rows on the left, if rows are counted."""
     if limits is not None:
         left = rows if backward else total_n / limits.one_row - rows
         split["left_rows"] = np.int64(left)
@@ -457,9 +458,9 @@ def _search_categories(
     split,
     rights,
 ):
-    """Look at the ways to part the categories of a feature, see `find_splits`.
+    """Search the partitions of the categories of a feature, see `find_splits`.
 
-    More of them than a few are put in order by `_rank_categories`.
+    Above `max_cat_to_onehot` categories are sorted by `_rank_categories`.
     """
     columns = steps.shape[0]
     bins = stop - start
@@ -520,7 +521,7 @@ def _search_categories(
             else:
                 sum_in_order(own_g, heap, flip, sums_g)
                 sum_in_order(own_h, heap, flip, sums_h)
-            # Which side the sums are of does not matter to the score.
+            # The score does not depend on which side the sums are of.
             _add_scores(
                 sums_g[1:],
                 sums_h[1:],
@@ -581,7 +582,7 @@ def _search_if_there_are(
     split,
     rights,
 ):
-    """Search the categories of a feature, in a table that has any."""
+    """Search the categories of a feature, if the table has categorical features."""
     _search_categories(
         histograms,
         slot,
@@ -653,7 +654,7 @@ def _overload_search_if_there_are(
 
 @kernel
 def _count_node(histograms, slot, whole, limits):
-    """Return the node's rows, in the histogram of the last hessians."""
+    """Return the number of rows of the node, from the last histogram of hessians."""
     rows = np.int64(0)
     if limits is not None:
         for c in range(whole[0], whole[1]):
@@ -663,7 +664,7 @@ def _count_node(histograms, slot, whole, limits):
 
 @kernel
 def _weigh_node(totals, total_n, node, steps, rules, limits, above):
-    """Return what the node gains as a leaf; write its weights, and its rows."""
+    """Return the gain of the node as a leaf; write its weights and number of rows."""
     gain = 0.0
     for s in range(steps.shape[0]):
         g = totals[s, 0] * steps[s, 0]
@@ -681,7 +682,7 @@ def _weigh_node(totals, total_n, node, steps, rules, limits, above):
 
 @kernel
 def _settle(split, node_gain, total_n, limits):
-    """Take the node's own gain from the best score; under limits it is the gain."""
+    """Subtract the node's gain from the best score; under limits that has been done."""
     if limits is not None:
         split["total_rows"] = np.int64(total_n / limits.one_row)
     elif split["feature"] >= 0:
@@ -695,23 +696,23 @@ def find_multi_output_splits(
     sync,
     node_histograms,  # NodeHistograms of (columns or one more, slots, 2, bins) int64
     candidates,  # CandidateFeatures
-    steps,  # (columns, 2) float64: value of one step of gradients and of hessians
+    steps,  # (columns, 2) float64: quantisation scales of gradients and of hessians
     rules,  # SplitRules
     limits,  # `NodeConstraints` of the nodes, or None
-    scratch,  # (members, 7, most candidates of a feature + 1) float64
-    weights,  # (members, columns, most categories + 2) float64
-    above,  # (members, columns + 1) float64
-    totals,  # (members, columns, 2) int64
+    scratch,  # (threads, 7, maximum candidates of a feature + 1) float64
+    weights,  # (threads, columns, maximum categories + 2) float64
+    above,  # (threads, columns + 1) float64
+    totals,  # (threads, columns, 2) int64
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
     sets,  # (nodes, tasks a node, words) uint64, out: categories that go right;
     # (nodes, tasks a node, 0) uint8 where no feature is categorical
 ):
     """Write the best split of each node for all columns together.
 
-    As `hornbeam.kernels.split.find_splits`, but that a score is a sum over columns,
+    As `hornbeam.kernels.split.find_splits`, except that a score is a sum over columns,
     and the hessian of a side a mean over them. The sums in the splits are shares.
-    Under limits the last hessians say how many rows there are: they are those of a
-    column, or of one more that only counts.
+    Under limits the last hessians count the rows: they are those of a column with equal
+    hessians, or of one more that only counts.
     """
     histograms, slots, counted, parents, features, whole = node_histograms
     chosen, allowed, block = candidates
@@ -807,8 +808,8 @@ def find_multi_output_splits(
 @kernel
 def weigh_children(
     slots,  # (nodes,) int64: where each node's histograms are
-    histograms,  # (columns or one more, slots, 2, cells) int64
-    whole,  # (2,) int64: from which to which cell each row is counted once
+    histograms,  # (columns or one more, slots, 2, bins) int64
+    whole,  # (2,) int64: the range of bins that contains each row once
     features,  # table of FEATURE_DTYPE
     steps,  # (columns, 2) float64
     rules,  # SplitRules
@@ -816,7 +817,7 @@ def weigh_children(
     splits,  # (nodes,) SPLIT_DTYPE: the best ones
     sets,  # (nodes, words) uint64: categories that go right
 ):
-    """Write what the children of the best splits weigh in each column."""
+    """Write the weights of the children of the best splits in each column."""
     for node in range(slots.size):
         split = splits[node]
         if split["feature"] < 0:
@@ -831,7 +832,7 @@ def weigh_children(
             for c in range(whole[0], whole[1]):
                 node_g += own[0, c]
                 node_h += own[1, c]
-            # The missing are what is left of the node.
+            # Rows that miss the feature: the node's minus those in bins.
             missing_g, missing_h = node_g, node_h
             left_g = np.int64(0)
             left_h = np.int64(0)
@@ -878,7 +879,7 @@ def mix_outputs(
     mixed,  # (columns, rows) float64, out
     means,  # (rows,) float64, out
 ):
-    """Write mixes of each row's gradients, and the mean of its hessians."""
+    """Write projections of each row's gradients, and the mean of its hessians."""
     outputs, rows = gradients.shape
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
@@ -911,10 +912,10 @@ def add_multi_output_trees(
     roots,  # (trees, 4) int32: root's position, depth, not used, splits by category
     packed,  # PackedNodes
     values,  # (nodes, outputs) float32
-    places,  # (members, rows that go down together) int32, scratch
+    places,  # (threads, rows that are routed together) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
-    """Add to each row's margins the values of its leaf in every tree, in their order.
+    """Add to the margins of each row the values of its leaf in each tree, in order.
 
     As `hornbeam.kernels.predict.add_trees`.
     """

@@ -1,4 +1,4 @@
-"""Trees over rows of any kind, and rows in several parts that are added up."""
+"""Grows trees on rows of any class, and on several parts whose sums are added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hornbeam.binning.layout import DenseBins
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import take_team
 
@@ -64,7 +64,7 @@ def spans_of(rows):
 class PartedRows(Rows):
     """Rows of several parts, each a list of row numbers.
 
-    `sized` says whether parts tell the sizes of nodes, as rows on disk do not.
+    `sized` says whether parts return the sizes of nodes, as rows on disk do not.
     """
 
     def __init__(self, parts, codes, labels, weights, margins, team, sized=True):

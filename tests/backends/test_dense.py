@@ -1,4 +1,4 @@
-"""Rows in memory: what parts of them answer adds up to what all of them answer."""
+"""Rows in memory: sums of parts are the sums of all rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_parts(parts, sized=True):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parts", PARTS)
-def test_parts_add_up(parts, kind):
+def test_sums_of_parts_give_the_same_trees(parts, kind):
     expected = grow(**KINDS[kind])
     for sized in (True, False):
         assert grow(in_parts(parts, sized), **KINDS[kind]) == expected
@@ -37,12 +37,12 @@ def test_parts_add_up(parts, kind):
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
 @pytest.mark.parametrize("threads", [2, 3, 7])
-def test_the_team_does_not_matter(threads):
+def test_trees_do_not_depend_on_threads(threads):
     for options in KINDS.values():
         assert grow(in_parts("runs"), threads=threads, **options) == grow(**options)
 
 
-def test_scores_are_copies():
+def test_margins_are_copies():
     codes = bin_table(as_table(np.arange(6.0)[:, None]), 4).as_bins()
     rows = DenseRows(codes, np.zeros((1, 6)), None, np.zeros((1, 6)), take_team(1))
     rows.margins()[:] = 5

@@ -1,4 +1,4 @@
-"""Rows on disk: the trees and margins of rows in memory, whatever of them is where."""
+"""Rows on disk: trees and margins equal those of rows in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ UNLIMITED = MemoryPlan(None, None, 0, frozenset(), keeps_packed=True)
 STATE = ["margins", "gradients", "row_lists"]
 
 
-def paged_rows(folder, budget, codes, *arguments, block_rows=1 + N_ROWS // 4, **layout):
+def external_rows(
+    folder, budget, codes, *arguments, block_rows=1 + N_ROWS // 4, **layout
+):
     """Return rows whose codes are written to a new folder first."""
     columns, n_rows = codes.by_feature.shape
 
@@ -33,27 +35,27 @@ def paged_rows(folder, budget, codes, *arguments, block_rows=1 + N_ROWS // 4, **
 
     folders = [folder / str(i) for i in range(3)]
     pages = open_or_build(folders, "here", build)
-    paged = ExternalBins(pages, codes.layout, None, pages.open_spill)
-    return ExternalRows(paged, *arguments, budget)
+    external = ExternalBins(pages, codes.layout, None, pages.open_spill)
+    return ExternalRows(external, *arguments, budget)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("on_disk", [[], STATE], ids=["state in memory", "on disk"])
-def test_trees_and_scores_are_those_of_rows_in_memory(tmp_path, kind, on_disk):
+def test_trees_and_margins_equal_those_of_rows_in_memory(tmp_path, kind, on_disk):
     budget = MemoryPlan(None, None, 0, frozenset(on_disk), keeps_packed=not on_disk)
-    rows = partial(paged_rows, tmp_path, budget)
+    rows = partial(external_rows, tmp_path, budget)
     assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
 
 
 @pytest.mark.parametrize("on_disk", STATE)
 @pytest.mark.parametrize("kept_bytes", [0, 2 * N_ROWS, 10**9])
-def test_any_part_of_the_state_and_of_the_blocks_may_be_in_memory(
+def test_any_part_of_the_state_and_of_the_blocks_can_be_in_memory(
     tmp_path, on_disk, kept_bytes
 ):
     budget = MemoryPlan(
         None, None, kept_bytes, frozenset([on_disk]), keeps_packed=False
     )
-    rows = partial(paged_rows, tmp_path, budget)
+    rows = partial(external_rows, tmp_path, budget)
     for kind in ("sampled", "weighted"):
         assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
 
@@ -61,26 +63,28 @@ def test_any_part_of_the_state_and_of_the_blocks_may_be_in_memory(
 @pytest.mark.parametrize("codec", ["raw", "nibble", "auto"])
 @pytest.mark.parametrize("block_rows", [N_ROWS, N_ROWS // 2, 7 + N_ROWS // 16])
 def test_blocks_of_any_size_and_codec(tmp_path, block_rows, codec):
-    rows = partial(paged_rows, tmp_path, UNLIMITED, codec=codec, block_rows=block_rows)
+    rows = partial(
+        external_rows, tmp_path, UNLIMITED, codec=codec, block_rows=block_rows
+    )
     assert grow(rows, most_bins=12) == grow(most_bins=12)
 
 
-def test_codes_of_two_bytes(tmp_path):
-    rows = partial(paged_rows, tmp_path, UNLIMITED)
+def test_bins_of_two_bytes(tmp_path):
+    rows = partial(external_rows, tmp_path, UNLIMITED)
     most_bins = 400 if COMPILED else 16
     assert grow(rows, most_bins=most_bins) == grow(most_bins=most_bins)
 
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
 @pytest.mark.parametrize("threads", [2, 3, 7])
-def test_the_team_does_not_matter(tmp_path, threads):
-    rows = partial(paged_rows, tmp_path, UNLIMITED)
+def test_trees_do_not_depend_on_threads(tmp_path, threads):
+    rows = partial(external_rows, tmp_path, UNLIMITED)
     for kind in ("sampled", "best first"):
         options = KINDS[kind]
         assert grow(rows, threads=threads, **options) == grow(**options)
 
 
-def test_rows_of_a_part_are_drawn_by_their_numbers_among_all():
+def test_spans_of_a_block_have_the_numbers_among_all_rows():
     spans = np.array([[0, 40], [10, 90], [25, 0]])
     numbers = np.concatenate([np.arange(40, 50), np.arange(90, 105), np.arange(9)])
     for begin in range(34):

@@ -1,4 +1,4 @@
-"""Samples by gradients: as large as asked for, and true on average."""
+"""Samples by gradient have the wanted size and are unbiased."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def classes_of(sizes):
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.93, 1.0])
 @pytest.mark.parametrize("kind", ["even", "heavy tail", "few values", "mostly zero"])
-def test_the_threshold_takes_as_many_rows_as_asked_for(kind, rate):
+def test_the_expected_sample_has_the_wanted_size(kind, rate):
     rng = np.random.default_rng(0)
     sizes = {
         "even": rng.uniform(size=1000),
@@ -35,12 +35,12 @@ def test_the_threshold_takes_as_many_rows_as_asked_for(kind, rate):
     assert expected == pytest.approx(min(rate * 1000, most), rel=1e-9)
 
 
-def test_rows_without_gradients_have_a_threshold_too():
+def test_zero_gradients_have_a_threshold():
     assert find_threshold(classes_of(np.zeros(9))[0], 4.0) > 0.0
 
 
 @pytest.mark.parametrize("kind", ["even", "few values", "mostly zero", "none"])
-def test_the_largest_are_taken_and_a_share_of_the_rest(kind):
+def test_goss_draws_the_largest_and_a_share_of_the_others(kind):
     rng = np.random.default_rng(0)
     sizes = {
         "even": rng.uniform(size=1000),
@@ -62,7 +62,7 @@ def test_the_largest_are_taken_and_a_share_of_the_rest(kind):
         assert rest * (1000 - top.sum()) == pytest.approx(100)
 
 
-def test_one_side_samples_are_true_on_average():
+def test_goss_samples_are_unbiased():
     X, y = table(4000)
     params = {"sampling_method": "goss", "top_rate": 0.1, "other_rate": 0.2}
     data = DMatrix(X, y)
@@ -83,7 +83,7 @@ def table(rows):
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_model_depends_on_neither_threads_nor_pages(tmp_path, weighted):
+def test_the_model_depends_on_neither_threads_nor_blocks(tmp_path, weighted):
     X, y = table(60_000)
     weight = np.linspace(0.5, 2, len(X)) if weighted else None
     params = {"subsample": 0.2, "sampling_method": "gradient_based", "max_depth": 5}
@@ -96,7 +96,7 @@ def test_the_model_depends_on_neither_threads_nor_pages(tmp_path, weighted):
     assert len(digests) == 1
 
 
-def test_all_rows_are_all_rows_by_either_method():
+def test_both_methods_draw_all_rows_at_rate_one():
     X, y = table(300)
     data = DMatrix(X, y)
     digests = {

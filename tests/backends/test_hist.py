@@ -1,4 +1,4 @@
-"""The backend of histograms, against trees grown one row after the other."""
+"""The histogram backend against a reference implementation row by row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hornbeam.binning.bin_table import bin_table
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
 
@@ -138,7 +138,7 @@ def same(tree, other):
 )
 @pytest.mark.parametrize("max_bin", [8, 300])
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-def test_the_tree_of_the_plain_twin(missing, max_bin, shape):
+def test_the_tree_equals_the_reference(missing, max_bin, shape):
     training = Training(missing=missing, max_bin=max_bin)
     tree, columns, margins = training.grow(shape)
     assert tree.n_leaves > 6
@@ -156,14 +156,14 @@ def test_the_tree_of_the_plain_twin(missing, max_bin, shape):
     ],
     ids=["free", "alpha", "max_delta_step", "min_child_weight"],
 )
-def test_the_tree_of_the_plain_twin_under_other_rules(growth):
+def test_the_tree_equals_the_reference_with_other_parameters(growth):
     training = Training()
     tree, columns, margins = training.grow(growth=growth)
     exact = training.grow_naively(columns, range(90), growth)
     training.check(tree, exact, margins, growth)
 
 
-def test_columns_of_the_tree():
+def test_only_columns_of_the_tree_are_used():
     training = Training(features=6)
     tree, columns, margins = training.grow(by_tree=0.5)
     assert len(columns) == 3
@@ -171,7 +171,7 @@ def test_columns_of_the_tree():
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_rows_that_are_left_out_get_scores_too(seed):
+def test_rows_outside_the_sample_get_leaf_values(seed):
     training = Training(rows=120)
     tree, columns, margins = training.grow(sample=RowSample(0.6, seed, 3))
     taken = [row for row in range(120) if naive.draw(row, 3, 0, seed) < 0.6 * 2**32]
@@ -185,7 +185,7 @@ def test_rows_that_are_left_out_get_scores_too(seed):
         assert margins[row] == own
 
 
-def test_a_sample_of_no_rows_is_a_leaf_of_nothing():
+def test_an_empty_sample_gives_a_leaf_of_zero():
     training = Training(rows=3)
     tree, _, margins = training.grow(sample=RowSample(1e-9, 0, 0))
     assert tree.n_nodes == 1 and tree.value[0] == 0.0
@@ -194,7 +194,7 @@ def test_a_sample_of_no_rows_is_a_leaf_of_nothing():
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("best_first", [False, True])
-def test_histograms_taken_from_parents_are_those_built_anew(best_first, missing):
+def test_subtracted_histograms_equal_built_ones(best_first, missing):
     shape = GrowthLimits(best_first, 9, 0, 0.0)
     rows = 1500 if COMPILED else 60
     trees = [
@@ -205,7 +205,7 @@ def test_histograms_taken_from_parents_are_those_built_anew(best_first, missing)
     assert all(same(tree, trees[0]) for tree in trees)
 
 
-def test_trees_one_after_the_other():
+def test_several_trees():
     training = Training()
     growths = [training.grow()[0] for _ in range(3)]
     assert same(growths[0], growths[1]) and same(growths[0], growths[2])
@@ -215,7 +215,7 @@ def test_trees_one_after_the_other():
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
 @pytest.mark.parametrize("kind", ["coarse", "fine", "weighted", "sampled"])
-def test_the_team_does_not_matter(kind):
+def test_trees_do_not_depend_on_threads(kind):
     found = []
     for threads in (1, 2, 3, 7):
         weights = np.ones(90_000) if kind == "weighted" else None
@@ -273,7 +273,7 @@ def small_gradients(steps, rows=500):
 
 
 @pytest.mark.parametrize("steps", [0, 8, 63])
-def test_small_gradients_are_summed_in_fine_steps(steps):
+def test_small_gradients_use_wide_sums(steps):
     training = small_gradients(steps)
     total, step = total_and_step(training)
     assert step < COARSE * 2**-20
@@ -286,14 +286,14 @@ many_rows = pytest.mark.skipif(not COMPILED, reason="long for plain Python")
 @pytest.mark.parametrize(
     ("steps", "rows"), [(5000, 500), pytest.param(128, 50_000, marks=many_rows)]
 )
-def test_larger_gradients_are_summed_in_coarse_steps_to_a_part_in_128(steps, rows):
+def test_larger_gradients_use_packed_sums_precise_to_1_in_128(steps, rows):
     training = small_gradients(steps, rows)
     total, step = total_and_step(training)
     assert step == COARSE
     assert abs(total - training.g.sum()) <= training.g.sum() / 128
 
 
-def test_in_coarse_steps_the_sums_of_small_gradients_would_be_wrong(monkeypatch):
+def test_packed_sums_of_small_gradients_would_be_wrong(monkeypatch):
     monkeypatch.setattr(quantisation, "_MIN_MEAN_UNITS", -np.inf)
     training = small_gradients(8)
     total, step = total_and_step(training)

@@ -1,4 +1,4 @@
-"""What is in memory, within a limit for the whole process."""
+"""The distribution of a memory limit of the whole process."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def plan(room, most=None, rows=N_ROWS):
     return plan_memory(codes, 1, 4, 1, most)
 
 
-def test_without_a_limit_all_but_blocks_is_in_memory():
+def test_without_a_limit_everything_but_blocks_is_in_memory():
     budget = plan(None, most=50)
     assert budget.max_histograms == 50 and budget.ring_bytes is None
     assert not budget.on_disk and budget.keeps_packed and budget.kept_bytes == 0
 
 
-def test_the_more_room_the_more_is_in_memory():
+def test_a_higher_limit_puts_more_into_memory():
     least = least_room()
     before = None
     # What the process takes moves by some pages between two looks.
@@ -82,7 +82,7 @@ def least_room():
     return needed_by(told.value) - limit
 
 
-def test_too_little_says_how_much_is_needed():
+def test_the_error_message_says_how_much_memory_is_needed():
     room = least_room()
     budget = plan(room + 4 * 10**6)
     assert budget.max_histograms >= 6 and budget.ring_bytes == 2 * BUFFER
@@ -90,7 +90,7 @@ def test_too_little_says_how_much_is_needed():
         plan(room - 5 * 10**6)
 
 
-def test_no_more_histograms_than_anyone_wants():
+def test_max_histograms_is_respected():
     assert plan(10**9, most=20, rows=1000).max_histograms == 20
     assert plan(10**9, most=2, rows=1000).max_histograms == 6
 
@@ -114,7 +114,7 @@ def test_no_more_histograms_than_anyone_wants():
     ],
     ids=["depthwise", "lossguide", "classes", "classes together"],
 )
-def test_the_model_within_any_limit_is_that_in_memory(tmp_path, params, folders):
+def test_the_model_does_not_depend_on_the_limit(tmp_path, params, folders):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600_000, 3)).astype(np.float32)
     y = np.digitize(X[:, 0] * X[:, 1] + rng.normal(size=len(X)), [-0.5, 0.5])
@@ -122,21 +122,21 @@ def test_the_model_within_any_limit_is_that_in_memory(tmp_path, params, folders)
     data = DMatrix(X, y)
     expected = train(params, data, 2).digest()
     cache = [str(tmp_path / str(i)) for i in range(folders)]
-    paged = DMatrix(X, y, cache=cache)
-    paged.binned(64)
+    external = DMatrix(X, y, cache=cache)
+    external.binned(64)
     # From next to nothing to all of the state: some of it goes to disk.
     for room in (8, 16, 24, 144):
         limit = least_limit(X, y, cache, params) + room * 2**20
-        paged = DMatrix(X, y, cache=cache, memory_limit=limit)
-        assert train(params, paged, 2).digest() == expected
+        external = DMatrix(X, y, cache=cache, memory_limit=limit)
+        assert train(params, external, 2).digest() == expected
 
 
 def least_limit(X, y, cache, params):
     """Return the least limit for training, from what the error says."""
     limit = resident_bytes() + 30 * 2**20
-    paged = DMatrix(X, y, cache=cache, memory_limit=limit)
+    external = DMatrix(X, y, cache=cache, memory_limit=limit)
     with pytest.raises(DataError, match="memory_limit is") as told:
-        train(params, paged, 2)
+        train(params, external, 2)
     needed = needed_by(told.value)
     # The error's traceback holds the margins of all rows.
     del told

@@ -1,4 +1,4 @@
-"""Samples of trees that are held in memory: the same trees, from two sweeps each."""
+"""Cached samples of trees: the same trees, from two passes each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from parts import KINDS, N_ROWS, grow
-from test_external_rows import paged_rows
+from test_external_rows import external_rows
 
 from hornbeam import DataError, DMatrix, ParameterError, train
 from hornbeam.backends.interface import RowSample
@@ -21,14 +21,14 @@ STATES = [frozenset(), frozenset(["row_lists"]), frozenset(["margins", "gradient
 
 
 @pytest.fixture
-def sweeps(monkeypatch):
-    """What each sweep that was begun asked for: columns, and whether rows."""
+def passes(monkeypatch):
+    """What each read_blocks that was begun asked for: columns, and whether rows."""
     begun = []
-    sweep = BlockStore.read_blocks
+    read_blocks = BlockStore.read_blocks
 
     def noted(self, columns, by_row, *rest):
         begun.append((columns, by_row))
-        return sweep(self, columns, by_row, *rest)
+        return read_blocks(self, columns, by_row, *rest)
 
     monkeypatch.setattr(BlockStore, "read_blocks", noted)
     return begun
@@ -42,8 +42,8 @@ def held(rows, on_disk=frozenset(), kept_bytes=0):
 
 @pytest.mark.parametrize("on_disk", STATES, ids=["memory", "row_lists", "gradients"])
 @pytest.mark.parametrize("kind", [*SAMPLED, "by level"])
-def test_trees_and_scores_are_those_of_rows_in_memory(tmp_path, kind, on_disk):
-    rows = partial(paged_rows, tmp_path, held(N_ROWS, on_disk))
+def test_trees_and_margins_equal_those_of_rows_in_memory(tmp_path, kind, on_disk):
+    rows = partial(external_rows, tmp_path, held(N_ROWS, on_disk))
     assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
 
 
@@ -61,29 +61,29 @@ def test_trees_and_scores_are_those_of_rows_in_memory(tmp_path, kind, on_disk):
 )
 def test_every_kind_of_tree(tmp_path, by_gradient, options):
     options = {**options, "sample": RowSample(0.4, 3, 1, by_gradient)}
-    rows = partial(paged_rows, tmp_path, held(N_ROWS, kept_bytes=2 * N_ROWS))
+    rows = partial(external_rows, tmp_path, held(N_ROWS, kept_bytes=2 * N_ROWS))
     assert grow(rows, **options) == grow(**options)
 
 
-def test_a_sample_too_large_for_its_room_grows_from_the_disk(tmp_path, sweeps):
+def test_a_sample_that_does_not_fit_is_read_from_disk(tmp_path, passes):
     options = KINDS["sampled"]
-    rows = partial(paged_rows, tmp_path, held(N_ROWS // 2))
+    rows = partial(external_rows, tmp_path, held(N_ROWS // 2))
     assert grow(rows, **options) == grow(**options)
-    assert len(sweeps) > 4
+    assert len(passes) > 4
 
 
 @pytest.mark.parametrize("kind", ["sampled", "by gradient"])
 @pytest.mark.parametrize("policy", ["by level", "best first"])
-def test_a_tree_is_two_sweeps(tmp_path, sweeps, kind, policy):
+def test_a_tree_takes_two_passes(tmp_path, passes, kind, policy):
     options = {**KINDS[policy], **KINDS[kind]}
     expected = grow(**options)
-    assert grow(partial(paged_rows, tmp_path, held(0)), **options) == expected
-    without = len(sweeps)
-    sweeps.clear()
-    assert grow(partial(paged_rows, tmp_path, held(N_ROWS)), **options) == expected
-    assert len(sweeps) == 2 * 2 < without
+    assert grow(partial(external_rows, tmp_path, held(0)), **options) == expected
+    without = len(passes)
+    passes.clear()
+    assert grow(partial(external_rows, tmp_path, held(N_ROWS)), **options) == expected
+    assert len(passes) == 2 * 2 < without
     for (columns, by_row), (split_columns, by_row_again) in zip(
-        sweeps[::2], sweeps[1::2], strict=True
+        passes[::2], passes[1::2], strict=True
     ):
         assert columns == [] and by_row
         assert split_columns and not by_row_again
@@ -100,7 +100,9 @@ def test_a_tree_is_two_sweeps(tmp_path, sweeps, kind, policy):
     ],
     ids=["binary", "classes", "lossguide"],
 )
-def test_the_model_is_that_of_memory_within_a_limit(tmp_path, sweeps, params, method):
+def test_the_model_within_a_limit_equals_that_in_memory(
+    tmp_path, passes, params, method
+):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300_000, 4)).astype(np.float32)
     X[:, 3] = rng.integers(9, size=len(X))
@@ -119,13 +121,13 @@ def test_the_model_is_that_of_memory_within_a_limit(tmp_path, sweeps, params, me
         limit = None if room is None else resident_bytes() + room * 2**20
         data = DMatrix(X, y, cache=tmp_path, memory_limit=limit, **own)
         data.binned(64)
-        sweeps.clear()
+        passes.clear()
         model = train({**params, "nthread": threads}, data, 2)
         assert model.digest() == expected
-        assert len(sweeps) == 2 * len(model.model.trees)
+        assert len(passes) == 2 * len(model.model.trees)
 
 
-def test_a_sample_may_have_no_rows(tmp_path):
+def test_a_sample_can_be_empty(tmp_path):
     X = np.random.default_rng(0).normal(size=(50, 2))
     params = {"subsample": 1e-9, "extmem_single_page": True}
     expected = train(params, DMatrix(X, X[:, 0]), 2)
@@ -134,13 +136,13 @@ def test_a_sample_may_have_no_rows(tmp_path):
     assert all(tree.n_leaves == 1 for tree in model.model.trees)
 
 
-def test_without_a_sample_there_is_nothing_to_hold():
+def test_without_a_sample_there_is_nothing_to_cache():
     data = DMatrix(np.arange(9.0)[:, None], np.arange(9.0))
     with pytest.raises(ParameterError, match="set subsample below 1"):
         train({"extmem_single_page": True}, data, 1)
 
 
-def test_too_little_memory_for_the_sample_says_how_much(tmp_path):
+def test_the_error_message_says_how_much_memory_the_sample_takes(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400_000, 25)).astype(np.float32)
     DMatrix(X, X[:, 0], cache=tmp_path).binned(16)

@@ -1,4 +1,4 @@
-"""The backend of filled cells grows the trees that the one of all cells grows."""
+"""The sparse backend grows the same trees as the histogram backend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hornbeam.binning.sparse import SparseMatrix
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 
 GROWTH = SplitParams(
@@ -86,7 +86,7 @@ def grow(
     ],
 )
 @pytest.mark.parametrize("gather_one_in", [0, 10**9, 4], ids=["always", "never", "few"])
-def test_the_trees_of_all_cells(options, gather_one_in, monkeypatch):
+def test_trees_equal_those_of_dense_bins(options, gather_one_in, monkeypatch):
     monkeypatch.setattr(filled_module, "_GATHER_ONE_IN", gather_one_in)
     data, g, h = table()
     thin, found = grow(as_sparse(data), g, h, **options)
@@ -95,7 +95,7 @@ def test_the_trees_of_all_cells(options, gather_one_in, monkeypatch):
     assert found == expected
 
 
-def test_the_trees_of_all_cells_in_fine_steps():
+def test_trees_with_wide_sums_equal_those_of_dense_bins():
     data, g, h = table()
     g[0] = 1e9
     assert grow(as_sparse(data), g, h)[1] == grow(data, g, h)[1]
@@ -115,7 +115,7 @@ def test_many_nodes_in_several_batches(monkeypatch):
 
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
-def test_the_team_does_not_matter():
+def test_trees_do_not_depend_on_threads():
     data, g, h = table(rows=60_000, features=100, share=0.03)
     sparse = as_sparse(data)
     for shape in (BY_LEVEL, BEST_FIRST):

@@ -92,7 +92,7 @@ def test_models_as_dict_booster_and_future(client, booster, x):
     for model in ({"booster": booster, "history": {}}, client.scatter(booster)):
         assert_same(predict(client, model, collection), expected)
         assert_same(inplace_predict(client, model, collection), expected)
-    with pytest.raises(ParameterError, match="model must be what"):
+    with pytest.raises(ParameterError, match="model must be the dict"):
         predict(client, "model.ubj", collection)
     with pytest.raises(ParameterError, match="the future of a model is str"):
         predict(client, client.submit(str, 1), collection)

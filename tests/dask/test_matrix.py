@@ -276,11 +276,11 @@ FAULTS = {
     "no names": (bad(columns(a=[1.0], b=[1.0]), ONES), "only one has names"),
     "other types": (
         bad(columns(a=[1.0]), columns(a=["x"])),
-        "partition 1 holds categories in column 'a', and partition 0 holds numbers",
+        "partition 1 has categories in column 'a', and partition 0 has numbers",
     ),
     "booleans": (
         bad(columns(a=[True]), columns(a=[2.5])),
-        "partition 1 holds numbers in column 'a', and partition 0 holds true or false",
+        "partition 1 has numbers in column 'a', and partition 0 has true or false",
     ),
     "categories": (
         bad(columns(a=pd.Categorical(["u", "v"])), columns(a=pd.Categorical([4, 5]))),

@@ -1,4 +1,4 @@
-"""A model meets the columns and categories it was trained on, or says what differs."""
+"""Data is aligned with the columns and categories of a model, or raises."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows_of(data, expected=EXPECTED, unseen="error", **reading):
     return rows
 
 
-def test_the_same_columns_are_the_same_table():
+def test_a_matching_table_is_returned_itself():
     for data, types in (
         (np.eye(3), None),
         (np.eye(3), ["c", "q", "i"]),
@@ -66,7 +66,7 @@ def test_columns_by_name_in_any_order():
         np.testing.assert_array_equal(rows_of(other), rows_of(data))
 
 
-def test_categories_by_name_whatever_their_codes():
+def test_categories_are_matched_by_name():
     for values in (
         pd.Categorical(["pear", None, "apple"], ["pear", "nut", "apple"]),
         pd.Series(["pear", None, "apple"]),
@@ -88,7 +88,7 @@ def test_numbers_as_categories():
         rows_of(pd.DataFrame({"a": [1.0], "k": pd.Categorical([3]), "b": [True]}))
 
 
-def test_a_category_that_was_not_seen():
+def test_an_unseen_category():
     data = frame_of(a=[0.0] * 4, k=["fig", "nut", None, "nut"], b=[True] * 4)
     table = align(as_table(data), EXPECTED)
     assert table.rows(0, 1)[0, 1] == 1  # only a row that has it is an error
@@ -110,14 +110,14 @@ def test_a_category_that_was_not_seen():
         align(table, EXPECTED, "drop")
 
 
-def test_declared_categories_that_no_row_has_do_no_harm():
+def test_unused_unseen_categories_are_ignored():
     data = frame_of(
         a=[0.0], k=pl.Series(["pear"], dtype=pl.Enum(["nut", "pear"])), b=[True]
     )
     assert rows_of(data)[0, 1] == 2
 
 
-def test_a_column_without_values_is_of_any_kind():
+def test_a_column_without_values_matches_any_kind():
     for data in (
         frame_of(a=[None], k=[None], b=[None]),
         pa.table({"a": pa.nulls(1), "k": pa.nulls(1), "b": pa.nulls(1)}),
@@ -127,7 +127,7 @@ def test_a_column_without_values_is_of_any_kind():
         assert np.isnan(rows_of(data)).all()
 
 
-def test_codes_that_stand_for_the_expected_names():
+def test_codes_without_names_are_those_of_the_expected_categories():
     array = np.array([[0.5, 2, 1], [0.5, NAN, 0]])
     np.testing.assert_array_equal(rows_of(array, types=["q", "c", "i"]), array)
     array[1, 1] = 3
@@ -174,7 +174,7 @@ def test_raw_codes():
         (np.eye(4), ["3 columns", "has 4"]),
     ],
 )
-def test_one_error_lists_all_that_differs(data, needed):
+def test_one_error_lists_all_mismatches(data, needed):
     with pytest.raises(DataError) as error:
         align(as_table(data), EXPECTED)
     for words in needed:
@@ -187,7 +187,7 @@ def test_a_numeric_model_and_text():
             align(as_table(frame_of(k=["x"])), expected)
 
 
-def test_what_the_columns_are_compared_with_has_a_name():
+def test_errors_name_the_expected_data():
     with pytest.raises(DataError, match="not in the first batch: 'z'"):
         align(as_table(frame_of(z=[1.0])), Schema(1, ["a"]), of="the first batch")
 
@@ -213,7 +213,7 @@ def test_any_order_of_columns_and_codes(order, values, levels):
     np.testing.assert_array_equal(rows, np.column_stack([columns["a"], codes, codes]))
 
 
-def test_batches_are_recoded_as_they_come():
+def test_batches_are_recoded():
     def part(values, **more):
         n = len(values)
         return frame_of(b=[True] * n, k=values, a=[0.5] * n, **more)

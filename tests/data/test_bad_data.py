@@ -1,4 +1,4 @@
-"""Every kind of bad input is one clear error: what, where, how to mend it."""
+"""Each kind of bad input raises an error with problem, place and advice."""
 
 from __future__ import annotations
 
@@ -327,13 +327,13 @@ INFINITE = {
 
 @pytest.mark.parametrize("value", [INF, -INF])
 @pytest.mark.parametrize("container", INFINITE)
-def test_infinite_features_are_named(container, value):
+def test_infinite_features_raise_with_their_place(container, value):
     array = np.array([[1.0, NAN], [2.0, 3.0], [4.0, value], [5.0, value]])
     table = as_table(INFINITE[container](array))
     table.columns(0, 1)
     with pytest.raises(DataError, match=f"{table.label(1)} holds {value} in row 2"):
         table.columns(0, 2)
-    # A tree sends an infinite value to one side like any other.
+    # Trees can predict rows with infinite values.
     assert table.rows(0, 4)[3, 1] == value
 
 
@@ -346,7 +346,7 @@ def test_infinite_values_far_down():
         check_finite(column, "column 'speed'")
 
 
-def test_missing_infinity_leaves_nothing_infinite():
+def test_missing_inf_makes_infinite_values_missing():
     table = as_table(np.array([[1.0, INF], [INF, 2.0]]), missing=INF)
     assert np.isnan(table.columns(0, 2)).sum() == 2
     with pytest.raises(DataError, match="column 0 holds -inf in row 1"):

@@ -1,4 +1,4 @@
-"""Matrices whose codes are on disk, as callers make them."""
+"""ExtMemQuantileDMatrix, and DMatrix with a cache."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def small_blocks(monkeypatch):
 
 
 def made(rows=ROWS, seed=0):
-    """Return a frame of numbers, missing cells and categories, labels and weights."""
+    """Return a data frame with missing values and categories, labels and weights."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -55,7 +55,7 @@ X, Y, W = made()
 
 
 class Loader(DataIter):
-    """Batches of the frame."""
+    """Batches of the data frame."""
 
     def __init__(self, rows=400, **options):
         self.rows, self.at = rows, 0
@@ -74,7 +74,7 @@ class Loader(DataIter):
 
 
 def sources(folder):
-    """Return the same rows as all kinds of sources."""
+    """Return sources of various kinds with the same rows."""
     table = pa.Table.from_pandas(X, preserve_index=False)
     table = table.append_column("y", pa.array(Y)).append_column("w", pa.array(W))
     (folder / "parquet").mkdir()
@@ -101,11 +101,11 @@ def sources(folder):
 
 
 def files_of(folder):
-    """Return what is in a folder, and when it was written."""
+    """Return the files of a folder and their modification times."""
     return {path: path.stat().st_mtime_ns for path in Path(folder).iterdir()}
 
 
-def test_rows_are_those_of_a_matrix_in_memory(tmp_path):
+def test_rows_equal_those_of_a_matrix_in_memory(tmp_path):
     memory = QuantileDMatrix(X, Y, weight=W)
     for name, (data, beside) in sources(tmp_path).items():
         paged = ExtMemQuantileDMatrix(data, **beside, cache=tmp_path / name)
@@ -123,7 +123,7 @@ def test_rows_are_those_of_a_matrix_in_memory(tmp_path):
         assert paged.get_categories() == memory.get_categories()
 
 
-def test_predictions_and_metrics_go_through_blocks(tmp_path):
+def test_predictions_and_metrics_read_blocks(tmp_path):
     memory = QuantileDMatrix(X, Y, weight=W)
     model = train(PARAMS, memory, 5)
     paged = ExtMemQuantileDMatrix(Loader(cache_prefix=str(tmp_path / "cache")))
@@ -134,7 +134,7 @@ def test_predictions_and_metrics_go_through_blocks(tmp_path):
     assert model.eval(paged) == model.eval(memory)
 
 
-def test_validation_sets_with_the_cuts_of_the_training(tmp_path):
+def test_validation_sets_with_the_cuts_of_training_data(tmp_path):
     memory = QuantileDMatrix(X, Y)
     other, label, _ = made(1000, 1)
     paged = ExtMemQuantileDMatrix(other, label, ref=memory, cache=tmp_path)
@@ -154,7 +154,7 @@ def test_validation_sets_with_the_cuts_of_the_training(tmp_path):
     assert results["paged"] == results["plain"]
 
 
-def test_a_matrix_by_the_path_of_its_file_names_its_cache(tmp_path):
+def test_a_path_can_name_the_cache(tmp_path):
     path = tmp_path / "rows.parquet"
     X.assign(y=Y).to_parquet(path)
     matrix = DMatrix(f"{path}?label_column=y#{tmp_path / 'cache'}")
@@ -164,7 +164,7 @@ def test_a_matrix_by_the_path_of_its_file_names_its_cache(tmp_path):
     np.testing.assert_array_equal(matrix.get_label(), Y)
 
 
-def test_labels_may_change_and_blocks_stay(tmp_path):
+def test_changed_labels_keep_the_blocks(tmp_path):
     ExtMemQuantileDMatrix(X, Y, cache=tmp_path)
     before = files_of(tmp_path)
     matrix = ExtMemQuantileDMatrix(X, Y + 1, cache=tmp_path)
@@ -173,7 +173,7 @@ def test_labels_may_change_and_blocks_stay(tmp_path):
     assert files_of(tmp_path) == before
 
 
-def test_blocks_follow_the_weights_and_one_number_of_bins(tmp_path):
+def test_blocks_depend_on_weights_and_max_bin(tmp_path):
     matrix = DMatrix(X, Y, cache=tmp_path)
     plain = matrix.binned(16)
     assert matrix.binned(16) is plain
@@ -186,7 +186,7 @@ def test_blocks_follow_the_weights_and_one_number_of_bins(tmp_path):
     assert matrix.binned(16) is weighted
 
 
-def test_several_folders_take_blocks_in_turn(tmp_path):
+def test_several_folders_store_blocks_in_turn(tmp_path):
     folders = [tmp_path / name for name in "abc"]
     paged = ExtMemQuantileDMatrix(X, Y, cache=folders)
     counts = [len(list(folder.glob("*.block"))) for folder in folders]
@@ -219,7 +219,7 @@ def test_the_names_and_defaults_of_xgboost():
         assert ours[name].default == expected
 
 
-def test_it_is_offered():
+def test_ext_mem_quantile_dmatrix_is_exported():
     assert hornbeam.ExtMemQuantileDMatrix is ExtMemQuantileDMatrix
     assert issubclass(ExtMemQuantileDMatrix, DMatrix)
 

@@ -1,4 +1,4 @@
-"""Draws of columns and rows: of the right size, nested, and the same everywhere."""
+"""Samples of columns and rows: sizes, nesting and reproducibility."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_level_shares_its_columns_and_nodes_do_not():
     assert both.any(axis=0).sum() <= 20
 
 
-def test_a_draw_depends_on_its_own_numbers_alone():
+def test_a_draw_depends_only_on_its_key():
     columns = sampler(level=0.6, node=0.5, number=3)
     together = columns.allowed(np.arange(3, 7), 2)
     for node in (5, 3, 6, 4):
@@ -75,7 +75,7 @@ def test_trees_levels_and_seeds_draw_differently():
     assert len(levels) == 20
 
 
-def test_every_column_has_its_turn():
+def test_every_column_is_drawn_at_some_time():
     counts = np.zeros(40)
     for number in range(2000):
         counts[sampler(tree=0.25, number=number).columns] += 1
@@ -87,7 +87,9 @@ def test_every_column_has_its_turn():
 
 
 @given(st.integers(2, 40), RATES, RATES, RATES, st.integers(0, 99), st.floats(0.1, 9))
-def test_equal_weights_are_no_weights(n, by_tree, by_level, by_node, number, weight):
+def test_equal_weights_draw_the_same_as_no_weights(
+    n, by_tree, by_level, by_node, number, weight
+):
     nodes = np.arange(3, 6)
     plain = sampler(n, by_tree, by_level, by_node, number=number)
     same = sampler(n, by_tree, by_level, by_node, number=number, weights=[weight] * n)
@@ -95,7 +97,7 @@ def test_equal_weights_are_no_weights(n, by_tree, by_level, by_node, number, wei
     np.testing.assert_array_equal(plain.allowed(nodes, 1), same.allowed(nodes, 1))
 
 
-def test_the_first_draw_goes_by_weight():
+def test_the_first_draw_follows_the_weights():
     weights = np.array([1.0, 2.0, 3.0, 4.0])
     counts = np.zeros(4)
     for number in range(4000):
@@ -104,7 +106,7 @@ def test_the_first_draw_goes_by_weight():
     assert (np.abs(counts - 400 * weights) < 4 * deviation).all()
 
 
-def test_the_second_draw_goes_by_the_weights_that_are_left():
+def test_the_second_draw_follows_the_remaining_weights():
     """P(both of 0 and 1) = p0 p1/(1 - p0) + p1 p0/(1 - p1), as without replacement."""
     p = np.array([0.5, 0.3, 0.2])
     drawn = [
@@ -117,7 +119,7 @@ def test_the_second_draw_goes_by_the_weights_that_are_left():
         assert abs(drawn.count((i, j)) - 4000 * chance) < 4 * deviation
 
 
-def test_columns_of_no_weight_come_last():
+def test_columns_of_weight_zero_come_last():
     weights = [0, 1, 0, 1e-300, 0, 1e300]
     for number in range(50):
         few = sampler(6, 0.5, number=number, weights=weights)
@@ -128,7 +130,7 @@ def test_columns_of_no_weight_come_last():
         assert not node.allowed(np.arange(1), 0)[0, [0, 2, 4]].any()
 
 
-def test_rates_of_one_draw_nothing():
+def test_rates_of_one_take_all_columns():
     only = sampler(3, weights=[0, 0, 1])
     assert only.columns.tolist() == [0, 1, 2] and only.allowed(np.arange(1), 0) is None
 
@@ -154,7 +156,7 @@ def depths(tree):
     return found
 
 
-def test_trees_keep_to_their_columns():
+def test_trees_use_only_their_columns():
     trees = train({"colsample_bytree": 0.25, "seed": 5}).model.trees
     for number, tree in enumerate(trees):
         allowed = sampler(12, tree=0.25, seed=5, number=number).columns
@@ -185,7 +187,7 @@ def test_weights_of_columns_reach_the_trees():
 
 
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
-def test_levels_and_nodes_keep_to_theirs(policy):
+def test_levels_and_nodes_use_only_their_columns(policy):
     params = {"colsample_bylevel": 0.5, "colsample_bynode": 0.4, "grow_policy": policy}
     for number, tree in enumerate(train(params).model.trees):
         columns = sampler(12, level=0.5, node=0.4, number=number)
@@ -196,7 +198,7 @@ def test_levels_and_nodes_keep_to_theirs(policy):
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
-def test_trees_see_their_share_of_rows(rate):
+def test_trees_are_grown_on_their_share_of_rows(rate):
     trees = train({"subsample": rate}).model.trees
     sizes = np.array([tree.cover[0] for tree in trees])
     deviation = np.sqrt(2000 * rate * (1 - rate))
@@ -204,7 +206,7 @@ def test_trees_see_their_share_of_rows(rate):
     assert len(set(sizes)) > 10
 
 
-def test_rows_left_out_move_with_their_leaf():
+def test_rows_outside_the_sample_get_the_value_of_their_leaf():
     """A sample decides how the tree grows; its leaves count for everybody."""
     booster = train({"subsample": 0.3, "eval_metric": "rmse"}, rounds=0)
     data = hornbeam.DMatrix(ROWS, LABELS)
@@ -216,7 +218,7 @@ def test_rows_left_out_move_with_their_leaf():
     assert reported < 0.8 * LABELS.std()
 
 
-def test_a_sample_of_hardly_any_row():
+def test_a_very_small_sample():
     """Trees on no rows at all are leaves of no weight."""
     data = hornbeam.DMatrix(ROWS[:3], LABELS[:3])
     booster = hornbeam.train({"subsample": 0.01}, data, 30)
@@ -226,7 +228,7 @@ def test_a_sample_of_hardly_any_row():
     assert all(tree.n_nodes == 1 and tree.value[0] == 0 for tree in empty)
 
 
-def test_parallel_trees_draw_their_own():
+def test_parallel_trees_draw_different_samples():
     trees = train({"num_parallel_tree": 3, "subsample": 0.5}, 2).model.trees
     assert len({tree.cover[0] for tree in trees}) > 1
     same = train({"num_parallel_tree": 3}, 1).model.trees

@@ -1,4 +1,4 @@
-"""What splits are held to by the nodes above them, and by the features they are of."""
+"""Interaction and monotone constraints, row limits and feature costs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def paths(tree):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_only_the_features_of_a_group_go_together(policy):
+def test_only_features_of_a_group_interact(policy):
     groups = [{0, 1}, {1, 2, 3}]
     params = {"interaction_constraints": groups, "grow_policy": policy, "max_depth": 5}
     together = set()
@@ -46,7 +46,7 @@ def test_only_the_features_of_a_group_go_together(policy):
     assert {frozenset({0, 1}), frozenset({1, 2, 3})} <= together
 
 
-def test_names_numbers_and_strings_say_the_same():
+def test_groups_by_names_numbers_and_strings_are_the_same():
     digests = {
         train(
             {"interaction_constraints": groups, "max_depth": 4}, feature_names=NAMES
@@ -64,7 +64,7 @@ def test_names_numbers_and_strings_say_the_same():
     assert train({"interaction_constraints": ""}).digest() == train({}).digest()
 
 
-def test_one_group_of_all_features_is_none_at_all():
+def test_one_group_of_all_features_has_no_effect():
     assert (
         train({"interaction_constraints": [range(6)], "colsample_bynode": 0.5}).digest()
         == train({"colsample_bynode": 0.5}).digest()
@@ -77,7 +77,7 @@ def test_one_group_of_all_features_is_none_at_all():
     policy=st.sampled_from(POLICIES),
     rates=st.tuples(*[st.sampled_from([1.0, 0.6])] * 3),
 )
-def test_any_groups_are_kept_to(groups, policy, rates):
+def test_any_groups_are_satisfied(groups, policy, rates):
     params = {"interaction_constraints": groups, "grow_policy": policy, "max_leaves": 9}
     drawn = ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
     params |= dict(zip(drawn, rates, strict=True))
@@ -104,7 +104,7 @@ METHODS = ["basic", "intermediate"]
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("smooth", [0.0, 20.0])
-def test_predictions_rise_and_fall_as_told(policy, method, smooth):
+def test_predictions_are_monotone(policy, method, smooth):
     params = {
         "monotone_constraints": (1, 1, -1),
         "monotone_constraints_method": method,
@@ -142,7 +142,7 @@ def test_predictions_rise_and_fall_as_told(policy, method, smooth):
     ),
     st.integers(0, 2**31),
 )
-def test_any_directions_are_kept_to(directions, params, seed):
+def test_any_directions_are_satisfied(directions, params, seed):
     rows, labels = few_values(250, 4, 0.1, seed)
     params = {**params, "monotone_constraints": directions}
     booster = train(params, 3, rows, labels)
@@ -167,7 +167,7 @@ def test_bounds_that_follow_fit_better():
     assert np.mean(losses["intermediate"]) < np.mean(losses["basic"])
 
 
-def test_directions_by_name_and_in_strings_say_the_same():
+def test_directions_by_name_and_in_strings_are_the_same():
     digests = {
         train({"monotone_constraints": given}, feature_names=NAMES).digest()
         for given in (
@@ -190,7 +190,7 @@ def test_directions_by_name_and_in_strings_say_the_same():
         )
 
 
-def test_parameters_that_were_written_are_read_again():
+def test_saved_parameters_are_loaded():
     given = {
         "monotone_constraints": {"a": 1, "c": -1},
         "feature_costs": {"b": 0.5},
@@ -226,7 +226,7 @@ def test_leaves_have_enough_rows(least, policy, objective):
     assert least <= min(sizes) < 2 * least
 
 
-def test_rows_of_no_weight_count_as_rows():
+def test_rows_of_weight_zero_count_as_rows():
     weight = np.where(np.arange(900) % 3 == 0, 1.0, 0.0)
     booster = train({"min_samples_leaf": 30, "max_depth": 6}, weight=weight)
     leaves = leaves_of(booster)
@@ -241,12 +241,12 @@ def test_rows_of_no_weight_count_as_rows():
     )
 
 
-def test_one_row_is_what_any_leaf_has():
+def test_min_samples_leaf_of_one_has_no_effect():
     params = {"min_child_weight": 0, "max_depth": 7}
     assert train({**params, "min_samples_leaf": 1}).digest() == train(params).digest()
 
 
-def test_leaves_are_drawn_towards_those_above():
+def test_path_smooth_pulls_weights_towards_the_parent():
     """By hand: rows and gradients of each node, from the root down."""
     params = {"path_smooth": 15.0, "max_depth": 4, "eta": 1.0, "base_score": 0.0}
     (tree,) = train(params, 1).model.trees
@@ -305,7 +305,7 @@ def test_gains_are_less_the_costs():
     assert dear.gain[0] == pytest.approx(cheap.gain[0], rel=1e-5)
 
 
-def test_a_node_pays_nothing_for_what_was_asked_for_above():
+def test_a_node_pays_nothing_for_features_used_above():
     params = {"max_depth": 3, "base_score": 0.0}
     plain = train(params, 1).model.trees[0]
     first = int(plain.feature[0])
@@ -321,6 +321,6 @@ def test_a_node_pays_nothing_for_what_was_asked_for_above():
 
 
 @pytest.mark.parametrize("given", [5, [1, 2], "[[0, 1]", [[0.5]], [[True]], "a"])
-def test_what_is_no_list_of_groups(given):
+def test_invalid_lists_of_groups(given):
     with pytest.raises(ParameterError, match="interaction_constraints"):
         Parameters.resolve({"interaction_constraints": given})

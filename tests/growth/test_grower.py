@@ -1,4 +1,4 @@
-"""The grower: every tree against what its rows say, and against its own limits."""
+"""Trees against their rows and their limits."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_every_split_is_the_best_one(case):
 
 @pytest.mark.parametrize("case", RULES)
 @pytest.mark.parametrize("eta", [1.0, 0.3])
-def test_leaves_weigh_what_their_rows_say(case, eta):
+def test_leaf_weights_follow_from_their_rows(case, eta):
     params = {"max_depth": 4, "eta": eta, **RULES[case]}
     rng = np.random.default_rng(1)
     hessians = 0.1 + rng.random(800)
@@ -158,7 +158,7 @@ def test_leaves_weigh_what_their_rows_say(case, eta):
         assert tree.value[node] == (tree.weight[node] if is_leaf else 0)
 
 
-def test_nodes_are_numbered_as_they_were_made():
+def test_nodes_are_numbered_in_order_of_creation():
     tree = grow({"max_depth": 5})
     inner = np.flatnonzero(tree.left >= 0)
     np.testing.assert_array_equal(tree.right[inner], tree.left[inner] + 1)
@@ -179,7 +179,7 @@ def test_nodes_are_numbered_as_they_were_made():
     gamma=st.sampled_from([0.0, 3.0, 30.0]),
     least=st.sampled_from([0.0, 1.0, 25.0]),
 )
-def test_limits_are_kept(method, policy, max_depth, max_leaves, gamma, least):
+def test_limits_are_satisfied(method, policy, max_depth, max_leaves, gamma, least):
     tree = grow(
         {
             "tree_method": method,
@@ -229,7 +229,7 @@ def test_without_limits_both_policies_grow_the_same_leaves():
     assert leaves[0] == leaves[1]
 
 
-def test_the_missing_go_where_they_belong():
+def test_the_default_direction_is_the_better_one():
     rows = np.array([[1.0], [2.0], [np.nan]] * 50)
     for labels, missing_left in (([0.0, 5.0, 0.0], 1), ([0.0, 5.0, 5.0], 0)):
         tree = grow({"max_depth": 1}, rows, -np.tile(labels, 50))
@@ -253,7 +253,7 @@ def test_ties_go_to_the_lowest_feature_and_threshold():
     assert tree.threshold[0] == 1.0
 
 
-def test_what_gains_nothing_stays_a_leaf():
+def test_nodes_without_gain_stay_leaves():
     constant = np.ones((50, 2))
     assert grow(rows=constant).n_nodes == 1
     assert grow(gradients=np.zeros(800)).n_nodes == 1
@@ -266,7 +266,7 @@ def test_what_gains_nothing_stays_a_leaf():
 
 
 @pytest.mark.parametrize("method", ["hist", "approx", "exact"])
-def test_rows_of_which_nothing_is_known_share_a_leaf(method):
+def test_rows_with_only_missing_values_share_a_leaf(method):
     rows = np.full((60, 2), np.nan)
     tree = grow({"tree_method": method}, rows, -np.ones(60))
     assert tree.n_nodes == 1

@@ -1,4 +1,4 @@
-"""Looking ahead: the backend is asked less often, and the tree is the very same."""
+"""Speculative splits: fewer calls of the backend, and the same tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import RowSample, SplitParams
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.growth_limits import GrowthLimits
+from hornbeam.growth.tree_builder import GrowthLimits
 
 GROWTH = SplitParams(
     reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=1.0
@@ -114,7 +114,7 @@ def test_the_tree_is_the_same(table, shape, lookahead):
     rates=st.tuples(*[st.sampled_from([1.0, 0.6])] * 3),
     share=st.sampled_from([1.0, 0.5]),
 )
-def test_the_tree_is_the_same_whatever_limits_it(
+def test_the_tree_is_the_same_under_any_limits(
     table, lookahead, max_depth, max_leaves, gamma, rates, share
 ):
     shape = best_first(max_depth, max_leaves, gamma)
@@ -122,7 +122,7 @@ def test_the_tree_is_the_same_whatever_limits_it(
     assert Grown(table, lookahead, shape, rates, share).bytes == expected.bytes
 
 
-def test_the_backend_is_asked_less_often():
+def test_the_backend_is_called_less_often():
     asked = {
         lookahead: sum(size > 0 for size in Grown("numbers", lookahead, shape).sizes)
         for shape in [best_first(max_leaves=64)]
@@ -133,7 +133,7 @@ def test_the_backend_is_asked_less_often():
     assert asked[16] < asked[1] / 6
 
 
-def test_nothing_is_split_ahead_beyond_what_may_be_used():
+def test_no_speculative_split_beyond_the_limits():
     for shape in (best_first(), best_first(max_depth=5)):
         alone, ahead = (Grown("numbers", most, shape) for most in (1, 16))
         # Whoever is worth a split gets it: nothing is looked for in vain.
@@ -143,7 +143,7 @@ def test_nothing_is_split_ahead_beyond_what_may_be_used():
     assert sum(sizes) <= 2 * (1 + 2 + 4)
 
 
-def test_columns_drawn_by_node_leave_nothing_to_look_ahead_for():
+def test_no_speculative_splits_with_columns_drawn_by_node():
     """Such a draw depends on the node's number, which comes with its turn."""
     found = Grown("numbers", 16, best_first(max_leaves=30), rates=(1.0, 1.0, 0.5))
     assert set(found.sizes) == {1, 2}

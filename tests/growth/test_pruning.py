@@ -1,4 +1,4 @@
-"""Pruning: what is cut off a tree that has grown, and what is never made."""
+"""Pruning of complete trees by gamma, and splits that are never applied."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rows_of(tree, node):
 @pytest.mark.parametrize("gamma", [0.0, 1.0, 4.0, 20.0, 1e9])
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
 @pytest.mark.parametrize("method", ["hist", "approx", "exact"])
-def test_a_grown_tree_loses_what_gains_too_little(method, policy, gamma):
+def test_a_complete_tree_loses_splits_of_too_little_gain(method, policy, gamma):
     params = {"tree_method": method, "grow_policy": policy, "pruning": "after"}
     full = grown(method, policy)
     pruned = train(**params, gamma=gamma).trees[0]
@@ -71,7 +71,7 @@ def test_a_grown_tree_loses_what_gains_too_little(method, policy, gamma):
         assert pruned.value[node] == pytest.approx(weight, rel=1e-4, abs=1e-5)
 
 
-def test_a_split_stays_for_what_is_gained_below_it():
+def test_a_split_stays_if_there_are_better_ones_below():
     rows = np.array([[a, b] for a in (0.0, 1.0) for b in (0.0, 1.0)] * 50)
     labels = rows[:, 0] * (1 - rows[:, 1]) + rows[:, 1] * (1 - rows[:, 0])
     labels[rows[:, 0] == 0] += 0.05  # a root that gains next to nothing
@@ -84,7 +84,7 @@ def test_a_split_stays_for_what_is_gained_below_it():
     np.testing.assert_allclose(after.predict(data), labels, atol=1e-5)
 
 
-def test_exact_prunes_after_growth_and_the_others_before_by_themselves():
+def test_exact_prunes_after_growth_and_others_before_by_default():
     of_method = {"exact": "after", "hist": "before", "approx": "before"}
     for method, pruning in of_method.items():
         own = train(tree_method=method, gamma=6.0)
@@ -92,7 +92,7 @@ def test_exact_prunes_after_growth_and_the_others_before_by_themselves():
         assert own.trees[0].left.tolist() == said.trees[0].left.tolist()
 
 
-def test_scores_follow_the_pruned_tree():
+def test_margins_are_those_of_the_pruned_tree():
     data = hornbeam.DMatrix(ROWS, LABELS)
     params = {"tree_method": "exact", "gamma": 5.0, "subsample": 0.6}
     once = hornbeam.train(params, data, 4)

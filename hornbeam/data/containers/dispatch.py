@@ -158,7 +158,7 @@ def _array_table(
     array = as_array(data)
     if array is None:
         raise DataError(
-            f"cannot read features from this {words(data)}; {_mend(data)}",
+            f"cannot read features from this {words(data)}; {_advice(data)}",
             code=ErrorCode.UNSUPPORTED_DATA_TYPE,
             type=words(data),
         )
@@ -199,7 +199,7 @@ def _reader(data: Any, families: Families) -> Callable[..., Any] | None:
     return None
 
 
-def _mend(data: Any) -> str:
+def _advice(data: Any) -> str:
     if isinstance(data, (str, os.PathLike)):
         return (
             "a DMatrix reads files: pass DMatrix(path), or load it and pass the frame"

@@ -238,16 +238,16 @@ def frame_table(
 def _refusal(refused: list[tuple[str, str]]) -> DataError:
     more = len(refused) - LISTED
     these = ", ".join(f"{name} ({words})" for name, words in refused[:LISTED])
-    advice = [
-        what
-        for pattern, what in ADVICE.items()
+    hints = [
+        hint
+        for pattern, hint in ADVICE.items()
         if any(re.search(pattern, words) for _, words in refused)
     ]
     these += f" and {more} more" if more > 0 else ""
-    mend = "; ".join(advice or ["cast them to integers, floats or strings"])
+    advice = "; ".join(hints or ["cast them to integers, floats or strings"])
     return DataError(
-        f"these columns hold neither numbers nor categories: {these}; {mend}; or leave "
-        "them out",
+        f"these columns hold neither numbers nor categories: {these}; {advice}; or "
+        "leave them out",
         code=ErrorCode.NON_NUMERIC_COLUMNS,
         columns=these,
     )

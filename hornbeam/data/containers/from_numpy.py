@@ -158,8 +158,8 @@ class ArrayTable(Table):
             )
         return list(out)
 
-    def _masked(self, cells: Any) -> np.ndarray | None:
-        return None if self._nulls is None else self._nulls[cells]
+    def _masked(self, index: Any) -> np.ndarray | None:
+        return None if self._nulls is None else self._nulls[index]
 
     def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
         part = self._array[start:stop]

@@ -87,11 +87,11 @@ class SparseTable(Table):
             stop = int(np.searchsorted(matrix.indptr, most, side="right")) - 1
             stop = max(stop, start + 1)
             pointers = matrix.indptr[start : stop + 1].astype(np.int64)
-            cells = slice(pointers[0], pointers[-1])
+            entries = slice(pointers[0], pointers[-1])
             pointers -= pointers[0]
-            rows = matrix.indices[cells]
+            rows = matrix.indices[entries]
             features = np.repeat(np.arange(start, stop), np.diff(pointers))
-            values = self._floats(matrix.data[cells], rows, features)
+            values = self._floats(matrix.data[entries], rows, features)
             missing = np.isnan(values)
             if missing.any():
                 here = ~missing
@@ -118,10 +118,10 @@ class SparseTable(Table):
     ) -> None:
         infinite = np.isinf(values)
         if infinite.any():
-            cell = int(infinite.argmax())
-            column = np.full(rows[cell] + 1, np.nan, values.dtype)
-            column[-1] = values[cell]
-            check_finite(column, self.label(int(features[cell])))
+            entry = int(infinite.argmax())
+            column = np.full(rows[entry] + 1, np.nan, values.dtype)
+            column[-1] = values[entry]
+            check_finite(column, self.label(int(features[entry])))
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -129,19 +129,19 @@ class SparseTable(Table):
         matrix = self._by_column
         columns = []
         for feature in range(start, stop):
-            cells = slice(*matrix.indptr[feature : feature + 2])
-            rows = matrix.indices[cells]
+            entries = slice(*matrix.indptr[feature : feature + 2])
+            rows = matrix.indices[entries]
             column = np.full(self.n_rows, np.nan, self.dtype)
-            column[rows] = self._floats(matrix.data[cells], rows, feature)
+            column[rows] = self._floats(matrix.data[entries], rows, feature)
             columns.append(column)
         return columns
 
     def _rows(self, start: int, stop: int, chosen: np.ndarray | None) -> np.ndarray:
         matrix = self._by_row
-        cells = slice(matrix.indptr[start], matrix.indptr[stop])
+        entries = slice(matrix.indptr[start], matrix.indptr[stop])
         counts = np.diff(matrix.indptr[start : stop + 1])
         rows = np.repeat(np.arange(stop - start), counts)
-        features, values = matrix.indices[cells], matrix.data[cells]
+        features, values = matrix.indices[entries], matrix.data[entries]
         place, width = features, self.n_features
         if chosen is not None:
             width = len(chosen)

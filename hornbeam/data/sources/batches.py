@@ -86,7 +86,7 @@ class Source(ABC):
     #: Name of the source in error messages.
     name: str = "the data"
     #: Advice in the error message if passes differ.
-    mend: str = "the source must yield the same rows in the same order each time"
+    advice: str = "the source must yield the same rows in the same order each time"
     #: Whether `batches` can leave out columns without reading them.
     projects: bool = False
     #: Whether the data has names of columns; otherwise they are generated.
@@ -160,7 +160,7 @@ class ChosenColumns(Source):
                 )
         self._source = source
         self._columns = list(columns)
-        self.name, self.mend = source.name, source.mend
+        self.name, self.advice = source.name, source.advice
         self.projects, self.named = source.projects, source.named
         self.owns_batches = source.owns_batches
 

@@ -61,7 +61,7 @@ class IterSource(Source):
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
         self.name = f"the {type(iterator).__name__}"
-        self.mend = (
+        self.advice = (
             "its next() must give the same rows in the same order after each reset()"
         )
 

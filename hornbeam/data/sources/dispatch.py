@@ -133,12 +133,12 @@ def as_source(data: Any) -> Source | None:
         return None
     if callable(data):
         name = f"the function {getattr(data, '__name__', words(data))!r}"
-        mend = "it must return the same rows in the same order each time"
-        return BatchesSource(data, name, mend)
+        advice = "it must return the same rows in the same order each time"
+        return BatchesSource(data, name, advice)
     if isinstance(data, Iterable):
         name = f"the {words(data)}"
-        mend = "it must give the same rows in the same order each time"
-        return BatchesSource(lambda: _again(data, name), name, mend)
+        advice = "it must give the same rows in the same order each time"
+        return BatchesSource(lambda: _again(data, name), name, advice)
     return None
 
 

@@ -20,9 +20,9 @@ __all__ = [
     "FileFormat",
     "FileSource",
     "as_path",
+    "file_errors",
     "open_file",
     "parse_uri",
-    "reading",
     "split_uri",
 ]
 
@@ -72,7 +72,7 @@ class FileSource(Source):
         Name or number of the column of each field, from options of the path.
     """
 
-    mend = "the files must not change while they are read"
+    advice = "the files must not change while they are read"
     owns_batches = True
 
     def __init__(
@@ -85,7 +85,7 @@ class FileSource(Source):
         self.name = name
         self._paths = paths
         self._format = form
-        with reading(paths[0]):
+        with file_errors(paths[0]):
             self._columns = form.column_names(paths[0])
         self.named = form.named
         self.projects = form.projects
@@ -108,11 +108,11 @@ class FileSource(Source):
         for path in self._paths:
             origin = path if len(self._paths) > 1 else None
             if columns is not None and path != self._paths[0]:
-                with reading(path):
+                with file_errors(path):
                     _check_columns(path, self._format.column_names(path) or [], columns)
             with closing(self._format.batches(path, columns)) as batches:
                 while True:
-                    with reading(path):
+                    with file_errors(path):
                         batch = next(batches, None)
                     if batch is None:
                         break
@@ -120,7 +120,7 @@ class FileSource(Source):
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
+def file_errors(path: str) -> Iterator[None]:
     """Turn an error of reading a file into a `DataError` that names the file."""
     try:
         yield

@@ -24,7 +24,7 @@ class QuerySource(Source):
     """
 
     name = "the query"
-    mend = (
+    advice = (
         "add an ORDER BY to the query that leaves no ties, and nothing random, so that "
         "it gives the same rows in the same order each time"
     )

@@ -34,16 +34,16 @@ class BatchesSource(Source):
         Returns the iterable of batches; called once for each pass.
     name
         Name of the source in error messages.
-    mend
+    advice
         Advice in the error message if passes differ.
     """
 
     def __init__(
-        self, begin: Callable[[], Iterable[Any]], name: str, mend: str
+        self, begin: Callable[[], Iterable[Any]], name: str, advice: str
     ) -> None:
         self._begin = begin
         self.name = name
-        self.mend = mend
+        self.advice = advice
 
     def batches(
         self, columns: Sequence[str] | None = None
@@ -84,7 +84,7 @@ class LazyFrameSource(Source):
     """A polars LazyFrame, collected batch by batch."""
 
     name = "the LazyFrame"
-    mend = "add sort() to the query, or collect() it"
+    advice = "add sort() to the query, or collect() it"
     projects = True
     owns_batches = True
 
@@ -108,7 +108,7 @@ class DatasetSource(Source):
     """A pyarrow Dataset: files in any of its formats, read batch by batch."""
 
     name = "the Dataset"
-    mend = "its files must not change while it is read"
+    advice = "its files must not change while it is read"
     projects = True
     owns_batches = True
 

@@ -158,17 +158,17 @@ class StreamTable(Table):
             source, missing, names, types, enable_categorical, field_columns
         )
         self._own_names: list[str] | None = None
-        gathering, parts = FirstPass(content), FieldCollector()
+        first_pass, parts = FirstPass(content), FieldCollector()
         only: Table | None = None
         with closing(self._read(None)) as batches:
             for batch in batches:
                 first = batch.place.number == 0 and source.owns_batches
                 only = batch.table if first else None
                 with batch.place.named():
-                    gathering.add(batch.table)
+                    first_pass.add(batch.table)
                     parts.add(batch.info, batch.table.n_rows)
                 self._own_names = batch.own_names
-        schema = gathering.schema
+        schema = first_pass.schema
         if schema is None:
             raise DataError(
                 f"{source.name} has no batches, and so no columns; pass at least one "
@@ -176,11 +176,11 @@ class StreamTable(Table):
                 code=ErrorCode.NO_BATCHES,
             )
         super().__init__(
-            gathering.n_rows,
+            first_pass.n_rows,
             schema.n_features,
             schema.names,
             schema.types,
-            gathering.dtype,
+            first_pass.dtype,
             schema.categories,
         )
         self.info = parts.whole()
@@ -189,8 +189,8 @@ class StreamTable(Table):
             only.info = self.info
         # The columns of the batches; `names` can be changed later.
         self._expected = schema
-        self._sample = gathering.sample
-        self._content = gathering.content
+        self._sample = first_pass.sample
+        self._content = first_pass.content
         self._cursor: _Cursor | None = None
 
     def _read(
@@ -248,7 +248,7 @@ class StreamTable(Table):
         if row != self.n_rows:
             raise DataError(
                 f"{self._source.name} had {self.n_rows} rows in the first pass, and "
-                f"{row} now; {self._source.mend}",
+                f"{row} now; {self._source.advice}",
                 code=ErrorCode.SOURCE_CHANGED,
             )
 
@@ -263,7 +263,7 @@ class StreamTable(Table):
         if first_row + table.n_rows > self.n_rows:
             raise DataError(
                 f"there were {self.n_rows} rows in the first pass, and there are more "
-                f"now; {self._source.mend}",
+                f"now; {self._source.advice}",
                 code=ErrorCode.SOURCE_CHANGED,
             )
         different = self._sample.differs(table, first_row, features)
@@ -280,7 +280,7 @@ class StreamTable(Table):
         if different is not None:
             raise DataError(
                 f"row {different} differs from that of the first pass; "
-                f"{self._source.mend}",
+                f"{self._source.advice}",
                 code=ErrorCode.SOURCE_CHANGED,
             )
 

@@ -71,11 +71,11 @@ def test_masked_labels_are_missing():
         DMatrix(X, label=np.ma.masked_equal([1.0, 5.0, 2.0], 5.0))
 
 
-# Tensors and their like
+# Tensors
 
 
 class Capsule:
-    """An array that is only offered by DLPack."""
+    """An array with only the DLPack interface."""
 
     def __init__(self, array):
         self._array = array
@@ -111,7 +111,7 @@ def test_dlpack(dtype):
     assert matrix.get_label().tolist() == [0, 1, 2]
 
 
-def test_tensors_that_give_no_numbers():
+def test_unreadable_tensors_raise():
     with pytest.raises(DataError, match=r"Elsewhere.*on a device.*copy it to the CPU"):
         as_table(Elsewhere(X))
     with pytest.raises(DataError, match=r"NeedsGradients.*detach"):
@@ -127,7 +127,7 @@ def test_objects_that_are_numbers():
 
 
 class Stream:
-    """A table that is only offered as an Arrow stream."""
+    """A table with only the Arrow stream interface."""
 
     def __init__(self, table):
         self._table = table
@@ -137,7 +137,7 @@ class Stream:
 
 
 class Batch:
-    """A batch that is only offered as an Arrow array."""
+    """A batch with only the Arrow array interface."""
 
     def __init__(self, batch):
         self._batch = batch
@@ -160,7 +160,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("container", STREAMS)
-def test_whatever_gives_a_table_to_arrow(container):
+def test_objects_with_an_arrow_interface(container):
     table = as_table(STREAMS[container]())
     assert table.names == NAMES and table.types == ["float"] * 3
     assert_reads(table, X)
@@ -172,7 +172,7 @@ def test_a_stream_is_not_copied():
     assert first.__array_interface__["data"][0] == buffer.address
 
 
-def test_a_stream_of_one_column_is_no_table():
+def test_an_arrow_stream_of_one_column_raises():
     with pytest.raises(DataError, match=r"Stream gives no table to Arrow"):
         as_table(Stream(pa.chunked_array([[1.0]])))
 
@@ -195,7 +195,7 @@ def test_relations_of_duckdb():
 
 
 @pytest.mark.parametrize("fill", [0.0, 7.0, NAN])
-def test_sparse_columns_of_pandas_hold_their_fill_value(fill):
+def test_sparse_columns_of_pandas_have_their_fill_value(fill):
     values = np.array([[0, 7.0], [NAN, 1], [7, 0]])
     frame = pd.DataFrame(
         {
@@ -232,24 +232,24 @@ def test_frames_of_narwhals():
     assert_reads(as_table(lazy), X)
 
 
-def test_a_column_is_no_table():
+def test_a_single_column_raises():
     for column in (pl.Series([1.0]), pd.Series([1.0]), pa.chunked_array([[1.0]])):
         with pytest.raises(DataError, match="is one column"):
             as_table(column)
 
 
-def test_a_column_of_categories_has_no_numbers():
+def test_a_categorical_column_is_not_numeric():
     for column in (pl.Series(["x"]), pd.Series(["x"]), pa.array(["x"])):
         with pytest.raises(DataError, match="not a number"):
             as_column(column)
 
 
-def test_an_unknown_object():
+def test_an_unknown_object_raises():
     with pytest.raises(DataError, match=r"cannot read features from this .*Capsule"):
         as_table(type("Capsule", (), {})())
 
 
-# What is selected
+# Selections
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])

@@ -1,4 +1,4 @@
-"""The same numbers in every container read the same, exactly, and without a copy."""
+"""The same numbers in every container are read exactly and without copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hornbeam.data.containers.dispatch import as_table
 from hornbeam.errors import DataError
 
 NAN = float("nan")
-# Small whole numbers: every type holds them, so every container must agree.
+# Small integers, which every type holds, so that all containers must agree.
 NUMBERS = np.array(
     [[3, 0, 1, 7], [0, 5, 1, 2], [4, 4, 0, 1], [9, 1, 1, 0], [2, 8, 0, 6]]
 )
@@ -41,7 +41,7 @@ def float_of(dtype):
 
 
 def assert_reads(table, expected, dtypes=None):
-    """Every block of rows and of columns is `expected`, in the promised layout."""
+    """Assert that all blocks of rows and columns equal `expected` and its layout."""
     n_rows, n_features = expected.shape
     assert (table.n_rows, table.n_features) == expected.shape
     if dtypes is None:
@@ -80,7 +80,7 @@ def unaligned(array):
 
 
 class Tensor:
-    """What a library offers that only knows how to become an array."""
+    """An object with only the array interface."""
 
     def __init__(self, array):
         self.array = array
@@ -256,7 +256,7 @@ def test_null_is_missing(container, dtype):
 
 
 @pytest.mark.parametrize("container", NULL_FRAMES)
-def test_null_and_a_chosen_value_are_missing(container):
+def test_null_and_the_missing_value_are_missing(container):
     table = as_table(NULL_FRAMES[container]("uint8"), missing=250)
     assert_reads(table, np.where(NULL_EXPECTED == 250, NAN, NULL_EXPECTED))
 
@@ -289,7 +289,7 @@ def test_columns_of_the_null_type_are_missing():
         assert_reads(table, expected, [np.float64, np.float32])
 
 
-def test_columns_of_different_types_keep_their_own():
+def test_columns_keep_their_own_types():
     data = {
         "a": np.array([1, 2, 3], np.int8),
         "b": np.array([0.1, 0.2, 0.3]),
@@ -320,7 +320,7 @@ SPARSE = {
 
 @pytest.mark.parametrize("dtype", [name for name in REAL_TYPES if name != "float16"])
 @pytest.mark.parametrize("form", SPARSE)
-def test_sparse_absent_is_missing(form, dtype):
+def test_values_not_stored_are_missing(form, dtype):
     array = numbers_of(dtype)
     table = as_table(SPARSE[form](array))
     assert table.dtype == float_of(dtype)
@@ -329,7 +329,7 @@ def test_sparse_absent_is_missing(form, dtype):
 
 
 @pytest.mark.parametrize("form", ["csr", "csc"])
-def test_sparse_stored_zero_is_a_zero(form):
+def test_stored_zeros_are_zeros(form):
     matrix = sp.coo_array(
         (np.float32([0, 5, -0.0, NAN]), ([0, 0, 2, 1], [0, 2, 1, 0])), shape=(3, 3)
     ).asformat(form)
@@ -339,7 +339,7 @@ def test_sparse_stored_zero_is_a_zero(form):
     assert_reads(as_table(matrix, missing=0), expected)
 
 
-def test_sparse_unsorted_and_repeated_cells_leave_the_callers_matrix_alone():
+def test_duplicate_entries_are_summed_without_changing_the_caller():
     values, columns = np.float64([1, 2, 4, 8]), np.array([2, 0, 2, 1])
     matrix = sp.csr_matrix((values, columns, [0, 3, 4]), shape=(2, 3))
     expected = np.array([[2, NAN, 5], [NAN, 8, NAN]])
@@ -372,7 +372,7 @@ def test_sparse_unsorted_and_repeated_cells_leave_the_callers_matrix_alone():
         (">f4", [NAN, -1, 3], -1, [0, 1]),
     ],
 )
-def test_a_chosen_missing_value(dtype, values, missing, absent):
+def test_a_missing_value(dtype, values, missing, absent):
     column = np.array(values, dtype=dtype)
     expected = column.astype(np.float64)
     expected[absent] = NAN
@@ -389,7 +389,7 @@ def test_a_missing_value_beyond_float32_is_not_infinity():
     assert rows.tolist() == [[float("inf"), 1.0]]
 
 
-def test_the_callers_data_is_never_written_to():
+def test_data_of_the_caller_is_not_changed():
     array = np.array([[1.0, -1.0], [-1.0, 2.0]])
     for data in (array, np.asfortranarray(array), pd.DataFrame(array)):
         table = as_table(data, missing=-1.0)
@@ -414,7 +414,7 @@ def test_numbers_are_never_rounded(array, fortran):
         np.testing.assert_array_equal(column.astype(np.float64), exact[:, feature])
 
 
-def test_precision_beyond_float32_is_kept():
+def test_float64_precision_is_kept():
     neighbours = np.array([[1.0, 16_777_216.0], [np.nextafter(1.0, 2.0), 16_777_217.0]])
     integers = np.array([[2**53, -(2**53)], [2**53 - 1, 1 - 2**53]])
     for array in (neighbours, integers):
@@ -444,7 +444,7 @@ def as_int64(values):
 
 @pytest.mark.parametrize("container", as_int64([1]))
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**62])
-def test_integers_that_no_float_holds(container, value):
+def test_integers_that_floats_cannot_hold_raise(container, value):
     data = as_int64([5, value])[container]
 
     def read_rows():
@@ -491,7 +491,7 @@ def test_views_without_a_copy():
         assert np.shares_memory(as_table(frame).rows(0, 50), frame) is False
 
 
-def test_a_view_of_read_only_memory_keeps_it_alive():
+def test_a_view_keeps_read_only_memory_alive():
     table = as_table(read_only(np.arange(6.0).reshape(3, 2)))
     rows = table.rows(1, 3)
     del table
@@ -499,7 +499,7 @@ def test_a_view_of_read_only_memory_keeps_it_alive():
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "float32", "float64"])
-def test_a_block_of_columns_takes_no_more_memory_than_itself(dtype):
+def test_reading_a_block_of_columns_allocates_only_the_block(dtype):
     array = np.ones((200_000, 10), dtype)
     names = [f"x{i}" for i in range(10)]
     for data in (array, pd.DataFrame(array, columns=names), pl.DataFrame(array)):
@@ -509,7 +509,7 @@ def test_a_block_of_columns_takes_no_more_memory_than_itself(dtype):
         columns = table.columns(2, 6)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        # A frame's column of another type is converted whole before the next one.
+        # A data frame converts a column of another type as a whole.
         assert peak < block * 1.1 + 500_000
         assert len(columns) == 4
 
