@@ -12,7 +12,11 @@ from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
-from hornbeam.kernels.multi_output import find_multi_output_splits, weigh_children
+from hornbeam.kernels.multi_output import (
+    MultiOutputBuffers,
+    find_multi_output_splits,
+    weigh_children,
+)
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
@@ -78,14 +82,14 @@ class HistogramBackend(Backend):
         threads, layout = self._team.size, self._layout
         # A category may be split off with the missing values or without.
         candidates = max(self._widest, 2 * layout.max_categories) + 1
-        self._split_scratch: tuple[NDArray[Any], ...]
+        self._split_scratch: NDArray[np.float64] | MultiOutputBuffers
         if self.multi_output_columns == 0:
-            self._split_scratch = (np.empty((threads, 6, candidates)),)
+            self._split_scratch = np.empty((threads, 6, candidates))
         else:
-            self._split_scratch = (
+            self._split_scratch = MultiOutputBuffers(
                 np.empty((threads, 7, candidates)),
                 np.empty((threads, columns, layout.max_categories + 2)),
-                np.empty((threads, columns + 1)),
+                np.empty((threads, columns)),
                 np.empty((threads, columns, 2), np.int64),
             )
         self._init_histograms(counts_rows=False)
@@ -269,25 +273,22 @@ class HistogramBackend(Backend):
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
         words = self._set_words
         sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
-        slots = self._family[1][nodes]
         kernel, histograms, scales = self._search
+        slots = self._family[1][nodes]
+        searched = NodeHistograms(
+            histograms, slots, *built, self._features, self._totals
+        )
         self._team.run(
             kernel,
             threads,
-            NodeHistograms(
-                histograms,
-                slots,
-                *built,
-                self._features,
-                self._totals,
-            ),
+            searched,
             CandidateFeatures(
                 self._chosen, _NO_MASK if allowed is None else allowed, block
             ),
             scales,
             self._rules,
             limits,
-            *self._split_scratch,
+            self._split_scratch,
             splits,
             sets,
         )
@@ -299,17 +300,7 @@ class HistogramBackend(Backend):
             every = np.arange(nodes.size)
             splits, sets = splits[every, best], sets[every, best]
         if limits is not None and self.multi_output_columns > 0:
-            weigh_children(
-                slots,
-                self._histograms,
-                self._totals,
-                self._features,
-                self._scales,
-                self._rules,
-                limits,
-                splits,
-                sets,
-            )
+            weigh_children(searched, scales, self._rules, limits, splits, sets)
         return splits, sets
 
     def _build_histograms(

@@ -1,15 +1,18 @@
-"""Multi-output trees: splits, sketches of gradients, predictions.
+"""Multi-output trees: split search, projections of gradients, predictions.
 
-Histograms are made of gradient columns: an output's gradients, or a projection of all
-outputs' (see `mix_outputs`). Each column has its own histograms and scales, and the
-score of a split is the sum of its gains in all columns.
+The histograms are of gradient columns: the gradients of one output, or a projection
+of all outputs' gradients (see `mix_outputs`). Each column has its own histograms and
+quantisation scales, and the score of a split is the sum of its gains in all columns.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 from numba.extending import overload
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.categories import (
@@ -23,14 +26,15 @@ from hornbeam.kernels.categories import (
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_CELLS, TASK_ROWS
-from hornbeam.kernels.leaves import gain_of
+from hornbeam.kernels.leaves import gain_of, weight_of
 from hornbeam.kernels.node_constraints import child_weight, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
-from hornbeam.kernels.split import TINY, keep_candidate
+from hornbeam.kernels.split import TINY, NodeSums, keep_candidate
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
     "SHARE",
+    "MultiOutputBuffers",
     "add_multi_output_trees",
     "find_multi_output_splits",
     "mix_outputs",
@@ -43,131 +47,136 @@ SHARE = 1 << 40
 _POWER_STEPS = 8
 
 
-@inline
-def _add_free(
-    sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, step, rules, scores, left
-):
-    """Add to `scores` the gains of cuts with ``sums[k] + extra`` on the left.
+class MultiOutputBuffers(NamedTuple):
+    """Scratch memory of the split search; each array has a first axis of threads.
 
-    Adds the hessians of the left side to `left`.
+    Attributes
+    ----------
+    candidates
+        (threads, 7, maximum candidates of a feature + 1) float64.
+    category_weights
+        (threads, columns, maximum categories + 2) float64.
+    node_weights
+        (threads, columns) float64.
+    totals
+        (threads, columns, 2) int64.
     """
-    node_g = total_g * step[0]
-    node_h = total_h * step[1]
-    for k in range(count):
-        g = (sums_g[k] + extra_g) * step[0]
-        h = (sums_h[k] + extra_h) * step[1]
-        scores[k] += gain_of(g, h, rules) + gain_of(node_g - g, node_h - h, rules)
-        left[k] += h
+
+    candidates: NDArray[np.float64]
+    category_weights: NDArray[np.float64]
+    node_weights: NDArray[np.float64]
+    totals: NDArray[np.int64]
+
+
+class _SearchedNode(NamedTuple):
+    """A node whose best split is searched.
+
+    Attributes
+    ----------
+    index
+        The position of the node in `NodeConstraints`.
+    slot
+        The slot of its histograms.
+    totals
+        (columns, 2) int64: the sums of its gradients and hessians.
+    rows
+        The sum of the histogram that counts rows; 0 without constraints.
+    hessian
+        The sum of its hessians over all columns.
+    gain
+        Its gain as a leaf.
+    weights
+        (columns,) float64: its weights as a leaf; only written under constraints.
+    """
+
+    index: int
+    slot: int
+    totals: NDArray[np.int64]
+    rows: int
+    hessian: float
+    gain: float
+    weights: NDArray[np.float64]
+
+
+class _FeatureBins(NamedTuple):
+    """A feature, and the range of its histogram bins."""
+
+    feature: int
+    begin: int
+    end: int
 
 
 @inline
-def _pair(g, h, n, node_g, node_h, node_n, above, direction, bounds, rules):
-    """Return the weights of both children in a column; `g`, `h`, `n` are of the left.
+def _sum_bins(sums, every_row):
+    """Return the sum over a range of bins that counts each row once."""
+    total = np.int64(0)
+    for b in range(every_row[0], every_row[1]):
+        total += sums[b]
+    return total
+
+
+@inline
+def _weigh_pair(left, total, parent_weight, direction, bounds, rules):
+    """Return the weights of both children in a column, from the sums of the left one.
 
     If they violate the monotone constraint, both get the weight that is optimal for
-    them together, with the regularisation of two leaves.
+    both together, with the regularisation of two leaves.
     """
-    left = child_weight(g, h, n, above, bounds, rules)
-    right = child_weight(node_g - g, node_h - h, node_n - n, above, bounds, rules)
-    if direction * (right - left) < 0.0:
+    g, h, n = left.gradients, left.hessians, left.rows
+    node_g, node_h, node_n = total.gradients, total.hessians, total.rows
+    on_left = child_weight(g, h, n, parent_weight, bounds, rules)
+    on_right = child_weight(
+        node_g - g, node_h - h, node_n - n, parent_weight, bounds, rules
+    )
+    if direction * (on_right - on_left) < 0.0:
         both = maths.leaf_weight(
-            node_g, node_h, 2.0 * rules[0], 2.0 * rules[1], rules[2]
+            node_g,
+            node_h,
+            2.0 * rules.reg_lambda,
+            2.0 * rules.reg_alpha,
+            rules.max_delta_step,
         )
-        if rules[7] > 0.0:
-            both = maths.smoothed_weight(both, node_n, above, rules[7])
-        left = right = min(max(both, bounds[0]), bounds[1])
-    return left, right
-
-
-@inline
-def _add_limited(
-    sums_g,
-    sums_h,
-    rows,
-    count,
-    extra_g,
-    extra_h,
-    total_g,
-    total_h,
-    total_n,
-    above,
-    step,
-    rules,
-    direction,
-    bounds,
-    scores,
-    left,
-):
-    """As `_add_free`, with weights that satisfy bounds and the monotone constraint."""
-    node_g = total_g * step[0]
-    node_h = total_h * step[1]
-    for k in range(count):
-        g = (sums_g[k] + extra_g) * step[0]
-        h = (sums_h[k] + extra_h) * step[1]
-        on_left, on_right = _pair(
-            g, h, rows[k], node_g, node_h, total_n, above, direction, bounds, rules
-        )
-        scores[k] += maths.gain_at(g, h, on_left, rules[0], rules[1])
-        scores[k] += maths.gain_at(node_g - g, node_h - h, on_right, rules[0], rules[1])
-        left[k] += h
+        if rules.path_smooth > 0.0:
+            both = maths.smoothed_weight(both, node_n, parent_weight, rules.path_smooth)
+        on_left = on_right = min(max(both, bounds[0]), bounds[1])
+    return on_left, on_right
 
 
 @kernel
-def _add_scores(
-    sums_g,
-    sums_h,
-    rows,
-    count,
-    extra_g,
-    extra_h,
-    totals,
-    column,
-    node,
-    feature,
-    steps,
-    rules,
-    limits,
-    above,
-    scores,
-    left,
+def _add_gains(
+    sums, count, extra, node, column, feature, scales, rules, limits, scores, left
 ):
-    """Add the gains in a column, with constraints or without.
+    """Add to `scores` the gains in a column of splits by ``sums[k] + extra``.
 
-    `above` are the node's weights, followed by its number of rows.
+    These sums are those of the left side; their hessians are added to `left`. Under
+    constraints the weights of both sides satisfy the bounds and the monotone
+    constraint.
     """
+    scale_g, scale_h = scales[column, 0], scales[column, 1]
+    node_g = node.totals[column, 0] * scale_g
+    node_h = node.totals[column, 1] * scale_h
     if limits is None:
-        _add_free(
-            sums_g,
-            sums_h,
-            count,
-            extra_g,
-            extra_h,
-            totals[column, 0],
-            totals[column, 1],
-            steps[column],
-            rules,
-            scores,
-            left,
-        )
+        for k in range(count):
+            g = (sums.gradients[k] + extra.gradients) * scale_g
+            h = (sums.hessians[k] + extra.hessians) * scale_h
+            scores[k] += gain_of(g, h, rules) + gain_of(node_g - g, node_h - h, rules)
+            left[k] += h
     else:
-        _add_limited(
-            sums_g,
-            sums_h,
-            rows,
-            count,
-            extra_g,
-            extra_h,
-            totals[column, 0],
-            totals[column, 1],
-            above[above.size - 1],
-            above[column],
-            steps[column],
-            rules,
-            np.float64(limits.directions[feature]),
-            limits.bounds[node, column],
-            scores,
-            left,
-        )
+        total = NodeSums(node_g, node_h, node.rows / limits.one_row)
+        direction = np.float64(limits.directions[feature])
+        bounds = limits.bounds[node.index, column]
+        weight = node.weights[column]
+        reg_lambda, reg_alpha = rules.reg_lambda, rules.reg_alpha
+        for k in range(count):
+            g = (sums.gradients[k] + extra.gradients) * scale_g
+            h = (sums.hessians[k] + extra.hessians) * scale_h
+            on_left, on_right = _weigh_pair(
+                NodeSums(g, h, sums.rows[k]), total, weight, direction, bounds, rules
+            )
+            scores[k] += maths.gain_at(g, h, on_left, reg_lambda, reg_alpha)
+            g, right_h = node_g - g, node_h - h
+            scores[k] += maths.gain_at(g, right_h, on_right, reg_lambda, reg_alpha)
+            left[k] += h
 
 
 @inline
@@ -182,18 +191,29 @@ def _highest(scores, left, count, node_hessian, least):
 
 
 @inline
-def _drop_small(scores, rows, count, total_n, least):
-    """Set the scores of cuts with too few rows on a side to 0."""
+def _require_rows(scores, rows, count, node_rows, least):
+    """Set the scores of splits with too few rows on a side to 0."""
     for k in range(count):
-        enough = (rows[k] >= least) & (total_n - rows[k] >= least)
+        enough = (rows[k] >= least) & (node_rows - rows[k] >= least)
         scores[k] = scores[k] if enough else 0.0
 
 
 @inline
-def _clear(scores, left, count, start):
+def _fill(scores, left, count, score):
+    """Set all scores to `score`, and all hessians on the left to 0."""
     for k in range(count):
-        scores[k] = start
+        scores[k] = score
         left[k] = 0.0
+
+
+@inline
+def _first_score(node, feature, limits):
+    """Return minus the gain that a split by the feature must exceed."""
+    cost = 0.0
+    if limits.costs.size > 0:
+        rows = node.rows / limits.one_row if limits.cost_of_rows else 1.0
+        cost = limits.costs[node.index, feature] * rows
+    return -node.gain - cost
 
 
 @inline
@@ -202,91 +222,47 @@ def _share(left, node_hessian):
     return np.int64(left / node_hessian * SHARE)
 
 
-@kernel
-def _begin_cut(own_n, total_n, node, feature, base, limits, down, rows):
-    """Return the initial score, and the number of rows that miss the feature.
-
-    Writes the number of rows left of each cut to `rows` if rows are counted.
-    """
-    if limits is None:
-        return 0.0, np.int64(0)
-    missing = total_n
-    for b in range(own_n.size):
-        missing -= own_n[b]
+@inline
+def _count_left(own_rows, missing, down, one_row, rows):
+    """Write the number of rows on the left of each cut."""
     below = missing * down
-    for b in range(own_n.size):
-        rows[b] = (below + own_n[b] * (1 - down)) / limits.one_row
-        below += own_n[b]
-    return -base - _cost(total_n, node, feature, limits), missing
-
-
-@inline
-def _cost(total_n, node, feature, limits):
-    """Return the gain that a split by a feature needs in addition."""
-    cost = 0.0
-    if limits.costs.size > 0:
-        rows = total_n / limits.one_row if limits.cost_of_rows else 1.0
-        cost = limits.costs[node, feature] * rows
-    return cost
+    for b in range(own_rows.size):
+        rows[b] = (below + own_rows[b] * (1 - down)) / one_row
+        below += own_rows[b]
 
 
 @kernel
-def _keep_rows(scores, rows, count, total_n, rules, limits):
-    """Set scores of cuts with too few rows on a side to 0, if rows are counted."""
-    if limits is not None:
-        _drop_small(scores, rows, count, total_n / limits.one_row, rules[6])
-
-
-@kernel
-def _note_rows(split, rows, limits):
-    """Write the number of rows on the left, if rows are counted."""
-    if limits is not None:
-        split["left_rows"] = np.int64(rows)
-
-
-@inline
-def _search_order(
-    histograms,
-    slot,
-    start,
-    stop,
-    feature,
-    node,
-    totals,
-    total_n,
-    node_hessian,
-    base,
-    steps,
-    rules,
-    limits,
-    above,
-    buffer,
-    split,
-):
-    """Search the cuts between the bins of a numeric feature."""
+def _search_order(histograms, node, bins, scales, rules, limits, buffer, split):
+    """Search the cuts between the bins of a numerical feature."""
+    feature, start, stop = bins
     count = stop - start
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     scores = buffer[2]
     left = buffer[3]
     rows = buffer[6]
-    own_n = histograms[histograms.shape[0] - 1, slot, 1, start:stop]
-    columns = steps.shape[0]
-    least = max(rules[3], TINY) * columns
-    missing = np.int64(0)
-    # Missing values go right in the pass upwards, left in the pass downwards, which is
-    # only needed if there are any.
+    columns = scales.shape[0]
+    least = max(rules.min_child_weight, TINY) * columns
+    score = 0.0
+    missing_n = np.int64(0)
+    own_rows = histograms[histograms.shape[0] - 1, node.slot, 1, start:stop]
+    if limits is not None:
+        score = _first_score(node, feature, limits)
+        missing_n = node.rows
+        for b in range(count):
+            missing_n -= own_rows[b]
+    missing = missing_n
+    # Upwards missing values go right. Downwards they go left; this pass is only needed
+    # if there are any.
     for down in range(2):
         if down == 1 and missing == 0:
             break
-        begin, missing_n = _begin_cut(
-            own_n, total_n, node, feature, base, limits, down, rows
-        )
-        missing |= missing_n
-        _clear(scores, left, count, begin)
+        if limits is not None:
+            _count_left(own_rows, missing_n, down, limits.one_row, rows)
+        _fill(scores, left, count, score)
         for s in range(columns):
-            own_g = histograms[s, slot, 0, start:stop]
-            own_h = histograms[s, slot, 1, start:stop]
+            own_g = histograms[s, node.slot, 0, start:stop]
+            own_h = histograms[s, node.slot, 1, start:stop]
             left_g = np.int64(0)
             left_h = np.int64(0)
             sums_g[0] = 0
@@ -296,265 +272,198 @@ def _search_order(
                 left_h += own_h[b]
                 sums_g[b + 1] = left_g
                 sums_h[b + 1] = left_h
-            missing_g = totals[s, 0] - left_g
-            missing_h = totals[s, 1] - left_h
+            missing_g = node.totals[s, 0] - left_g
+            missing_h = node.totals[s, 1] - left_h
             missing |= missing_g | missing_h
-            _add_scores(
-                sums_g[1 - down :],
-                sums_h[1 - down :],
-                rows,
+            up = 1 - down
+            _add_gains(
+                NodeSums(sums_g[up:], sums_h[up:], rows),
                 count,
-                missing_g * down,
-                missing_h * down,
-                totals,
-                s,
+                NodeSums(missing_g * down, missing_h * down, np.int64(0)),
                 node,
+                s,
                 feature,
-                steps,
+                scales,
                 rules,
                 limits,
-                above,
                 scores,
                 left,
             )
-        _keep_rows(scores, rows, count, total_n, rules, limits)
-        highest = _highest(scores, left, count, node_hessian, least)
+        if limits is not None:
+            node_rows = node.rows / limits.one_row
+            _require_rows(scores, rows, count, node_rows, rules.min_samples_leaf)
+        highest = _highest(scores, left, count, node.hessian, least)
         if highest > split["gain"]:
             k = count - 1 if down else 0
             while scores[k] != highest:
                 k += 1 - 2 * down
-            share = _share(left[k], node_hessian)
+            share = _share(left[k], node.hessian)
             keep_candidate(
                 split, highest, feature, k - down, down, 0, np.int64(0), share
             )
-            _note_rows(split, rows[k], limits)
+            if limits is not None:
+                split["left_rows"] = np.int64(rows[k])
 
 
 @inline
-def _weigh_categories(histograms, slot, start, stop, steps, rules, weights, masses):
-    """Write each category's leaf weight minus the mean weight, and its hessians.
+def _weigh_categories(histograms, slot, bins, scales, rules, weights, hessians):
+    """Write each category's leaf weights minus the mean weights, and its hessian.
 
-    The mean is weighted by hessians. Returns the category with the largest squared
-    distance from it times its hessians.
+    The means are weighted by hessians. Returns the category with the largest squared
+    distance from them times its hessian.
     """
-    for c in range(stop - start):
-        masses[c] = 0.0
-    for s in range(steps.shape[0]):
+    start, count = bins.begin, bins.end - bins.begin
+    for c in range(count):
+        hessians[c] = 0.0
+    for s in range(scales.shape[0]):
         total = 0.0
-        mass = 0.0
-        for c in range(stop - start):
-            h = histograms[s, slot, 1, start + c] * steps[s, 1]
-            weights[s, c] = maths.leaf_weight(
-                histograms[s, slot, 0, start + c] * steps[s, 0],
-                h,
-                rules[0],
-                rules[1],
-                rules[2],
-            )
-            masses[c] += h
+        total_h = 0.0
+        for c in range(count):
+            h = histograms[s, slot, 1, start + c] * scales[s, 1]
+            g = histograms[s, slot, 0, start + c] * scales[s, 0]
+            weights[s, c] = weight_of(g, h, rules)
+            hessians[c] += h
             total += h * weights[s, c]
-            mass += h
-        mean = total / mass if mass > 0.0 else 0.0
-        for c in range(stop - start):
+            total_h += h
+        mean = total / total_h if total_h > 0.0 else 0.0
+        for c in range(count):
             weights[s, c] -= mean
     furthest = 0
     largest = 0.0
-    for c in range(stop - start):
+    for c in range(count):
         size = 0.0
-        for s in range(steps.shape[0]):
+        for s in range(scales.shape[0]):
             size += weights[s, c] * weights[s, c]
-        if masses[c] * size > largest:
-            largest = masses[c] * size
+        if hessians[c] * size > largest:
+            largest = hessians[c] * size
             furthest = c
     return furthest
 
 
 @inline
-def _rank_categories(count, furthest, weights, masses, direction, following, keys):
-    """Write sort keys of the categories: their weights along one direction.
+def _rank_categories(count, furthest, weights, hessians, keys):
+    """Write sort keys of the categories: the projections of their weights.
 
-    The direction is the first principal component of the weights (Coppersmith, Hong
-    and Hosking 1999), found by the power method.
+    They are projected on their first principal component (Coppersmith, Hong and
+    Hosking 1999), found by the power method.
     """
-    columns = direction.size
+    columns = weights.shape[0]
+    component, following = weights[:, count], weights[:, count + 1]
     for s in range(columns):
-        direction[s] = weights[s, furthest]
+        component[s] = weights[s, furthest]
     for _ in range(_POWER_STEPS):
         for s in range(columns):
             following[s] = 0.0
         for c in range(count):
-            along = 0.0
+            projection = 0.0
             for s in range(columns):
-                along += weights[s, c] * direction[s]
+                projection += weights[s, c] * component[s]
             for s in range(columns):
-                following[s] += masses[c] * along * weights[s, c]
+                following[s] += hessians[c] * projection * weights[s, c]
         largest = 0.0
         for s in range(columns):
             largest = max(largest, abs(following[s]))
         if largest == 0.0:
             break
         for s in range(columns):
-            direction[s] = following[s] / largest
+            component[s] = following[s] / largest
     for c in range(count):
-        along = 0.0
+        projection = 0.0
         for s in range(columns):
-            along += weights[s, c] * direction[s]
-        keys[c] = order_key(along if masses[c] > 0.0 else 0.0, c)
+            projection += weights[s, c] * component[s]
+        keys[c] = order_key(projection if hessians[c] > 0.0 else 0.0, c)
 
 
-@kernel
-def _begin_sets(
-    own_n,
-    total_n,
-    node,
-    feature,
-    base,
-    limits,
-    one_hot,
-    order,
-    flip,
-    count,
-    sums,
-    rows,
-):
-    """As `_begin_cut`, for sets of categories."""
-    if limits is None:
-        return 0.0
+@inline
+def _sum_sets(own, total, one_hot, order, flip, sums):
+    """Write the sums of the sets of categories that are candidates."""
     if one_hot:
-        sum_single(own_n, total_n, sums)
+        sum_single(own, total, sums)
     else:
-        sum_in_order(own_n, order, flip, sums)
-    for k in range(count):
-        rows[k] = sums[k + 1] / limits.one_row
-    return -base - _cost(total_n, node, feature, limits)
-
-
-@kernel
-def _note_set_rows(split, rows, total_n, backward, limits):
-    """Write the number of rows on the left, if rows are counted."""
-    if limits is not None:
-        left = rows if backward else total_n / limits.one_row - rows
-        split["left_rows"] = np.int64(left)
+        sum_in_order(own, order, flip, sums)
 
 
 @kernel
 def _search_categories(
-    histograms,
-    slot,
-    start,
-    stop,
-    feature,
-    node,
-    totals,
-    total_n,
-    node_hessian,
-    base,
-    steps,
-    rules,
-    limits,
-    above,
-    buffer,
-    weights,
-    split,
-    rights,
+    histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
 ):
-    """Search the partitions of the categories of a feature, see `find_splits`.
+    """Search the splits of a feature's categories into two sets, see `find_splits`.
 
-    Above `max_cat_to_onehot` categories are sorted by `_rank_categories`.
+    From `max_cat_to_onehot` categories on they are sorted by `_rank_categories`.
     """
-    columns = steps.shape[0]
-    bins = stop - start
+    feature, start, stop = bins
+    columns = scales.shape[0]
+    n_categories = stop - start
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     scores = buffer[2]
     left = buffer[3]
+    keys = buffer[4].view(np.int64)[:n_categories]
     rows = buffer[6]
-    own_n = histograms[histograms.shape[0] - 1, slot, 1, start:stop]
-    keys = buffer[4].view(np.int64)[:bins]
-    least = max(rules[3], TINY) * columns
-    one_hot = bins < rules[4]
-    groups = min(bins, np.int64(rules[5])) - 1
+    least = max(rules.min_child_weight, TINY) * columns
+    one_hot = n_categories < rules.max_cat_to_onehot
+    groups = min(n_categories, np.int64(rules.max_cat_threshold)) - 1
     heap = buffer[5].view(np.int64)[:groups]
+    count = 2 * n_categories
     if not one_hot:
         if groups < 1:
             return
-        masses = buffer[2]
+        count = groups
+        # The scores are not written yet: their memory has the categories' hessians.
         furthest = _weigh_categories(
-            histograms, slot, start, stop, steps, rules, weights, masses
+            histograms, node.slot, bins, scales, rules, weights, scores
         )
-        _rank_categories(
-            bins,
-            furthest,
-            weights,
-            masses,
-            weights[:, bins],
-            weights[:, bins + 1],
-            keys,
-        )
+        _rank_categories(n_categories, furthest, weights, scores, keys)
     for backward in range(1 if one_hot else 2):
         flip = np.int64(-backward)
-        count = 2 * bins if one_hot else groups
         if not one_hot:
             select_least(keys, flip, heap)
-        begin = _begin_sets(
-            own_n,
-            total_n,
-            node,
-            feature,
-            base,
-            limits,
-            one_hot,
-            heap,
-            flip,
-            count,
-            sums_g,
-            rows,
-        )
-        _clear(scores, left, count, begin)
+        score = 0.0
+        if limits is not None:
+            score = _first_score(node, feature, limits)
+            own_rows = histograms[histograms.shape[0] - 1, node.slot, 1, start:stop]
+            _sum_sets(own_rows, node.rows, one_hot, heap, flip, sums_g)
+            for k in range(count):
+                rows[k] = sums_g[k + 1] / limits.one_row
+        _fill(scores, left, count, score)
         for s in range(columns):
-            own_g = histograms[s, slot, 0, start:stop]
-            own_h = histograms[s, slot, 1, start:stop]
-            total_g, total_h = totals[s, 0], totals[s, 1]
-            if one_hot:
-                sum_single(own_g, total_g, sums_g)
-                sum_single(own_h, total_h, sums_h)
-            else:
-                sum_in_order(own_g, heap, flip, sums_g)
-                sum_in_order(own_h, heap, flip, sums_h)
-            # The score does not depend on which side the sums are of.
-            _add_scores(
-                sums_g[1:],
-                sums_h[1:],
-                rows,
+            own_g = histograms[s, node.slot, 0, start:stop]
+            own_h = histograms[s, node.slot, 1, start:stop]
+            _sum_sets(own_g, node.totals[s, 0], one_hot, heap, flip, sums_g)
+            _sum_sets(own_h, node.totals[s, 1], one_hot, heap, flip, sums_h)
+            # The score is the same whichever side the sums are of.
+            _add_gains(
+                NodeSums(sums_g[1:], sums_h[1:], rows),
                 count,
-                np.int64(0),
-                np.int64(0),
-                totals,
-                s,
+                NodeSums(np.int64(0), np.int64(0), np.int64(0)),
                 node,
+                s,
                 feature,
-                steps,
+                scales,
                 rules,
                 limits,
-                above,
                 scores,
                 left,
             )
-        _keep_rows(scores, rows, count, total_n, rules, limits)
-        highest = _highest(scores, left, count, node_hessian, least)
+        if limits is not None:
+            node_rows = node.rows / limits.one_row
+            _require_rows(scores, rows, count, node_rows, rules.min_samples_leaf)
+        highest = _highest(scores, left, count, node.hessian, least)
         if highest > split["gain"]:
             k = 0
             while scores[k] != highest:
                 k += 1
-            share = _share(left[k], node_hessian)
+            share = _share(left[k], node.hessian)
             if not backward:
                 share = SHARE - share
             missing_left = 1 - (k & 1) if one_hot else 1 - backward
             keep_candidate(
                 split, highest, feature, 0, missing_left, 1, np.int64(0), share
             )
-            _note_set_rows(split, rows[k], total_n, backward, limits)
-            list_rights(bins, backward, rights)
+            if limits is not None:
+                other = node.rows / limits.one_row - rows[k]
+                split["left_rows"] = np.int64(rows[k] if backward else other)
+            list_rights(n_categories, backward, rights)
             if one_hot:
                 toggle(k >> 1, rights)
             else:
@@ -563,130 +472,61 @@ def _search_categories(
 
 
 def _search_if_there_are(
-    histograms,
-    slot,
-    start,
-    stop,
-    feature,
-    node,
-    totals,
-    total_n,
-    node_hessian,
-    base,
-    steps,
-    rules,
-    limits,
-    above,
-    buffer,
-    weights,
-    split,
-    rights,
+    histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
 ):
-    """Search the categories of a feature, if the table has categorical features."""
+    """Search the categories of a feature, in a table that has categorical features."""
     _search_categories(
-        histograms,
-        slot,
-        start,
-        stop,
-        feature,
-        node,
-        totals,
-        total_n,
-        node_hessian,
-        base,
-        steps,
-        rules,
-        limits,
-        above,
-        buffer,
-        weights,
-        split,
-        rights,
+        histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
     )
 
 
 def _search_nothing(
-    histograms,
-    slot,
-    start,
-    stop,
-    feature,
-    node,
-    totals,
-    total_n,
-    node_hessian,
-    base,
-    steps,
-    rules,
-    limits,
-    above,
-    buffer,
-    weights,
-    split,
-    rights,
+    histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
 ):
     return
 
 
 @overload(_search_if_there_are)
 def _overload_search_if_there_are(
-    histograms,
-    slot,
-    start,
-    stop,
-    feature,
-    node,
-    totals,
-    total_n,
-    node_hessian,
-    base,
-    steps,
-    rules,
-    limits,
-    above,
-    buffer,
-    weights,
-    split,
-    rights,
+    histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
 ):
+    # Without categorical features this saves time to compile.
     return _search_nothing if rights.dtype == types.uint8 else _search_if_there_are
 
 
 @kernel
-def _count_node(histograms, slot, whole, limits):
-    """Return the number of rows of the node, from the last histogram of hessians."""
+def _sum_node(
+    histograms, slot, index, every_row, scales, rules, limits, totals, weights
+):
+    """Return the rows, hessian and gain of a `_SearchedNode`; write its arrays."""
     rows = np.int64(0)
-    if limits is not None:
-        for c in range(whole[0], whole[1]):
-            rows += histograms[histograms.shape[0] - 1, slot, 1, c]
-    return rows
-
-
-@kernel
-def _weigh_node(totals, total_n, node, steps, rules, limits, above):
-    """Return the gain of the node as a leaf; write its weights and number of rows."""
+    hessian = 0.0
     gain = 0.0
-    for s in range(steps.shape[0]):
-        g = totals[s, 0] * steps[s, 0]
-        h = totals[s, 1] * steps[s, 1]
+    for s in range(scales.shape[0]):
+        totals[s, 0] = _sum_bins(histograms[s, slot, 0], every_row)
+        totals[s, 1] = _sum_bins(histograms[s, slot, 1], every_row)
+        g = totals[s, 0] * scales[s, 0]
+        h = totals[s, 1] * scales[s, 1]
+        hessian += h
         if limits is None:
             gain += gain_of(g, h, rules)
         else:
-            bounds = limits.bounds[node, s]
-            above[s] = own_weight(g, h, limits.weights[node, s], bounds, rules)
-            gain += maths.gain_at(g, h, above[s], rules[0], rules[1])
+            bounds = limits.bounds[index, s]
+            weight = own_weight(g, h, limits.weights[index, s], bounds, rules)
+            weights[s] = weight
+            gain += maths.gain_at(g, h, weight, rules.reg_lambda, rules.reg_alpha)
     if limits is not None:
-        above[above.size - 1] = total_n / limits.one_row
-    return gain
+        rows = _sum_bins(histograms[histograms.shape[0] - 1, slot, 1], every_row)
+    return rows, hessian, gain
 
 
 @kernel
-def _settle(split, node_gain, total_n, limits):
-    """Subtract the node's gain from the best score; under limits that has been done."""
+def _settle(split, node, limits):
+    """Turn the best score into a gain; under constraints, write the node's rows."""
     if limits is not None:
-        split["total_rows"] = np.int64(total_n / limits.one_row)
+        split["total_rows"] = np.int64(node.rows / limits.one_row)
     elif split["feature"] >= 0:
-        split["gain"] -= node_gain
+        split["gain"] -= node.gain
 
 
 @kernel
@@ -696,13 +536,10 @@ def find_multi_output_splits(
     sync,
     node_histograms,  # NodeHistograms of (columns or one more, slots, 2, bins) int64
     candidates,  # CandidateFeatures
-    steps,  # (columns, 2) float64: quantisation scales of gradients and of hessians
+    scales,  # (columns, 2) float64: quantisation scales of gradients and of hessians
     rules,  # SplitRules
-    limits,  # `NodeConstraints` of the nodes, or None
-    scratch,  # (threads, 7, maximum candidates of a feature + 1) float64
-    weights,  # (threads, columns, maximum categories + 2) float64
-    above,  # (threads, columns + 1) float64
-    totals,  # (threads, columns, 2) int64
+    limits,  # NodeConstraints of the nodes, or None
+    buffers,  # MultiOutputBuffers
     splits,  # (nodes, tasks a node) SPLIT_DTYPE, out
     sets,  # (nodes, tasks a node, words) uint64, out: categories that go right;
     # (nodes, tasks a node, 0) uint8 where no feature is categorical
@@ -711,113 +548,82 @@ def find_multi_output_splits(
 
     As `hornbeam.kernels.split.find_splits`, except that a score is a sum over columns,
     and the hessian of a side a mean over them. The sums in the splits are shares.
-    Under limits the last hessians count the rows: they are those of a column with equal
-    hessians, or of one more that only counts.
+    Under constraints the last hessians count the rows: they are those of a column with
+    equal hessians, or of one more that only counts.
     """
-    histograms, slots, counted, parents, features, whole = node_histograms
+    histograms, slots, built, parents, features, every_row = node_histograms
     chosen, allowed, block = candidates
-    columns = steps.shape[0]
-    cells = histograms.shape[3]
-    shares = (cells + JOIN_CELLS - 1) // JOIN_CELLS
+    columns, bins = histograms.shape[0], histograms.shape[3]
+    shares = (bins + JOIN_CELLS - 1) // JOIN_CELLS
     task = next_task(sync, 0)
-    while task < counted.size * histograms.shape[0] * shares:
-        pair = task // (histograms.shape[0] * shares)
-        s = task // shares % histograms.shape[0]
-        child, parent = counted[pair], parents[pair]
+    while task < built.size * columns * shares:
+        pair = task // (columns * shares)
+        s = task // shares % columns
+        child, parent = built[pair], parents[pair]
         begin = task % shares * JOIN_CELLS
         if parent >= 0:
-            end = min(begin + JOIN_CELLS, cells)
+            end = min(begin + JOIN_CELLS, bins)
             take_from_parent(histograms[s], parent, child, begin, end)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
-    own_totals = totals[thread_id]
-    own_above = above[thread_id]
+    buffer = buffers.candidates[thread_id]
+    category_weights = buffers.category_weights[thread_id]
+    weights, totals = buffers.node_weights[thread_id], buffers.totals[thread_id]
     parts = splits.shape[1]
     task = next_task(sync, 1)
     while task < slots.size * parts:
-        number, part = task // parts, task % parts
-        slot = slots[number]
-        node_hessian = 0.0
-        for s in range(columns):
-            total_g = np.int64(0)
-            total_h = np.int64(0)
-            for c in range(whole[0], whole[1]):
-                total_g += histograms[s, slot, 0, c]
-                total_h += histograms[s, slot, 1, c]
-            own_totals[s, 0] = total_g
-            own_totals[s, 1] = total_h
-            node_hessian += total_h * steps[s, 1]
-        total_n = _count_node(histograms, slot, whole, limits)
-        node_gain = _weigh_node(
-            own_totals, total_n, number, steps, rules, limits, own_above
+        index, part = task // parts, task % parts
+        slot = slots[index]
+        rows, hessian, gain = _sum_node(
+            histograms, slot, index, every_row, scales, rules, limits, totals, weights
         )
-        split = splits[number, part]
+        node = _SearchedNode(index, slot, totals, rows, hessian, gain, weights)
+        split = splits[index, part]
         split["total_gradient"] = 0
         split["total_hessian"] = SHARE
         keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
         for j in range(part * block, min((part + 1) * block, chosen.size)):
             feature = np.int64(chosen[j])
-            if allowed.size > 0 and allowed[number, feature] == 0:
+            if allowed.size > 0 and allowed[index, feature] == 0:
                 continue
             start = features[feature]["cell"]
-            stop = start + features[feature]["bins"]
+            own_bins = _FeatureBins(feature, start, start + features[feature]["bins"])
             if features[feature]["is_categorical"]:
                 _search_if_there_are(
                     histograms,
-                    slot,
-                    start,
-                    stop,
-                    feature,
-                    number,
-                    own_totals,
-                    total_n,
-                    node_hessian,
-                    node_gain,
-                    steps,
+                    node,
+                    own_bins,
+                    scales,
                     rules,
                     limits,
-                    own_above,
-                    scratch[thread_id],
-                    weights[thread_id],
+                    buffer,
+                    category_weights,
                     split,
-                    sets[number, part],
+                    sets[index, part],
                 )
             else:
                 _search_order(
-                    histograms,
-                    slot,
-                    start,
-                    stop,
-                    feature,
-                    number,
-                    own_totals,
-                    total_n,
-                    node_hessian,
-                    node_gain,
-                    steps,
-                    rules,
-                    limits,
-                    own_above,
-                    scratch[thread_id],
-                    split,
+                    histograms, node, own_bins, scales, rules, limits, buffer, split
                 )
-        _settle(split, node_gain, total_n, limits)
+        _settle(split, node, limits)
         task = next_task(sync, 1)
 
 
 @kernel
 def weigh_children(
-    slots,  # (nodes,) int64: where each node's histograms are
-    histograms,  # (columns or one more, slots, 2, bins) int64
-    whole,  # (2,) int64: the range of bins that contains each row once
-    features,  # table of FEATURE_DTYPE
-    steps,  # (columns, 2) float64
+    node_histograms,  # NodeHistograms, as those of `find_multi_output_splits`
+    scales,  # (columns, 2) float64
     rules,  # SplitRules
-    limits,  # `NodeConstraints` of the nodes; `sides` are written
+    limits,  # NodeConstraints of the nodes; `sides` are written
     splits,  # (nodes,) SPLIT_DTYPE: the best ones
     sets,  # (nodes, words) uint64: categories that go right
 ):
     """Write the weights of the children of the best splits in each column."""
+    histograms, slots, features = (
+        node_histograms.sums,
+        node_histograms.slots,
+        node_histograms.features,
+    )
     for node in range(slots.size):
         split = splits[node]
         if split["feature"] < 0:
@@ -825,14 +631,11 @@ def weigh_children(
         feature = features[split["feature"]]
         direction = np.float64(limits.directions[split["feature"]])
         start = feature["cell"]
-        for s in range(steps.shape[0]):
+        for s in range(scales.shape[0]):
             own = histograms[s, slots[node]]
-            node_g = np.int64(0)
-            node_h = np.int64(0)
-            for c in range(whole[0], whole[1]):
-                node_g += own[0, c]
-                node_h += own[1, c]
-            # Rows that miss the feature: the node's minus those in bins.
+            node_g = _sum_bins(own[0], node_histograms.every_row)
+            node_h = _sum_bins(own[1], node_histograms.every_row)
+            # The sums of missing values are the node's minus those of all bins.
             missing_g, missing_h = node_g, node_h
             left_g = np.int64(0)
             left_h = np.int64(0)
@@ -849,23 +652,22 @@ def weigh_children(
             if split["missing_left"]:
                 left_g += missing_g
                 left_h += missing_h
-            g, h = node_g * steps[s, 0], node_h * steps[s, 1]
-            bounds = limits.bounds[node, s]
-            above = own_weight(g, h, limits.weights[node, s], bounds, rules)
-            left, right = _pair(
-                left_g * steps[s, 0],
-                left_h * steps[s, 1],
-                np.float64(split["left_rows"]),
-                g,
-                h,
-                np.float64(split["total_rows"]),
-                above,
-                direction,
-                bounds,
-                rules,
+            scale_g, scale_h = scales[s, 0], scales[s, 1]
+            total = NodeSums(
+                node_g * scale_g, node_h * scale_h, np.float64(split["total_rows"])
             )
-            limits.sides[node, s, 0] = left
-            limits.sides[node, s, 1] = right
+            left = NodeSums(
+                left_g * scale_g, left_h * scale_h, np.float64(split["left_rows"])
+            )
+            bounds = limits.bounds[node, s]
+            weight = own_weight(
+                total.gradients, total.hessians, limits.weights[node, s], bounds, rules
+            )
+            on_left, on_right = _weigh_pair(
+                left, total, weight, direction, bounds, rules
+            )
+            limits.sides[node, s, 0] = on_left
+            limits.sides[node, s, 1] = on_right
 
 
 @kernel
@@ -912,7 +714,7 @@ def add_multi_output_trees(
     roots,  # (trees, 4) int32: root's position, depth, not used, splits by category
     packed,  # PackedNodes
     values,  # (nodes, outputs) float32
-    places,  # (threads, rows that are routed together) int32, scratch
+    places,  # (threads, rows that descend together) int32, scratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
     """Add to the margins of each row the values of its leaf in each tree, in order.

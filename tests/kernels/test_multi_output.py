@@ -1,4 +1,4 @@
-"""Trees of all outputs: splits in exact fractions, predictions output by output."""
+"""Multi-output kernels against reference implementations in exact fractions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, split_rules
+from kernel_calls import MEMBERS as THREADS
+from kernel_calls import call, split_rules
 from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 from test_split import RULES, random_codes
 
@@ -16,6 +17,7 @@ from hornbeam.forest.layout import Layout
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.multi_output import (
     SHARE,
+    MultiOutputBuffers,
     add_multi_output_trees,
     find_multi_output_splits,
     mix_outputs,
@@ -25,19 +27,24 @@ from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.predict import PREDICT_ROWS
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 
-STEPS = 2.0 ** -np.array([[10, 12], [8, 11], [12, 10], [9, 9]])
+SCALES = 2.0 ** -np.array([[10, 12], [8, 11], [12, 10], [9, 9]])
 
 
 class Data:
-    """Codes of a few features, and histograms of some columns over them."""
+    """Bins of a few features in rows, and gradient histograms of some nodes.
 
-    def __init__(self, codes, bins, columns=3, nodes=1, seed=0, categorical=()):
+    There is one histogram per gradient column and node.
+    """
+
+    def __init__(self, bins, n_bins, columns=3, nodes=1, seed=0, categorical=()):
         rng = np.random.default_rng(seed)
-        rows = len(codes[0])
-        self.codes, self.bins, self.categorical = codes, np.array(bins), categorical
-        cells = [n + (max(column) == n) for column, n in zip(codes, bins, strict=True)]
-        self.offsets = np.concatenate([[0], np.cumsum(cells)])
-        self.steps = STEPS[:columns]
+        rows = len(bins[0])
+        self.bins, self.n_bins, self.categorical = bins, np.array(n_bins), categorical
+        widths = [
+            n + (max(column) == n) for column, n in zip(bins, n_bins, strict=True)
+        ]
+        self.offsets = np.concatenate([[0], np.cumsum(widths)])
+        self.scales = SCALES[:columns]
         self.histograms = np.zeros((columns, nodes, 2, self.offsets[-1]), np.int64)
         self.parents = [[], []]
         for s in range(columns):
@@ -46,19 +53,19 @@ class Data:
             for node in range(nodes):
                 own = np.arange(node, rows, nodes)
                 pairs = np.stack([g, h], axis=1)
-                every = range(len(codes))
-                sums = naive.histogram(codes, self.offsets, every, own, pairs)
+                every = range(len(bins))
+                sums = naive.histogram(bins, self.offsets, every, own, pairs)
                 self.histograms[s, node] = sums
 
-    def find(self, rules, block=None, members=1, allowed=None, limits=None):
-        """Return the splits of all nodes, (nodes, tasks a node)."""
-        columns, nodes = len(self.steps), self.histograms.shape[1]
-        block = self.bins.size if block is None else block
-        splits = np.zeros((nodes, -(-self.bins.size // block)), SPLIT_DTYPE)
-        features = self.features = np.zeros(self.bins.size, FEATURE_DTYPE)
-        features["bins"], features["cell"] = self.bins, self.offsets[:-1]
+    def find(self, rules, block=None, threads=1, allowed=None, limits=None):
+        """Return the best splits, (nodes, tasks a node)."""
+        columns, nodes = len(self.scales), self.histograms.shape[1]
+        block = self.n_bins.size if block is None else block
+        splits = np.zeros((nodes, -(-self.n_bins.size // block)), SPLIT_DTYPE)
+        features = self.features = np.zeros(self.n_bins.size, FEATURE_DTYPE)
+        features["bins"], features["cell"] = self.n_bins, self.offsets[:-1]
         features["is_categorical"][list(self.categorical)] = 1
-        most = int(self.bins[list(self.categorical)].max(initial=0))
+        most = int(self.n_bins[list(self.categorical)].max(initial=0))
         words = -(-most // 64)
         self.sets = np.full((*splits.shape, words), 7, np.uint64 if words else np.uint8)
         call(
@@ -71,30 +78,32 @@ class Data:
                 self.offsets[:2],
             ),
             CandidateFeatures(
-                np.arange(self.bins.size, dtype=np.uint64),
+                np.arange(self.n_bins.size, dtype=np.uint64),
                 np.empty((0, 0), np.uint8) if allowed is None else allowed,
                 block,
             ),
-            self.steps,
+            self.scales,
             split_rules(*rules),
             limits,
-            np.full((members, 7, 2 * self.bins.max() + 2), np.nan),
-            np.full((members, columns, most + 2), np.nan),
-            np.full((members, columns + 1), np.nan),
-            np.empty((members, columns, 2), np.int64),
+            MultiOutputBuffers(
+                np.full((threads, 7, 2 * self.n_bins.max() + 2), np.nan),
+                np.full((threads, columns, most + 2), np.nan),
+                np.full((threads, columns), np.nan),
+                np.empty((threads, columns, 2), np.int64),
+            ),
             splits,
             self.sets,
-            members=members,
+            members=threads,
         )
         return splits
 
     def check(self, split, node, rules):
-        """Assert that `split` is the naive one."""
+        """Assert that `split` is that of the reference implementation."""
         exact = naive.best_vector_split(
             self.histograms[:, node],
             self.offsets,
-            self.bins.tolist(),
-            self.steps,
+            self.n_bins.tolist(),
+            self.scales,
             [*rules, 4, 64][:6],
             self.categorical,
         )
@@ -111,18 +120,18 @@ class Data:
         assert 0 < split["left_hessian"] < split["total_hessian"] == SHARE
 
     def rights_of(self, node):
-        """Return which categories go right in the split that was found last."""
+        """Return the categories that go right in the split that was found last."""
         words = self.sets[node, 0].tolist()
         return tuple(c for c in range(64 * len(words)) if words[c // 64] >> c % 64 & 1)
 
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=list(RULES))
 @pytest.mark.parametrize("missing", [[], [1, 3], [0, 1, 2, 3]])
-def test_the_best_split_of_all_columns_is_found(missing, rules):
-    bins = [7, 5, 1, 9]
+def test_best_split_of_all_columns(missing, rules):
+    n_bins = [7, 5, 1, 9]
     for seed in range(3):
-        codes = random_codes(60, bins, missing, seed)
-        data = Data(codes, bins, 1 + seed, 2, seed)
+        bins = random_codes(60, n_bins, missing, seed)
+        data = Data(bins, n_bins, 1 + seed, 2, seed)
         splits = data.find(rules)
         for node in range(2):
             data.check(splits[node, 0], node, rules)
@@ -130,25 +139,26 @@ def test_the_best_split_of_all_columns_is_found(missing, rules):
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=list(RULES))
 def test_one_category_against_the_rest(rules):
-    bins = [3, 3, 6]
+    n_bins = [3, 3, 6]
     for seed in range(3):
-        codes = random_codes(60, bins, [1], seed)
-        data = Data(codes, bins, 3, 1, seed, categorical=(0, 1))
+        bins = random_codes(60, n_bins, [1], seed)
+        data = Data(bins, n_bins, 3, 1, seed, categorical=(0, 1))
         data.check(data.find(rules)[0, 0], 0, rules)
 
 
-def test_a_side_needs_a_hessian_in_the_mean():
-    # Two columns: one has next to no hessian on the left, the other has enough.
+def test_min_child_weight_bounds_the_mean_hessian_of_the_columns():
+    # The hessians of the left side are 2 and 10.
     data = Data([[0, 0, 1, 1]], [2], columns=2)
     data.histograms[:, 0, 0] = [[3000, -3000], [2000, -2000]]
-    data.steps = np.ones((2, 2))
+    data.scales = np.ones((2, 2))
     data.histograms[:, 0, 1] = [[2, 50], [10, 50]]
     for least, found in ((6.0, 0), (6.001, -1)):
         assert data.find([1, 0, 0, least])["feature"].item() == found
 
 
-#: What holds a node of three columns and four features, the last one of categories.
-FREE = {
+#: Constraints on a node with three gradient columns and four features, of which the
+#: last one is categorical.
+UNCONSTRAINED = {
     "directions": [0, 0, 0, 0],
     "bounds": [(-np.inf, np.inf)] * 3,
     "weights": None,
@@ -157,7 +167,7 @@ FREE = {
     "least_rows": 0,
     "smooth": 0.0,
 }
-HELD = {
+CASES = {
     "nothing": {},
     "rising": {"directions": [1, 1, 1, 0]},
     "falling": {"directions": [-1, -1, 0, 0]},
@@ -180,19 +190,19 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize("case", HELD)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_best_split_under_limits(case, seed):
-    held = {**FREE, **HELD[case]}
-    rules = [*held.pop("rules", [1.0, 0.0, 0.0, 1.0]), 4, 64][:6]
-    bins = [7, 5, 9, 3]
-    codes = random_codes(90, bins, [1, 2, 3], seed)
-    data = Data(codes, bins, 3, 1, seed, categorical=(3,))
+def test_best_split_under_constraints(case, seed):
+    node = {**UNCONSTRAINED, **CASES[case]}
+    rules = [*node.pop("rules", [1.0, 0.0, 0.0, 1.0]), 4, 64][:6]
+    n_bins = [7, 5, 9, 3]
+    bins = random_codes(90, n_bins, [1, 2, 3], seed)
+    data = Data(bins, n_bins, 3, 1, seed, categorical=(3,))
     every = np.ones((90, 2), np.int64)
-    rows = naive.histogram(codes, data.offsets, range(4), range(90), every)
+    rows = naive.histogram(bins, data.offsets, range(4), range(90), every)
     counts = rows[1].copy()
     rows[0] = 0
-    steps = data.steps
+    steps = data.scales
     totals = [
         [int(part[: data.offsets[1]].sum()) * Fraction(step) for part, step in pairs]
         for pairs in (
@@ -201,30 +211,30 @@ def test_the_best_split_under_limits(case, seed):
         )
     ]
     exact_rules = [Fraction(float(rule)) for rule in rules]
-    weights = held["weights"] or [
+    weights = node["weights"] or [
         naive.leaf_weight(*pair, *exact_rules[:3]) for pair in totals
     ]
-    held["weights"] = [
+    node["weights"] = [
         Fraction(max(low, min(high, weight)))
-        for (low, high), weight in zip(held["bounds"], weights, strict=True)
+        for (low, high), weight in zip(node["bounds"], weights, strict=True)
     ]
     data.histograms = np.concatenate([data.histograms, rows[None, None]])
-    given = HELD[case].get("weights") or [np.nan] * 3
+    given = CASES[case].get("weights") or [np.nan] * 3
     limits = NodeConstraints(
-        np.array([held["bounds"]]),
+        np.array([node["bounds"]]),
         np.array([given]),
-        np.array(held["directions"], np.int8),
-        np.array([held["costs"]] if held["costs"] else np.empty((0, 0)), np.float64),
-        held["cost_of_rows"],
+        np.array(node["directions"], np.int8),
+        np.array([node["costs"]] if node["costs"] else np.empty((0, 0)), np.float64),
+        node["cost_of_rows"],
         sides=np.full((1, 3, 2), np.nan),
     )
-    ours = [*rules, held["least_rows"], held["smooth"]]
+    ours = [*rules, node["least_rows"], node["smooth"]]
     split = data.find(ours, limits=limits)[0]
-    times = 90 if held["cost_of_rows"] else 1
-    held["costs"] = [times * Fraction(cost) for cost in held["costs"] or [0.0] * 4]
-    held["smooth"] = Fraction(held["smooth"])
+    times = 90 if node["cost_of_rows"] else 1
+    node["costs"] = [times * Fraction(cost) for cost in node["costs"] or [0.0] * 4]
+    node["smooth"] = Fraction(node["smooth"])
     best = naive.best_vector_split(
-        data.histograms[:3, 0], data.offsets, bins, steps, rules, (3,), counts, held
+        data.histograms[:3, 0], data.offsets, n_bins, steps, rules, (3,), counts, node
     )
     if best is None or best[0] <= 0:
         assert split["gain"] <= 1e-9
@@ -244,39 +254,39 @@ def test_the_best_split_under_limits(case, seed):
     np.testing.assert_allclose(limits.sides[0], np.array(sides, float), rtol=1e-12)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("block", [1, 2, 3])
-def test_tasks_find_what_one_finds(members, block):
-    bins = [5, 4, 6]
-    data = Data(random_codes(50, bins, [0], 1), bins, 4, 3)
+def test_many_tasks_find_the_split_of_one_task(threads, block):
+    n_bins = [5, 4, 6]
+    data = Data(random_codes(50, n_bins, [0], 1), n_bins, 4, 3)
     whole = data.find(RULES["plain"])[:, 0]
-    parts = data.find(RULES["plain"], block, members)
+    parts = data.find(RULES["plain"], block, threads)
     best = parts[np.arange(3), parts["gain"].argmax(axis=1)]
     np.testing.assert_array_equal(best, whole)
 
 
-def test_only_allowed_features_are_looked_at():
-    bins = [5, 4, 6]
-    data = Data(random_codes(50, bins, [], 1), bins, 2, 2)
+def test_only_allowed_features_are_searched():
+    n_bins = [5, 4, 6]
+    data = Data(random_codes(50, n_bins, [], 1), n_bins, 2, 2)
     allowed = np.array([[0, 1, 0], [0, 0, 1]], np.uint8)
     found = data.find(RULES["no lambda"], allowed=allowed)[:, 0]
     assert found["feature"].tolist() == [1, 2]
 
 
-def test_siblings_are_taken_from_their_parents():
-    bins = [5, 4]
-    data = Data(random_codes(40, bins, [], 2), bins, 3, 2)
+def test_siblings_are_subtracted_from_their_parents():
+    n_bins = [5, 4]
+    data = Data(random_codes(40, n_bins, [], 2), n_bins, 3, 2)
     expected = data.find(RULES["plain"])
-    # Slot 1 holds the parent, of which slot 0 is to be taken.
+    # Slot 1 has the histograms of the parent, slot 0 those of the built child.
     data.histograms[:, 1] += data.histograms[:, 0]
     data.parents = [[0], [1]]
     np.testing.assert_array_equal(data.find(RULES["plain"]), expected)
 
 
-def scalar_splits(data, rules):
-    """Return what the search by one column finds in the first of them."""
-    features = np.zeros(data.bins.size, FEATURE_DTYPE)
-    features["bins"], features["cell"] = data.bins, data.offsets[:-1]
+def single_output_split(data, rules):
+    """Return the split that `find_splits` finds in the first gradient column."""
+    features = np.zeros(data.n_bins.size, FEATURE_DTYPE)
+    features["bins"], features["cell"] = data.n_bins, data.offsets[:-1]
     features["is_categorical"][list(data.categorical)] = 1
     splits = np.zeros((1, 1), SPLIT_DTYPE)
     sets = np.zeros((1, 1, 1), np.uint64)
@@ -290,39 +300,39 @@ def scalar_splits(data, rules):
             data.offsets[:2],
         ),
         CandidateFeatures(
-            np.arange(data.bins.size, dtype=np.uint64),
+            np.arange(data.n_bins.size, dtype=np.uint64),
             np.empty((0, 0), np.uint8),
-            data.bins.size,
+            data.n_bins.size,
         ),
-        data.steps[0],
+        data.scales[0],
         split_rules(*rules),
         None,
-        np.full((1, 6, 2 * data.bins.max() + 2), np.nan),
+        np.full((1, 6, 2 * data.n_bins.max() + 2), np.nan),
         splits,
         sets,
     )
-    return splits[0, 0], sets[0, 0]
+    return splits[0, 0]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_categories_of_one_column_are_parted_as_by_its_own_search(seed):
-    bins = [11, 4]
-    codes = random_codes(90, bins, [0] if seed % 2 else [], seed)
-    data = Data(codes, bins, 1, 1, seed, categorical=(0,))
+def test_categories_of_one_column_are_split_as_in_single_output_trees(seed):
+    n_bins = [11, 4]
+    bins = random_codes(90, n_bins, [0] if seed % 2 else [], seed)
+    data = Data(bins, n_bins, 1, 1, seed, categorical=(0,))
     split = data.find([1, 0, 0, 0])[0, 0]
-    expected, _ = scalar_splits(data, [1, 0, 0, 0])
+    expected = single_output_split(data, [1, 0, 0, 0])
     assert split["feature"] == expected["feature"]
     assert split["gain"] == pytest.approx(expected["gain"], rel=1e-12)
 
 
-def test_categories_are_ordered_where_they_differ_most():
-    """Two kinds of categories differ in the sum of columns, not in any one of them."""
+def test_categories_are_sorted_by_their_first_principal_component():
+    """Two kinds of categories differ in all columns together more than in each."""
     rng = np.random.default_rng(0)
     n_categories, columns = 24, 4
     kinds = rng.integers(2, size=n_categories)
-    codes = np.repeat(np.arange(n_categories), 5)
-    data = Data([codes.tolist()], [n_categories], columns, categorical=(0,))
-    data.steps = np.full((columns, 2), 2.0**-10)
+    bins = np.repeat(np.arange(n_categories), 5)
+    data = Data([bins.tolist()], [n_categories], columns, categorical=(0,))
+    data.scales = np.full((columns, 2), 2.0**-10)
     noise = rng.normal(size=(columns, n_categories))
     signs = np.array([1, -1, 1, -1])[:, None]
     g = (2 * kinds - 1) * signs * 1.5 + noise
@@ -334,31 +344,31 @@ def test_categories_are_ordered_where_they_differ_most():
     weights = g / 1.2
     centred = weights - weights.mean(axis=1, keepdims=True)
     _, vectors = np.linalg.eigh(centred @ centred.T)
-    along = vectors[:, -1] @ weights
-    # The set is one end of the order along the first principal component.
-    assert along[rights].min() > along[~rights].max() or (
-        along[rights].max() < along[~rights].min()
+    projection = vectors[:, -1] @ weights
+    # One set has the least projections, the other one the greatest.
+    assert projection[rights].min() > projection[~rights].max() or (
+        projection[rights].max() < projection[~rights].min()
     )
     assert np.mean(rights == kinds) in (0.0, 1.0) and split["gain"] > 0
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_mixes_of_outputs(dtype, members):
+def test_projections_of_gradients_and_mean_hessians(dtype, threads):
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(5, 300)).astype(dtype)
     hessians = rng.random((5, 300)).astype(dtype)
     mix = rng.normal(size=(2, 5))
     mixed, means = np.empty((2, 300)), np.empty(300)
-    call(mix_outputs, mix, gradients, hessians, mixed, means, members=members)
+    call(mix_outputs, mix, gradients, hessians, mixed, means, members=threads)
     np.testing.assert_allclose(mixed, mix @ gradients.astype(float), atol=1e-12)
     np.testing.assert_allclose(means, hessians.mean(axis=0, dtype=float), rtol=1e-12)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_every_output_gets_the_values_of_its_own(dtype, missing, members):
+def test_leaf_values_are_added_to_the_margins_of_their_output(dtype, missing, threads):
     rng = np.random.default_rng(0)
     outputs = 3
     trees = [
@@ -375,7 +385,7 @@ def test_every_output_gets_the_values_of_its_own(dtype, missing, members):
     start = rng.normal(size=(len(rows), outputs)).astype(dtype)
     layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
     margins = start.copy()
-    places = np.empty((members, PREDICT_ROWS), np.int32)
+    places = np.empty((threads, PREDICT_ROWS), np.int32)
     call(
         add_multi_output_trees,
         rows,
@@ -384,7 +394,7 @@ def test_every_output_gets_the_values_of_its_own(dtype, missing, members):
         layout.values,
         places,
         margins,
-        members=members,
+        members=threads,
     )
     expected = start.copy()
     for tree in trees:
