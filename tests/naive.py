@@ -217,12 +217,12 @@ def pair_of_weights(left, right, rules, held, direction):
     return weights
 
 
-def best_vector_split(
+def best_multi_output_split(
     sums, offsets, bins, steps, rules, categorical=(), counts=None, held=None
 ):
     """Return (gain, feature, split, missing left, weights) of the best split.
 
-    `sums` is (columns, 2, bins) and `steps` (columns, 2). Like `best_split`, with the
+    `sums` is (columns, 2, bins) and `steps`, the quantisation scales, (columns, 2). Like `best_split`, with the
     sum of gains and the mean of hessians over the gradient columns; categorical
     features have one-hot splits only. `held` has bounds and a weight for each column.
     The weights are those of both children by column.

@@ -62,21 +62,22 @@ class Data:
         columns, nodes = len(self.scales), self.histograms.shape[1]
         block = self.n_bins.size if block is None else block
         splits = np.zeros((nodes, -(-self.n_bins.size // block)), SPLIT_DTYPE)
-        features = self.features = np.zeros(self.n_bins.size, FEATURE_DTYPE)
+        features = np.zeros(self.n_bins.size, FEATURE_DTYPE)
         features["bins"], features["cell"] = self.n_bins, self.offsets[:-1]
         features["is_categorical"][list(self.categorical)] = 1
         most = int(self.n_bins[list(self.categorical)].max(initial=0))
         words = -(-most // 64)
         self.sets = np.full((*splits.shape, words), 7, np.uint64 if words else np.uint8)
+        self.searched = NodeHistograms(
+            self.histograms,
+            np.arange(nodes),
+            *np.array(self.parents, np.int64),
+            features,
+            self.offsets[:2],
+        )
         call(
             find_multi_output_splits,
-            NodeHistograms(
-                self.histograms,
-                np.arange(nodes),
-                *np.array(self.parents, np.int64),
-                features,
-                self.offsets[:2],
-            ),
+            self.searched,
             CandidateFeatures(
                 np.arange(self.n_bins.size, dtype=np.uint64),
                 np.empty((0, 0), np.uint8) if allowed is None else allowed,
@@ -99,7 +100,7 @@ class Data:
 
     def check(self, split, node, rules):
         """Assert that `split` is that of the reference implementation."""
-        exact = naive.best_vector_split(
+        exact = naive.best_multi_output_split(
             self.histograms[:, node],
             self.offsets,
             self.n_bins.tolist(),
@@ -168,7 +169,7 @@ UNCONSTRAINED = {
     "smooth": 0.0,
 }
 CASES = {
-    "nothing": {},
+    "none": {},
     "rising": {"directions": [1, 1, 1, 0]},
     "falling": {"directions": [-1, -1, 0, 0]},
     "bounds": {"bounds": [(-0.25, 0.125), (0.25, np.inf), (-np.inf, np.inf)]},
@@ -177,7 +178,7 @@ CASES = {
     "smooth, towards weights": {"smooth": 30.0, "weights": [0.75, 0.0, -2.0]},
     "costs": {"costs": [40.0, 1.0, 0.0, 15.0]},
     "costs of rows": {"costs": [0.5, 0.0, 0.25, 0.125], "cost_of_rows": True},
-    "step": {"rules": [1.0, 2.0, 0.25, 8.0], "directions": [1, -1, 0, 0]},
+    "max_delta_step": {"rules": [1.0, 2.0, 0.25, 8.0], "directions": [1, -1, 0, 0]},
     "one-hot": {"rules": [1.0, 0.0, 0.0, 1.0, 9, 64], "least_rows": 7},
     "all": {
         "rules": [0.5, 3.0, 0.75, 8.0],
@@ -193,8 +194,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(4))
 def test_best_split_under_constraints(case, seed):
-    node = {**UNCONSTRAINED, **CASES[case]}
-    rules = [*node.pop("rules", [1.0, 0.0, 0.0, 1.0]), 4, 64][:6]
+    constraints = {**UNCONSTRAINED, **CASES[case]}
+    rules = [*constraints.pop("rules", [1.0, 0.0, 0.0, 1.0]), 4, 64][:6]
     n_bins = [7, 5, 9, 3]
     bins = random_codes(90, n_bins, [1, 2, 3], seed)
     data = Data(bins, n_bins, 3, 1, seed, categorical=(3,))
@@ -202,39 +203,51 @@ def test_best_split_under_constraints(case, seed):
     rows = naive.histogram(bins, data.offsets, range(4), range(90), every)
     counts = rows[1].copy()
     rows[0] = 0
-    steps = data.scales
+    scales = data.scales
     totals = [
-        [int(part[: data.offsets[1]].sum()) * Fraction(step) for part, step in pairs]
+        [int(part[: data.offsets[1]].sum()) * Fraction(scale) for part, scale in pairs]
         for pairs in (
             zip(own, pair, strict=True)
-            for own, pair in zip(data.histograms[:, 0], steps.tolist(), strict=True)
+            for own, pair in zip(data.histograms[:, 0], scales.tolist(), strict=True)
         )
     ]
     exact_rules = [Fraction(float(rule)) for rule in rules]
-    weights = node["weights"] or [
+    weights = constraints["weights"] or [
         naive.leaf_weight(*pair, *exact_rules[:3]) for pair in totals
     ]
-    node["weights"] = [
+    constraints["weights"] = [
         Fraction(max(low, min(high, weight)))
-        for (low, high), weight in zip(node["bounds"], weights, strict=True)
+        for (low, high), weight in zip(constraints["bounds"], weights, strict=True)
     ]
     data.histograms = np.concatenate([data.histograms, rows[None, None]])
-    given = CASES[case].get("weights") or [np.nan] * 3
+    node_weights = CASES[case].get("weights") or [np.nan] * 3
     limits = NodeConstraints(
-        np.array([node["bounds"]]),
-        np.array([given]),
-        np.array(node["directions"], np.int8),
-        np.array([node["costs"]] if node["costs"] else np.empty((0, 0)), np.float64),
-        node["cost_of_rows"],
+        np.array([constraints["bounds"]]),
+        np.array([node_weights]),
+        np.array(constraints["directions"], np.int8),
+        np.array(
+            [constraints["costs"]] if constraints["costs"] else np.empty((0, 0)),
+            np.float64,
+        ),
+        constraints["cost_of_rows"],
         sides=np.full((1, 3, 2), np.nan),
     )
-    ours = [*rules, node["least_rows"], node["smooth"]]
-    split = data.find(ours, limits=limits)[0]
-    times = 90 if node["cost_of_rows"] else 1
-    node["costs"] = [times * Fraction(cost) for cost in node["costs"] or [0.0] * 4]
-    node["smooth"] = Fraction(node["smooth"])
-    best = naive.best_vector_split(
-        data.histograms[:3, 0], data.offsets, n_bins, steps, rules, (3,), counts, node
+    all_rules = [*rules, constraints["least_rows"], constraints["smooth"]]
+    split = data.find(all_rules, limits=limits)[0]
+    charged_rows = 90 if constraints["cost_of_rows"] else 1
+    constraints["costs"] = [
+        charged_rows * Fraction(cost) for cost in constraints["costs"] or [0.0] * 4
+    ]
+    constraints["smooth"] = Fraction(constraints["smooth"])
+    best = naive.best_multi_output_split(
+        data.histograms[:3, 0],
+        data.offsets,
+        n_bins,
+        scales,
+        rules,
+        (3,),
+        counts,
+        constraints,
     )
     if best is None or best[0] <= 0:
         assert split["gain"] <= 1e-9
@@ -247,10 +260,8 @@ def test_best_split_under_constraints(case, seed):
     assert found == (feature, chosen, missing_left)
     assert split["gain"][0] == pytest.approx(float(gain), rel=1e-9, abs=1e-9)
     assert split["total_rows"] == 90
-    weigh_children(
-        np.zeros(1, np.int64), data.histograms, data.offsets[:2], data.features,
-        steps, split_rules(*ours), limits, split, data.sets[:, 0].view(np.uint64),
-    )  # fmt: skip
+    sets = data.sets[:, 0].view(np.uint64)
+    weigh_children(data.searched, scales, split_rules(*all_rules), limits, split, sets)
     np.testing.assert_allclose(limits.sides[0], np.array(sides, float), rtol=1e-12)
 
 
