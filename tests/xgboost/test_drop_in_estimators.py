@@ -52,12 +52,12 @@ def case(function):
     return function
 
 
-def seen(value):
+def comparable(value):
     """Return a value in a comparable form."""
     if isinstance(value, dict):
-        return {name: seen(one) for name, one in value.items()}
+        return {name: comparable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [seen(one) for one in value]
+        return [comparable(one) for one in value]
     if isinstance(value, np.ndarray):
         return ["array", value.dtype.str, value.shape, value.tolist()]
     if isinstance(value, float | np.floating):
@@ -71,7 +71,7 @@ def observed(function, module):
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(printed):
         warnings.simplefilter("always")
         try:
-            found = seen(function(module))
+            found = comparable(function(module))
         except Exception as error:
             found = [kind.__name__ for kind in type(error).__mro__ if kind in COMMON]
     kinds = sorted({one.category.__name__ for one in caught})
@@ -111,13 +111,13 @@ def assert_same_lines(found, expected):
     """Compare printed lines, except for the last digits of numbers."""
     assert len(found) == len(expected)
     for line, other in zip(found, expected, strict=True):
-        words, numbers = parted(line)
-        other_words, other_numbers = parted(other)
+        words, numbers = split_numbers(line)
+        other_words, other_numbers = split_numbers(other)
         assert words == other_words
         assert numbers == pytest.approx(other_numbers, abs=2e-4)
 
 
-def parted(line):
+def split_numbers(line):
     words, numbers = [], []
     for word in line.split("\t"):
         name, colon, value = word.rpartition(":")
@@ -161,14 +161,14 @@ def printed_scores(xgb):
 
 
 @case
-def printed_scores_of_every_third_round(xgb):
+def scores_printed_every_third_round(xgb):
     model = xgb.XGBRegressor(n_estimators=8, max_depth=2)
     model.fit(X, Y, eval_set=EVALS, verbose=3)
     return list(model.evals_result())
 
 
 @case
-def nothing_printed(xgb):
+def no_printed_scores(xgb):
     return (
         xgb.XGBRegressor(n_estimators=2)
         .fit(X, Y, eval_set=EVALS, verbose=False)
@@ -224,7 +224,7 @@ def two_targets_in_one_tree(xgb):
 
 
 @case
-def own_objective_of_two_targets(xgb):
+def custom_objective_of_two_targets(xgb):
     def squared(y_true, y_pred):
         return y_pred - y_true, np.ones_like(y_true)
 
@@ -239,7 +239,7 @@ def base_scores_of_two_targets(xgb):
 
 
 @case
-def base_scores_of_several_labels(xgb):
+def base_scores_of_multi_label_targets(xgb):
     model = xgb.XGBClassifier(n_estimators=2, base_score=np.array([0.2, 0.3, 0.5]))
     return model.fit(LABELS, MULTILABEL).predict_proba(LABELS), model.intercept_
 
@@ -314,14 +314,14 @@ def no_rounds(xgb):
 
 
 @case
-def a_number_for_missing(xgb):
+def missing_as_a_number(xgb):
     holes = np.where(X > 1.5, -999.0, X)
     model = xgb.XGBRegressor(n_estimators=3, max_depth=2, missing=-999.0).fit(holes, Y)
     return model.predict(holes)
 
 
 @case
-def own_objective_and_metric(xgb):
+def custom_objective_and_metric(xgb):
     def squared(y_true, y_pred):
         return y_pred - y_true, np.ones_like(y_true)
 
@@ -336,7 +336,7 @@ def own_objective_and_metric(xgb):
 
 
 @case
-def own_objective_with_weights(xgb):
+def custom_objective_with_weights(xgb):
     def weighted(y_true, y_pred, sample_weight=None):
         return (y_pred - y_true) * sample_weight, np.ones_like(y_true) * sample_weight
 
@@ -345,7 +345,7 @@ def own_objective_with_weights(xgb):
 
 
 @case
-def own_objective_that_takes_no_weights(xgb):
+def custom_objective_without_sample_weight(xgb):
     def squared(y_true, y_pred):
         return y_pred - y_true, np.ones_like(y_true)
 
@@ -353,39 +353,39 @@ def own_objective_that_takes_no_weights(xgb):
 
 
 @case
-def names_and_a_function_as_metrics(xgb):
+def named_and_custom_metrics(xgb):
     model = xgb.XGBRegressor(n_estimators=2, eval_metric=["rmse", mean_absolute_error])
     return model.fit(X, Y, eval_set=EVALS[1:]).evals_result()
 
 
 @case
-def two_functions_as_metrics(xgb):
+def two_custom_metrics(xgb):
     metrics = [mean_absolute_error, log_loss]
     return xgb.XGBRegressor(eval_metric=metrics).fit(X, Y)
 
 
 @case
-def a_number_as_metric(xgb):
+def metric_of_a_wrong_type(xgb):
     return xgb.XGBRegressor(eval_metric=3).fit(X, Y)
 
 
 @case
-def a_number_among_metrics(xgb):
+def metrics_with_a_wrong_type(xgb):
     return xgb.XGBRegressor(eval_metric=["rmse", 3]).fit(X, Y)
 
 
 @case
-def no_evaluation(xgb):
+def evals_result_without_eval_set(xgb):
     return xgb.XGBRegressor(n_estimators=1).fit(X, Y).evals_result()
 
 
 @case
-def weights_without_evaluation(xgb):
+def weights_without_eval_set(xgb):
     return xgb.XGBRegressor().fit(X, Y, sample_weight_eval_set=[WEIGHTS])
 
 
 @case
-def too_few_weights_of_evaluation(xgb):
+def too_few_weights_of_eval_set(xgb):
     return xgb.XGBRegressor().fit(
         X, Y, eval_set=EVALS, sample_weight_eval_set=[WEIGHTS]
     )
@@ -404,13 +404,13 @@ def feature_weights_of_fit(xgb):
 
 
 @case
-def arguments_by_place(xgb):
+def positional_arguments(xgb):
     model = xgb.XGBRegressor(n_estimators=2)
     return model.fit(X, Y, WEIGHTS).predict(X, True)
 
 
 @case
-def going_on(xgb):
+def continued_training(xgb):
     first = xgb.XGBRegressor(n_estimators=2, max_depth=2).fit(X, Y)
     again = xgb.XGBRegressor(n_estimators=3, max_depth=2)
     from_estimator = again.fit(X, Y, xgb_model=first).predict(X)
@@ -419,12 +419,12 @@ def going_on(xgb):
 
 
 @case
-def no_fit(xgb):
+def unfitted_predict(xgb):
     return xgb.XGBRegressor().predict(X)
 
 
 @case
-def no_fit_and_no_features(xgb):
+def unfitted_attributes(xgb):
     return hasattr(xgb.XGBRegressor(), "n_features_in_")
 
 
@@ -444,18 +444,18 @@ def frames(xgb):
 
 
 @case
-def arrays_have_no_names(xgb):
+def feature_names_of_arrays(xgb):
     return xgb.XGBRegressor(n_estimators=1).fit(X, Y).feature_names_in_
 
 
 @case
-def other_names(xgb):
+def mismatched_feature_names(xgb):
     model = xgb.XGBRegressor(n_estimators=1).fit(FRAME, Y)
     return model.predict(FRAME.rename(columns={"a": "z"}))
 
 
 @case
-def other_names_unseen(xgb):
+def mismatched_feature_names_not_validated(xgb):
     model = xgb.XGBRegressor(n_estimators=2).fit(FRAME, Y)
     return model.predict(FRAME.rename(columns={"a": "z"}), validate_features=False)
 
@@ -488,7 +488,7 @@ def categories(xgb):
 
 
 @case
-def codes_of_no_category(xgb):
+def invalid_category_codes(xgb):
     codes = np.column_stack([THREE, X[:, 1].round(1)])
     model = xgb.XGBRegressor(
         n_estimators=3,
@@ -505,7 +505,7 @@ def codes_of_no_category(xgb):
 
 
 @case
-def codes_beyond_the_names_of_categories(xgb):
+def category_codes_out_of_range(xgb):
     model = xgb.XGBRegressor(n_estimators=3, max_depth=3, enable_categorical=True)
     model.fit(CATEGORIES[["kind", "a"]].round(1), Y.round())
     return model.predict(np.array([[0, 0.5], [2, 0.5], [9, 0.5], [-1, 0.5]]))
@@ -603,7 +603,7 @@ def softprob_of_two_classes(xgb):
 
 
 @case
-def several_labels_of_a_row(xgb):
+def multi_label_targets(xgb):
     model = xgb.XGBClassifier(n_estimators=3, max_depth=2).fit(LABELS, MULTILABEL)
     return model.predict(LABELS), model.predict_proba(LABELS), model.n_classes_
 
@@ -615,22 +615,22 @@ def one_class(xgb):
 
 
 @case
-def labels_that_begin_at_one(xgb):
+def labels_from_one(xgb):
     return xgb.XGBClassifier().fit(X, BINARY + 1)
 
 
 @case
-def labels_that_are_words(xgb):
+def string_labels(xgb):
     return xgb.XGBClassifier().fit(X, np.where(BINARY, "yes", "no"))
 
 
 @case
-def labels_that_are_fractions(xgb):
+def fractional_labels(xgb):
     return xgb.XGBClassifier().fit(X, BINARY * 0.5)
 
 
 @case
-def labels_that_are_booleans(xgb):
+def boolean_labels(xgb):
     model = xgb.XGBClassifier(n_estimators=2).fit(X, BINARY == 1)
     return model.predict(X), model.classes_
 
@@ -642,7 +642,7 @@ def labels_in_a_series(xgb):
 
 
 @case
-def own_objective_of_classes(xgb):
+def custom_objective_of_a_classifier(xgb):
     def logistic(y_true, y_pred):
         p = 1 / (1 + np.exp(-y_pred))
         return p - y_true, p * (1 - p)
@@ -657,14 +657,14 @@ def own_objective_of_classes(xgb):
 
 
 @case
-def metric_of_classes(xgb):
+def custom_metric_of_probabilities(xgb):
     model = xgb.XGBClassifier(n_estimators=3, eval_metric=log_loss)
     model.fit(X, BINARY, eval_set=[(X, BINARY)])
     return model.evals_result()
 
 
 @case
-def metric_of_the_most_likely_class(xgb):
+def custom_metric_of_labels(xgb):
     def wrong(labels, classes):
         return float(np.mean(labels != classes))
 
@@ -676,7 +676,7 @@ def metric_of_the_most_likely_class(xgb):
 
 
 @case
-def where_the_question_mark_leads(xgb):
+def documentation_link(xgb):
     return [kind()._get_doc_link() for kind in (xgb.XGBRegressor, xgb.XGBRFClassifier)]
 
 
@@ -719,12 +719,12 @@ def forests(xgb):
 
 
 @case
-def a_forest_stopped_early(xgb):
+def forest_with_early_stopping(xgb):
     return xgb.XGBRFRegressor(early_stopping_rounds=2)
 
 
 @case
-def a_forest_with_callbacks(xgb):
+def forest_with_callbacks(xgb):
     return xgb.XGBRFClassifier().set_params(callbacks=[]).fit(X, BINARY)
 
 
@@ -773,7 +773,7 @@ def ranking_by_a_column_among_numbers(xgb):
 
 
 @case
-def ranking_by_own_metric(xgb):
+def ranking_with_custom_metric(xgb):
     def ndcg(y_true, y_score):
         return ndcg_score([y_true], [y_score])
 
@@ -788,17 +788,17 @@ def ranking_without_groups(xgb):
 
 
 @case
-def ranking_of_two_minds(xgb):
+def ranking_with_column_and_qid(xgb):
     return xgb.XGBRanker().fit(GROUPED, GRADES, qid=QID)
 
 
 @case
-def ranking_that_does_not_rank(xgb):
+def ranking_with_a_regression_objective(xgb):
     return xgb.XGBRanker(objective="reg:squarederror")
 
 
 @case
-def ranking_by_a_function(xgb):
+def ranking_with_custom_objective(xgb):
     return xgb.XGBRanker(objective=lambda y_true, y_pred: (y_pred, y_pred))
 
 
@@ -841,7 +841,7 @@ def parameters(xgb):
 
 
 @case
-def parameters_without_a_name_of_their_own(xgb):
+def parameters_in_kwargs(xgb):
     own = {"objective": "reg:tweedie", "tweedie_variance_power": 1.2}
     model = xgb.XGBRegressor(n_estimators=2, **own)
     model.fit(X, np.abs(Y))
@@ -874,13 +874,13 @@ def unknown_parameters(xgb):
 
 
 @case
-def parameters_of_a_kind_of_ones_own(xgb):
-    class Mine(xgb.XGBRegressor):
+def parameters_of_a_subclass(xgb):
+    class Subclass(xgb.XGBRegressor):
         def __init__(self, depth=2, **kwargs):
             self.depth = depth
             super().__init__(max_depth=depth, **kwargs)
 
-    model = Mine(depth=3, n_estimators=2)
+    model = Subclass(depth=3, n_estimators=2)
     return sorted(model.get_params()), model.max_depth, clone(model).n_estimators
 
 
@@ -900,7 +900,7 @@ def categories_as_types(xgb):
 
 
 @case
-def requests_for_metadata(xgb):
+def metadata_requests(xgb):
     found = {}
     for name in ("XGBRegressor", "XGBClassifier", "XGBRanker", "XGBRFClassifier"):
         routing = getattr(xgb, name)().get_metadata_routing()
