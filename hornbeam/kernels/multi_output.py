@@ -22,7 +22,7 @@ from hornbeam.kernels.categories import (
 )
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import JOIN_CELLS, TASK_ROWS
+from hornbeam.kernels.layout import JOIN_BINS, TASK_ROWS
 from hornbeam.kernels.leaves import gain_of
 from hornbeam.kernels.node_constraints import child_weight, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
@@ -718,15 +718,15 @@ def find_multi_output_splits(
     chosen, allowed, block = candidates
     columns = steps.shape[0]
     cells = histograms.shape[3]
-    shares = (cells + JOIN_CELLS - 1) // JOIN_CELLS
+    shares = (cells + JOIN_BINS - 1) // JOIN_BINS
     task = next_task(sync, 0)
     while task < counted.size * histograms.shape[0] * shares:
         pair = task // (histograms.shape[0] * shares)
         s = task // shares % histograms.shape[0]
         child, parent = counted[pair], parents[pair]
-        begin = task % shares * JOIN_CELLS
+        begin = task % shares * JOIN_BINS
         if parent >= 0:
-            end = min(begin + JOIN_CELLS, cells)
+            end = min(begin + JOIN_BINS, cells)
             take_from_parent(histograms[s], parent, child, begin, end)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
