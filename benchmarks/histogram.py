@@ -18,7 +18,7 @@ from hornbeam.kernels.histogram import (
     build_histograms,
 )
 from hornbeam.kernels.layout import (
-    BYTE_CELLS,
+    BYTE_BINS,
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
 )
@@ -45,7 +45,7 @@ def main() -> None:
     packed = (gradients << 32) + hessians
     columns = np.arange(n_features, dtype=np.uint64)
     is_byte = codes.dtype.itemsize == 1
-    packed_cells = np.full(n_features, BYTE_CELLS) if is_byte else np.diff(offsets)
+    packed_cells = np.full(n_features, BYTE_BINS) if is_byte else np.diff(offsets)
     starts = (np.cumsum(packed_cells) - packed_cells).astype(np.uint64)
     wide = np.empty((2, 0), np.int64)
     for threads in arguments.threads:

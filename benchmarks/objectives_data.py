@@ -139,8 +139,8 @@ def _queries() -> Rows:
     queries: list[int] = []
     for part in ("train", "test"):
         wheel = "rankeval-0.8.2-cp27-cp27mu-manylinux1_x86_64.whl"
-        member = f"rankeval/test/data/msn1.fold1.{part}.5k.txt"
-        with archived("rankeval", wheel, member) as file:
+        actor = f"rankeval/test/data/msn1.fold1.{part}.5k.txt"
+        with archived("rankeval", wheel, actor) as file:
             for line in file:
                 grade, query, *cells = line.decode().partition("#")[0].split()
                 grades.append(float(grade))

@@ -45,13 +45,13 @@ def main() -> None:
             no_sets = np.empty((nodes.size, 0), np.uint64)
             left = count + 2 * batch
             enter_splits(batch, splits, no_sets[:count], left, features, nodes, no_sets)
-            n_tasks, members = plan_partition(batch, nodes, threads, tasks)
+            n_tasks, actors = plan_partition(batch, nodes, threads, tasks)
             tasks = tasks[:n_tasks]
             counts = np.empty(n_tasks, np.int64)
             inputs = (tasks, nodes, no_sets, matrix.by_feature, rows, counts)
             with lease(threads) as team:
                 seconds = seconds_of(
-                    arguments.repeats, team.run, partition_rows, members, *inputs
+                    arguments.repeats, team.run, partition_rows, actors, *inputs
                 )
             report.add(f"level {level}", threads, n_rows, seconds)
     report.finish()

@@ -35,11 +35,11 @@ class Rates:
     bin: float
     """One bin in the search for splits."""
     call: float
-    """A call to one member by the driver, and its answer, both small."""
-    member: float
-    """Each further member that is called at once."""
+    """A call to one actor by the driver, and its answer, both small."""
+    actor: float
+    """Each further actor that is called at once."""
     hop: float
-    """A call from one member to another."""
+    """A call from one actor to another."""
     byte: float
     """A byte of an answer: packed, sent within one machine, unpacked, added up."""
 
@@ -149,15 +149,15 @@ def _tree_depth(workers: int, width: int = _TREE_WIDTH) -> int:
 
 
 def _star_call(cluster: Cluster, rates: Rates) -> float:
-    return rates.call + (cluster.workers - 1) * rates.member
+    return rates.call + (cluster.workers - 1) * rates.actor
 
 
 def _tree_call(cluster: Cluster, rates: Rates) -> float:
     below = min(_TREE_WIDTH, cluster.workers)
     beyond = (_tree_depth(cluster.workers) - 1) * (
-        rates.hop + (_TREE_WIDTH - 1) * rates.member
+        rates.hop + (_TREE_WIDTH - 1) * rates.actor
     )
-    return rates.call + (below - 1) * rates.member + beyond
+    return rates.call + (below - 1) * rates.actor + beyond
 
 
 def _per_byte(cluster: Cluster, rates: Rates) -> float:
@@ -203,7 +203,7 @@ def _sliced(job: Job, cluster: Cluster, rates: Rates, exchange: Parts) -> Parts:
 def _slices(job: Job, cluster: Cluster, rates: Rates) -> Parts:
     """Reduce-scatter: each worker owns some features and receives their histograms."""
     others = cluster.workers - 1
-    messages = rates.hop + (others - 1) * rates.member if others > 0 else 0.0
+    messages = rates.hop + (others - 1) * rates.actor if others > 0 else 0.0
     owners = min(cluster.workers, job.features)
     return _sliced(job, cluster, rates, (messages, others * job.exchanged / owners, 0))
 

@@ -19,7 +19,7 @@ from benchmarks.data import made
 from benchmarks.libraries import BINS
 from benchmarks.scale_model import Rates
 from benchmarks.stage import seconds_of
-from hornbeam.backends.cluster import Member, Share
+from hornbeam.backends.cluster import RowActor, Share
 from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import SplitParams
 from hornbeam.binning.bin_table import bin_table
@@ -109,35 +109,35 @@ def _messages(repeats: int) -> dict[str, float]:
     with local_cluster(2) as client:
         star = DaskCluster(client, Echo, tree_from=10**9)
         chain = DaskCluster(client, Echo, tree_from=2, tree_width=1)
-        members, linked = _place(star, _MANY), _place(chain, 2)
+        actors, linked = _place(star, _MANY), _place(chain, 2)
 
-        def seconds(cluster: DaskCluster, asked: list[Member], n_bytes: int) -> float:
+        def seconds(cluster: DaskCluster, asked: list[RowActor], n_bytes: int) -> float:
             work: Callable[..., Any] = cluster.sum
             return seconds_of(10 * repeats, work, asked, "answer", n_bytes)
 
-        def cpu_seconds(asked: list[Member]) -> float:
+        def cpu_seconds(asked: list[RowActor]) -> float:
             start = time.process_time()
             for _ in range(10 * repeats):
                 star.call(asked, "answer", 8)
             return (time.process_time() - start) / (10 * repeats)
 
-        call = seconds(star, members[:1], 8)
+        call = seconds(star, actors[:1], 8)
         # With few cores the measurement would include the work of the workers.
-        more = cpu_seconds(members) - cpu_seconds(members[:_FEW])
-        few = members[:_FEW]
+        more = cpu_seconds(actors) - cpu_seconds(actors[:_FEW])
+        few = actors[:_FEW]
         extra = seconds(star, few, _LARGE) - seconds(star, few, 8)
         hop = seconds(chain, linked, 8) - call
         star.close()
         chain.close()
     return {
         "call": call,
-        "member": more / (_MANY - _FEW),
+        "actor": more / (_MANY - _FEW),
         "hop": max(hop, call / 2),
         "byte": extra / (_FEW * _LARGE),
     }
 
 
-def _place(cluster: DaskCluster, count: int) -> list[Member]:
+def _place(cluster: DaskCluster, count: int) -> list[RowActor]:
     places = cluster.alive()
     shares = [Share((i,), places[i % len(places)], (None,)) for i in range(count)]
     return cluster.place(shares)

@@ -222,10 +222,10 @@ def best_multi_output_split(
 ):
     """Return (gain, feature, split, missing left, weights) of the best split.
 
-    `sums` is (columns, 2, bins) and `steps`, the quantisation scales, (columns, 2). Like `best_split`, with the
-    sum of gains and the mean of hessians over the gradient columns; categorical
-    features have one-hot splits only. `held` has bounds and a weight for each column.
-    The weights are those of both children by column.
+    `sums` is (columns, 2, bins), and `steps`, the quantisation scales, (columns, 2).
+    Like `best_split`, with the sum of gains and the mean of hessians over the gradient
+    columns; categorical features have one-hot splits only. `held` has bounds and a
+    weight for each column. The weights are those of both children by column.
     """
     rules = [Fraction(float(rule)) for rule in rules]
     columns = range(len(sums))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Call", "Cluster", "Member", "MemberLostError", "Share"]
+__all__ = ["ActorLostError", "Call", "Cluster", "RowActor", "Share"]
 
 #: The name of a method, and its arguments.
 Call = tuple[str, tuple[Any, ...]]
@@ -33,7 +33,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RowActor:
     """An actor that has partitions of the data.
 
     Attributes
@@ -51,30 +51,30 @@ class Member:
     parts: tuple[int, ...]
 
 
-class MemberLostError(Exception):
+class ActorLostError(Exception):
     """Workers died, were stopped or disconnected; their rows must be loaded again.
 
     All other actors have completed the call.
 
     Parameters
     ----------
-    members
+    actors
         The actors that are lost.
     """
 
-    def __init__(self, members: Iterable[Member]) -> None:
-        self.members = tuple(members)
-        super().__init__(self.members)
+    def __init__(self, actors: Iterable[RowActor]) -> None:
+        self.actors = tuple(actors)
+        super().__init__(self.actors)
 
     def __str__(self) -> str:
-        return f"lost: {', '.join(sorted({m.place for m in self.members}))}"
+        return f"lost: {', '.join(sorted({m.place for m in self.actors}))}"
 
 
 class Cluster(ABC):
     """Workers, and the operations that create actors on them and call their methods.
 
     Every operation ends: with the results, with an error that an actor raised, or with
-    `MemberLostError` after a timeout.
+    `ActorLostError` after a timeout.
     """
 
     @abstractmethod
@@ -82,15 +82,15 @@ class Cluster(ABC):
         """Return the workers that actors can be created on now."""
 
     @abstractmethod
-    def place(self, shares: Sequence[Share], *options: Any) -> list[Member]:
+    def place(self, shares: Sequence[Share], *options: Any) -> list[RowActor]:
         """Create an actor for each share; `options` are passed to all of them."""
 
     @abstractmethod
-    def call(self, members: Sequence[Member], verb: str, *args: Any) -> list[Any]:
+    def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
         """Call a method of all actors concurrently; return the results in order."""
 
     @abstractmethod
-    def sum(self, members: Sequence[Member], verb: str, *args: Any) -> Any:
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
         """Call a method of all actors; return the sum of the results, in any order."""
 
     @abstractmethod

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.cluster import Call, Cluster, Member
+from hornbeam.backends.cluster import Call, Cluster, RowActor
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
@@ -104,23 +104,23 @@ class LocalRows:
         """Make the calls in order; return all results."""
         gradient_ranges = None
         sums = []
-        for verb, args in calls:
-            if verb == "build_histograms":
+        for operation, args in calls:
+            if operation == "build_histograms":
                 sums.append(self._build_histograms(*args))
                 continue
-            if verb == "begin_tree":
+            if operation == "begin_tree":
                 self._used_bins = _used_bins(self._layout, args[1])
-            result = self.call(verb, args)
-            if verb == "gradient_ranges":
+            result = self.call(operation, args)
+            if operation == "gradient_ranges":
                 gradient_ranges = result
             elif result is not None:
                 sums.append(result)
         # Most sums fit in int32, which halves the bytes to send.
         return PartialSums(gradient_ranges, [_narrow(array) for array in sums])
 
-    def call(self, verb: str, args: tuple[Any, ...]) -> Any:
+    def call(self, operation: str, args: tuple[Any, ...]) -> Any:
         """Return the result of a method of the rows."""
-        return getattr(self.rows, verb)(*args)
+        return getattr(self.rows, operation)(*args)
 
     def _build_histograms(
         self, nodes: NDArray[np.intp], kind: Kind
@@ -189,7 +189,7 @@ class ClusterRows(Rows):
 
     Attributes
     ----------
-    members
+    actors
         The actors that have the rows; `begin_term` may replace them between two trees.
     """
 
@@ -208,7 +208,7 @@ class ClusterRows(Rows):
         self.n_rows, self.n_outputs = n_rows, n_outputs
         self.n_features = layout.feature_table.size
         self.multi_output_columns = multi_output_columns
-        self.members: list[Member] = []
+        self.actors: list[RowActor] = []
         self._cluster, self.layout = cluster, layout
         self._make_tree_bins = make_tree_bins
         self._term = 0
@@ -230,15 +230,15 @@ class ClusterRows(Rows):
             self.layout = layout
         return layout
 
-    def begin_term(self, term: int, members: Sequence[Member]) -> None:
+    def begin_term(self, term: int, actors: Sequence[RowActor]) -> None:
         """Send messages to these actors from now on, and drop deferred calls."""
-        self._term, self.members = term, list(members)
+        self._term, self.actors = term, list(actors)
         self._deferred.clear()
         self._expected = self._begun = None
 
-    def defer(self, verb: str, *args: Any) -> None:
+    def defer(self, operation: str, *args: Any) -> None:
         """Call a method of all workers' rows with the next message."""
-        self._deferred.append((verb, args))
+        self._deferred.append((operation, args))
 
     def flush(self) -> None:
         """Send the deferred calls now."""
@@ -248,7 +248,7 @@ class ClusterRows(Rows):
     def _send(self, *calls: Call) -> PartialSums:
         message = [*self._deferred, *calls]
         self._deferred.clear()
-        sums: PartialSums = self._cluster.sum(self.members, "run", self._term, message)
+        sums: PartialSums = self._cluster.sum(self.actors, "run", self._term, message)
         return sums
 
     def compute_gradients(self, objective: GradientSource) -> None:
@@ -370,7 +370,7 @@ class ClusterRows(Rows):
         message = self._deferred.copy()
         self._deferred.clear()
         parts: list[Spread] = self._cluster.call(
-            self.members, "margins_after", self._term, message
+            self.actors, "margins_after", self._term, message
         )
         return join_margins(parts, (self.n_outputs, self.n_rows))
 

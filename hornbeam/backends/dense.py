@@ -24,7 +24,7 @@ from hornbeam.kernels.histogram import (
     QuantisedGradients,
     build_histograms,
 )
-from hornbeam.kernels.layout import BYTE_CELLS, JOIN_CELLS
+from hornbeam.kernels.layout import BYTE_BINS, JOIN_BINS
 from hornbeam.kernels.plan import plan_histograms
 from hornbeam.kernels.team import Team
 
@@ -241,9 +241,9 @@ class HistogramBuilder:
         # add the bins of columns that a tree does not use.
         self._slabs = np.zeros((5 * team.size, 2, self._n_bins), np.int64)
         # Columns of uint8 bins have the same size, so that kernels can locate them.
-        self._packed_bins = stored.table["codes"].copy()
+        self._packed_bins = stored.table["n_bins"].copy()
         if bin_type.itemsize == 1:
-            self._packed_bins[:] = BYTE_CELLS
+            self._packed_bins[:] = BYTE_BINS
         most_packed = max(_SCRATCH_BINS, int(self._packed_bins.max()))
         bins = min(most_packed, int(self._packed_bins.sum()))
         self._scratch = np.zeros((team.size, bins), np.int64)
@@ -290,7 +290,7 @@ class HistogramBuilder:
         """
         blocks = self._blocks.size - 1
         tasks = np.empty(((nodes.size + len(self._slabs)) * blocks, 7), np.int64)
-        joins = np.empty((nodes.size * (self._n_bins // JOIN_CELLS + 1), 5), np.int64)
+        joins = np.empty((nodes.size * (self._n_bins // JOIN_BINS + 1), 5), np.int64)
         threads = plan_histograms(
             nodes,
             slots,

@@ -15,7 +15,7 @@ from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.exact import (
     NodeEntries,
     find_exact_splits,
-    part_cells,
+    partition_entries,
     send_left_out,
     send_rows,
 )
@@ -159,7 +159,7 @@ class ExactBackend(MarginRows, Backend):
         n_entries = int(np.diff(segments[:, self._chosen.astype(np.intp)]).sum())
         self._team.run(
             find_exact_splits,
-            self._team.members_for(_CELLS_PER_ENTRY * n_entries),
+            self._team.threads_for(_CELLS_PER_ENTRY * n_entries),
             NodeEntries(
                 self._entries,
                 segments,
@@ -226,7 +226,7 @@ class ExactBackend(MarginRows, Backend):
         n_entries = int(np.diff(segments).sum())
         self._team.run(
             send_rows,
-            self._team.members_for(CELLS_PER_ROW * n_entries),
+            self._team.threads_for(CELLS_PER_ROW * n_entries),
             np.array(tasks, np.int64).reshape(-1, 3),
             entries,
             table[2],
@@ -238,7 +238,7 @@ class ExactBackend(MarginRows, Backend):
             return
         self._team.run(
             send_left_out,
-            self._team.members_for(CELLS_PER_ROW * self.n_rows),
+            self._team.threads_for(CELLS_PER_ROW * self.n_rows),
             table[0],
             table[1],
             missing_left,
@@ -261,8 +261,8 @@ class ExactBackend(MarginRows, Backend):
         self._pending = []
         segments = self._segments[nodes][:, self._chosen.astype(np.intp)]
         self._team.run(
-            part_cells,
-            self._team.members_for(_CELLS_PER_ENTRY * int(np.diff(segments).sum())),
+            partition_entries,
+            self._team.threads_for(_CELLS_PER_ENTRY * int(np.diff(segments).sum())),
             nodes,
             left,
             self._chosen,

@@ -265,7 +265,7 @@ class HistogramBackend(Backend):
         built = self._build_histograms(nodes)
         features = self._chosen.size
         bins = self._widest * self._n_columns
-        threads = self._team.members_for(_CELLS_PER_BIN * features * bins * nodes.size)
+        threads = self._team.threads_for(_CELLS_PER_BIN * features * bins * nodes.size)
         block = features
         if threads > 1:
             block = max(1, min(features, _SPLIT_CELLS // bins))

@@ -21,7 +21,7 @@ from hornbeam.backends.quantisation import choose_scales, quantise_tree
 from hornbeam.backends.row_state import GradientColumn, RowState
 from hornbeam.binning.layout import SparseColumns
 from hornbeam.kernels.linear import (
-    TASK_CELLS,
+    TASK_BINS,
     LinearColumns,
     LinearRules,
     descend,
@@ -184,8 +184,8 @@ class LinearRows(MarginRows):
         self._columns = columns
         self.n_features = columns.starts.size - 2
         longest = int(np.diff(columns.starts).max())
-        self._parts = np.empty((-(-longest // TASK_CELLS), 2))
-        self._threads = team.members_for(_CELLS_PER_VALUE * columns.rows.size)
+        self._parts = np.empty((-(-longest // TASK_BINS), 2))
+        self._threads = team.threads_for(_CELLS_PER_VALUE * columns.rows.size)
 
     def begin(self, output: int, rules: LinearRules) -> None:
         """Begin with the gradients of one output."""

@@ -162,7 +162,7 @@ class RowPartition:
         `nodes` are those without children, and ``leaves[i]`` the leaf of ``nodes[i]``.
         Rows of pending splits are routed from the parents.
         """
-        threads = self._team.members_for(CELLS_PER_ROW * leaf_of.size)
+        threads = self._team.threads_for(CELLS_PER_ROW * leaf_of.size)
         most_tasks = nodes.size + self._pending.size + leaf_of.size // TASK_ROWS
         tasks = np.empty((most_tasks, 5), np.int64)
         self.name_leaves(nodes, leaves)

@@ -52,7 +52,7 @@ _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
 
 def run_rows(team: Team, kernel: Any, rows: int, *arguments: Any) -> None:
     """Run a kernel that is one loop over rows."""
-    team.run(kernel, team.members_for(CELLS_PER_ROW * rows), *arguments)
+    team.run(kernel, team.threads_for(CELLS_PER_ROW * rows), *arguments)
 
 
 def gradient_type(weights: NDArray[np.float64] | None) -> np.dtype[Any]:
@@ -164,7 +164,7 @@ class GradientColumn:
 
         Rows with the leaf number `n_leaves` are left out.
         """
-        threads = self._team.members_for(CELLS_PER_ROW * self._n_rows)
+        threads = self._team.threads_for(CELLS_PER_ROW * self._n_rows)
         sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
         self._team.run(sum_leaves, threads, leaf_of, *self._pair, *self._per_unit, sums)
         return sums.sum(axis=0)[:-1]
@@ -371,7 +371,7 @@ class RowState:
 
         The size of a row is that of the output's gradient; None: of all columns.
         """
-        threads = self._team.members_for(CELLS_PER_ROW * self.n_rows)
+        threads = self._team.threads_for(CELLS_PER_ROW * self.n_rows)
         counts = np.zeros((threads, SIZE_CLASSES), np.int64)
         pair = self._pair_of(output)
         self._team.run(weigh_rows, threads, *pair, hessian_weight, counts)

@@ -19,7 +19,7 @@ from hornbeam.kernels.sparse import (
     SparseEntries,
     SparseScratch,
     find_sparse_splits,
-    gather_cells,
+    gather_bins,
     list_rows,
     look_up,
     mark_rows,
@@ -140,7 +140,7 @@ class SparseBackend(MarginRows, Backend):
     ) -> NDArray[Any]:
         totals = self._mark_rows(nodes)
         entries = self._entries_of(nodes.size, int(totals[:, 2].sum()))
-        threads = self._team.members_for(_CELLS_PER_ENTRY * entries.rows.size)
+        threads = self._team.threads_for(_CELLS_PER_ENTRY * entries.rows.size)
         block = max(1, self._chosen.size // (threads * _TASKS_PER_THREAD))
         splits = np.zeros((threads, nodes.size), SPLIT_DTYPE)
         self._team.run(
@@ -166,7 +166,7 @@ class SparseBackend(MarginRows, Backend):
         """Mark each row with its node; return sums and row counts, (nodes, 3)."""
         place = np.full(self._n_nodes, nodes.size, np.uint32)
         place[nodes] = np.arange(nodes.size)
-        threads = self._team.members_for(8 * self.n_rows)
+        threads = self._team.threads_for(8 * self.n_rows)
         sums = np.zeros((threads, nodes.size + 1, 3), np.int64)
         self._team.run(
             mark_rows,
@@ -193,7 +193,7 @@ class SparseBackend(MarginRows, Backend):
         starts = np.empty_like(own.starts)
         rows = np.empty(n_entries, np.uint32)
         bins = np.empty(n_entries, own.bins.dtype)
-        gather_cells(
+        gather_bins(
             listed,
             pointers,
             row_features,

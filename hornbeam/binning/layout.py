@@ -141,7 +141,7 @@ class RowColumns:
     def unpacked(cls, layout: HistogramLayout) -> RowColumns:
         """Return the columns of the layout, none of them packed."""
         table = np.zeros(layout.n_columns, COLUMN_DTYPE)
-        table["codes"], table["width"] = np.diff(layout.offsets), 1
+        table["n_bins"], table["width"] = np.diff(layout.offsets), 1
         table["cell"] = layout.offsets[:-1]
         return cls(table, np.empty(0, np.uint32), np.arange(table.size))
 

@@ -27,8 +27,8 @@ from hornbeam.binning.sorted_columns import ColumnBlocks
 from hornbeam.binning.sparse import stays_sparse
 from hornbeam.binning.threads import in_threads
 from hornbeam.data.table import Table
-from hornbeam.kernels.sorted_columns import code_cells, sum_weights
-from hornbeam.kernels.sparse import turn_cells
+from hornbeam.kernels.sorted_columns import bin_entries, sum_weights
+from hornbeam.kernels.sparse import transpose_entries
 
 __all__ = ["PerTreeCuts"]
 
@@ -117,7 +117,7 @@ class PerTreeCuts:
             entries, _ = self._blocks.of(feature)
             if self._has_missing[feature]:
                 by_feature[feature] = ends[feature].size
-            code_cells(entries, ends[feature], by_feature[feature])
+            bin_entries(entries, ends[feature], by_feature[feature])
 
         in_threads(work, range(len(ends)), self._n_threads)
         layout = HistogramLayout.unbundled(
@@ -143,7 +143,7 @@ class PerTreeCuts:
         def by_row() -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]:
             pointers = np.zeros(self._n_rows + 1, np.int64)
             features, row_bins = np.empty_like(rows), np.empty_like(bins)
-            turn_cells(starts, rows, bins, pointers, features, row_bins)
+            transpose_entries(starts, rows, bins, pointers, features, row_bins)
             return pointers, features, row_bins
 
         return SparseBins(starts, rows, bins, self.cuts.n_bins, by_row)

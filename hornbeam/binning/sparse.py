@@ -15,7 +15,7 @@ from hornbeam.binning.layout import DenseBins, SparseBins
 from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.kernels.sparse import sort_by_bin, turn_cells
+from hornbeam.kernels.sparse import sort_by_bin, transpose_entries
 
 __all__ = ["SparseMatrix", "bin_stored_entries", "join_ranges", "stays_sparse"]
 
@@ -89,7 +89,9 @@ class SparseMatrix:
             pointers = np.zeros(self.n_rows + 1, np.int64)
             features = np.empty_like(self.rows)
             bins = np.empty_like(self.bins)
-            turn_cells(self.starts, self.rows, self.bins, pointers, features, bins)
+            transpose_entries(
+                self.starts, self.rows, self.bins, pointers, features, bins
+            )
             self._by_row = pointers, features, bins
         return self._by_row
 

@@ -150,7 +150,7 @@ def _drawn_rows(
 ) -> NDArray[np.uint8]:
     """Return 1 for each row, (rows,), that was drawn for any of these trees."""
     drawn = np.zeros(n_rows, np.uint8)
-    threads = team.members_for(_BINS_PER_ROW * n_rows)
+    threads = team.threads_for(_BINS_PER_ROW * n_rows)
     for tree in trees:
         sample = row_sample(parameters, tree)
         assert sample is not None

@@ -270,29 +270,29 @@ class InterventionalShap:
         of_tree = np.append(0, np.cumsum(patterns))
         most = int((of_tree[trees["end"]] - of_tree[trees["begin"]]).max())
         cells = _COST_OF_EDGE * n_edges
-        members = team.members_for(cells * len(self._others) + tables.values.size)
+        threads = team.threads_for(cells * len(self._others) + tables.values.size)
         team.run(
             weigh_background,
-            members,
+            threads,
             self._others,
             self._shares,
             self._packed,
             paths,
             self._weights,
-            self._scratch(members, 1, _ROWS),
-            np.empty((members, most)),
+            self._scratch(threads, 1, _ROWS),
+            np.empty((threads, most)),
             tables,
         )
-        members = team.members_for(cells * len(self._rows))
+        threads = team.threads_for(cells * len(self._rows))
         team.run(
             explain_by_tables,
-            members,
+            threads,
             self._rows,
             self._packed,
             self._values,
             paths,
             tables,
-            self._scratch(members, 1, _ROWS),
+            self._scratch(threads, 1, _ROWS),
             self._by_tables,
         )
 
@@ -315,21 +315,21 @@ class InterventionalShap:
         takers = np.empty((sizes[1], -(-len(others) // ROWS_OF_WORD)), np.uint64)
         lists = BackgroundLists(self._shares[these], lacks, takers)
         cells = _COST_OF_EDGE * int(trees["end"][-1] - trees["begin"][0])
-        members = team.members_for((cells + sizes[1]) * len(others))
+        threads = team.threads_for((cells + sizes[1]) * len(others))
         team.run(
             list_background,
-            members,
+            threads,
             others,
             self._packed,
             paths,
             firsts,
-            self._scratch(members, words, _ROWS),
+            self._scratch(threads, words, _ROWS),
             lists,
         )
-        members = team.members_for((cells + takers.size) * len(self._rows))
+        threads = team.threads_for((cells + takers.size) * len(self._rows))
         team.run(
             explain_by_lists,
-            members,
+            threads,
             self._rows,
             self._packed,
             self._values,
@@ -337,20 +337,20 @@ class InterventionalShap:
             lists,
             self._weights,
             ListScratch(
-                self._scratch(members, words, _ROWS_WITH_LISTS),
-                np.empty((members, takers.shape[1]), np.uint64),
-                np.empty((members, self._levels)),
+                self._scratch(threads, words, _ROWS_WITH_LISTS),
+                np.empty((threads, takers.shape[1]), np.uint64),
+                np.empty((threads, self._levels)),
             ),
             self._by_lists,
         )
 
-    def _scratch(self, members: int, words: int, rows: int) -> PathScratch:
+    def _scratch(self, threads: int, words: int, rows: int) -> PathScratch:
         """Return scratch arrays for so many words of bits and rows at once."""
         levels, width = self._levels, self._rows.shape[1]
         return PathScratch(
-            np.empty((members, width, rows), self._rows.dtype),
-            np.empty((members, levels, words, rows), np.uint32),
-            np.empty((members, levels), np.int64),
+            np.empty((threads, width, rows), self._rows.dtype),
+            np.empty((threads, levels, words, rows), np.uint32),
+            np.empty((threads, levels), np.int64),
         )
 
 

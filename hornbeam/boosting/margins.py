@@ -11,7 +11,7 @@ from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import BinnedLayout, Layout
-from hornbeam.kernels.coded import CODED_ROWS, CodedScratch, add_coded_trees
+from hornbeam.kernels.binned_trees import BINNED_ROWS, BinnedScratch, add_binned_trees
 from hornbeam.kernels.linear import add_products
 from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
@@ -185,17 +185,17 @@ def _add_by_bins(
     columns = binned.runs["end_column"] - binned.runs["first_column"]
     for start, block, threads in _laid_out(team, data, layout):
         team.run(
-            add_coded_trees,
+            add_binned_trees,
             threads,
             block,
             layout.roots,
             binned,
             layout.values,
-            CodedScratch(
-                np.empty((threads, CODED_ROWS), block.dtype),
-                np.empty((threads, CODED_ROWS), np.uint32),
-                np.empty((threads, 2, CODED_ROWS), np.uint8),
-                np.empty((threads, columns.max(initial=0), CODED_ROWS), np.uint8),
+            BinnedScratch(
+                np.empty((threads, BINNED_ROWS), block.dtype),
+                np.empty((threads, BINNED_ROWS), np.uint32),
+                np.empty((threads, 2, BINNED_ROWS), np.uint8),
+                np.empty((threads, columns.max(initial=0), BINNED_ROWS), np.uint8),
             ),
             margins[start : start + len(block)],
         )
@@ -244,7 +244,7 @@ def blocks(
     for start in range(0, data.n_rows, rows):
         stop = min(start + rows, data.n_rows)
         block = _block(data, start, stop, dtype, features)
-        yield start, block, team.members_for(len(block) * (steps + width))
+        yield start, block, team.threads_for(len(block) * (steps + width))
 
 
 def _block(

@@ -62,14 +62,14 @@ def tree_shap_values(
     steps = _COST_OF_EDGE * int(
         ((paths.trees["end"] - paths.trees["begin"]) * paths.trees["points"]).sum()
     )
-    for start, block, members in blocks(
+    for start, block, threads in blocks(
         team, data, layout.thresholds.dtype, layout.features, steps
     ):
         own = found[start : start + len(block)]
         if approximate:
-            _saabas(team, members, block, layout, paths, names, own)
+            _saabas(team, threads, block, layout, paths, names, own)
         else:
-            _shap(team, members, block, layout, paths, names, own)
+            _shap(team, threads, block, layout, paths, names, own)
     bias = found[..., -1, -1] if pairs else found[..., -1]
     bias[:] = margins + _expected_values(layout, paths, outputs)
     return _diagonal(found) if interactions and not pairs else found
@@ -90,7 +90,7 @@ def _expected_values(
 
 def _saabas(
     team: Team,
-    members: int,
+    threads: int,
     block: NDArray[Any],
     layout: Layout,
     paths: TreePaths,
@@ -100,20 +100,20 @@ def _saabas(
     """Write Saabas values: the change of the expected value along each path."""
     team.run(
         trace_rows,
-        members,
+        threads,
         block,
         layout.roots,
         layout.packed,
         paths.means,
         names,
-        np.empty((members, block.shape[1], PREDICT_ROWS)),
+        np.empty((threads, block.shape[1], PREDICT_ROWS)),
         found,
     )
 
 
 def _shap(
     team: Team,
-    members: int,
+    threads: int,
     block: NDArray[Any],
     layout: Layout,
     paths: TreePaths,
@@ -131,20 +131,20 @@ def _shap(
     double = found if n_pairs else np.empty((0, 0, 0, 0), found.dtype)
     team.run(
         explain_rows,
-        members,
+        threads,
         block,
         layout.packed,
         layout.by_output,
         paths,
         _quadrature(points),
         ShapScratch(
-            np.empty((members, n_features, rows), block.dtype),
-            np.empty((members, n_features, rows)),
-            np.empty((members, n_pairs, rows)),
-            np.empty((members, most_edges, points, 6)),
-            np.empty((members, levels), np.int64),
-            np.empty((members, levels, rows), np.int64),
-            np.empty((members, 3, levels, points, rows)),
+            np.empty((threads, n_features, rows), block.dtype),
+            np.empty((threads, n_features, rows)),
+            np.empty((threads, n_pairs, rows)),
+            np.empty((threads, most_edges, points, 6)),
+            np.empty((threads, levels), np.int64),
+            np.empty((threads, levels, rows), np.int64),
+            np.empty((threads, 3, levels, points, rows)),
         ),
         ShapValues(names, single, double),
     )

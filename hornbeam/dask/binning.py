@@ -83,7 +83,7 @@ class GlobalBins:
 
 def bin_partitions(
     cluster: Cluster,
-    members: Sequence[Any],
+    actors: Sequence[Any],
     schema: Schema,
     n_rows: int,
     largest_weight: float | None,
@@ -95,7 +95,7 @@ def bin_partitions(
 
     Parameters
     ----------
-    cluster, members
+    cluster, actors
         Actors with `PartitionRows`, which are prepared.
     schema, n_rows
         The columns, and the number of rows on all workers.
@@ -125,7 +125,7 @@ def bin_partitions(
         ) -> list[ColumnPass]:
             chosen = [features[place] for place in places]
             found = cluster.call(
-                members,
+                actors,
                 "column_passes",
                 chosen,
                 passes,
@@ -136,9 +136,9 @@ def bin_partitions(
             return merge_passes(found)
 
         columns += find_cuts(open_columns, run_passes)
-    found = cluster.call(members, "bin", columns, max_bin, n_threads)
+    found = cluster.call(actors, "bin", columns, max_bin, n_threads)
     facts: BinInfo = reduce(BinInfo.merged, found)
-    cluster.call(members, "unify_bins", facts, keep_features)
+    cluster.call(actors, "unify_bins", facts, keep_features)
     layout = _layout(columns, facts, schema)
     return GlobalBins(columns, max_bin, facts, layout, keep_features)
 

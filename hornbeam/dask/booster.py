@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.cluster import MemberLostError
+from hornbeam.backends.cluster import ActorLostError
 from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import ObjectiveFunction
@@ -160,7 +160,7 @@ class ClusterTrainer(Trainer):
                 training.rebalance()
                 super().step(data, set_gradients)
                 return
-            except MemberLostError as lost:
+            except ActorLostError as lost:
                 training.recover(lost)
         raise ClusterError(
             f"workers were lost {_MAX_ATTEMPTS} times in one round; see their logs",

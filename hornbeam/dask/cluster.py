@@ -14,7 +14,7 @@ from uuid import uuid4
 import distributed
 from distributed.protocol.pickle import dumps
 
-from hornbeam.backends.cluster import Call, Cluster, Member, MemberLostError, Share
+from hornbeam.backends.cluster import ActorLostError, Call, Cluster, RowActor, Share
 from hornbeam.dask.rpc import (
     ReductionTree,
     WorkerLostError,
@@ -44,7 +44,7 @@ class DaskCluster(Workers, Cluster):
     ----------
     client
         As for `Workers`.
-    actor
+    actor_type
         The class of the actors. It is called with the numbers of a share, its parts and
         the options of `place`.
     patience
@@ -57,28 +57,28 @@ class DaskCluster(Workers, Cluster):
     def __init__(
         self,
         client: Any,
-        actor: type,
+        actor_type: type,
         *,
         patience: float | str | None = None,
         tree_from: int = _TREE_FROM,
         tree_width: int = _TREE_WIDTH,
     ) -> None:
         super().__init__(client, patience)
-        self._actor = actor
+        self._actor_type = actor_type
         self._tree_from, self._tree_width = tree_from, tree_width
-        #: Futures of the actors, by the member's number.
+        #: Futures of the actors, by the actor's number.
         self._futures: dict[int, Any] = {}
         #: Workers that have imported the module of the actors, and those that do so.
         self._ready: set[str] = set()
         self._importing: dict[str, asyncio.Future[None]] = {}
         self._n_placed = 0
 
-    def place(self, shares: Sequence[Share], *options: Any) -> list[Member]:
+    def place(self, shares: Sequence[Share], *options: Any) -> list[RowActor]:
         return self._wait(self._place(shares, options))
 
     def place_async(
         self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
-    ) -> Future[list[Member]]:
+    ) -> Future[list[RowActor]]:
         """Create actors as `place` does, then make calls to them; return a future.
 
         If the future is cancelled, or an actor is lost, all of them are released.
@@ -92,18 +92,18 @@ class DaskCluster(Workers, Cluster):
         """
         return self._wait(self._ready_workers())
 
-    def call(self, members: Sequence[Member], verb: str, *args: Any) -> list[Any]:
-        return self._wait(self._call(members, pack_call(verb, args)))
+    def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
+        return self._wait(self._call(actors, pack_call(operation, args)))
 
-    def sum(self, members: Sequence[Member], verb: str, *args: Any) -> Any:
-        if len(members) < self._tree_from:
-            return reduce(add, self.call(members, verb, *args))
-        return self._wait(self._sum(members, pack_call(verb, args)))
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+        if len(actors) < self._tree_from:
+            return reduce(add, self.call(actors, operation, *args))
+        return self._wait(self._sum(actors, pack_call(operation, args)))
 
-    def drop(self, members: Sequence[Member]) -> None:
+    def drop(self, actors: Sequence[RowActor]) -> None:
         """Release actors."""
-        for member in members:
-            future = self._futures.pop(member.number, None)
+        for actor in actors:
+            future = self._futures.pop(actor.number, None)
             if future is not None:
                 future.release()
 
@@ -114,68 +114,68 @@ class DaskCluster(Workers, Cluster):
 
     # Coroutines on the client's event loop
 
-    async def _call(self, members: Sequence[Member], message: Any) -> list[Any]:
-        return await self._gather_all(members, lambda m: self._call_one(m, message))
+    async def _call(self, actors: Sequence[RowActor], message: Any) -> list[Any]:
+        return await self._gather_all(actors, lambda m: self._call_one(m, message))
 
-    async def _sum(self, members: Sequence[Member], message: Any) -> Any:
+    async def _sum(self, actors: Sequence[RowActor], message: Any) -> Any:
         trees = reduction_trees(
-            [ReductionTree(m, self._key(m), ()) for m in members], self._tree_width
+            [ReductionTree(m, self._key(m), ()) for m in actors], self._tree_width
         )
-        tree_of = {tree.member.number: tree for tree in trees}
+        tree_of = {tree.actor.number: tree for tree in trees}
         sums = await self._gather_all(
-            [tree.member for tree in trees],
+            [tree.actor for tree in trees],
             lambda m: self._call_one(m, message, tree_of[m.number]),
         )
         return reduce(add, sums)
 
     async def _gather_all(
         self,
-        members: Sequence[Member],
-        call_one: Callable[[Member], Coroutine[Any, Any, Any]],
+        actors: Sequence[RowActor],
+        call_one: Callable[[RowActor], Coroutine[Any, Any, Any]],
     ) -> list[Any]:
         """Return the results of all calls, once each has ended or its worker is lost.
 
         Workers that are lost are removed from the cluster.
         """
         results = await asyncio.gather(
-            *(call_one(member) for member in members), return_exceptions=True
+            *(call_one(actor) for actor in actors), return_exceptions=True
         )
         errors = [result for result in results if isinstance(result, BaseException)]
         if not errors:
             return results
         errors.sort(key=_rank)
-        if not isinstance(errors[0], MemberLostError):
+        if not isinstance(errors[0], ActorLostError):
             raise errors[0]
         lost = {
-            member.number: member
+            actor.number: actor
             for error in errors
-            if isinstance(error, MemberLostError)
-            for member in error.members
+            if isinstance(error, ActorLostError)
+            for actor in error.actors
         }
-        await self._remove(member.place for member in lost.values())
-        raise MemberLostError(lost.values())
+        await self._remove(actor.place for actor in lost.values())
+        raise ActorLostError(lost.values())
 
     async def _call_one(
-        self, member: Member, message: Any, tree: ReductionTree | None = None
+        self, actor: RowActor, message: Any, tree: ReductionTree | None = None
     ) -> Any:
         """Return the result of one actor, or the sum over the tree that it heads."""
-        future = self._futures[member.number]
+        future = self._futures[actor.number]
 
         def is_known_dead() -> bool:
             return bool(future.status != "finished")
 
         try:
-            peer = await self._connect_ready(member.place)
+            peer = await self._connect_ready(actor.place)
             if tree is None:
                 return await call_actor(
                     peer, future.key, message, self.patience, is_known_dead
                 )
             return await reduce_tree(peer, tree, message, self.patience, is_known_dead)
         except WorkerLostError:
-            raise MemberLostError([member]) from None
+            raise ActorLostError([actor]) from None
 
-    def _key(self, member: Member) -> str:
-        return str(self._futures[member.number].key)
+    def _key(self, actor: RowActor) -> str:
+        return str(self._futures[actor.number].key)
 
     async def _connect_ready(self, address: str) -> Any:
         """Return a connection to a worker that has imported the actors' module."""
@@ -206,7 +206,7 @@ class DaskCluster(Workers, Cluster):
         Raises a `ClusterError` if the import fails there. A new worker may need many
         seconds; its event loop replies to echoes meanwhile.
         """
-        module = self._actor.__module__
+        module = self._actor_type.__module__
 
         async def load(name: str) -> None:
             await asyncio.to_thread(import_module, name)
@@ -227,53 +227,53 @@ class DaskCluster(Workers, Cluster):
 
     async def _place(
         self, shares: Sequence[Share], options: tuple[Any, ...]
-    ) -> list[Member]:
-        members = []
+    ) -> list[RowActor]:
+        actors = []
         share_of = {}
         for share in shares:
-            member = Member(self._n_placed, share.place, share.numbers)
+            actor = RowActor(self._n_placed, share.place, share.numbers)
             self._n_placed += 1
-            members.append(member)
-            share_of[member.number] = share
+            actors.append(actor)
+            share_of[actor.number] = share
         try:
             # Guarded, since the parts may have to come from any other worker.
             await self._guard(
                 self._gather_all(
-                    members, lambda m: self._create(m, share_of[m.number], options)
+                    actors, lambda m: self._create(m, share_of[m.number], options)
                 )
             )
         except BaseException:
-            self.drop(members)
+            self.drop(actors)
             raise
-        return members
+        return actors
 
     async def _place_and_call(
         self, shares: Sequence[Share], options: tuple[Any, ...], calls: Sequence[Call]
-    ) -> list[Member]:
-        members = await self._place(shares, options)
+    ) -> list[RowActor]:
+        actors = await self._place(shares, options)
         try:
-            for verb, args in calls:
-                await self._call(members, pack_call(verb, args))
+            for operation, args in calls:
+                await self._call(actors, pack_call(operation, args))
         except BaseException:
-            self.drop(members)
+            self.drop(actors)
             raise
-        return members
+        return actors
 
     async def _create(
-        self, member: Member, share: Share, options: tuple[Any, ...]
+        self, actor: RowActor, share: Share, options: tuple[Any, ...]
     ) -> None:
-        """Create the actor of a member on its worker."""
+        """Create the actor of a actor on its worker."""
         try:
             peer = await self._connect_ready(share.place)
         except WorkerLostError:
-            raise MemberLostError([member]) from None
+            raise ActorLostError([actor]) from None
         try:
             future = self._client.submit(
-                self._actor,
+                self._actor_type,
                 share.numbers,
                 share.parts,
                 *options,
-                key=f"{self._actor.__name__}-{uuid4().hex}",
+                key=f"{self._actor_type.__name__}-{uuid4().hex}",
                 workers=[share.place],
                 allow_other_workers=False,
                 actor=True,
@@ -281,7 +281,7 @@ class DaskCluster(Workers, Cluster):
             )
         except RuntimeError as error:  # the client is closed
             raise self._client_closed() from error
-        self._futures[member.number] = future
+        self._futures[actor.number] = future
         try:
             await watch(
                 _finished(future),
@@ -290,11 +290,11 @@ class DaskCluster(Workers, Cluster):
                 lambda: future.status not in ("pending", "finished"),
             )
         except WorkerLostError:
-            raise MemberLostError([member]) from None
+            raise ActorLostError([actor]) from None
         if future.status == "error":
             raise await future.exception()
         if future.status != "finished":
-            raise MemberLostError([member])
+            raise ActorLostError([actor])
 
 
 async def _finished(future: Any) -> None:
@@ -303,6 +303,6 @@ async def _finished(future: Any) -> None:
 
 def _rank(error: BaseException) -> int:
     """Order errors: those that the caller can mend first, lost actors last."""
-    if isinstance(error, MemberLostError):
+    if isinstance(error, ActorLostError):
         return 2
     return 0 if isinstance(error, HornbeamError) else 1

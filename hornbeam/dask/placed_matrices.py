@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.cluster import Call, Member, MemberLostError
+from hornbeam.backends.cluster import ActorLostError, Call, RowActor
 from hornbeam.backends.cluster_rows import ClusterRows, Spread, join_margins
 from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
@@ -110,18 +110,18 @@ class PlacedMatrix(Placement):
         self._booster = booster
         self._view: MetaInfoView | None = None
 
-    def _initialize(self, members: Sequence[Member]) -> None:
-        self._set_scale(members)
-        super()._initialize(members)
+    def _initialize(self, actors: Sequence[RowActor]) -> None:
+        self._set_scale(actors)
+        super()._initialize(actors)
 
-    def _set_scale(self, members: Sequence[Member]) -> None:
-        """Set the scale on the first call; `members` then have all rows."""
+    def _set_scale(self, actors: Sequence[RowActor]) -> None:
+        """Set the scale on the first call; `actors` then have all rows."""
         model = self._booster.model
         if self.scale is None:
             self.weights = model.weights
             if model.tree_weights is not None:
                 base = self._booster.base()
-                found = self.cluster.call(members, "largest_margin", base)
+                found = self.cluster.call(actors, "largest_margin", base)
                 self.scale = MarginScale(max(found)).with_trees(model.trees)
 
     def extend_scale(self, trees: Sequence[Tree]) -> None:
@@ -137,25 +137,25 @@ class PlacedMatrix(Placement):
             self.weights = self._booster.model.weights
             try:
                 self._recompute()
-            except MemberLostError as lost:
+            except ActorLostError as lost:
                 self.recover(lost)
 
     def _recompute(self) -> None:
         """Compute the margins of all actors again."""
-        super()._initialize(self.members)
+        super()._initialize(self.actors)
 
     def view(self) -> MetaInfoView:
         """Return labels, weights and so on of all rows, gathered on the first call."""
         while self._view is None:
             try:
-                self._view = self._gather_fields(self.members)
-            except MemberLostError as lost:
+                self._view = self._gather_fields(self.actors)
+            except ActorLostError as lost:
                 self.recover(lost)
         return self._view
 
-    def _gather_fields(self, members: Sequence[Member]) -> MetaInfoView:
+    def _gather_fields(self, actors: Sequence[RowActor]) -> MetaInfoView:
         matrix = self.matrix
-        found = self.cluster.call(members, "fields")
+        found = self.cluster.call(actors, "fields")
         fields: dict[str, Any] = {}
         for name in found[0][1]:
             parts = [
@@ -249,38 +249,38 @@ class ClusterTraining(PlacedMatrix):
 
     # Initialisation
 
-    def _initialize(self, members: Sequence[Member]) -> None:
+    def _initialize(self, actors: Sequence[RowActor]) -> None:
         if self._bins is None:
-            self._bins = self._begin_model(members)
-            self._set_scale(members)
-            self._begin(members)
+            self._bins = self._begin_model(actors)
+            self._set_scale(actors)
+            self._begin(actors)
         else:
-            super()._initialize(members)
+            super()._initialize(actors)
 
     def _initial_calls(self) -> list[Call]:
         calls = bin_calls(self.bins, self._booster.params.nthread)
         return [*calls, self._begin_call()]
 
-    def _begin_model(self, members: Sequence[Member]) -> GlobalBins:
+    def _begin_model(self, actors: Sequence[RowActor]) -> GlobalBins:
         """Check the labels, bin the rows, and initialise the model."""
         matrix = self.matrix
         objective = self._booster.objective
         model = self._booster.model
         facts = self.cluster.sum(
-            members,
+            actors,
             "check_labels",
             objective if self._estimate else None,
             model.boost_from_average and not model.trees,
         )
         totals = None
         if self._estimate and not objective.by_row:
-            self._view = self._gather_fields(members)
+            self._view = self._gather_fields(actors)
         if facts.largest is not None:
             steps = self.cluster.sum(
-                members, "sum_start", objective, facts.largest, matrix.n_rows
+                actors, "sum_start", objective, facts.largest, matrix.n_rows
             )
             totals = as_totals(steps, facts.largest, matrix.n_rows)
-        bins = self._bin(members, matrix.largest_weight)
+        bins = self._bin(actors, matrix.largest_weight)
         self._booster.initialize(facts, self._base_score(totals), bins)
         return bins
 
@@ -296,9 +296,9 @@ class ClusterTraining(PlacedMatrix):
             objective.targets_of(info), info.row_weights
         )
 
-    def _begin(self, members: Sequence[Member]) -> None:
-        verb, args = self._begin_call()
-        self.cluster.call(members, verb, *args)
+    def _begin(self, actors: Sequence[RowActor]) -> None:
+        operation, args = self._begin_call()
+        self.cluster.call(actors, operation, *args)
 
     def _begin_call(self) -> Call:
         state = self._booster.model_state(
@@ -313,12 +313,12 @@ class ClusterTraining(PlacedMatrix):
     # Bins
 
     def _bin(
-        self, members: Sequence[Member], largest_weight: float | None
+        self, actors: Sequence[RowActor], largest_weight: float | None
     ) -> GlobalBins:
         p = self._booster.params
         return bin_partitions(
             self.cluster,
-            members,
+            actors,
             self._schema,
             self.matrix.n_rows,
             largest_weight,
@@ -333,13 +333,13 @@ class ClusterTraining(PlacedMatrix):
         Returns None if the hessians, and so the bins, are those of the tree before.
         """
         self.rows.flush()
-        found = self.cluster.call(self.members, "weigh_cuts", output)
+        found = self.cluster.call(self.actors, "weigh_cuts", output)
         if self._has_tree_bins and all(is_same for _, is_same in found):
             return None
         self._has_tree_bins = False
-        self._bins = self._bin(self.members, max(largest for largest, _ in found))
+        self._bins = self._bin(self.actors, max(largest for largest, _ in found))
         layout = self._bins.layout
-        self.cluster.call(self.members, "set_tree_bins", layout)
+        self.cluster.call(self.actors, "set_tree_bins", layout)
         self._has_tree_bins = True
         return layout
 
@@ -353,9 +353,9 @@ class ClusterTraining(PlacedMatrix):
         self._term += 1
         self.weights = self._booster.model.weights
         n_trees = len(self._booster.model.trees)
-        able = self.cluster.call(self.members, "rewind", self._term, n_trees)
+        able = self.cluster.call(self.actors, "rewind", self._term, n_trees)
         self._begin(
-            [m for m, is_able in zip(self.members, able, strict=True) if not is_able]
+            [m for m, is_able in zip(self.actors, able, strict=True) if not is_able]
         )
 
     def _members_changed(self) -> None:
@@ -369,15 +369,15 @@ class ClusterTraining(PlacedMatrix):
                 self._booster.params.multi_output_columns(outputs),
                 self._make_tree_bins if self._per_tree_bins else None,
             )
-        self._rows.begin_term(self._term, self.members)
+        self._rows.begin_term(self._term, self.actors)
         self._has_tree_bins = False
 
     def _before_transfer(self) -> None:
         self.rows.flush()
 
-    def _catch_up(self, members: Sequence[Member]) -> None:
+    def _catch_up(self, actors: Sequence[RowActor]) -> None:
         state = self._booster.model_state(self._current_weights(), self.scale)
-        self.cluster.call(members, "catch_up", state)
+        self.cluster.call(actors, "catch_up", state)
 
     # Margins
 
@@ -391,7 +391,7 @@ class ClusterTraining(PlacedMatrix):
         self.weights = weights
 
     def _recompute(self) -> None:
-        self._begin(self.members)
+        self._begin(self.actors)
         self._members_changed()
 
     def margins(self) -> Floats:
@@ -400,7 +400,7 @@ class ClusterTraining(PlacedMatrix):
             try:
                 self.update_to(self._booster.model.weights)
                 return np.array(self.rows.margins().T, order="C")
-            except MemberLostError as lost:
+            except ActorLostError as lost:
                 self.recover(lost)
 
 
@@ -421,10 +421,10 @@ class ClusterMargins(PlacedMatrix):
         while True:
             try:
                 found: list[Spread] = self.cluster.call(
-                    self.members, "margins_with", layout, begin, n_trees, threads
+                    self.actors, "margins_with", layout, begin, n_trees, threads
                 )
                 break
-            except MemberLostError as lost:
+            except ActorLostError as lost:
                 self.recover(lost)
         self.weights = model.weights
         outputs = len(found[0][1])

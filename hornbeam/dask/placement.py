@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hornbeam.backends.cluster import Call, Member, MemberLostError, Share
+from hornbeam.backends.cluster import ActorLostError, Call, RowActor, Share
 from hornbeam.dask.client import check_workers
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
@@ -34,8 +34,8 @@ Group = tuple[int, ...]
 class _Transfer:
     """Partitions that move from some actors to others, which prepare their rows."""
 
-    sources: list[Member]
-    targets: Future[list[Member]]
+    sources: list[RowActor]
+    targets: Future[list[RowActor]]
 
 
 class Placement(ABC):
@@ -60,7 +60,7 @@ class Placement(ABC):
         of: str,
     ) -> None:
         self.cluster, self.matrix = cluster, matrix
-        self.members: list[Member] = []
+        self.actors: list[RowActor] = []
         self._schema = schema
         self._prepare_args = (schema, matrix.first_rows, unseen, of)
         self._groups = [tuple(group) for group in matrix.together]
@@ -69,10 +69,10 @@ class Placement(ABC):
 
     def place(self) -> None:
         """Place all partitions on workers."""
-        self.members = self._place_groups(self._groups)
+        self.actors = self._place_groups(self._groups)
         self._members_changed()
 
-    def recover(self, lost: MemberLostError) -> None:
+    def recover(self, lost: ActorLostError) -> None:
         """Place the partitions of lost actors on other workers; synchronise the state.
 
         All actors are then at the beginning of the round.
@@ -82,13 +82,13 @@ class Placement(ABC):
             self._drop_lost(lost)
             try:
                 self._rewind()
-                placed = {number for member in self.members for number in member.parts}
+                placed = {number for actor in self.actors for number in actor.parts}
                 missing = [group for group in self._groups if group[0] not in placed]
                 if missing:
-                    self.members = [*self.members, *self._place_groups(missing)]
+                    self.actors = [*self.actors, *self._place_groups(missing)]
                 self._members_changed()
                 return
-            except MemberLostError as more:
+            except ActorLostError as more:
                 lost = more
 
     def rebalance(self) -> None:
@@ -104,15 +104,15 @@ class Placement(ABC):
         if time.monotonic() - self._last_check < _CHECK_INTERVAL:
             return
         self._last_check = time.monotonic()
-        idle = set(self.cluster.ready()) - {member.place for member in self.members}
+        idle = set(self.cluster.ready()) - {actor.place for actor in self.actors}
         if idle:
             self._start_transfer(sorted(idle))
 
     def close(self) -> None:
         """Release the actors."""
         self._cancel_transfer()
-        self.cluster.drop(self.members)
-        self.members = []
+        self.cluster.drop(self.actors)
+        self.actors = []
 
     # Hooks of subclasses
 
@@ -125,42 +125,42 @@ class Placement(ABC):
         return
 
     def _members_changed(self) -> None:
-        """Update the state that depends on `members`."""
+        """Update the state that depends on `actors`."""
         return
 
     def _before_transfer(self) -> None:
         """Send the calls that are deferred to the actors."""
         return
 
-    def _catch_up(self, members: Sequence[Member]) -> None:
+    def _catch_up(self, actors: Sequence[RowActor]) -> None:
         """Bring actors that were prepared in the background up to date."""
         return
 
-    def _initialize(self, members: Sequence[Member]) -> None:
-        for verb, args in self._initial_calls():
-            self.cluster.call(members, verb, *args)
+    def _initialize(self, actors: Sequence[RowActor]) -> None:
+        for operation, args in self._initial_calls():
+            self.cluster.call(actors, operation, *args)
 
     # Placing partitions
 
-    def _drop_lost(self, lost: MemberLostError) -> None:
-        places = {member.place for member in lost.members}
-        gone = [member for member in self.members if member.place in places]
+    def _drop_lost(self, lost: ActorLostError) -> None:
+        places = {actor.place for actor in lost.actors}
+        gone = [actor for actor in self.actors if actor.place in places]
         self.cluster.drop(gone)
-        self.members = [m for m in self.members if m.place not in places]
+        self.actors = [m for m in self.actors if m.place not in places]
 
-    def _place_groups(self, groups: Sequence[Group]) -> list[Member]:
+    def _place_groups(self, groups: Sequence[Group]) -> list[RowActor]:
         """Return new actors with these partitions."""
         for _ in range(_MAX_ATTEMPTS):
-            members: list[Member] = []
+            actors: list[RowActor] = []
             try:
                 shares = self._shares(groups, self._places())
                 self._check(shares)
-                members = self.cluster.place(shares, self.matrix.reader)
-                self.cluster.call(members, "prepare", *self._prepare_args)
-                self._initialize(members)
-                return members
-            except MemberLostError:
-                self.cluster.drop(members)
+                actors = self.cluster.place(shares, self.matrix.reader)
+                self.cluster.call(actors, "prepare", *self._prepare_args)
+                self._initialize(actors)
+                return actors
+            except ActorLostError:
+                self.cluster.drop(actors)
         # A future has the status "lost" until Dask has computed it again, which by now
         # it should have.
         self._check_futures(
@@ -205,7 +205,7 @@ class Placement(ABC):
         while True:
             # During training do not wait for the imports of workers that have joined.
             places = self.cluster.ready()
-            if not self.members:
+            if not self.actors:
                 places = self.cluster.alive()
             if places:
                 return places
@@ -220,9 +220,9 @@ class Placement(ABC):
         worker that has their data where this allows it.
         """
         loads = dict.fromkeys(places, 0)
-        for member in self.members:
-            if member.place in loads:
-                loads[member.place] += self._n_rows(member.parts)
+        for actor in self.actors:
+            if actor.place in loads:
+                loads[actor.place] += self._n_rows(actor.parts)
         sizes = {group: self._n_rows(group) for group in groups}
         fair = (sum(loads.values()) + sum(sizes.values())) / len(places)
         where = self.cluster.who_has([self.matrix.parts[g[0]] for g in groups])
@@ -252,13 +252,13 @@ class Placement(ABC):
             return
         shares = self._shares(moving, places)
         sources = []
-        for member in self.members:
-            groups = self._groups_of(member)
+        for actor in self.actors:
+            groups = self._groups_of(actor)
             staying = [group for group in groups if group not in moving]
             if len(staying) < len(groups):
-                sources.append(member)
+                sources.append(actor)
                 if staying:
-                    shares.append(self._share(staying, member.place))
+                    shares.append(self._share(staying, actor.place))
         self._check(shares)
         calls = [("prepare", self._prepare_args), *self._initial_calls()]
         targets = self.cluster.place_async(shares, calls, self.matrix.reader)
@@ -271,9 +271,9 @@ class Placement(ABC):
         actor of their own, so that its other actor stays unchanged.
         """
         by_place: dict[str, list[Group]] = {}
-        for member in reversed(self.members):
-            groups = by_place.setdefault(member.place, [])
-            groups += reversed(self._groups_of(member))
+        for actor in reversed(self.actors):
+            groups = by_place.setdefault(actor.place, [])
+            groups += reversed(self._groups_of(actor))
         fair = self.matrix.n_rows / (len(by_place) + n_new)
         surplus = []
         for groups in by_place.values():
@@ -289,18 +289,18 @@ class Placement(ABC):
         """Replace the sources of a transfer by its targets."""
         self._before_transfer()
         self._transfer = None
-        members: list[Member] = []
+        actors: list[RowActor] = []
         try:
-            members = transfer.targets.result()
-            self._catch_up(members)
-        except MemberLostError:
+            actors = transfer.targets.result()
+            self._catch_up(actors)
+        except ActorLostError:
             # The sources keep their partitions; if one of them is lost as well, the
             # next call to it fails.
-            self.cluster.drop(members)
+            self.cluster.drop(actors)
             return
         sources = transfer.sources
         self.cluster.drop(sources)
-        self.members = [m for m in self.members if m not in sources] + members
+        self.actors = [m for m in self.actors if m not in sources] + actors
         self._members_changed()
 
     def _cancel_transfer(self) -> None:
@@ -310,6 +310,6 @@ class Placement(ABC):
         if transfer.targets.exception() is None:
             self.cluster.drop(transfer.targets.result())
 
-    def _groups_of(self, member: Member) -> list[Group]:
-        numbers = set(member.parts)
+    def _groups_of(self, actor: RowActor) -> list[Group]:
+        numbers = set(actor.parts)
         return [group for group in self._groups if group[0] in numbers]

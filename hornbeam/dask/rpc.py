@@ -15,7 +15,7 @@ from distributed import get_worker
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
-from hornbeam.backends.cluster import Member, MemberLostError
+from hornbeam.backends.cluster import ActorLostError, RowActor
 
 __all__ = [
     "FIRST_CHECK",
@@ -99,7 +99,7 @@ class ReductionTree:
 
     Attributes
     ----------
-    member
+    actor
         The actor at the root.
     key
         Its key.
@@ -107,7 +107,7 @@ class ReductionTree:
         The subtrees.
     """
 
-    member: Member
+    actor: RowActor
     key: str
     children: tuple[ReductionTree, ...]
 
@@ -121,7 +121,7 @@ def reduction_trees(
     """
     groups = [leaves[i::width] for i in range(min(width, len(leaves)))]
     return tuple(
-        ReductionTree(first.member, first.key, reduction_trees(rest, width))
+        ReductionTree(first.actor, first.key, reduction_trees(rest, width))
         for first, *rest in groups
     )
 
@@ -190,12 +190,12 @@ class ReducingActor:
         results = await asyncio.gather(own, *sums, return_exceptions=True)
         lost = {}
         for result in results:
-            if isinstance(result, MemberLostError):
-                lost.update({member.number: member for member in result.members})
+            if isinstance(result, ActorLostError):
+                lost.update({actor.number: actor for actor in result.actors})
             elif isinstance(result, BaseException):
                 raise result
         if lost:
-            raise MemberLostError(lost.values())
+            raise ActorLostError(lost.values())
         first, *others = results
         return reduce(add, others, loads(first) if isinstance(first, bytes) else first)
 
@@ -203,11 +203,11 @@ class ReducingActor:
 async def _reduce_child(
     worker: Any, child: ReductionTree, message: Any, patience: float
 ) -> Any:
-    peer = worker.rpc(child.member.place)
+    peer = worker.rpc(child.actor.place)
     try:
         return await reduce_tree(peer, child, message, patience)
     except WorkerLostError:
-        raise MemberLostError([child.member]) from None
+        raise ActorLostError([child.actor]) from None
 
 
 def _handler(worker: Any) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:

@@ -190,9 +190,9 @@ class TrainingRows(LocalRows):
             raise StaleTermError
         return self.run_calls(calls)
 
-    def call(self, verb: str, args: tuple[Any, ...]) -> Any:
-        method = self._methods.get(verb)
-        return super().call(verb, args) if method is None else method(*args)
+    def call(self, operation: str, args: tuple[Any, ...]) -> Any:
+        method = self._methods.get(operation)
+        return super().call(operation, args) if method is None else method(*args)
 
     def rewind(self, term: int, n_trees: int) -> bool:
         """Restore the margins of the first `n_trees` trees; return whether it can.

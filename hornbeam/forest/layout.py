@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, concatenate_trees
-from hornbeam.kernels.coded import CODE_BITS, MOST_CUTS, TOP_LEVELS
+from hornbeam.kernels.binned_trees import BIN_BITS, MOST_CUTS, TOP_LEVELS
 from hornbeam.kernels.layout import CODED_DTYPE, RUN_DTYPE
 from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS, PackedNodes
 
@@ -222,7 +222,7 @@ _LEAF_BIN = MOST_CUTS + 1
 
 
 class BinnedLayout(NamedTuple):
-    """The arrays that `hornbeam.kernels.coded.add_coded_trees` takes with `Layout`.
+    """The arrays that `kernels.binned_trees.add_binned_trees` takes with `Layout`.
 
     Consecutive trees form a run as long as they have at most `MOST_CUTS` distinct
     thresholds per feature. Each run has its own bins.
@@ -341,7 +341,7 @@ class _RunBins:
     @property
     def splits(self) -> NDArray[np.uint32]:
         """The splits in the kernels' encoding: a bin above the split's goes right."""
-        return ((self.column << CODE_BITS) | (self.rank + 1)).astype(np.uint32)
+        return ((self.column << BIN_BITS) | (self.rank + 1)).astype(np.uint32)
 
     @property
     def steps(self) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from hornbeam.kernels.sync import next_task, prefetch
 __all__ = [
     "NodeEntries",
     "find_exact_splits",
-    "part_cells",
+    "partition_entries",
     "send_left_out",
     "send_rows",
 ]
@@ -252,7 +252,7 @@ def send_left_out(
 
 
 @kernel
-def part_cells(
+def partition_entries(
     thread_id,
     n_threads,
     sync,

@@ -19,7 +19,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BLOCK_ROWS, BYTE_CELLS
+from hornbeam.kernels.layout import BLOCK_ROWS, BYTE_BINS
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
@@ -46,7 +46,7 @@ class BinColumns(NamedTuple):
         (chosen,) uint64: the columns to sum, ascending.
     starts
         (chosen,) uint64: the first packed bin of each in its task; a multiple of
-        BYTE_CELLS for bytes.
+        BYTE_BINS for bytes.
     table
         (columns,) COLUMN_DTYPE.
     histogram_bins
@@ -103,7 +103,7 @@ def _start(bins, starts, j):
 def _overload_start(bins, starts, j):
     # A compile-time constant becomes part of each address, which is 10 % faster.
     if bins.dtype == types.uint8:
-        return lambda bins, starts, j: j * np.uint64(BYTE_CELLS)
+        return lambda bins, starts, j: j * np.uint64(BYTE_BINS)
     return lambda bins, starts, j: starts[j]
 
 
@@ -176,7 +176,7 @@ def _flush(columns, table, histogram_bins, starts, sums, gradients, hessians):
     for j in range(columns.size):
         column = table[columns[j]]
         start = np.int64(starts[j])
-        own = sums[start : start + column["codes"]]
+        own = sums[start : start + column["n_bins"]]
         if column["width"] == 1:
             own_gradients = gradients[column["cell"] :]
             own_hessians = hessians[column["cell"] :]
@@ -203,12 +203,12 @@ def _clear(columns, table, histogram_bins, gradients, hessians):
     for j in range(columns.size):
         column = table[columns[j]]
         if column["width"] == 1:
-            begin, end = column["cell"], column["cell"] + column["codes"]
+            begin, end = column["cell"], column["cell"] + column["n_bins"]
             gradients[begin:end] = 0
             hessians[begin:end] = 0
         else:
             begin = column["spread"]
-            for i in range(begin, begin + column["codes"] * column["width"]):
+            for i in range(begin, begin + column["n_bins"] * column["width"]):
                 gradients[np.int64(histogram_bins[i])] = 0
                 hessians[np.int64(histogram_bins[i])] = 0
 
@@ -284,7 +284,7 @@ def build_histograms(
         if not tasks[task, 6]:
             _clear(chosen, table, histogram_bins, gradients, hessians)
         last = chosen.size - 1
-        cells = np.int64(own_starts[last]) + table[chosen[last]]["codes"]
+        cells = np.int64(own_starts[last]) + table[chosen[last]]["n_bins"]
         if pairs.packed.size == 0 or (end - begin) * chosen.size < cells:
             _add_wide(columns, chosen, own_rows, begin, end, pairs, gradients, hessians)
         else:

@@ -10,7 +10,7 @@ __all__ = [
     "AVERAGE_PRECISION",
     "BEST_DTYPE",
     "BLOCK_ROWS",
-    "BYTE_CELLS",
+    "BYTE_BINS",
     "CART_DTYPE",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
@@ -19,7 +19,7 @@ __all__ = [
     "EDGE_DTYPE",
     "FEATURE_DTYPE",
     "GAIN",
-    "JOIN_CELLS",
+    "JOIN_BINS",
     "NODE_DTYPE",
     "PATHS_DTYPE",
     "PRECISION",
@@ -74,13 +74,13 @@ COARSE_HESSIAN_BITS = 18
 BLOCK_ROWS = 1 << 14
 
 #: Packed histogram bins of a column whose bin indices are bytes.
-BYTE_CELLS = 256
+BYTE_BINS = 256
 
 #: Magnitude bits of a fixed-point sum over all rows; one bit is left as a reserve.
 SUM_BITS = 62
 
 #: Histogram bins of one task that adds or subtracts histograms.
-JOIN_CELLS = 1 << 14
+JOIN_BINS = 1 << 14
 
 #: Rows of one task of a flat loop over rows that threads share.
 TASK_ROWS = 1 << 14
@@ -109,7 +109,7 @@ FEATURE_DTYPE = np.dtype(
 #: A stored column of bin indices: of one feature, or of several packed features.
 COLUMN_DTYPE = np.dtype(
     [
-        ("codes", np.int64),  # the number of different values
+        ("n_bins", np.int64),  # the number of different values
         ("width", np.int64),  # histogram bins that each value is added to
         ("cell", np.int64),  # width 1: the histogram bin of the first value
         ("spread", np.int64),  # else: where the list of its histogram bins begins

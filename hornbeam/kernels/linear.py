@@ -12,7 +12,7 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
-    "TASK_CELLS",
+    "TASK_BINS",
     "LinearColumns",
     "LinearRules",
     "add_products",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 #: Entries of one task: sums are taken task by task, in whichever thread.
-TASK_CELLS = 1 << 12
+TASK_BINS = 1 << 12
 _TASK_ROWS = 1 << 10
 
 
@@ -114,11 +114,11 @@ def descend(
     for k in range(order.size):
         column = order[k]
         begin, end = starts[column], starts[column + 1]
-        tasks = (end - begin + TASK_CELLS - 1) // TASK_CELLS
+        tasks = (end - begin + TASK_BINS - 1) // TASK_BINS
         weight = np.float64(weights[column])
         for task in range(thread_id, tasks, n_threads):
-            first = begin + task * TASK_CELLS
-            last = min(first + TASK_CELLS, end)
+            first = begin + task * TASK_BINS
+            last = min(first + TASK_BINS, end)
             parts[task, 0], parts[task, 1] = _sums(
                 rows, values, gradients, hessians, first, last
             )
@@ -139,8 +139,8 @@ def descend(
         if thread_id == 0:
             weights[column] = np.float32(weight) + moved
         for task in range(thread_id, tasks, n_threads):
-            first = begin + task * TASK_CELLS
-            for i in range(first, min(first + TASK_CELLS, end)):
+            first = begin + task * TASK_BINS
+            for i in range(first, min(first + TASK_BINS, end)):
                 row = np.uint64(rows[i])
                 value = np.float64(values[i])
                 gradients[row] += hessians[row] * value * np.float64(moved)

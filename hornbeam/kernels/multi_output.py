@@ -25,7 +25,7 @@ from hornbeam.kernels.categories import (
 )
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import JOIN_CELLS, TASK_ROWS
+from hornbeam.kernels.layout import JOIN_BINS, TASK_ROWS
 from hornbeam.kernels.leaves import gain_of, weight_of
 from hornbeam.kernels.node_constraints import child_weight, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
@@ -554,15 +554,15 @@ def find_multi_output_splits(
     histograms, slots, built, parents, features, every_row = node_histograms
     chosen, allowed, block = candidates
     columns, bins = histograms.shape[0], histograms.shape[3]
-    shares = (bins + JOIN_CELLS - 1) // JOIN_CELLS
+    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
     task = next_task(sync, 0)
     while task < built.size * columns * shares:
         pair = task // (columns * shares)
         s = task // shares % columns
         child, parent = built[pair], parents[pair]
-        begin = task % shares * JOIN_CELLS
+        begin = task % shares * JOIN_BINS
         if parent >= 0:
-            end = min(begin + JOIN_CELLS, bins)
+            end = min(begin + JOIN_BINS, bins)
             take_from_parent(histograms[s], parent, child, begin, end)
         task = next_task(sync, 0)
     barrier(sync, n_threads)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_CELLS, TASK_ROWS
-from hornbeam.kernels.sync import members_for
+from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, TASK_ROWS
+from hornbeam.kernels.sync import threads_for
 
 __all__ = [
     "assign_slots",
@@ -131,9 +131,9 @@ def plan_histograms(
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
 
-    n_threads = members_for(team_size, rows * blocks[blocks.size - 1])
+    n_threads = threads_for(team_size, rows * blocks[blocks.size - 1])
     chunk = _chunk(rows, n_threads)
-    join_cells = cells if n_threads == 1 else JOIN_CELLS
+    join_bins = cells if n_threads == 1 else JOIN_BINS
     slab = first_slab
     n_tasks = 0
     n_joins = 0
@@ -158,12 +158,12 @@ def plan_histograms(
                 n_tasks += 1
             part += chunk
         if slab > own_slab:
-            for cell in range(0, cells, join_cells):
+            for cell in range(0, cells, join_bins):
                 joins[n_joins, 0] = slots[i]
                 joins[n_joins, 1] = own_slab
                 joins[n_joins, 2] = slab
                 joins[n_joins, 3] = cell
-                joins[n_joins, 4] = min(cell + join_cells, cells)
+                joins[n_joins, 4] = min(cell + join_bins, cells)
                 n_joins += 1
     lengths[0] = n_tasks
     lengths[1] = n_joins
@@ -228,7 +228,7 @@ def plan_partition(
     rows = 0
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
-    n_threads = members_for(team_size, _CELLS_PER_ROW * rows)
+    n_threads = threads_for(team_size, _CELLS_PER_ROW * rows)
     chunk = _chunk(rows, n_threads)
     n_tasks = 0
     for i in range(batch.size):

@@ -6,7 +6,7 @@ import numpy as np
 
 from hornbeam.kernels.jit import kernel
 
-__all__ = ["code_cells", "sum_weights"]
+__all__ = ["bin_entries", "sum_weights"]
 
 _ROW = np.uint64(0xFFFFFFFF)
 _RANK_SHIFT = np.uint64(32)
@@ -27,7 +27,7 @@ def sum_weights(
 
 
 @kernel
-def code_cells(
+def bin_entries(
     entries,  # (entries,) uint64: rank of the value << 32 | row, ascending
     ends,  # (bins,) int64: the rank of the first value after each bin
     bins,  # (rows,) uint8 or uint16, out: only of rows with an entry

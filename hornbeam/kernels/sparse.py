@@ -24,13 +24,13 @@ __all__ = [
     "SparseEntries",
     "SparseScratch",
     "find_sparse_splits",
-    "gather_cells",
+    "gather_bins",
     "list_rows",
     "look_up",
     "mark_rows",
     "send_rows",
     "sort_by_bin",
-    "turn_cells",
+    "transpose_entries",
 ]
 
 #: A row in one word: its coarse gradient, then the number of its node in the batch
@@ -416,7 +416,7 @@ def sort_by_bin(
 
 
 @kernel
-def turn_cells(
+def transpose_entries(
     starts,  # (features + 1,) int64: first entry of each feature
     rows,  # (entries,) uint32
     bins,  # (entries,) uint8 or uint16
@@ -461,7 +461,7 @@ def list_rows(
 
 
 @kernel
-def gather_cells(
+def gather_bins(
     listed,  # (some,) uint32: the rows
     pointers,  # (all rows + 1,) int64: first entry of each row
     row_features,  # (all entries,) uint32

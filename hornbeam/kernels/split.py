@@ -19,7 +19,7 @@ from hornbeam.kernels.categories import (
 )
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import JOIN_CELLS
+from hornbeam.kernels.layout import JOIN_BINS
 from hornbeam.kernels.leaves import gain_of, weight_of
 from hornbeam.kernels.node_constraints import score_limited, weigh_sides
 from hornbeam.kernels.sync import barrier, next_task
@@ -409,13 +409,13 @@ def find_splits(
     sums, slots, built, parents, features, every_row = histograms
     chosen, allowed, block = candidates
     bins = sums.shape[2]
-    shares = (bins + JOIN_CELLS - 1) // JOIN_CELLS
+    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
     task = next_task(sync, 0)
     while task < built.size * shares:
         child, parent = built[task // shares], parents[task // shares]
-        begin = task % shares * JOIN_CELLS
+        begin = task % shares * JOIN_BINS
         if parent >= 0:
-            end = min(begin + JOIN_CELLS, bins)
+            end = min(begin + JOIN_BINS, bins)
             take_from_parent(sums, parent, child, begin, end)
         task = next_task(sync, 0)
     barrier(sync, n_threads)

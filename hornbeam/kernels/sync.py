@@ -22,9 +22,9 @@ __all__ = [
     "ask_to_stop",
     "atomic_add",
     "barrier",
-    "members_for",
     "next_task",
     "prefetch",
+    "threads_for",
 ]
 
 # Each shared word has its own cache line, eight int64 apart.
@@ -121,7 +121,7 @@ def _overload_yield_processor():  # type: ignore[no-untyped-def]
 
 
 @inline
-def members_for(team_size: int, cells: int) -> int:
+def threads_for(team_size: int, cells: int) -> int:
     """Return the number of threads for work of `cells` histogram bins."""
     if not COMPILED:
         return 1
@@ -135,13 +135,13 @@ def next_task(sync: np.ndarray, phase: int) -> int:
 
 
 @kernel
-def barrier(sync: np.ndarray, members: int) -> None:
+def barrier(sync: np.ndarray, n_threads: int) -> None:
     """Wait until all threads of the team have arrived, or the team is stopped."""
-    if members == 1:
+    if n_threads == 1:
         return
     generation = atomic_add(sync, _GENERATION, 0)
-    if atomic_add(sync, _ARRIVED, 1) == members - 1:
-        atomic_add(sync, _ARRIVED, -members)
+    if atomic_add(sync, _ARRIVED, 1) == n_threads - 1:
+        atomic_add(sync, _ARRIVED, -n_threads)
         atomic_add(sync, _GENERATION, 1)
         return
     spins = 0

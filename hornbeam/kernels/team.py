@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.cpu_count import available_threads
-from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, members_for
+from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, threads_for
 
 __all__ = ["Team", "give_back_team", "lease", "take_team"]
 
@@ -47,25 +47,25 @@ class Team:
         # The threads end when the team is garbage-collected.
         weakref.finalize(self, _dismiss, self._jobs).atexit = False
 
-    def members_for(self, cells: int) -> int:
+    def threads_for(self, cells: int) -> int:
         """Return the number of threads for work of `cells` histogram bins."""
-        return members_for(self.size, cells)
+        return threads_for(self.size, cells)
 
-    def run(self, kernel: Callable[..., Any], members: int, *args: Any) -> None:
+    def run(self, kernel: Callable[..., Any], n_threads: int, *args: Any) -> None:
         """Call ``kernel(thread_id, n_threads, sync, *args)`` in each thread."""
         sync = self._sync
         sync.fill(0)
-        if members == 1:
+        if n_threads == 1:
             kernel(0, 1, sync, *args)
             return
         done: SimpleQueue[None] = SimpleQueue()
         results: list[BaseException | None] = []
         posted = 0
         try:
-            for member, jobs in enumerate(self._wake(members - 1), 1):
-                jobs.put((kernel, member, members, sync, args, results, done))
+            for thread_id, jobs in enumerate(self._wake(n_threads - 1), 1):
+                jobs.put((kernel, thread_id, n_threads, sync, args, results, done))
                 posted += 1
-            kernel(0, members, sync, *args)
+            kernel(0, n_threads, sync, *args)
             while len(results) < posted:
                 done.get()
         except BaseException:
@@ -109,10 +109,10 @@ _Job = tuple[
 def _work(jobs: SimpleQueue[_Job | None]) -> None:
     """Run jobs as one thread, until None."""
     while (job := jobs.get()) is not None:
-        kernel, member, members, sync, args, results, done = job
+        kernel, thread_id, n_threads, sync, args, results, done = job
         error: BaseException | None = None
         try:
-            kernel(member, members, sync, *args)
+            kernel(thread_id, n_threads, sync, *args)
         except BaseException as raised:
             ask_to_stop(sync)  # the others may wait for this thread at a barrier
             error = raised
@@ -139,10 +139,10 @@ class _Alone(Team):
     def __init__(self) -> None:
         super().__init__(1)
 
-    def members_for(self, cells: int) -> int:
+    def threads_for(self, cells: int) -> int:
         return 1
 
-    def run(self, kernel: Callable[..., Any], members: int, *args: Any) -> None:
+    def run(self, kernel: Callable[..., Any], n_threads: int, *args: Any) -> None:
         kernel(0, 1, np.zeros(SYNC_SIZE, np.int64), *args)
 
 
@@ -191,7 +191,7 @@ class lease:  # noqa: N801, a context manager named as a verb
 
     def __init__(self, size: int, cells: int | None = None) -> None:
         self._size = size
-        self._is_shared = cells is None or members_for(2, cells) > 1
+        self._is_shared = cells is None or threads_for(2, cells) > 1
 
     def __enter__(self) -> Team:
         self._team = take_team(self._size) if self._is_shared else _ALONE

@@ -99,7 +99,7 @@ class RankingMetric(Metric):
         discounts = np.empty(np.diff(pointers).max())
         kernels.discount_places(discounts)
         with lease(self.settings.nthread) as team:
-            n_threads = team.members_for(_COST_PER_ROW * labels.size)
+            n_threads = team.threads_for(_COST_PER_ROW * labels.size)
             team.run(
                 kernels.measure_groups,
                 n_threads,

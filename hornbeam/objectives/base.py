@@ -314,7 +314,7 @@ class Objective(ABC):
 
         The targets are (columns, rows). The rows may be any part of the data.
         """
-        n_threads = team.members_for(_COST_PER_ROW * margins.size)
+        n_threads = team.threads_for(_COST_PER_ROW * margins.size)
         team.run(
             self.kernel,
             n_threads,

@@ -124,7 +124,7 @@ class Focal(TwoClasses, BoundedBaseScore):
         return low
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        n_threads = team.members_for(_COST_PER_PROBABILITY * margins.size)
+        n_threads = team.threads_for(_COST_PER_PROBABILITY * margins.size)
         team.run(focal_rows, n_threads, margins, self.parameters.focal_gamma)
         return margins
 
@@ -192,7 +192,7 @@ class SoftmaxLoss(Objective):
         return margins - margins.sum() / margins.size
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        team.run(softmax_rows, team.members_for(8 * margins.size), margins)
+        team.run(softmax_rows, team.threads_for(8 * margins.size), margins)
         return margins
 
 

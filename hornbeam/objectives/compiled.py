@@ -201,7 +201,7 @@ class CompiledObjective(Objective):
         if not self.has_transform:
             return self._named.transform(team, margins)
         with _compiling(self.owner):
-            team.run(self._link, team.members_for(8 * margins.size), margins)
+            team.run(self._link, team.threads_for(8 * margins.size), margins)
         return margins
 
     def class_probabilities(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:

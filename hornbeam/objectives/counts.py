@@ -55,7 +55,7 @@ class LogLink(Objective):
         )
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        team.run(exp_rows, team.members_for(8 * margins.size), margins)
+        team.run(exp_rows, team.threads_for(8 * margins.size), margins)
         return margins
 
 

@@ -101,7 +101,7 @@ class Distribution(Objective):
         return margins
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        n_threads = team.members_for(8 * margins.size)
+        n_threads = team.threads_for(8 * margins.size)
         team.run(positive_columns, n_threads, margins, self.first_positive)
         return margins
 
@@ -149,7 +149,7 @@ class Normal(Distribution):
         gradients, hessians = np.empty((2, *scores.shape), dtype)
         team.run(
             type(self).kernel,
-            team.members_for(_COST_PER_ROW * scores.size),
+            team.threads_for(_COST_PER_ROW * scores.size),
             scores,
             self.targets_of(info),
             _UNWEIGHTED if weights is None else weights,

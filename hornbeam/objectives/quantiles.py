@@ -99,7 +99,7 @@ class SizedLoss(Objective):
         dtype = np.float32 if weights is None else np.float64
         gradients = np.empty(margins.shape, dtype)
         hessians = np.empty(margins.shape, dtype)
-        n_threads = team.members_for(_COST_PER_ROW * margins.size)
+        n_threads = team.threads_for(_COST_PER_ROW * margins.size)
         columns = len(margins) + (weights is not None)
         blocks = -(-margins.shape[1] // TASK_ROWS)
         team.run(
@@ -240,7 +240,7 @@ class ExpectileError(Objective):
         return margins
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        team.run(climb_rows, team.members_for(8 * margins.size), margins)
+        team.run(climb_rows, team.threads_for(8 * margins.size), margins)
         return margins
 
 

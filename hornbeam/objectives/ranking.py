@@ -142,7 +142,7 @@ class Ranking(Objective):
             source, np.array([labels, gains]), pointers, factors, discounts
         )
         if self.kind != PRECISION:
-            n_threads = team.members_for(_COST_PER_PAIR * labels.size)
+            n_threads = team.threads_for(_COST_PER_PAIR * labels.size)
             team.run(
                 ranking.find_scales,
                 n_threads,
@@ -210,7 +210,7 @@ class LambdaRank(Ranking):
         sizes = np.diff(groups.pointers)
         bias = self._bias(int(sizes.max()))
         pairs = min(self._count, int(sizes.max())) * margins.size
-        n_threads = team.members_for(_COST_PER_PAIR * pairs)
+        n_threads = team.threads_for(_COST_PER_PAIR * pairs)
         gradients = np.empty((2, margins.size))
         costs = np.empty((sizes.size, *bias.shape))
         team.run(
@@ -327,7 +327,7 @@ class CrossEntropyOfRanks(Ranking):
         self, team: Team, margins: Floats, info: MetaInfo, iteration: int
     ) -> tuple[Floats, Floats]:
         groups = self._groups_of(team, info)
-        n_threads = team.members_for(_COST_PER_PAIR * margins.size)
+        n_threads = team.threads_for(_COST_PER_PAIR * margins.size)
         gradients = np.empty((2, margins.size))
         team.run(
             ranking.cross_entropy,

@@ -192,7 +192,7 @@ class LogisticLoss(MeanStart):
         return np.array(margins, np.float64)
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
-        team.run(sigmoid_rows, team.members_for(8 * margins.size), margins)
+        team.run(sigmoid_rows, team.threads_for(8 * margins.size), margins)
         return margins
 
 

@@ -86,7 +86,7 @@ class ProportionalHazards(LogLink):
         )
         team.run(
             survival.proportional_hazards,
-            team.members_for(_COST_PER_ROW * rows),
+            team.threads_for(_COST_PER_ROW * rows),
             margins[0],
             line.times,
             line.scratch,

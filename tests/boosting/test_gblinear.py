@@ -119,7 +119,7 @@ def test_weights_are_returned():
     classes = hornbeam.HornbeamClassifier(booster="gblinear", n_estimators=3)
     classes.fit(rows, ranked(LABELS, 3))
     assert classes.coef_.shape == (3, 6) and classes.intercept_.shape == (3,)
-    with pytest.raises(AttributeError, match="booster='gblinear' only"):
+    with pytest.raises(AttributeError, match="only with booster='gblinear'"):
         _ = hornbeam.HornbeamRegressor(n_estimators=1).fit(rows, LABELS).coef_
 
 

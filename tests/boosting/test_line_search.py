@@ -250,13 +250,13 @@ def test_leaf_values_minimise_the_loss(objective, seed, n_rows, weighted, share,
 
 def rows_drawn(model, tree, n_rows, share):
     """Return the rows of the uniform sample of a tree."""
-    from hornbeam.kernels.sampling import draw_rows
+    from hornbeam.kernels.sampling import DrawKey, draw_rows
     from hornbeam.kernels.team import Team
 
     taken = np.ones(n_rows, np.uint8)
     if share < 1.0:
-        key = np.uint64(tree), np.uint64(0), np.uint64(model.params.seed)
-        Team(1).run(draw_rows, 1, 0, int(share * 2.0**32), *key, taken)
+        key = DrawKey(np.uint64(tree), np.uint64(0), np.uint64(model.params.seed))
+        Team(1).run(draw_rows, 1, 0, int(share * 2.0**32), key, taken)
     return taken != 0
 
 

@@ -58,12 +58,12 @@ def test_metrics_are_means_over_targets():
 
 
 def test_single_target_objectives_reject_several_targets():
-    with pytest.raises(DataError, match="3 columns, and multi:softprob learns one"):
+    with pytest.raises(DataError, match="3 columns, and multi:softprob supports one"):
         train(Y, objective="multi:softprob", num_class=2)
     with pytest.raises(DataError, match="the labels have 2 columns, but the model"):
         train(Y[:, :2], objective="reg:squarederror", num_target=3)
     data = hornbeam.DMatrix(X, Y)
-    with pytest.raises(DataError, match="auc is a metric of one label a row"):
+    with pytest.raises(DataError, match="auc is a metric of one label per row"):
         hornbeam.train(
             {"objective": "binary:logistic", "eval_metric": "auc"}, data, 1,
             evals=[(data, "all")], verbose_eval=False,

@@ -13,7 +13,7 @@ import pytest
 from clusters import process_of
 
 from hornbeam import ClusterError, DataError, ParameterError
-from hornbeam.backends.cluster import MemberLostError, Share
+from hornbeam.backends.cluster import ActorLostError, Share
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
 
@@ -60,42 +60,42 @@ def spread(client, n_parts=4, n_actors=2, **options):
 
 
 def test_actors_are_created_from_their_parts(client):
-    cluster, members = spread(client)
-    assert [member.parts for member in members] == [(0, 2), (1, 3)]
-    assert sorted(member.place for member in members) == cluster.alive()
-    assert cluster.call(members, "add", 1) == [41, 61]
-    assert cluster.sum(members, "add", 1) == 102
+    cluster, actors = spread(client)
+    assert [actor.parts for actor in actors] == [(0, 2), (1, 3)]
+    assert sorted(actor.place for actor in actors) == cluster.alive()
+    assert cluster.call(actors, "add", 1) == [41, 61]
+    assert cluster.sum(actors, "add", 1) == 102
     cluster.close()
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_tree_reduction_returns_the_same_sum(client, width):
-    cluster, members = spread(client, 7, 7, tree_from=3, tree_width=width)
-    assert cluster.sum(members, "add", 1) == 10 * 28 + 7
+    cluster, actors = spread(client, 7, 7, tree_from=3, tree_width=width)
+    assert cluster.sum(actors, "add", 1) == 10 * 28 + 7
     with pytest.raises(DataError, match="is refused"):
-        cluster.sum(members, "refuse")
+        cluster.sum(actors, "refuse")
     cluster.close()
 
 
 def test_an_error_of_an_actor_is_raised(client):
-    cluster, members = spread(client)
+    cluster, actors = spread(client)
     with pytest.raises(DataError, match="part 0 is refused"):
-        cluster.call(members, "refuse")
+        cluster.call(actors, "refuse")
     cluster.close()
 
 
 def test_options_of_place_are_passed_to_every_actor(client):
     cluster = DaskCluster(client, SumActor)
     place = cluster.alive()[0]
-    members = cluster.place([Share((0,), place, (np.ones(3),))], 5)
-    assert cluster.call(members, "add", 0) == [15]
+    actors = cluster.place([Share((0,), place, (np.ones(3),))], 5)
+    assert cluster.call(actors, "add", 0) == [15]
     cluster.close()
 
 
 @pytest.mark.alone
 def test_a_call_may_take_longer_than_patience(client):
-    cluster, members = spread(client, patience=1.5)
-    assert cluster.sum(members, "wait", 4.0).item() == 4
+    cluster, actors = spread(client, patience=1.5)
+    assert cluster.sum(actors, "wait", 4.0).item() == 4
     cluster.close()
 
 
@@ -111,17 +111,17 @@ def test_patience_is_a_setting_of_dask(client):
 @pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
 def test_a_killed_worker_is_detected_at_once(own_cluster, tree_from):
     client = own_cluster(3)
-    cluster, members = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
-    victim = members[2].place
+    cluster, actors = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
+    victim = actors[2].place
     begin = time.monotonic()
-    with pytest.raises(MemberLostError) as lost:
-        cluster.sum(members, "end_at", victim, signal.SIGKILL)
+    with pytest.raises(ActorLostError) as lost:
+        cluster.sum(actors, "end_at", victim, signal.SIGKILL)
     assert time.monotonic() - begin < 3
-    assert {m.place for m in lost.value.members} == {victim}
-    rest = [m for m in members if m.place != victim]
+    assert {m.place for m in lost.value.actors} == {victim}
+    rest = [m for m in actors if m.place != victim]
     assert cluster.sum(rest, "add", 0) == 10 * sum(k + 1 for m in rest for k in m.parts)
-    with pytest.raises(MemberLostError):
-        cluster.call(members, "add", 0)
+    with pytest.raises(ActorLostError):
+        cluster.call(actors, "add", 0)
     # The nanny starts another worker, with another address.
     while len(cluster.alive()) < 3:
         time.sleep(0.1)
@@ -137,17 +137,17 @@ def _workers_of(dask_scheduler):
 @pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
 def test_a_stopped_worker_is_detected_after_patience(own_cluster, tree_from):
     client = own_cluster(3)
-    cluster, members = spread(
+    cluster, actors = spread(
         client, 6, 6, tree_from=tree_from, tree_width=2, patience=2.0
     )
-    victim = members[2].place
+    victim = actors[2].place
     process = process_of(client, victim)
     try:
         begin = time.monotonic()
-        with pytest.raises(MemberLostError) as lost:
-            cluster.sum(members, "end_at", victim, signal.SIGSTOP)
+        with pytest.raises(ActorLostError) as lost:
+            cluster.sum(actors, "end_at", victim, signal.SIGSTOP)
         assert 1.0 < time.monotonic() - begin < 6
-        assert {m.place for m in lost.value.members} == {victim}
+        assert {m.place for m in lost.value.actors} == {victim}
         assert victim not in cluster.alive()
         assert victim not in client.run_on_scheduler(_workers_of)
         # Dask runs tasks on the other workers.
@@ -166,9 +166,9 @@ def test_a_worker_that_dies_while_actors_are_created_is_lost(own_cluster):
     slow = client.submit(time.sleep, 30, workers=[first])
     time.sleep(0.5)
     os.kill(process_of(client, first), signal.SIGKILL)
-    with pytest.raises(MemberLostError) as lost:
+    with pytest.raises(ActorLostError) as lost:
         cluster.place([Share((0,), first, (slow,)), Share((1,), second, (np.ones(1),))])
-    assert [m.parts for m in lost.value.members] == [(0,)]
+    assert [m.parts for m in lost.value.actors] == [(0,)]
     cluster.close()
 
 
@@ -188,12 +188,12 @@ def _close(dask_worker):
 @pytest.mark.parametrize("tree_from", [2, 100])
 def test_a_worker_that_closes_is_lost(own_cluster, tree_from):
     client = own_cluster(3)
-    cluster, members = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
-    victim = members[2]
-    assert cluster.sum(members, "add", 0) == 210
+    cluster, actors = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
+    victim = actors[2]
+    assert cluster.sum(actors, "add", 0) == 210
 
     def keep_busy():
-        with contextlib.suppress(MemberLostError):
+        with contextlib.suppress(ActorLostError):
             cluster.call([victim], "wait", 2)
 
     # A closing worker finishes its call, and rejects others.
@@ -201,9 +201,9 @@ def test_a_worker_that_closes_is_lost(own_cluster, tree_from):
     doing.start()
     time.sleep(0.3)
     client.run(_close, workers=[victim.place])
-    with pytest.raises(MemberLostError) as lost:
-        cluster.sum(members, "add", 0)
-    assert {m.place for m in lost.value.members} == {victim.place}
+    with pytest.raises(ActorLostError) as lost:
+        cluster.sum(actors, "add", 0)
+    assert {m.place for m in lost.value.actors} == {victim.place}
     doing.join()
     cluster.close()
 
@@ -213,15 +213,15 @@ def test_a_worker_that_closes_is_lost(own_cluster, tree_from):
 def test_a_client_that_is_closed_is_an_error(own_cluster, during_a_call):
     client = own_cluster(2)
     other = distributed.Client(client.scheduler.address)
-    cluster, members = spread(other, patience=2.0)
+    cluster, actors = spread(other, patience=2.0)
     if during_a_call:
         threading.Timer(0.7, other.close).start()
     else:
         other.close()
     with pytest.raises(ClusterError, match="client was closed"):
         try:
-            cluster.call(members, "wait", 4)
-        except MemberLostError:
+            cluster.call(actors, "wait", 4)
+        except ActorLostError:
             cluster.alive()
     cluster.close()
 
@@ -231,13 +231,13 @@ def test_a_client_that_is_closed_is_an_error(own_cluster, during_a_call):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_scheduler_that_dies_is_an_error_in_time(own_scheduler, how):
     client, process = own_scheduler(2)
-    cluster, members = spread(client, patience=2.0)
+    cluster, actors = spread(client, patience=2.0)
     os.kill(process.pid, how)
     begin = time.monotonic()
     with pytest.raises(ClusterError, match=r"scheduler at tcp://.* does not answer"):
         try:
-            cluster.call(members, "wait", 5)
-        except MemberLostError:
+            cluster.call(actors, "wait", 5)
+        except ActorLostError:
             cluster.alive()
         else:
             cluster.alive()

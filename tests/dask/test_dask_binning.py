@@ -159,8 +159,8 @@ def test_new_actors_use_the_global_cuts(client):
     before = gathered(cluster, actors, matrix, found)
     cluster.close()
     cluster, actors = place(matrix, 1)
-    for verb, args in bin_calls(found, 1):
-        cluster.call(actors, verb, *args)
+    for operation, args in bin_calls(found, 1):
+        cluster.call(actors, operation, *args)
     np.testing.assert_array_equal(gathered(cluster, actors, matrix, found), before)
     # Binned rows can be read as the representative values of their bins.
     one = bin_with_cuts(DMatrix(rng.normal(size=(1, 3))).table, found.cuts)

@@ -310,10 +310,10 @@ def test_a_tree_takes_seven_messages(client, monkeypatch):
     messages = itertools.count()
     original = DaskCluster.sum
 
-    def counted(self, members, verb, *args):
-        if verb == "run":
+    def counted(self, actors, operation, *args):
+        if operation == "run":
             next(messages)
-        return original(self, members, verb, *args)
+        return original(self, actors, operation, *args)
 
     monkeypatch.setattr(DaskCluster, "sum", counted)
     X, y, _ = draw()

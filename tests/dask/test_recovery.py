@@ -81,9 +81,9 @@ def expected():
 
 def kind_of(message):
     """Return the kind of a message: its method, or the step of a round."""
-    verb, args = loads(message if isinstance(message, bytes) else message.data)
-    if verb != "run":
-        return verb
+    operation, args = loads(message if isinstance(message, bytes) else message.data)
+    if operation != "run":
+        return operation
     verbs = [call[0] for call in args[1]]
     if "gradient_ranges" in verbs:
         return "gradients"
@@ -99,15 +99,15 @@ def strike(monkeypatch):
         seen = []
 
         class Watched(DaskCluster):
-            async def _call_one(self, member, message, tree=None):
-                if kind_of(message) == kind and member.place in processes:
-                    seen.append(member.place)
+            async def _call_one(self, actor, message, tree=None):
+                if kind_of(message) == kind and actor.place in processes:
+                    seen.append(actor.place)
                     if len(seen) >= number and len(struck) < n_victims:
-                        place = member.place
+                        place = actor.place
                         if n_victims == 1 or place not in struck:
                             struck.append(place)
                             os.kill(processes[place], how)
-                return await super()._call_one(member, message, tree)
+                return await super()._call_one(actor, message, tree)
 
         monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", Watched)
         return struck
@@ -298,15 +298,15 @@ class UntilTwoWorkers(hb.TrainingCallback):
     """Calls a function after a round; stops training when two workers have rows."""
 
     def __init__(self, act):
-        self.act, self.members = act, {}
+        self.act, self.actors = act, {}
 
     def after_iteration(self, model, epoch, evals_log):
         time.sleep(0.02)
-        self.members[epoch] = model._training.members
+        self.actors[epoch] = model._training.actors
         if epoch == 1:
-            self.act(self.members[epoch])
+            self.act(self.actors[epoch])
             return False
-        return epoch > 2 and len({member.place for member in self.members[epoch]}) == 2
+        return epoch > 2 and len({actor.place for actor in self.actors[epoch]}) == 2
 
 
 def trained_until(client, callback, params=PARAMS):
@@ -319,11 +319,11 @@ def trained_until(client, callback, params=PARAMS):
     assert rounds < 2_000
     same = hb.train(params, gathered(), rounds, verbose_eval=False)
     assert booster.digest() == same.digest()
-    return callback.members[1], callback.members[rounds - 1]
+    return callback.actors[1], callback.actors[rounds - 1]
 
 
-def numbers_of(members):
-    return sorted(number for member in members for number in member.parts)
+def numbers_of(actors):
+    return sorted(number for actor in actors for number in actor.parts)
 
 
 @pytest.mark.slow
@@ -335,7 +335,7 @@ def test_workers_that_join_are_used(own_cluster, params):
         client, UntilTwoWorkers(lambda _: client.cluster.scale(2)), params
     )
     assert len(before) == 1
-    assert [len(member.parts) for member in after] == [3, 3]
+    assert [len(actor.parts) for actor in after] == [3, 3]
     assert numbers_of(after) == list(PARTS)
 
 
@@ -346,7 +346,7 @@ def test_a_restarted_worker_takes_its_partitions_back(own_cluster):
     processes = processes_of(client)
     before, after = trained_until(
         client,
-        UntilTwoWorkers(lambda members: os.kill(processes[members[0].place], 9)),
+        UntilTwoWorkers(lambda actors: os.kill(processes[actors[0].place], 9)),
     )
     assert before[1] in after  # unchanged
     assert numbers_of(after) == list(PARTS)

@@ -8,7 +8,7 @@ import pytest
 from kernel_calls import MEMBERS, call
 
 from hornbeam.kernels.linear import (
-    TASK_CELLS,
+    TASK_BINS,
     LinearColumns,
     LinearRules,
     add_products,
@@ -45,12 +45,12 @@ def problem(n_rows, dtype=np.float32, seed=0):
 def test_coordinate_descent(members, dtype):
     rows, gradients, hessians = problem(60 if len(MEMBERS) == 1 else 9000, dtype)
     columns = filled(rows, dtype)
-    assert len(MEMBERS) == 1 or np.diff(columns[0]).max() > 2 * TASK_CELLS
+    assert len(MEMBERS) == 1 or np.diff(columns[0]).max() > 2 * TASK_BINS
     order = np.array([4, 2, 0, 3, 1, 0], np.int64)
     weights = np.array([0.25, -0.5, 0, 0, 1], np.float32)
     expected = naive.descend(rows, order, RULES, gradients, hessians, weights)
     own, moved = gradients.copy(), weights.copy()
-    parts = np.empty((-(-len(rows) // TASK_CELLS), 2))
+    parts = np.empty((-(-len(rows) // TASK_BINS), 2))
     call(
         descend,
         order,

@@ -15,7 +15,7 @@ from hornbeam.kernels.histogram import (
 )
 from hornbeam.kernels.layout import (
     BLOCK_ROWS,
-    BYTE_CELLS,
+    BYTE_BINS,
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
     COLUMN_DTYPE,
@@ -51,10 +51,10 @@ class Data:
         self.rows[1] = rng.permutation(rows)
         self.every = np.arange(len(cells))
         is_byte = code_type is np.uint8
-        self.packed_cells = np.full(len(cells), BYTE_CELLS) if is_byte else cells
+        self.packed_cells = np.full(len(cells), BYTE_BINS) if is_byte else cells
         self.histograms = np.full((8, 2, self.offsets[-1]), POISON)
         self.table = np.zeros(len(cells), COLUMN_DTYPE)
-        self.table["codes"], self.table["width"] = cells, 1
+        self.table["n_bins"], self.table["width"] = cells, 1
         self.table["cell"] = self.offsets[:-1]
         self.spread = np.empty(0, np.uint32)
 

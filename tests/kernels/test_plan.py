@@ -10,7 +10,7 @@ from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import (
     BLOCK_ROWS,
     FEATURE_DTYPE,
-    JOIN_CELLS,
+    JOIN_BINS,
     NODE_DTYPE,
     SPLIT_DTYPE,
     TASK_ROWS,
@@ -126,7 +126,7 @@ def test_an_empty_node_is_still_cleared():
 
 @needs_compiler
 def test_joins_are_divided_into_tasks():
-    plan = HistogramPlan([0], table(LARGE), 2, cells=2 * JOIN_CELLS + 7)
+    plan = HistogramPlan([0], table(LARGE), 2, cells=2 * JOIN_BINS + 7)
     plan.parts_of(0)
     assert len(plan.joins) == 3
 

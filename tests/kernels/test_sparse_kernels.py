@@ -13,13 +13,13 @@ from hornbeam.kernels.sparse import (
     SparseEntries,
     SparseScratch,
     find_sparse_splits,
-    gather_cells,
+    gather_bins,
     list_rows,
     look_up,
     mark_rows,
     send_rows,
     sort_by_bin,
-    turn_cells,
+    transpose_entries,
 )
 from hornbeam.kernels.split import CandidateFeatures
 
@@ -211,7 +211,7 @@ def turned(cells):
     """Return the entries in row-major order."""
     pointers = np.zeros(cells.node_of.size + 1, np.int64)
     features, codes = np.empty_like(cells.rows), np.empty_like(cells.codes)
-    turn_cells(cells.starts, cells.rows, cells.codes, pointers, features, codes)
+    transpose_entries(cells.starts, cells.rows, cells.codes, pointers, features, codes)
     return pointers, features, codes
 
 
@@ -241,7 +241,7 @@ def test_entries_of_few_rows_by_feature_and_bin():
     assert count == here.sum()
     starts, rows = np.empty_like(cells.starts), np.empty(count, np.uint32)
     own_codes = np.empty(count, np.uint8)
-    gather_cells(
+    gather_bins(
         listed, pointers, features, codes, np.empty(9, np.int64),
         np.empty((2, count), np.uint32), np.empty(count, np.uint8), starts, rows,
         own_codes,

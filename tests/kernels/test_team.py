@@ -23,9 +23,9 @@ from hornbeam.kernels.sync import (
     ask_to_stop,
     atomic_add,
     barrier,
-    members_for,
     next_task,
     prefetch,
+    threads_for,
     yield_processor,
 )
 from hornbeam.kernels.team import Team, lease
@@ -190,12 +190,12 @@ def test_size_of_a_team():
 
 def test_small_work_uses_one_thread():
     team = Team(4)
-    assert team.members_for(0) == team.members_for(300_000) == 1
+    assert team.threads_for(0) == team.threads_for(300_000) == 1
     if COMPILED:
-        assert team.members_for(10**6) == 3
-        assert team.members_for(10**9) == members_for(4, 10**9) == 4
+        assert team.threads_for(10**6) == 3
+        assert team.threads_for(10**9) == threads_for(4, 10**9) == 4
     else:
-        assert team.members_for(10**9) == 1
+        assert team.threads_for(10**9) == 1
 
 
 def test_a_small_fit_starts_no_threads():

@@ -246,7 +246,7 @@ def in_order(chosen):
 
 # --- The data -------------------------------------------------------------------------
 
-#: So many that three members share what is done for each row, and for each cell.
+#: So many that three actors share what is done for each row, and for each cell.
 N_ROWS, N_COLUMNS = 72_000, 12
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import hornbeam
 
-# Enough for several members, and for several tasks of each column.
+# Enough for several actors, and for several tasks of each column.
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(9000, 16)).astype(np.float32)
 ROWS[RNG.random(ROWS.shape) < 0.2] = np.nan

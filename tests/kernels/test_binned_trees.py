@@ -9,11 +9,16 @@ from kernel_calls import MEMBERS, call
 from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 
 from hornbeam.forest.layout import Layout
-from hornbeam.kernels.coded import CODED_ROWS, MOST_CUTS, CodedScratch, add_coded_trees
+from hornbeam.kernels.binned_trees import (
+    BINNED_ROWS,
+    MOST_CUTS,
+    BinnedScratch,
+    add_binned_trees,
+)
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.predict import MOST_LEVELS
 
-ROWS = 2 * CODED_ROWS + 100 if COMPILED else 12
+ROWS = 2 * BINNED_ROWS + 100 if COMPILED else 12
 
 
 def margins_of(trees, outputs, rows, margins, members=1):
@@ -22,16 +27,16 @@ def margins_of(trees, outputs, rows, margins, members=1):
     coded, margins = layout.binned, margins.copy()
     columns = 2 * FEATURES
     call(
-        add_coded_trees,
+        add_binned_trees,
         rows,
         layout.roots,
         coded,
         layout.values,
-        CodedScratch(
-            np.empty((members, CODED_ROWS), rows.dtype),
-            np.empty((members, CODED_ROWS), np.uint32),
-            np.empty((members, 2, CODED_ROWS), np.uint8),
-            np.empty((members, columns, CODED_ROWS), np.uint8),
+        BinnedScratch(
+            np.empty((members, BINNED_ROWS), rows.dtype),
+            np.empty((members, BINNED_ROWS), np.uint32),
+            np.empty((members, 2, BINNED_ROWS), np.uint8),
+            np.empty((members, columns, BINNED_ROWS), np.uint8),
         ),
         margins,
         members=members,

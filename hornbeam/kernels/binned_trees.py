@@ -18,16 +18,16 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
-    "CODED_ROWS",
-    "CODE_BITS",
+    "BINNED_ROWS",
+    "BIN_BITS",
     "MOST_CUTS",
     "TOP_LEVELS",
-    "CodedScratch",
-    "add_coded_trees",
+    "BinnedScratch",
+    "add_binned_trees",
 ]
 
 #: Rows that descend a tree together: enough to amortise the start of a vector loop.
-CODED_ROWS = 1024
+BINNED_ROWS = 1024
 #: Levels that are evaluated as a whole: the twice as many nodes of the next level would
 #: cost more than one step of each row.
 TOP_LEVELS = 6
@@ -35,15 +35,15 @@ TOP_LEVELS = 6
 MOST_CUTS = 255
 #: A split is the number of its bin column, and in so many bits below it the least bin
 #: that goes right. At a leaf that is larger than any bin.
-CODE_BITS = 9
+BIN_BITS = 9
 
-_CODE = np.uint64((1 << CODE_BITS) - 1)
-_COLUMN = np.uint64((1 << (32 - CODE_BITS)) - 1)
-_SHIFT = np.uint64(CODE_BITS)
+_BIN = np.uint64((1 << BIN_BITS) - 1)
+_COLUMN = np.uint64((1 << (32 - BIN_BITS)) - 1)
+_SHIFT = np.uint64(BIN_BITS)
 _LEFT = np.uint64(32)
 
 
-class CodedScratch(NamedTuple):
+class BinnedScratch(NamedTuple):
     """Scratch arrays; `rows` are those that descend together.
 
     Attributes
@@ -65,7 +65,7 @@ class CodedScratch(NamedTuple):
 
 
 @inline
-def _encode(data, run, columns, cuts, lane, position, codes):
+def _bin_columns(data, run, columns, cuts, lane, position, bins):
     """Write the columns of bin indices that a run of trees compares."""
     for number in range(run["first_column"], run["end_column"]):
         column = columns[number]
@@ -79,12 +79,12 @@ def _encode(data, run, columns, cuts, lane, position, codes):
             steps,
             column["missing_code"],
             position,
-            codes[number - run["first_column"]],
+            bins[number - run["first_column"]],
         )
 
 
 @kernel
-def _descend_top(codes, splits, levels, rights, places):
+def _descend_top(bins, splits, levels, rights, places):
     """Move rows down the first levels of a tree, where all nodes are present."""
     for i in range(places.size):
         places[i] = 0
@@ -94,27 +94,27 @@ def _descend_top(codes, splits, levels, rights, places):
             rights[i] = 0
         for place in range(1 << level):
             split = np.uint64(splits[first + place])
-            code, here = np.uint8(split & _CODE), np.uint8(place)
-            column = codes[split >> _SHIFT]
+            bin, here = np.uint8(split & _BIN), np.uint8(place)
+            column = bins[split >> _SHIFT]
             for i in range(places.size):
-                rights[i] |= np.uint8((places[i] == here) & (column[i] >= code))
+                rights[i] |= np.uint8((places[i] == here) & (column[i] >= bin))
         for i in range(places.size):
             places[i] = np.uint8(np.uint8(places[i] << np.uint8(1)) | rights[i])
         first += 1 << level
 
 
 @kernel
-def _descend(codes, nodes, steps, places):
+def _descend(bins, nodes, steps, places):
     """Move rows further down, step by step."""
     for _ in range(steps):
         for i in range(places.size):
             node = nodes[np.uint64(places[i])]
-            code = np.uint64(codes[(node >> _SHIFT) & _COLUMN, i])
-            places[i] = np.uint32(node >> _LEFT) + np.uint32(code >= (node & _CODE))
+            bin = np.uint64(bins[(node >> _SHIFT) & _COLUMN, i])
+            places[i] = np.uint32(node >> _LEFT) + np.uint32(bin >= (node & _BIN))
 
 
 @kernel
-def add_coded_trees(
+def add_binned_trees(
     thread_id,
     n_threads,
     sync,
@@ -122,7 +122,7 @@ def add_coded_trees(
     roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
     coded,  # `hornbeam.forest.layout.BinnedLayout`
     values,  # (nodes,) float32
-    scratch,  # CodedScratch
+    scratch,  # BinnedScratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
     """Add the leaf values of all trees to the margins of rows, in the trees' order.
@@ -130,7 +130,7 @@ def add_coded_trees(
     The result is that of `hornbeam.kernels.predict.add_trees`.
     """
     runs, columns, cuts, tops, entries, nodes = coded
-    lanes, places, tracks, codes = scratch
+    lanes, places, tracks, bins = scratch
     rows = data.shape[0]
     together = lanes.shape[1]
     task = next_task(sync, 0)
@@ -140,25 +140,25 @@ def add_coded_trees(
         own_margins = margins[begin : begin + together]
         size = block.shape[0]
         rights, top_places = tracks[thread_id, 0, :size], tracks[thread_id, 1, :size]
-        own_codes, own_places = codes[thread_id], places[thread_id, :size]
+        own_bins, own_places = bins[thread_id], places[thread_id, :size]
         for r in range(runs.size):
             run = runs[r]
-            _encode(
+            _bin_columns(
                 block,
                 run,
                 columns,
                 cuts,
                 lanes[thread_id],
                 places[thread_id],
-                own_codes,
+                own_bins,
             )
             for t in range(run["begin"], run["end"]):
                 depth = roots[t, 1]
                 levels = min(depth, TOP_LEVELS)
-                _descend_top(own_codes, tops[t], levels, rights, top_places)
+                _descend_top(own_bins, tops[t], levels, rights, top_places)
                 for i in range(size):
                     own_places[i] = entries[t, np.uint64(top_places[i])]
-                _descend(own_codes, nodes, depth - levels, own_places)
+                _descend(own_bins, nodes, depth - levels, own_places)
                 sums = own_margins[:, np.uint64(roots[t, 2])]
                 for i in range(size):
                     sums[i] += values[np.uint64(own_places[i])]
