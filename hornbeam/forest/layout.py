@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, concatenate_trees
 from hornbeam.kernels.binned_trees import BIN_BITS, MOST_CUTS, TOP_LEVELS
-from hornbeam.kernels.layout import CODED_DTYPE, RUN_DTYPE
+from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE
 from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS, PackedNodes
 
 __all__ = [
@@ -232,8 +232,8 @@ class BinnedLayout(NamedTuple):
     runs
         (runs,) RUN_DTYPE.
     columns
-        (columns,) CODED_DTYPE: the binned columns of each run. A feature has two
-        columns if some of its splits send missing values left and some right.
+        (columns,) BINNED_COLUMN_DTYPE: the binned columns of each run. A feature has
+        two columns if some of its splits send missing values left and some right.
     cuts
         The thresholds of all columns. Each column's are preceded by one unused entry
         and padded with NaN to a power of two.
@@ -349,8 +349,8 @@ class _RunBins:
         return np.ceil(np.log2(self.counts + 1.0)).astype(np.int64)
 
     def columns(self, first_cut: int) -> NDArray[np.void]:
-        """Return the columns as CODED_DTYPE, with their cuts from `first_cut` on."""
-        columns = np.empty(self.counts.size, CODED_DTYPE)
+        """Return the columns, with their cuts from `first_cut` on."""
+        columns = np.empty(self.counts.size, BINNED_COLUMN_DTYPE)
         columns["feature"] = self.features & FEATURE
         columns["steps"] = self.steps
         columns["first_cut"] = first_cut + self._starts()

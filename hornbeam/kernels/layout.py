@@ -9,12 +9,12 @@ import numpy as np
 __all__ = [
     "AVERAGE_PRECISION",
     "BEST_DTYPE",
+    "BINNED_COLUMN_DTYPE",
     "BLOCK_ROWS",
     "BYTE_BINS",
     "CART_DTYPE",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
-    "CODED_DTYPE",
     "COLUMN_DTYPE",
     "EDGE_DTYPE",
     "FEATURE_DTYPE",
@@ -236,7 +236,7 @@ RUN_DTYPE = np.dtype(
 )
 
 #: A column of such bin indices: a feature whose missing values take one side.
-CODED_DTYPE = np.dtype(
+BINNED_COLUMN_DTYPE = np.dtype(
     [
         ("feature", np.int64),
         ("first_cut", np.int64),  # of 2 ** steps: the first is not used

@@ -25,7 +25,7 @@ __all__ = [
 #: The cost of partitioning one row, in histogram bins.
 _CELLS_PER_ROW = 8
 #: Tasks per thread, for load balancing.
-_TASKS_PER_MEMBER = 4
+_TASKS_PER_THREAD = 4
 
 
 @inline
@@ -33,7 +33,7 @@ def _chunk(rows, n_threads):
     """Return the number of rows of a task; one thread needs no small tasks."""
     if n_threads == 1:
         return max(rows, 1)
-    return max(BLOCK_ROWS, rows // (_TASKS_PER_MEMBER * n_threads) + 1)
+    return max(BLOCK_ROWS, rows // (_TASKS_PER_THREAD * n_threads) + 1)
 
 
 @inline

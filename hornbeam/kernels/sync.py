@@ -39,7 +39,7 @@ _SPINS_BEFORE_YIELD = 4000
 
 #: The least work for one more thread, in histogram bins of about half a nanosecond:
 #: waking a thread takes 30 to 90 microseconds.
-_CELLS_PER_MEMBER = 1 << 18
+_BINS_PER_THREAD = 1 << 18
 
 
 def _element_pointer(context: Any, builder: Any, array_type: Any, args: Any) -> Any:
@@ -125,7 +125,7 @@ def threads_for(team_size: int, cells: int) -> int:
     """Return the number of threads for work of `cells` histogram bins."""
     if not COMPILED:
         return 1
-    return max(1, min(team_size, cells // _CELLS_PER_MEMBER))
+    return max(1, min(team_size, cells // _BINS_PER_THREAD))
 
 
 @kernel

@@ -9,15 +9,15 @@ from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.team import lease
 
 #: Numbers of threads. As plain Python, kernels run in one thread.
-MEMBERS = [1, 2, 3, 4] if COMPILED else [1]
+N_THREADS = [1, 2, 3, 4] if COMPILED else [1]
 
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 
 
-def call(kernel, *arguments, members=1):
+def call(kernel, *arguments, n_threads=1):
     """Call `kernel` in so many threads of a team."""
-    with lease(members) as team:
-        team.run(kernel, members, *arguments)
+    with lease(n_threads) as team:
+        team.run(kernel, n_threads, *arguments)
 
 
 def split_rules(*values):

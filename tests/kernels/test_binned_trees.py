@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import N_THREADS, call
 from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 
 from hornbeam.forest.layout import Layout
@@ -21,7 +21,7 @@ from hornbeam.kernels.predict import MOST_LEVELS
 ROWS = 2 * BINNED_ROWS + 100 if COMPILED else 12
 
 
-def margins_of(trees, outputs, rows, margins, members=1):
+def margins_of(trees, outputs, rows, margins, n_threads=1):
     """Return margins with the trees added."""
     layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
     coded, margins = layout.binned, margins.copy()
@@ -33,13 +33,13 @@ def margins_of(trees, outputs, rows, margins, members=1):
         coded,
         layout.values,
         BinnedScratch(
-            np.empty((members, BINNED_ROWS), rows.dtype),
-            np.empty((members, BINNED_ROWS), np.uint32),
-            np.empty((members, 2, BINNED_ROWS), np.uint8),
-            np.empty((members, columns, BINNED_ROWS), np.uint8),
+            np.empty((n_threads, BINNED_ROWS), rows.dtype),
+            np.empty((n_threads, BINNED_ROWS), np.uint32),
+            np.empty((n_threads, 2, BINNED_ROWS), np.uint8),
+            np.empty((n_threads, columns, BINNED_ROWS), np.uint8),
         ),
         margins,
-        members=members,
+        n_threads=n_threads,
     )
     return margins
 
@@ -55,22 +55,22 @@ def forest(rng):
     ]
 
 
-def assert_like_naive(trees, outputs, rows, members=1):
+def assert_like_naive(trees, outputs, rows, n_threads=1):
     margins = np.random.default_rng(1).normal(size=(len(rows), 2)).astype(rows.dtype)
     exact = margins.copy()
     for tree, output in zip(trees, outputs, strict=True):
         exact[:, output] += naive.predict_tree(in_type(tree, rows.dtype), rows)
-    found = margins_of(trees, outputs, rows, margins, members)
+    found = margins_of(trees, outputs, rows, margins, n_threads)
     np.testing.assert_array_equal(found, exact)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("missing", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_margins_are_summed_in_the_order_of_trees(dtype, missing, members):
+def test_margins_are_summed_in_the_order_of_trees(dtype, missing, n_threads):
     rng = np.random.default_rng(0)
     rows = random_rows(rng, ROWS, dtype, missing)
-    assert_like_naive(forest(rng), [0, 1, 1, 0, 1], rows, members)
+    assert_like_naive(forest(rng), [0, 1, 1, 0, 1], rows, n_threads)
 
 
 def test_infinite_values_follow_the_thresholds():

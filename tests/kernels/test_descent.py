@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import N_THREADS, call
 
 from hornbeam.kernels.linear import (
     TASK_BINS,
@@ -40,12 +40,12 @@ def problem(n_rows, dtype=np.float32, seed=0):
     return rows, gradients, hessians
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_coordinate_descent(members, dtype):
-    rows, gradients, hessians = problem(60 if len(MEMBERS) == 1 else 9000, dtype)
+def test_coordinate_descent(n_threads, dtype):
+    rows, gradients, hessians = problem(60 if len(N_THREADS) == 1 else 9000, dtype)
     columns = filled(rows, dtype)
-    assert len(MEMBERS) == 1 or np.diff(columns[0]).max() > 2 * TASK_BINS
+    assert len(N_THREADS) == 1 or np.diff(columns[0]).max() > 2 * TASK_BINS
     order = np.array([4, 2, 0, 3, 1, 0], np.int64)
     weights = np.array([0.25, -0.5, 0, 0, 1], np.float32)
     expected = naive.descend(rows, order, RULES, gradients, hessians, weights)
@@ -60,15 +60,15 @@ def test_coordinate_descent(members, dtype):
         parts,
         own,
         moved,
-        members=members,
+        n_threads=n_threads,
     )
     np.testing.assert_allclose(moved, expected[0], rtol=1e-6)
     np.testing.assert_allclose(own, expected[1], rtol=1e-5, atol=1e-6)
     assert moved[3] == 0  # a column without entries
 
 
-@pytest.mark.parametrize("members", MEMBERS)
-def test_step_sizes(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_step_sizes(n_threads):
     rows, gradients, hessians = problem(50)
     weights = np.array([0.25, -0.5, 0, 0, 1], np.float32)
     sizes = np.empty(4)
@@ -80,7 +80,7 @@ def test_step_sizes(members):
         hessians,
         weights,
         sizes,
-        members=members,
+        n_threads=n_threads,
     )
     for column in range(4):
         rules = np.array([1.0, *RULES[1:]])
@@ -90,12 +90,12 @@ def test_step_sizes(members):
         assert sizes[column] == pytest.approx(step, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products_are_added_to_margins(members, dtype):
-    rows, _, _ = problem(40 if len(MEMBERS) == 1 else 3000, dtype)
+def test_products_are_added_to_margins(n_threads, dtype):
+    rows, _, _ = problem(40 if len(N_THREADS) == 1 else 3000, dtype)
     weights = np.array([[1, 2], [-0.5, 0], [0.25, 8], [9, 9], [3, -3]], np.float32)
     margins = np.full((len(rows), 2), 0.5)
-    call(add_products, rows, weights, margins, members=members)
+    call(add_products, rows, weights, margins, n_threads=n_threads)
     there = np.nan_to_num(rows.astype(np.float64))
     np.testing.assert_array_equal(margins, 0.5 + weights[-1] + there @ weights[:-1])

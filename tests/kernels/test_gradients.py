@@ -7,7 +7,7 @@ import math
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels.gradients import (
     deviation,
@@ -32,16 +32,16 @@ TYPES = [np.float32, np.float64]
 
 
 def gradients_of(
-    kernel, scores, targets, weights=UNWEIGHTED, positive_weight=1.0, members=1
+    kernel, scores, targets, weights=UNWEIGHTED, positive_weight=1.0, n_threads=1
 ):
     """Return the gradients and hessians, (outputs, rows); float64 under weights."""
     dtype = np.float64 if weights.size > 0 else np.float32
     g, h = np.full((2, *scores.shape), np.nan, dtype)
-    scratch = np.empty((members, 2, LANE))
+    scratch = np.empty((n_threads, 2, LANE))
     targets, numbers = np.atleast_2d(targets), np.array([positive_weight])
     call(
         kernel, scores, targets, weights, numbers, g, h, scratch,
-        members=members,
+        n_threads=n_threads,
     )  # fmt: skip
     return g, h
 
@@ -165,8 +165,8 @@ def test_gradients_do_not_depend_on_the_threads(kernel):
     labels = rng.integers(0, 2, rows).astype(float)
     weights = rng.uniform(size=rows)
     alone = gradients_of(kernel, scores, labels, weights, 2.0)
-    for members in MEMBERS[1:]:
-        shared = gradients_of(kernel, scores, labels, weights, 2.0, members)
+    for n_threads in N_THREADS[1:]:
+        shared = gradients_of(kernel, scores, labels, weights, 2.0, n_threads)
         np.testing.assert_array_equal(shared, alone)
 
 
@@ -180,23 +180,27 @@ def test_a_row_of_weight_three_equals_three_rows(kernel):
     np.testing.assert_array_equal(thrice, 3 * np.array(once, np.float64))
 
 
-def extent_of(g, h, members=1):
+def extent_of(g, h, n_threads=1):
     """Return the largest |g| and h as floats."""
     bits = {4: np.int32, 8: np.int64}[g.itemsize]
     extent = np.full((-(-g.size // TASK_ROWS), 2), -1, bits)
     magnitude = bits(np.iinfo(bits).max)
-    call(find_extent, g.view(bits), h.view(bits), magnitude, extent, members=members)
+    call(
+        find_extent, g.view(bits), h.view(bits), magnitude, extent, n_threads=n_threads
+    )
     return extent.max(axis=0).view(g.dtype)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_extent(dtype, members):
+def test_extent(dtype, n_threads):
     rng = np.random.default_rng(0)
-    rows = 3 * TASK_ROWS + 5 if members > 1 else 300
+    rows = 3 * TASK_ROWS + 5 if n_threads > 1 else 300
     g = rng.normal(size=rows).astype(dtype)
     h = rng.uniform(size=rows).astype(dtype)
-    np.testing.assert_array_equal(extent_of(g, h, members), [np.abs(g).max(), h.max()])
+    np.testing.assert_array_equal(
+        extent_of(g, h, n_threads), [np.abs(g).max(), h.max()]
+    )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -220,12 +224,12 @@ def steps_of(g, h, gradient_bits, hessian_bits):
     )
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("scale", [1.0, 2.0**-126, 2.0**100])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_coarse_pairs_are_the_nearest_integers(dtype, scale, members):
+def test_coarse_pairs_are_the_nearest_integers(dtype, scale, n_threads):
     rng = np.random.default_rng(0)
-    rows = TASK_ROWS + 99 if members > 1 else 300
+    rows = TASK_ROWS + 99 if n_threads > 1 else 300
     most_g, most_h = 2**COARSE_GRADIENT_BITS - 1, 2**COARSE_HESSIAN_BITS - 1
     g = (rng.uniform(-1, 1, rows) * scale).astype(dtype)
     h = (rng.uniform(0, 1, rows) * scale).astype(dtype)
@@ -237,7 +241,7 @@ def test_coarse_pairs_are_the_nearest_integers(dtype, scale, members):
     g[2:7], g[7:12], h[2:7] = steps[0] * halves, -steps[0] * halves, steps[1] * halves
     packed = np.empty(rows, np.int64)
     magnitudes = np.empty((-(-rows // TASK_ROWS), 2), np.int64)
-    call(quantise, g, h, *(1 / steps), packed, magnitudes, members=members)
+    call(quantise, g, h, *(1 / steps), packed, magnitudes, n_threads=n_threads)
     coarse_g, coarse_h = packed >> 32, packed & 0xFFFFFFFF
     for i in range(300):
         exact = naive.fixed_point(g[i], steps[0])
@@ -248,16 +252,16 @@ def test_coarse_pairs_are_the_nearest_integers(dtype, scale, members):
     np.testing.assert_array_equal(sums, [np.abs(coarse_g).sum(), coarse_h.sum()])
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_fine_pairs_are_the_nearest_integers(dtype, members):
+def test_fine_pairs_are_the_nearest_integers(dtype, n_threads):
     rng = np.random.default_rng(0)
-    rows = TASK_ROWS + 99 if members > 1 else 300
+    rows = TASK_ROWS + 99 if n_threads > 1 else 300
     g = rng.standard_cauchy(rows).astype(dtype)
     h = rng.uniform(size=rows).astype(dtype)
     steps = steps_of(g, h, 51, 51)
     wide = np.empty((2, rows), np.int64)
-    call(widen, g, h, *(1 / steps), wide, members=members)
+    call(widen, g, h, *(1 / steps), wide, n_threads=n_threads)
     for values, step, out in zip((g, h), steps, wide, strict=True):
         exact = [naive.fixed_point(value, step) for value in values[:300]]
         np.testing.assert_array_equal(out[:300], exact)

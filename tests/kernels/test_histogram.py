@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels.histogram import (
     BinColumns,
@@ -32,7 +32,7 @@ MOST_H = (1 << COARSE_HESSIAN_BITS) - 1
 class Data:
     """Random bins and gradients, and the other arguments of the kernel."""
 
-    def __init__(self, rows, cells, code_type, kind, members=1, seed=0):
+    def __init__(self, rows, cells, code_type, kind, n_threads=1, seed=0):
         rng = np.random.default_rng(seed)
         self.codes = np.array([rng.integers(0, n, rows) for n in cells], code_type)
         self.offsets = np.concatenate([[0], np.cumsum(cells)])
@@ -45,7 +45,7 @@ class Data:
         )
         if kind == "wide":
             self.pairs *= 1 << 20
-        self.kind, self.members = kind, members
+        self.kind, self.n_threads = kind, n_threads
         # Shuffled rows on the side that is not read.
         self.rows = np.full((2, rows), rows - 1, np.uint32)
         self.rows[1] = rng.permutation(rows)
@@ -69,7 +69,7 @@ class Data:
         starts = np.cumsum(cells) - cells
         for first in sorted({task[4] for task in tasks}):
             starts[first:] -= starts[first]
-        scratch = np.zeros((self.members, cells.sum()), np.int64)
+        scratch = np.zeros((self.n_threads, cells.sum()), np.int64)
         call(
             build_histograms,
             np.array([[*task, 0][:7] for task in tasks], np.int64).reshape(-1, 7),
@@ -85,7 +85,7 @@ class Data:
             QuantisedGradients(packed, wide),
             scratch,
             HistogramSlots(*np.split(self.histograms, [5]), 0),
-            members=self.members,
+            n_threads=self.n_threads,
         )
         assert not scratch.any()
         return self.histograms
@@ -171,10 +171,10 @@ def test_only_chosen_columns_are_summed(columns, rows, kind):
             assert (sums[:, own] == POISON).all()
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("rows", [12, 270])
-def test_blocks_of_columns(rows, members):
-    data = Data(rows, [5, 16, 4, 9, 2], np.uint8, "packed", members)
+def test_blocks_of_columns(rows, n_threads):
+    data = Data(rows, [5, 16, 4, 9, 2], np.uint8, "packed", n_threads)
     columns = [0, 1, 3, 4]
     sums = data.build([[0, 1, 0, rows, j, j + 1] for j in range(4)], columns=columns)
     exact = data.exact(0, rows, columns)
@@ -183,9 +183,9 @@ def test_blocks_of_columns(rows, members):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("members", MEMBERS)
-def test_slabs_are_added(members, kind):
-    data = Data(130, [5, 16, 1, 9], np.uint16, kind, members)
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_slabs_are_added(n_threads, kind):
+    data = Data(130, [5, 16, 1, 9], np.uint16, kind, n_threads)
     cells = data.offsets[-1]
     # Rows 0 to 80 in three parts, 80 to 130 in one.
     tasks = [[0, 1, 0, 30, 0, 4], [5, 1, 30, 60, 0, 4], [6, 1, 60, 80, 0, 4]]
@@ -210,11 +210,11 @@ def test_rows_are_added_to_existing_sums(rows, kind):
 
 
 @needs_compiler
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_blocks_of_rows(kind, members):
+def test_many_blocks_of_rows(kind, n_threads):
     rows = 3 * BLOCK_ROWS + 11
-    data = Data(rows, [200, 3], np.uint8, kind, members)
+    data = Data(rows, [200, 3], np.uint8, kind, n_threads)
     half = BLOCK_ROWS + BLOCK_ROWS // 2
     tasks = [[0, 1, 0, half, 0, 2], [5, 1, half, rows, 0, 2]]
     sums = data.build(tasks, [[0, 5, 6, 0, 203]])

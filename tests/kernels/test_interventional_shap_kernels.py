@@ -7,7 +7,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS
+from kernel_calls import N_THREADS
 from test_predict import CODES, FEATURES, TYPES, forest, in_type, random_rows
 from test_predict import random_tree as bare_tree
 from test_tree_shap_kernels import Table
@@ -113,9 +113,9 @@ def test_a_multi_output_tree_equals_one_tree_for_each_output():
             np.testing.assert_array_equal(whole[:, k], alone[:, 0])
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("n", [30, 70] if COMPILED else [33])
-def test_a_chain_of_more_features_than_tables_have(n, members):
+def test_a_chain_of_more_features_than_tables_have(n, n_threads):
     rng = np.random.default_rng(7)
     tree = bare_tree(rng, n, deep=True)
     tree.feature[tree.left >= 0] = np.arange(n)
@@ -133,9 +133,15 @@ def test_a_chain_of_more_features_than_tables_have(n, members):
     background[-1] = rows[0]
     shares = np.full(len(background), 1 / len(background))
     start = np.zeros((10, 1))
-    whole = found([tree], [0], rows, background, shares, start, members)
+    whole = found([tree], [0], rows, background, shares, start, n_threads)
     lists = found_by(
-        InterventionalShap.add_by_lists, [tree], [0], rows, background, shares, members
+        InterventionalShap.add_by_lists,
+        [tree],
+        [0],
+        rows,
+        background,
+        shares,
+        n_threads,
     )
     np.testing.assert_array_equal(whole[:, :, :-1], lists)
     one = found_by(

@@ -192,8 +192,8 @@ from hornbeam import kernels
 hornbeam.warmup()
 counts = {}
 for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
-    members = vars(importlib.import_module(module.name))
-    for name, value in members.items():
+    n_threads = vars(importlib.import_module(module.name))
+    for name, value in n_threads.items():
         if value.__class__.__name__ == "CPUDispatcher":
             if value.__module__ == module.name:
                 counts[name] = len(value.signatures)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS as THREADS
+from kernel_calls import N_THREADS as THREADS
 from kernel_calls import call, split_rules
 from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 from test_split import RULES, random_codes
@@ -94,7 +94,7 @@ class Data:
             ),
             splits,
             self.sets,
-            members=threads,
+            n_threads=threads,
         )
         return splits
 
@@ -371,7 +371,7 @@ def test_projections_of_gradients_and_mean_hessians(dtype, threads):
     hessians = rng.random((5, 300)).astype(dtype)
     mix = rng.normal(size=(2, 5))
     mixed, means = np.empty((2, 300)), np.empty(300)
-    call(mix_outputs, mix, gradients, hessians, mixed, means, members=threads)
+    call(mix_outputs, mix, gradients, hessians, mixed, means, n_threads=threads)
     np.testing.assert_allclose(mixed, mix @ gradients.astype(float), atol=1e-12)
     np.testing.assert_allclose(means, hessians.mean(axis=0, dtype=float), rtol=1e-12)
 
@@ -405,7 +405,7 @@ def test_leaf_values_are_added_to_the_margins_of_their_output(dtype, missing, th
         layout.values,
         places,
         margins,
-        members=threads,
+        n_threads=threads,
     )
     expected = start.copy()
     for tree in trees:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, split_rules
+from kernel_calls import N_THREADS, call, split_rules
 
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.node_constraints import NodeConstraints
@@ -78,7 +78,7 @@ class Node:
             codes, self.offsets, every, range(rows), triples[:, 1:]
         )[1]
 
-    def find(self, members=1, block=4):
+    def find(self, n_threads=1, block=4):
         """Return the best split, and which categories go right in it."""
         held = self.held
         features = np.zeros(len(BINS), FEATURE_DTYPE)
@@ -111,10 +111,10 @@ class Node:
             STEPS,
             split_rules(*self.rules, held["least_rows"], held["smooth"]),
             limits,
-            np.full((members, 6, 2 * max(BINS) + 2), np.nan),
+            np.full((n_threads, 6, 2 * max(BINS) + 2), np.nan),
             splits,
             sets,
-            members=members,
+            n_threads=n_threads,
         )
         best = int(splits[0]["gain"].argmax())
         rights = int(sets[0, best, 0])
@@ -174,10 +174,10 @@ def test_the_best_split_is_found(case, seed, equal_hessians):
         assert split[name] == pytest.approx(float(weight), rel=1e-12)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("block", [1, 2, 4])
-def test_splits_do_not_depend_on_threads_and_tasks(members, block):
+def test_splits_do_not_depend_on_threads_and_tasks(n_threads, block):
     for case in ("all", "rows", "rising"):
         expected, rights = Node(HELD[case], 1).find()
-        found, also = Node(HELD[case], 1).find(members, block)
+        found, also = Node(HELD[case], 1).find(n_threads, block)
         assert found == expected and also == rights

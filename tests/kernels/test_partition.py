@@ -7,7 +7,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels.layout import (
     FEATURE_DTYPE,
@@ -91,7 +91,7 @@ class Rows:
         enter(self.nodes, self.lefts, node, feature, last_bin, missing_left)
         self.splits[node] = feature, last_bin, missing_left
 
-    def partition(self, cuts, members=1):
+    def partition(self, cuts, n_threads=1):
         """Partition both nodes, each in tasks that end at its `cuts`."""
         tasks = []
         for node, inner in enumerate(cuts):
@@ -103,7 +103,7 @@ class Rows:
         counts = np.full(len(tasks), -9)
         call(
             partition_rows, tasks, self.nodes, self.lefts, self.codes, self.rows,
-            counts, members=members,
+            counts, n_threads=n_threads,
         )  # fmt: skip
         settle_children(tasks, counts, self.nodes)
 
@@ -162,20 +162,20 @@ def test_all_rows_go_to_one_side():
 
 
 @needs_compiler
-@pytest.mark.parametrize("members", MEMBERS)
-def test_partition_in_threads(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_partition_in_threads(n_threads):
     rows = Rows(100_000)
     rows.split(0, 0, 2, True)
     rows.split(1, 1, 1, False)
-    rows.partition((range(3000, 33_000, 3000), range(40_000, 100_000, 7000)), members)
+    rows.partition((range(3000, 33_000, 3000), range(40_000, 100_000, 7000)), n_threads)
     rows.check(0)
     rows.check(1)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("missing_left", [False, True])
 @pytest.mark.parametrize("feature", [0, 4, 5])
-def test_leaves_are_marked(feature, missing_left, members):
+def test_leaves_are_marked(feature, missing_left, n_threads):
     """Node 0 is a leaf; node 1 is split, and its rows are not partitioned."""
     rows = Rows(90)
     middle = rows.middle
@@ -186,7 +186,7 @@ def test_leaves_are_marked(feature, missing_left, members):
     leaf_of = np.full(90, 99, np.uint32)
     call(
         mark_leaves, np.array(tasks), rows.nodes, rows.lefts, rows.codes, rows.rows,
-        leaf_of_node, leaf_of, members=members,
+        leaf_of_node, leaf_of, n_threads=n_threads,
     )  # fmt: skip
     assert (leaf_of[rows.of(0)] == 7).all()
     for row in rows.of(1):
@@ -195,17 +195,17 @@ def test_leaves_are_marked(feature, missing_left, members):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("members", MEMBERS)
-def test_leaves_are_summed_exactly(members, dtype):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_leaves_are_summed_exactly(n_threads, dtype):
     rng = np.random.default_rng(0)
-    n_rows = 2 * TASK_ROWS + 50 if members > 1 else 150
+    n_rows = 2 * TASK_ROWS + 50 if n_threads > 1 else 150
     leaf_of = rng.integers(0, 4, n_rows).astype(np.uint32)
     g = rng.normal(size=n_rows).astype(dtype)
     h = rng.uniform(size=n_rows).astype(dtype)
     steps = 2.0**-40, 2.0**-41
-    sums = np.zeros((members, 4, 2), np.int64)
+    sums = np.zeros((n_threads, 4, 2), np.int64)
     scales = [np.float64(1 / step) for step in steps]
-    call(sum_leaves, leaf_of, g, h, *scales, sums, members=members)
+    call(sum_leaves, leaf_of, g, h, *scales, sums, n_threads=n_threads)
     exact = np.zeros((4, 2), np.int64)
     for part, values in enumerate((g, h)):
         fixed = [naive.fixed_point(value, steps[part]) for value in values]
@@ -213,22 +213,22 @@ def test_leaves_are_summed_exactly(members, dtype):
     np.testing.assert_array_equal(sums.sum(axis=0), exact)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
-def test_leaf_values_are_added(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_leaf_values_are_added(n_threads):
     rng = np.random.default_rng(0)
-    n_rows = 2 * TASK_ROWS + 50 if members > 1 else 150
+    n_rows = 2 * TASK_ROWS + 50 if n_threads > 1 else 150
     leaf_of = rng.integers(0, 4, n_rows).astype(np.uint32)
     values = rng.normal(size=4).astype(np.float32)
     scores = rng.normal(size=n_rows)
     exact = scores + values[leaf_of].astype(np.float64)
-    call(add_leaf_values, leaf_of, values, scores, members=members)
+    call(add_leaf_values, leaf_of, values, scores, n_threads=n_threads)
     np.testing.assert_array_equal(scores, exact)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("code_type", CODES)
-def test_rows_are_routed_to_their_leaves(code_type, members):
-    n_rows = TASK_ROWS + 500 if members > 1 else 120
+def test_rows_are_routed_to_their_leaves(code_type, n_threads):
+    n_rows = TASK_ROWS + 500 if n_threads > 1 else 120
     rows = Rows(n_rows, code_type)
     # Node 0 is split into 1 and 2, node 2 into 3 and 4, and so on.
     nodes = np.zeros(9, NODE_DTYPE)
@@ -244,7 +244,7 @@ def test_rows_are_routed_to_their_leaves(code_type, members):
     leaf_of = np.full(n_rows, 99, np.uint32)
     call(
         route_rows, some, rows.codes, nodes, lefts, leaf_of_node, leaf_of,
-        members=members,
+        n_threads=n_threads,
     )  # fmt: skip
     assert (leaf_of[::2] == 99).all()
     for row in some[:60].tolist() + some[-60:].tolist():

@@ -63,7 +63,7 @@ class HistogramPlan:
         joins = np.full((300, 5), -9)
         lengths = np.zeros(2, np.int64)
         blocks = np.array([*range(0, columns, block), columns])
-        self.members = plan_histograms(
+        self.n_threads = plan_histograms(
             np.array(batch), np.array(self.slots), nodes, team_size, blocks, self.cells,
             SLOTS, add, tasks, joins, lengths,
         )  # fmt: skip
@@ -103,8 +103,8 @@ def test_root(team_size, sizes, add):
     plan = HistogramPlan([0], table(sizes), team_size, add=add)
     tasks = plan.parts_of(0)
     assert len(tasks) == len(plan.tasks)
-    assert plan.members == (min(team_size, 15) if sizes is LARGE else 1)
-    if plan.members == 1:
+    assert plan.n_threads == (min(team_size, 15) if sizes is LARGE else 1)
+    if plan.n_threads == 1:
         assert not plan.joins and len(tasks) == 3
     else:
         slabs = {task[0] for task in tasks} - {8}
@@ -213,8 +213,8 @@ def test_partition(team_size, sizes):
     assert nodes["left"][3:].tolist() == [-1] * 4
     assert nodes["end"][3:].tolist() == [-1] * 4
     tasks = np.full((40, 5), -9)
-    n_tasks, members = plan_partition(batch, nodes, team_size, tasks)
-    assert members == (team_size if sizes is LARGE else 1)
+    n_tasks, n_threads = plan_partition(batch, nodes, team_size, tasks)
+    assert n_threads == (team_size if sizes is LARGE else 1)
     # Bins 0 to 4 of the second feature go left; of the first all 30 go right.
     for node, exact in ((1, (6, 9, 5, 0, 3)), (2, (5, 0, 30, 1, 5))):
         fields = nodes[node][["column", "low", "count", "inside_right", "left"]]
@@ -224,8 +224,8 @@ def test_partition(team_size, sizes):
         assert [t[2] for t in own[:-1]] == [t[1] for t in own[1:]]
         first = tasks[:n_tasks].tolist().index(own[0])
         assert {(t[3], t[4]) for t in own} == {(first, first + len(own))}
-        assert members > 1 or len(own) == 1
-        assert members == 1 or all(t[2] - t[1] >= BLOCK_ROWS for t in own[:-1])
+        assert n_threads > 1 or len(own) == 1
+        assert n_threads == 1 or all(t[2] - t[1] >= BLOCK_ROWS for t in own[:-1])
 
 
 @pytest.mark.parametrize("missing_left", [0, 1])
@@ -273,23 +273,23 @@ def test_row_ranges_of_children():
     assert nodes["side"][3:].tolist() == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, [0, 5, 0, 1]])
-def test_leaves(sizes, members):
+def test_leaves(sizes, n_threads):
     nodes = table(sizes)
     leaves = np.array([3, 4, 5, 6])
-    check_leaves(nodes, leaves, np.array([], np.int64), members)
+    check_leaves(nodes, leaves, np.array([], np.int64), n_threads)
 
 
-@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, [0, 5, 0, 1]])
-def test_leaves_whose_rows_are_at_the_parent(sizes, members):
+def test_leaves_whose_rows_are_at_the_parent(sizes, n_threads):
     nodes = table(sizes)
     nodes["end"][[5, 6]] = -1
-    check_leaves(nodes, np.array([3, 4, 5, 6]), np.array([2]), members)
+    check_leaves(nodes, np.array([3, 4, 5, 6]), np.array([2]), n_threads)
 
 
-def check_leaves(nodes, leaves, waiting, members):
+def check_leaves(nodes, leaves, waiting, n_threads):
     """Assert that tasks cover all rows of all nodes once."""
     own_nodes = [*leaves, *waiting]
     rows = sum(max(0, nodes["end"][n] - nodes["begin"][n]) for n in own_nodes)
@@ -297,7 +297,7 @@ def check_leaves(nodes, leaves, waiting, members):
     tasks = np.full((most, 5), -9)
     leaf_of_node = np.full(len(nodes), 99, np.uint32)
     leaf_of_node[leaves] = 10 + np.arange(len(leaves))
-    n_tasks = plan_leaves(leaves, waiting, nodes, members, leaf_of_node, tasks)
+    n_tasks = plan_leaves(leaves, waiting, nodes, n_threads, leaf_of_node, tasks)
     assert n_tasks <= most
     for i, node in enumerate(own_nodes):
         own = [task for task in tasks[:n_tasks].tolist() if task[0] == node]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call
+from kernel_calls import N_THREADS, call
 
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
@@ -83,11 +83,11 @@ def in_type(tree, dtype):
     return replace(tree, threshold=tree.threshold.astype(dtype))
 
 
-def margins_of(trees, outputs, rows, margins, members=1):
+def margins_of(trees, outputs, rows, margins, n_threads=1):
     """Return margins with the trees added."""
     layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
     margins = margins.copy()
-    places = np.empty((members, PREDICT_ROWS), np.int32)
+    places = np.empty((n_threads, PREDICT_ROWS), np.int32)
     call(
         add_trees,
         rows,
@@ -96,7 +96,7 @@ def margins_of(trees, outputs, rows, margins, members=1):
         layout.values,
         places,
         margins,
-        members=members,
+        n_threads=n_threads,
     )
     return margins
 
@@ -110,11 +110,11 @@ def margins_of_few(trees, outputs, rows, margins, at_once):
     return margins
 
 
-def leaves_of(trees, rows, members=1):
+def leaves_of(trees, rows, n_threads=1):
     """Return the index of the leaf of each row in each tree."""
     layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
     leaves = np.full((len(rows), len(trees)), -1, np.float32)
-    places = np.empty((members, PREDICT_ROWS), np.int32)
+    places = np.empty((n_threads, PREDICT_ROWS), np.int32)
     call(
         find_leaves,
         rows,
@@ -123,15 +123,15 @@ def leaves_of(trees, rows, members=1):
         layout.numbers,
         places,
         leaves,
-        members=members,
+        n_threads=n_threads,
     )
     return leaves
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("missing", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_margins_are_summed_in_the_order_of_trees(dtype, missing, members):
+def test_margins_are_summed_in_the_order_of_trees(dtype, missing, n_threads):
     rng = np.random.default_rng(0)
     trees, outputs = forest(rng), [0, 1, 1, 0, 1]
     rows = random_rows(rng, 300 if COMPILED else 70, dtype, missing)
@@ -139,22 +139,22 @@ def test_margins_are_summed_in_the_order_of_trees(dtype, missing, members):
     exact = margins.copy()
     for tree, output in zip(trees, outputs, strict=True):
         exact[:, output] += naive.predict_tree(in_type(tree, dtype), rows)
-    found = margins_of(trees, outputs, rows, margins, members)
+    found = margins_of(trees, outputs, rows, margins, n_threads)
     np.testing.assert_array_equal(found, exact)
     for at_once in (1, 2, 8):
         few = margins_of_few(trees, outputs, rows[:9], margins[:9], at_once)
         np.testing.assert_array_equal(few, exact[:9])
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_leaves(dtype, members):
+def test_leaves(dtype, n_threads):
     rng = np.random.default_rng(0)
     trees = forest(rng)
     rows = random_rows(rng, 300 if COMPILED else 70, dtype)
     typed = [in_type(tree, dtype) for tree in trees]
     exact = [[naive.leaf_of(tree, row) for tree in typed] for row in rows]
-    np.testing.assert_array_equal(leaves_of(trees, rows, members), exact)
+    np.testing.assert_array_equal(leaves_of(trees, rows, n_threads), exact)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, PREDICT_ROWS - 1, PREDICT_ROWS, 65, 128])
@@ -193,9 +193,9 @@ CODES = [0, 1, 2.5, 63, 63.9, 64, 79, 80, 81, 1e6, 1e20, -1, -0.5, -0.0, np.nan]
 
 
 @pytest.mark.parametrize("categorical", [[0], [1, 3], range(FEATURES)], ids=str)
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_trees_with_splits_by_category(dtype, members, categorical):
+def test_trees_with_splits_by_category(dtype, n_threads, categorical):
     rng = np.random.default_rng(len(categorical))
     trees = [
         random_tree(rng, 9),
@@ -209,12 +209,12 @@ def test_trees_with_splits_by_category(dtype, members, categorical):
         rows[::3, f] = rng.integers(0, 80, len(rows[::3]))
     typed = [in_type(tree, dtype) for tree in trees]
     exact = [[naive.leaf_of(tree, row) for tree in typed] for row in rows]
-    np.testing.assert_array_equal(leaves_of(trees, rows, members), exact)
+    np.testing.assert_array_equal(leaves_of(trees, rows, n_threads), exact)
     margins = np.zeros((len(rows), 1), dtype)
     summed = margins.copy()
     for tree in typed:
         summed[:, 0] += naive.predict_tree(tree, rows)
-    found = margins_of(trees, [0] * 4, rows, margins, members)
+    found = margins_of(trees, [0] * 4, rows, margins, n_threads)
     np.testing.assert_array_equal(found, summed)
     few = margins_of_few(trees, [0] * 4, rows[:9], margins[:9], 3)
     np.testing.assert_array_equal(few, summed[:9])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_calls import MEMBERS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels import ranking
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
@@ -36,9 +36,9 @@ def drawn(kind, seed=0):
     return scores, labels, 2**labels - 1
 
 
-def memory(members):
-    lists = np.full((members, ranking.LISTS, max(SIZES)), np.nan)
-    return lists, np.full((members, ranking.PLACES, max(SIZES)), -1)
+def memory(n_threads):
+    lists = np.full((n_threads, ranking.LISTS, max(SIZES)), np.nan)
+    return lists, np.full((n_threads, ranking.PLACES, max(SIZES)), -1)
 
 
 @given(st.lists(st.integers(-3, 3), max_size=70))
@@ -54,22 +54,22 @@ def test_discounts():
     np.testing.assert_allclose(DISCOUNTS, expected, rtol=1e-15)
 
 
-def scales_of(kind, depth, gains, members=1):
+def scales_of(kind, depth, gains, n_threads=1):
     scales = np.full(len(SIZES), np.nan)
-    arguments = kind, depth, gains, POINTERS, DISCOUNTS, scales, memory(members)[1]
-    call(ranking.find_scales, *arguments, members=members)
+    arguments = kind, depth, gains, POINTERS, DISCOUNTS, scales, memory(n_threads)[1]
+    call(ranking.find_scales, *arguments, n_threads=n_threads)
     return scales
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("depth", [1, 3, 1000])
-def test_scales(depth, members):
+def test_scales(depth, n_threads):
     _, labels, gains = drawn("gain")
     labels[SPANS[3]] = gains[SPANS[3]] = 0
-    found = scales_of(GAIN, depth, gains, members)
+    found = scales_of(GAIN, depth, gains, n_threads)
     best = [naive.discounted_gain(np.sort(gains[s])[::-1], depth) for s in SPANS]
     np.testing.assert_allclose(found, [1 / b if b else 0 for b in best], rtol=1e-14)
-    found = scales_of(AVERAGE_PRECISION, depth, labels, members)
+    found = scales_of(AVERAGE_PRECISION, depth, labels, n_threads)
     np.testing.assert_allclose(
         found, [1 / labels[s].sum() if labels[s].any() else 0 for s in SPANS]
     )
@@ -82,7 +82,7 @@ def gradients_of(
     gains,
     method="topk",
     count=6,
-    members=1,
+    n_threads=1,
     bias=None,
     groups=None,
     **rules,
@@ -113,8 +113,8 @@ def gradients_of(
         bias,
         gradients,
         costs,
-        ranking.RankScratch(*memory(members)),
-        members=members,
+        ranking.RankScratch(*memory(n_threads)),
+        n_threads=n_threads,
     )
     return gradients, costs
 
@@ -185,8 +185,10 @@ def test_gradients_do_not_depend_on_the_threads(method):
     drawn_rows = drawn("gain")
     bias = np.ones((2, 7))
     alone = gradients_of("gain", *drawn_rows, method, bias=bias)
-    for members in MEMBERS[1:]:
-        shared = gradients_of("gain", *drawn_rows, method, members=members, bias=bias)
+    for n_threads in N_THREADS[1:]:
+        shared = gradients_of(
+            "gain", *drawn_rows, method, n_threads=n_threads, bias=bias
+        )
         for one, other in zip(alone, shared, strict=True):
             np.testing.assert_array_equal(one, other)
 
@@ -207,16 +209,16 @@ def test_small_gradients_are_normalised_accurately():
     np.testing.assert_allclose(found, plain / math.log(2), rtol=1e-12)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("spread", [1.0, 300.0])
-def test_cross_entropy(spread, members):
+def test_cross_entropy(spread, n_threads):
     scores, _, gains = drawn("gain")
     scores *= spread
     found, weights = np.full((2, ROWS), np.nan), np.arange(1.0, len(SIZES) + 1)
     draws = DrawKey(np.uint64(3), np.uint64(5 << 28), np.uint64(11))
     call(
         ranking.cross_entropy, scores, gains, POINTERS, weights, draws, found,
-        memory(members)[0], members=members,
+        memory(n_threads)[0], n_threads=n_threads,
     )  # fmt: skip
     noise = [naive.draw(row, 3, 5 << 28, 11) / 2**32 for row in range(ROWS)]
     for group, span in enumerate(SPANS):
@@ -229,9 +231,9 @@ def test_cross_entropy(spread, members):
         )
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("depth", [1, 3, 1000])
-def test_metrics_of_groups(depth, members):
+def test_metrics_of_groups(depth, n_threads):
     scores, labels, gains = drawn("average precision", seed=2)
     labels[SPANS[3]] = gains[SPANS[3]] = 0
     for kind, twin in (
@@ -248,8 +250,8 @@ def test_metrics_of_groups(depth, members):
             POINTERS,
             DISCOUNTS,
             found,
-            memory(members)[1],
-            members=members,
+            memory(n_threads)[1],
+            n_threads=n_threads,
         )
         expected = [
             twin(labels[s][np.argsort(-scores[s], kind="stable")], depth, 0.25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.sampling import (
@@ -46,11 +46,16 @@ def test_exponential_draws_use_the_same_bits(seed):
     assert np.argsort(waits).tolist() == np.argsort(bits).tolist()
 
 
-def sample(rows, rate, tree=0, seed=0, members=1, number=0):
+def sample(rows, rate, tree=0, seed=0, n_threads=1, number=0):
     """Return whether each row is taken."""
     taken = np.full(rows, 9, np.uint8)
     call(
-        draw_rows, number, int(rate * 2.0**32), key(tree, seed), taken, members=members
+        draw_rows,
+        number,
+        int(rate * 2.0**32),
+        key(tree, seed),
+        taken,
+        n_threads=n_threads,
     )
     return taken
 
@@ -83,9 +88,9 @@ def test_samples_differ_by_tree_and_seed_and_grow_with_the_rate():
 def test_a_sample_does_not_depend_on_the_threads_and_has_the_rate():
     rows = 5 * TASK_ROWS + 3
     alone = sample(rows, 0.3)
-    for members in MEMBERS[1:]:
-        np.testing.assert_array_equal(sample(rows, 0.3, members=members), alone)
-        part = sample(rows - 5, 0.3, members=members, number=5)
+    for n_threads in N_THREADS[1:]:
+        np.testing.assert_array_equal(sample(rows, 0.3, n_threads=n_threads), alone)
+        part = sample(rows - 5, 0.3, n_threads=n_threads, number=5)
         np.testing.assert_array_equal(part, alone[5:])
     assert abs(alone.mean() - 0.3) < 4 * (0.21 / rows) ** 0.5
 
@@ -109,11 +114,11 @@ def gradients(rows, kind, outputs=1, seed=0):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("members", MEMBERS)
-def test_rows_are_counted_by_magnitude_class(members, outputs, kind):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_rows_are_counted_by_magnitude_class(n_threads, outputs, kind):
     g, h = gradients(90, kind, outputs)
-    counts = np.zeros((members, SIZE_CLASSES), np.int64)
-    call(weigh_rows, g, h, 0.7, counts, members=members)
+    counts = np.zeros((n_threads, SIZE_CLASSES), np.int64)
+    call(weigh_rows, g, h, 0.7, counts, n_threads=n_threads)
     classes, lowest = lowest_of_classes(g, h, 0.7)
     exact = np.bincount(classes, minlength=SIZE_CLASSES)
     assert counts.sum(axis=0).tolist() == exact.tolist()
@@ -159,7 +164,7 @@ def test_a_sample_by_magnitude_does_not_depend_on_threads_or_parts():
     rows = 3 * TASK_ROWS + 5
     g, h = gradients(rows, np.float32)
 
-    def draw(begin, members):
+    def draw(begin, n_threads):
         taken, scaled = np.empty(rows - begin, np.uint8), np.empty((2, 1, rows - begin))
         call(
             draw_by_size,
@@ -170,14 +175,14 @@ def test_a_sample_by_magnitude_does_not_depend_on_threads_or_parts():
             key(3, 7),
             taken,
             *scaled,
-            members=members,
+            n_threads=n_threads,
         )
         return np.array([taken, *scaled[:, 0]])
 
     alone = draw(0, 1)
-    for members in MEMBERS[1:]:
-        np.testing.assert_array_equal(draw(0, members), alone)
-        np.testing.assert_array_equal(draw(7, members), alone[:, 7:])
+    for n_threads in N_THREADS[1:]:
+        np.testing.assert_array_equal(draw(0, n_threads), alone)
+        np.testing.assert_array_equal(draw(7, n_threads), alone[:, 7:])
 
 
 def test_sums_of_a_sample_by_magnitude_are_unbiased():

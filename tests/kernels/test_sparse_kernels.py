@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, split_rules
+from kernel_calls import N_THREADS, call, split_rules
 
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.sparse import (
@@ -63,15 +63,15 @@ class Cells:
         self.place[self.batch] = np.arange(nodes)
         self.taken = np.empty(0, np.uint8)
 
-    def mark(self, wide=False, members=1):
+    def mark(self, wide=False, n_threads=1):
         """Return words, fine gradients and the sums of the nodes."""
         words = np.empty(self.node_of.size, np.int64)
         packed = (self.pairs[:, 0] << 32) + self.pairs[:, 1]
         pairs = np.ascontiguousarray(self.pairs.T) if wide else np.empty((2, 0), int)
-        sums = np.zeros((members, self.batch.size + 1, 3), np.int64)
+        sums = np.zeros((n_threads, self.batch.size + 1, 3), np.int64)
         call(
             mark_rows, self.node_of, self.place, self.taken,
-            packed[:0] if wide else packed, pairs, words, sums, members=members,
+            packed[:0] if wide else packed, pairs, words, sums, n_threads=n_threads,
         )  # fmt: skip
         return words, pairs, sums.sum(axis=0)[:-1]
 
@@ -80,11 +80,11 @@ class Cells:
         own = np.flatnonzero(self.node_of == node).tolist()
         return own if self.taken.size == 0 else [row for row in own if self.taken[row]]
 
-    def find(self, rules, allowed=None, wide=False, members=1, block=1):
+    def find(self, rules, allowed=None, wide=False, n_threads=1, block=1):
         """Return the best splits of the batch."""
-        words, pairs, sums = self.mark(wide, members)
+        words, pairs, sums = self.mark(wide, n_threads)
         most = int(np.diff(self.starts).max())
-        splits = np.zeros((members, self.batch.size), SPLIT_DTYPE)
+        splits = np.zeros((n_threads, self.batch.size), SPLIT_DTYPE)
         call(
             find_sparse_splits,
             SparseEntries(self.starts, self.rows, self.codes),
@@ -98,13 +98,13 @@ class Cells:
             split_rules(*rules),
             None,
             SparseScratch(
-                np.empty((members, 2, most), np.int64),
-                np.empty((members, 2, most if wide else 0), np.int64),
-                np.empty((members, self.batch.size + 1), np.int64),
-                np.full((members, 5, self.bins.max() + 1), np.nan),
+                np.empty((n_threads, 2, most), np.int64),
+                np.empty((n_threads, 2, most if wide else 0), np.int64),
+                np.empty((n_threads, self.batch.size + 1), np.int64),
+                np.full((n_threads, 5, self.bins.max() + 1), np.nan),
             ),
             splits,
-            members=members,
+            n_threads=n_threads,
         )
         return splits[0]
 
@@ -135,23 +135,23 @@ def test_the_splits_of_the_dense_histograms(seed, case, wide):
         cells.check(split, node, RULES[case], [0, 1, 2, 3])
 
 
-@pytest.mark.parametrize("members", MEMBERS)
-def test_of_equal_features_the_lowest_wins(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_of_equal_features_the_lowest_wins(n_threads):
     cells = Cells(bins=(4,) * 9, seed=3)
     n_cells = int(cells.starts[1])
     cells.dense = cells.dense[:1] * 9
     cells.starts = np.arange(10) * n_cells
     cells.rows = np.tile(cells.rows[:n_cells], 9)
     cells.codes = np.tile(cells.codes[:n_cells], 9)
-    splits = cells.find(RULES["plain"], members=members)
+    splits = cells.find(RULES["plain"], n_threads=n_threads)
     assert set(splits["feature"]) == {0}
 
 
-@pytest.mark.parametrize("members", MEMBERS)
-def test_features_that_are_not_allowed(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_features_that_are_not_allowed(n_threads):
     cells = Cells(seed=5)
     allowed = np.array([[1, 1, 0, 1], [0, 1, 0, 1], [0, 0, 0, 0]], np.uint8)
-    splits = cells.find(RULES["plain"], allowed, members=members)
+    splits = cells.find(RULES["plain"], allowed, n_threads=n_threads)
     for node, split, mask in zip(cells.batch, splits, allowed, strict=True):
         columns = np.flatnonzero(mask).tolist()
         if columns:
@@ -174,9 +174,9 @@ def test_rows_outside_of_the_sample_do_not_count(wide):
         cells.check(split, node, RULES["plain"], [0, 1, 2, 3])
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("missing_left", [0, 1])
-def test_rows_are_sent_by_their_bins(missing_left, members):
+def test_rows_are_sent_by_their_bins(missing_left, n_threads):
     cells = Cells(nodes=4, seed=7)
     splits = np.zeros(4, SPLIT_DTYPE)
     splits["feature"] = [0, 2, 2, 1]
@@ -193,7 +193,7 @@ def test_rows_are_sent_by_their_bins(missing_left, members):
         left,
         after,
         node_of,
-        members=members,
+        n_threads=n_threads,
     )
     for row, node in enumerate(cells.node_of):
         expected = node
@@ -262,9 +262,9 @@ def test_entries_of_a_feature_by_bin():
     np.testing.assert_array_equal(out_rows, rows[order])
 
 
-@pytest.mark.parametrize("members", MEMBERS)
-def test_look_up(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_look_up(n_threads):
     numbers = np.random.default_rng(0).integers(0, 5, 300).astype(np.uint32)
     table, out = np.array([3, 1, 4, 1, 5], np.uint32), np.empty(300, np.uint32)
-    call(look_up, table, numbers, out, members=members)
+    call(look_up, table, numbers, out, n_threads=n_threads)
     np.testing.assert_array_equal(out, table[numbers])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, split_rules
+from kernel_calls import N_THREADS, call, split_rules
 
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
@@ -53,7 +53,7 @@ class Data:
         self.categorical = features
         self.words = -(-int(self.bins[list(features)].max()) // 64)
 
-    def find(self, rules, allowed=None, block=None, members=1):
+    def find(self, rules, allowed=None, block=None, n_threads=1):
         """Return the splits of all nodes, (nodes, tasks a node)."""
         nodes = len(self.histograms)
         block = self.columns.size if block is None else block
@@ -79,10 +79,10 @@ class Data:
             STEPS,
             split_rules(*rules),
             None,
-            np.full((members, 6, 2 * self.bins.max() + 2), np.nan),
+            np.full((n_threads, 6, 2 * self.bins.max() + 2), np.nan),
             splits,
             self.sets,
-            members=members,
+            n_threads=n_threads,
         )
         return splits
 
@@ -206,15 +206,15 @@ def test_without_missing_values_in_the_node_they_go_right():
     assert data.check(split, 0, RULES["plain"], [0])[2] == 0
 
 
-@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("block", [1, 2, 4, 7])
-def test_blocks_of_columns(block, members):
+def test_blocks_of_columns(block, n_threads):
     bins = [7, 5, 1, 9, 7, 3, 5]
     codes = random_codes(80, bins, [1, 6])
     codes[4] = codes[0]
     rules = RULES["plain"]
     data = Data(codes, bins, 3)
-    splits = data.find(rules, block=block, members=members)
+    splits = data.find(rules, block=block, n_threads=n_threads)
     whole = data.find(rules)
     for node in range(3):
         for part, split in enumerate(splits[node]):
@@ -355,15 +355,15 @@ def test_one_category_is_no_split_and_one_against_the_missing_is():
     assert data.find([1, 0, 0, 1, 1, 1])[0, 0]["gain"] == 0.0
 
 
-@pytest.mark.parametrize("members", MEMBERS)
-def test_categories_in_blocks_of_columns(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_categories_in_blocks_of_columns(n_threads):
     bins = [7, 80, 9, 80, 7]
     codes = random_codes(300, bins, [1, 4])
     codes[3] = codes[1]
     rules = CATEGORY_RULES["plain"]
     data = Data(codes, bins, 3)
     data.set_categorical(1, 3, 4)
-    splits, sets = data.find(rules, block=1, members=members), data.sets
+    splits, sets = data.find(rules, block=1, n_threads=n_threads), data.sets
     whole = data.find(rules)
     for node in range(3):
         best = splits[node]["gain"].argmax()
@@ -373,8 +373,8 @@ def test_categories_in_blocks_of_columns(members):
         data.check(whole[node, 0], node, rules)
 
 
-@pytest.mark.parametrize("members", MEMBERS)
-def test_histograms_are_first_subtracted_from_those_of_the_parents(members):
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_histograms_are_first_subtracted_from_those_of_the_parents(n_threads):
     bins = [7, 5, 1, 9]
     data = Data(random_codes(80, bins, [1], 3), bins, 4, 3)
     own = data.histograms.copy()
@@ -382,7 +382,7 @@ def test_histograms_are_first_subtracted_from_those_of_the_parents(members):
     # slots are in the reverse order. The first has no parent.
     data.histograms[2] += data.histograms[1]
     data.counted = [[2, 3], [1, -1]]
-    splits = data.find(RULES["plain"], members=members)
+    splits = data.find(RULES["plain"], n_threads=n_threads)
     data.histograms = own
     for node in range(4):
         data.check(splits[node, 0], node, RULES["plain"])

@@ -7,7 +7,7 @@ import math
 import naive
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels import survival
 from hornbeam.kernels.layout import TASK_ROWS
@@ -16,7 +16,7 @@ UNWEIGHTED = np.empty(0)
 INF = math.inf
 
 
-def hazard_gradients(scores, labels, weights=UNWEIGHTED, members=1):
+def hazard_gradients(scores, labels, weights=UNWEIGHTED, n_threads=1):
     """Return the gradients and hessians of Cox's likelihood."""
     rows = scores.size
     g, h = np.full((2, rows), np.nan, np.float64 if weights.size else np.float32)
@@ -35,7 +35,7 @@ def hazard_gradients(scores, labels, weights=UNWEIGHTED, members=1):
         survival.CoxScratch(np.empty((3, rows)), np.empty((seen.size, 2))),
         g,
         h,
-        members=members,
+        n_threads=n_threads,
     )
     return g, h
 
@@ -105,8 +105,8 @@ def test_gradients_of_hazards_do_not_depend_on_the_threads():
     rows = 2 * TASK_ROWS + 77
     labels, scores = times(rng, rows, 500), rng.normal(size=rows)
     alone = hazard_gradients(scores, labels)
-    for members in MEMBERS[1:]:
-        shared = hazard_gradients(scores, labels, members=members)
+    for n_threads in N_THREADS[1:]:
+        shared = hazard_gradients(scores, labels, n_threads=n_threads)
         np.testing.assert_array_equal(shared, alone)
 
 
@@ -150,7 +150,7 @@ CENSORING = {
 
 
 def bound_gradients(
-    distribution, low, high, scale=1.0, weights=UNWEIGHTED, members=1, margin=0.0
+    distribution, low, high, scale=1.0, weights=UNWEIGHTED, n_threads=1, margin=0.0
 ):
     """Return g and h of margins of 0 whose log times are times the scale."""
     scores = np.full((1, len(low)), margin)
@@ -159,8 +159,8 @@ def bound_gradients(
     g, h = np.full((2, *scores.shape), np.nan, weights.dtype if weights.size else "f4")
     call(
         survival.accelerated_failure, scores, targets, weights,
-        np.array([number, scale]), g, h, np.empty((members, 3, LANE)),
-        members=members,
+        np.array([number, scale]), g, h, np.empty((n_threads, 3, LANE)),
+        n_threads=n_threads,
     )  # fmt: skip
     return g[0], h[0]
 
@@ -246,8 +246,8 @@ def test_gradients_of_bounds_do_not_depend_on_the_threads():
         unweighted = bound_gradients(distribution, low, high, 0.7)
         for own, without in zip(alone, unweighted, strict=True):
             np.testing.assert_array_equal(own, without * weights)
-        for members in MEMBERS[1:]:
-            shared = bound_gradients(distribution, low, high, 0.7, weights, members)
+        for n_threads in N_THREADS[1:]:
+            shared = bound_gradients(distribution, low, high, 0.7, weights, n_threads)
             np.testing.assert_array_equal(shared, alone)
 
 

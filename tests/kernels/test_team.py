@@ -32,18 +32,18 @@ from hornbeam.kernels.team import Team, lease
 
 
 @njit(nogil=True)
-def meet(member, members, sync, rounds, places, errors):
+def meet(member, n_threads, sync, rounds, places, errors):
     """Synchronise `rounds` times; count the threads in the wrong round."""
     for r in range(rounds):
         places[member, 0] = r
-        barrier(sync, members)
-        for other in range(members):
+        barrier(sync, n_threads)
+        for other in range(n_threads):
             errors[member] += places[other, 0] != r
-        barrier(sync, members)
+        barrier(sync, n_threads)
 
 
 @njit(nogil=True)
-def work(member, members, sync, done):
+def work(member, n_threads, sync, done):
     """Run the tasks of three phases; none may begin before the previous phase ends."""
     for phase in range(3):
         task = next_task(sync, phase)
@@ -53,13 +53,13 @@ def work(member, members, sync, done):
                 if phase > 0 and done[phase - 1, before] == 0:
                     done[phase, task] += 1
             task = next_task(sync, phase)
-        barrier(sync, members)
+        barrier(sync, n_threads)
 
 
-def check(team, members, tasks=200):
+def check(team, n_threads, tasks=200):
     """Assert that the team runs all tasks of a job once, phase by phase."""
     done = np.zeros((3, tasks), np.int64)
-    team.run(work, members, done)
+    team.run(work, n_threads, done)
     assert (done == 1).all()
 
 
@@ -71,21 +71,21 @@ def hornbeam_threads():
 
 
 @needs_compiler
-@pytest.mark.parametrize(("members", "rounds"), [(2, 20_000), (3, 1500), (7, 500)])
-def test_no_thread_passes_a_barrier_alone(members, rounds):
-    with lease(members) as team:
+@pytest.mark.parametrize(("n_threads", "rounds"), [(2, 20_000), (3, 1500), (7, 500)])
+def test_no_thread_passes_a_barrier_alone(n_threads, rounds):
+    with lease(n_threads) as team:
         for _ in range(3):
-            places, errors = np.zeros((members, 8), np.int64), np.zeros(members)
-            team.run(meet, members, rounds, places, errors)
+            places, errors = np.zeros((n_threads, 8), np.int64), np.zeros(n_threads)
+            team.run(meet, n_threads, rounds, places, errors)
             assert not errors.any()
 
 
 @needs_compiler
-@pytest.mark.parametrize("members", [2, 3, 7])
-def test_every_task_is_done_once(members):
-    with lease(members) as team:
+@pytest.mark.parametrize("n_threads", [2, 3, 7])
+def test_every_task_is_done_once(n_threads):
+    with lease(n_threads) as team:
         for tasks in [1, 2, 5, 1000] * 25:
-            check(team, members, tasks)
+            check(team, n_threads, tasks)
 
 
 def test_one_thread():
@@ -98,8 +98,8 @@ def test_one_thread():
 @needs_compiler
 def test_fewer_threads_than_the_team_has():
     team = Team(7)
-    for members in (2, 5, 1, 7, 3):
-        check(team, members)
+    for n_threads in (2, 5, 1, 7, 3):
+        check(team, n_threads)
 
 
 class OwnError(Exception):
@@ -107,38 +107,38 @@ class OwnError(Exception):
 
 
 @needs_compiler
-@pytest.mark.parametrize("members", [2, 3, 7])
+@pytest.mark.parametrize("n_threads", [2, 3, 7])
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_failing_thread_does_not_leave_the_others_waiting(failing, members):
-    def fail(member, members, sync):
+def test_a_failing_thread_does_not_leave_the_others_waiting(failing, n_threads):
+    def fail(member, n_threads, sync):
         if member == failing:
             raise OwnError
-        barrier(sync, members)
+        barrier(sync, n_threads)
 
-    with lease(members) as team:
+    with lease(n_threads) as team:
         for _ in range(20):
             with pytest.raises(OwnError):
-                team.run(fail, members)
-            check(team, members)
+                team.run(fail, n_threads)
+            check(team, n_threads)
 
 
 @needs_compiler
-@pytest.mark.parametrize("members", [2, 7])
-def test_an_interrupt_leaves_a_usable_team(members):
-    def interrupt(member, members, sync):
+@pytest.mark.parametrize("n_threads", [2, 7])
+def test_an_interrupt_leaves_a_usable_team(n_threads):
+    def interrupt(member, n_threads, sync):
         if member == 0:
             signal.raise_signal(signal.SIGINT)
-        barrier(sync, members)
+        barrier(sync, n_threads)
 
-    with lease(members) as team:
+    with lease(n_threads) as team:
         for _ in range(20):
             with pytest.raises(KeyboardInterrupt):
-                team.run(interrupt, members)
-            check(team, members)
+                team.run(interrupt, n_threads)
+            check(team, n_threads)
 
 
 def test_an_error_in_one_thread():
-    def fail(member, members, sync):
+    def fail(member, n_threads, sync):
         raise OwnError
 
     team = Team(2)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from kernel_calls import MEMBERS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels.transform import (
     exp_rows,
@@ -75,7 +75,7 @@ def test_team(kernel):
     margins = np.random.default_rng(0).normal(size=(9000, 3))
     alone = margins.copy()
     call(kernel, alone)
-    for members in MEMBERS[1:]:
+    for n_threads in N_THREADS[1:]:
         values = margins.copy()
-        call(kernel, values, members=members)
+        call(kernel, values, n_threads=n_threads)
         np.testing.assert_array_equal(values, alone)

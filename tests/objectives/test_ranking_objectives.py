@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -177,20 +174,6 @@ def test_setting_the_learning_rate_keeps_the_position_bias():
         callbacks=[hornbeam.LearningRateScheduler(lambda round: 0.2)],
     )  # fmt: skip
     assert scheduled.digest() == plain.digest()
-
-
-def test_only_ranking_loads_the_ranking_kernels():
-    script = (
-        "import sys, numpy, hornbeam\n"
-        "data = hornbeam.DMatrix(numpy.eye(9), numpy.arange(9) % 2)\n"
-        "for objective in ('binary:logistic', 'rank:ndcg'):\n"
-        "    hornbeam.train({'objective': objective}, data, 1)\n"
-        "    print('hornbeam.kernels.ranking' in sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.split() == ["False", "True"], done.stderr
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
