@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from pkgutil import iter_modules
 from queue import SimpleQueue
@@ -27,6 +27,7 @@ from hornbeam.cart.tree_builder import GrowthParams
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.kernels.jit import prune_cache
+from hornbeam.objectives.base import Objective
 from hornbeam.objectives.registry import find, registered
 from hornbeam.training import train
 
@@ -201,17 +202,21 @@ def _jobs() -> Iterator[Job]:
     for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}, _CONSTRAINED):
         yield partial(_fit, params, coded, feature_types=types)
         yield partial(_fit_sparse, params)
-    # At the end, since objectives that a program registered are not in the processes
-    # that `_compile_in_processes` starts: the numbers of the jobs before stay the same.
+    # Objectives that a program registered are not in the processes that
+    # `_compile_in_processes` starts: they come last, so that other jobs keep their
+    # numbers.
+    groups: tuple[list[type[Objective]], ...] = ([], [])
     for objective in registered():
-        for case in objective.warm_up_cases:
-            params = {"objective": objective.name, **case}
-            if objective.task == "ranking":
-                yield partial(_rank, params, wide)
-                continue
-            yield partial(_fit, params, wide)
-            if not _searches_leaves(params):
-                yield partial(_fit, params, narrow)
+        groups[not objective.__module__.startswith("hornbeam.")].append(objective)
+    for group, X in product(groups, (wide, narrow)):
+        for objective in group:
+            for case in objective.warm_up_cases:
+                params = {"objective": objective.name, **case}
+                if objective.task == "ranking":
+                    if X is wide:
+                        yield partial(_rank, params, X)
+                elif X is wide or not _searches_leaves(params):
+                    yield partial(_fit, params, X)
 
 
 def _rng() -> np.random.Generator:
