@@ -203,14 +203,14 @@ def test_files_of_a_killed_process_are_deleted(tmp_path, monkeypatch):
         assert child.stdout.readline() == b"ready\n"
     monkeypatch.setattr(external_build, "_JUST_MADE", 0.0)
     mine = page(tmp_path)
-    assert len(list(tmp_path.glob("hornbeam-actor-*"))) == 2  # still in use
+    assert len(list(tmp_path.glob("hornbeam-member-*"))) == 2  # still in use
     child.kill()
     child.wait()
     other = page(tmp_path)
-    assert len(list(tmp_path.glob("hornbeam-actor-*"))) == 2
+    assert len(list(tmp_path.glob("hornbeam-member-*"))) == 2
     np.testing.assert_array_equal(mine.decode(0, 10), other.decode(0, 10))
     del mine, other
-    assert not list(tmp_path.glob("hornbeam-actor-*"))
+    assert not list(tmp_path.glob("hornbeam-member-*"))
 
 
 def page(folder):
