@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.cluster import ActorLostError
+from hornbeam.backends.cluster import ActorLostError, RowActor
 from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import ObjectiveFunction
@@ -80,6 +80,11 @@ class ClusterBooster(Booster):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _plain, (self.plain(),)
+
+    @property
+    def actors(self) -> Sequence[RowActor]:
+        """The actors on workers that have the training rows."""
+        return self._cache.actors
 
     def close(self) -> None:
         """Release the rows on the workers."""
@@ -187,6 +192,11 @@ class ClusterMarginCache(MarginCache):
         self._training: ClusterTraining | None = None
         self._made_with: tuple[Any, ...] | None = None
         self._evaluated: dict[int, ClusterMargins] = {}
+
+    @property
+    def actors(self) -> Sequence[RowActor]:
+        """The actors that have the training rows; none before the first round."""
+        return () if self._training is None else self._training.actors
 
     def margins(self, data: Any) -> Floats:
         return self._rows_of(data).margins()

@@ -302,7 +302,7 @@ class UntilTwoWorkers(hb.TrainingCallback):
 
     def after_iteration(self, model, epoch, evals_log):
         time.sleep(0.02)
-        self.actors[epoch] = model._training.actors
+        self.actors[epoch] = model.actors
         if epoch == 1:
             self.act(self.actors[epoch])
             return False
