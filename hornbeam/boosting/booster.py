@@ -12,7 +12,7 @@ from typing import Any, Self, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientRows
+import hornbeam.export
 from hornbeam.boosting.custom import (
     MetricFunction,
     ObjectiveFunction,
@@ -22,7 +22,6 @@ from hornbeam.boosting.custom import (
 from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.learner import Learner, booster_of, parameters_of
 from hornbeam.boosting.margin_cache import MarginCache
-from hornbeam.boosting.margins import squeeze_outputs
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.refresh import Revision
 from hornbeam.boosting.trainer import Trainer
@@ -30,7 +29,6 @@ from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
-from hornbeam.export.exporters import save as export_model
 from hornbeam.files import replace_file
 from hornbeam.forest.dump import dump_model, join_dumps
 from hornbeam.forest.feature_map import FeatureMap
@@ -232,13 +230,15 @@ class Booster:
         if function is None:
             self._trainer.step(dtrain)
         else:
-            self._trainer.step(dtrain, partial(_call, function, dtrain))
+            self._trainer.step(
+                dtrain, partial(set_gradients_of, objective=function, data=dtrain)
+            )
 
     def _use_objective(
         self, custom: ObjectiveFunction | ScalarLoss | None
     ) -> ObjectiveFunction | None:
         """Use an objective in formulas; return one that is a function."""
-        if isinstance(custom, ScalarLoss):
+        if custom is not None and isinstance(custom, ScalarLoss):
             self.set_objective(custom)
             return None
         return custom
@@ -864,7 +864,7 @@ class Booster:
         options.
         """
         self._learner.require_model()
-        export_model(self, fname, **options)
+        hornbeam.export.save(self, fname, **options)
 
     def resume(self, model_file: Booster | PathLike | bytes | bytearray) -> None:
         """Continue from a checkpoint of the training that this booster was made for.
@@ -954,12 +954,6 @@ def merge(boosters: Sequence[Booster]) -> Booster:
     if merged.model.tree_weights is not None:
         merged.set_param("booster", "dart")
     return merged
-
-
-def _call(function: ObjectiveFunction, data: DMatrix, rows: GradientRows) -> None:
-    """Set the gradients of a custom objective at the margins of the rows."""
-    margins = squeeze_outputs(np.ascontiguousarray(rows.margins().T))
-    set_gradients_of(rows, function, margins, data)
 
 
 def _read(source: PathLike | bytes | bytearray) -> Model:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientRows
+from hornbeam.boosting.margins import squeeze_outputs
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 
@@ -44,18 +45,16 @@ def metric_pairs(result: Any) -> Iterator[tuple[str, float]]:
 
 
 def set_gradients_of(
-    rows: GradientRows,
-    objective: ObjectiveFunction,
-    margins: NDArray[Any],
-    data: DMatrix,
+    rows: GradientRows, objective: ObjectiveFunction, data: DMatrix
 ) -> None:
-    """Set the gradients of a custom objective at these margins."""
+    """Set the gradients of a custom objective at the margins of the rows."""
     if not callable(objective):
         raise ParameterError(
             "a custom objective must be a function of (predictions, data), not "
             f"{objective!r}; built-in objectives are named by the parameter objective",
             code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
         )
+    margins = squeeze_outputs(np.ascontiguousarray(rows.margins().T))
     result = objective(margins, data)
     try:
         gradients, hessians, *searched = result

@@ -57,7 +57,7 @@ class GBLinear(GradientBooster):
     def new_round(self, data: Any, use_objective: bool) -> LinearRound:
         check_linear_features(data)
         learner, predictor = self._learner, self._predictor
-        aligned = predictor.align(data)
+        aligned = learner.align(data)
         columns = self._columns.get(data)
         if columns is None:
             columns = self._columns[data] = stored_columns(aligned.table)

@@ -281,7 +281,7 @@ class MarginCache:
         """Return the margins of `data` under all trees, (rows, outputs)."""
         if self._learner.model.linear is not None:
             check_linear_features(data)
-            return self._predictor.margins_of(self._predictor.align(data))[0]
+            return self._predictor.margins_of(self._learner.align(data))[0]
         return self._up_to_date(data).margins()
 
     def labelled(self, data: Any) -> Any:
@@ -290,7 +290,7 @@ class MarginCache:
 
     def margins_of_last_round(self, data: DMatrix) -> tuple[Margins, Margins]:
         """Return the margins before the last round and after it, (rows, outputs)."""
-        after, aligned = self._up_to_date(data).margins(), self._predictor.align(data)
+        after, aligned = self._up_to_date(data).margins(), self._learner.align(data)
         model = self._learner.model
         without = model.weights.copy()
         without[model.round_starts[-2] :] = 0.0
@@ -302,7 +302,7 @@ class MarginCache:
         return before, after
 
     def _up_to_date(self, data: DMatrix) -> CachedMargins:
-        aligned = self._predictor.align(data)
+        aligned = self._learner.align(data)
         entry = self._entries.get(data)
         if entry is None or not entry.starts_from(data.base_margin):
             entry = EvaluationMargins(self._learner, self._predictor, aligned)
@@ -317,7 +317,7 @@ class MarginCache:
         The first round sets the features and the base score of the model. The labels
         matter only if gradients come from the objective (`use_objective`).
         """
-        learner, aligned = self._learner, self._predictor.align(data)
+        learner, aligned = self._learner, self._learner.align(data)
         entry = self._entries.get(data)
         by_row = use_objective and learner.objective.by_row
         if isinstance(entry, TrainingMargins) and entry.matches(data, by_row):

@@ -62,10 +62,6 @@ class Predictor:
         """Drop the layouts of trees."""
         self._layouts.clear()
 
-    def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
-        """Return `data` with the features and the category codes of the model."""
-        return self._learner.align(data, validate_features)
-
     def table(self, data: Any, missing: float, validate_features: bool) -> Table:
         """Return the table of a container, whose features are not aligned yet."""
         return as_table(data, missing)
@@ -111,7 +107,7 @@ class Predictor:
                     code=ErrorCode.UNSUPPORTED_COMBINATION,
                 )
             check_linear_features(data)
-            data = self.align(data, validate_features)
+            data = learner.align(data, validate_features)
             with lease(threads) as team:
                 if not explains:
                     margins = self._linear_margins(team, data, data.base_margin)
@@ -126,16 +122,16 @@ class Predictor:
                     interactions=pred_interactions,
                 )
             return found if strict_shape else squeeze_outputs(found)
-        data = self.align(data, validate_features)
+        data = learner.align(data, validate_features)
         layout = self._layout(begin, end, data.dtype)
-        dropout = self.next_dropout() if training else None
-        if dropout is not None:
+        if training and model.tree_weights is not None:
             if end - begin < len(model.trees):
                 raise ParameterError(
                     "training=True drops trees of all rounds, so iteration_range "
                     "cannot select some of them; leave one of the two out",
                     code=ErrorCode.CONFLICTING_PARAMETERS,
                 )
+            dropout = Dropout.of_round(learner.params, model)
             weights = dropout.during(model.weights)
             layout = self.layout_of(np.arange(end), weights, data.dtype)
         cells = None if explains else layout.cost(data.n_rows, data.n_features)
@@ -224,8 +220,8 @@ class Predictor:
         learner.require_model()
         model = learner.model
         begin, end = model.tree_range(iteration_range)
-        rows = self.align(data, validate_features)
-        others = self.align(background, validate_features)
+        rows = learner.align(data, validate_features)
+        others = learner.align(background, validate_features)
         shares = background_weights(others.row_weights, others.n_rows)
         if model.linear is not None:
             check_linear_features(data)
@@ -349,12 +345,6 @@ class Predictor:
             with lease(threads) as team:
                 add_layout(team, data, layout, margins)
         return margins, model.weights, scale
-
-    def next_dropout(self) -> Dropout | None:
-        """Return the trees that the next round of DART drops; None: no DART."""
-        if self._learner.model.tree_weights is None:
-            return None
-        return Dropout.of_round(self._learner.params, self._learner.model)
 
     def _start(self, data: DMatrix) -> Margins:
         base = self.base_margins()

@@ -78,7 +78,7 @@ class Refresh(GradientBooster):
                 "num_boost_round",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
-        aligned, margins = self._predictor.align(data), self._cache.margins(data)
+        aligned, margins = self._learner.align(data), self._cache.margins(data)
         targets = np.empty((1, 0))
         if use_objective:
             targets = learner.objective.targets_of(data.info)

@@ -242,10 +242,8 @@ class TrainingRows(LocalRows):
         self.rows.set_gradients(gradients[:, own], hessians[:, own])
 
     def _set_gradients_of(self, objective: ObjectiveFunction) -> None:
-        own = self.rows.margins()
-        margins = np.array(own[0] if len(own) == 1 else own.T, order="C")
         view: Any = self._view
-        set_gradients_of(self.rows, objective, margins, view)
+        set_gradients_of(self.rows, objective, view)
 
     def _set_margins(self, margins: Floats) -> None:
         self.rows.set_margins(margins[:, self._indices])
