@@ -2,16 +2,18 @@
 
 Numba's cache of a function does not detect a change of a helper in another file: after
 an upgrade it would run the old machine code. So the qualified name of each kernel,
-which is part of the cache key, contains a digest of all kernel files. Nor is that cache
-safe for processes that compile at the same time: data files get names that do not
-clash.
+which is part of the cache key, contains a digest of its file and of all kernel files
+that this one imports, directly or not. Nor is that cache safe for processes that
+compile at the same time: data files get names that do not clash.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,12 +25,12 @@ from numba.core.options import DefaultOptions
 
 __all__ = [
     "COMPILED",
-    "SOURCES_DIGEST",
     "formula",
     "inline",
     "kernel",
     "kernel_of",
     "prune_cache",
+    "sources_digest",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -50,16 +52,39 @@ if hasattr(DefaultOptions, "_nrt"):
 _FOLDER = Path(__file__).parent
 
 
-def _digest_sources() -> str:
-    """Return eight hex digits that change when any file of this package changes."""
+_IMPORTS = re.compile(
+    r"^ *from hornbeam\.kernels(?:\.(\w+) import| import ([\w, ]+|\([^)]*\)))",
+    re.MULTILINE,
+)
+
+
+@cache
+def _source(name: str) -> tuple[bytes, frozenset[str]]:
+    """Return the text of a kernel file, and the names of those that it imports."""
+    text = (_FOLDER / f"{name}.py").read_bytes()
+    names: set[str] = set()
+    for module, modules in _IMPORTS.findall(text.decode()):
+        names.update([module] if module else re.findall(r"\w+", modules))
+    return text, frozenset(names)
+
+
+@cache
+def sources_digest(name: str | None) -> str:
+    """Return eight hex digits that change with a kernel file or those it imports.
+
+    None stands for a kernel outside of this package: it may import any of its files.
+    """
+    waiting = {path.stem for path in _FOLDER.glob("*.py")} if name is None else {name}
+    found: dict[str, bytes] = {}
+    while waiting:
+        name = waiting.pop()
+        found[name], names = _source(name)
+        waiting |= names - found.keys()
     digest = hashlib.sha256()
-    for path in sorted(_FOLDER.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for name, text in sorted(found.items()):
+        digest.update(name.encode())
+        digest.update(text)
     return digest.hexdigest()[:8]
-
-
-SOURCES_DIGEST: str = _digest_sources()
 
 
 class _DataFilesByType(IndexDataCacheFile):
@@ -81,7 +106,9 @@ class _DataFilesByType(IndexDataCacheFile):
 
 def _compile(function: Function, **flags: Any) -> Function:
     """Return `function` compiled; its name contains the formulas in its closure."""
-    function.__qualname__ = f"{function.__qualname__}_{SOURCES_DIGEST}"
+    path = Path(function.__code__.co_filename)
+    digest = sources_digest(path.stem if path.parent == _FOLDER else None)
+    function.__qualname__ = f"{function.__qualname__}_{digest}"
     try:
         compiled = njit(function, cache=True, **_FLAGS, **flags)
         cache = compiled._cache
@@ -90,7 +117,7 @@ def _compile(function: Function, **flags: Any) -> Function:
             cache._impl.filename_base,
             # The sources' content, not Numba's modification time: a copied folder or
             # a restored CI cache stays valid.
-            SOURCES_DIGEST,
+            digest,
         )
         if function.__closure__:
             # Numba would identify a formula by its address in this process.
@@ -136,6 +163,7 @@ def formula(function: Function) -> Function:
 
 def prune_cache() -> None:
     """Delete cached machine code of other versions of the kernels."""
+    current = {sources_digest(path.stem) for path in _FOLDER.glob("*.py")}
     for path in (_FOLDER / "__pycache__").glob("*.nb[ic]"):
-        if f"_{SOURCES_DIGEST}-" not in path.name:
+        if not any(f"_{digest}-" in path.name for digest in current):
             path.unlink(missing_ok=True)
