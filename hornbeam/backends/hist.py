@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, GradientSource, RowSample, SplitParams
+from hornbeam.backends.interface import (
+    Backend,
+    GradientSource,
+    GrownTree,
+    GrowthLimits,
+    RowSample,
+    SplitParams,
+)
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.tree_grower import TreeSearch
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.multi_output import (
@@ -82,6 +90,7 @@ class HistogramBackend(Backend):
         threads, layout = self._team.size, self._layout
         # A category may be split off with the missing values or without.
         candidates = max(self._widest, 2 * layout.max_categories) + 1
+        self._candidates = candidates
         self._split_scratch: NDArray[np.float64] | MultiOutputBuffers
         if self.multi_output_columns == 0:
             self._split_scratch = np.empty((threads, 6, candidates))
@@ -235,6 +244,22 @@ class HistogramBackend(Backend):
         self._search = find_multi_output_splits, self._histograms, self._scales
         if self.multi_output_columns == 0:
             self._search = find_splits, self._histograms[0], self._scales[0]
+
+    def grow(
+        self, limits: GrowthLimits, allowed: NDArray[np.uint8] | None
+    ) -> GrownTree | None:
+        if self.multi_output_columns > 0:
+            return None
+        search = TreeSearch(
+            self._histograms[0],
+            self._candidates,
+            self._features,
+            self._chosen,
+            self._totals,
+            self._scales[0],
+            self._rules,
+        )
+        return self._rows.grow(search, limits, allowed)
 
     def find_splits(
         self,

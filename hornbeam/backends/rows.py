@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, NoSplitGradients, RowSample
+from hornbeam.backends.interface import (
+    GradientSource,
+    GrownTree,
+    GrowthLimits,
+    NoSplitGradients,
+    RowSample,
+)
+from hornbeam.backends.tree_grower import TreeSearch
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 
 __all__ = ["Rows"]
@@ -149,6 +156,15 @@ class Rows(NoSplitGradients, ABC):
         counted in a third part, (1, slots, 3, bins), or in the hessians of one more
         column. Bins of features that the tree does not use stay as they are.
         """
+
+    def grow(
+        self,
+        search: TreeSearch,
+        limits: GrowthLimits,
+        allowed: NDArray[np.uint8] | None,
+    ) -> GrownTree | None:
+        """Grow the whole tree, see `Backend.grow`; only rows in memory can."""
+        return None
 
     @abstractmethod
     def apply_splits(

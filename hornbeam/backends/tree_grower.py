@@ -1,0 +1,229 @@
+"""Grows whole trees of rows in memory, each in one call of a kernel."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.interface import GrownTree, GrowthLimits
+from hornbeam.backends.row_partition import RowPartition
+from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.sync import SYNC_SIZE
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.tree import (
+    FULL,
+    N_NODES,
+    N_PENDING,
+    STATE_SIZE,
+    STATUS,
+    GrowthRules,
+    HistogramPool,
+    TreeBuffers,
+    TreeFeatures,
+    TreeRows,
+    TreeTables,
+    grow_tree,
+)
+
+__all__ = ["TreeGrower", "TreeSearch"]
+
+#: Histogram bins of one task of the split search.
+_SPLIT_CELLS = 1 << 15
+#: The most nodes whose histograms are built before they are searched.
+_MOST_NODES = 1024
+
+
+class TreeSearch(NamedTuple):
+    """How the splits of a tree are searched.
+
+    Attributes
+    ----------
+    histograms
+        (slots, 2, bins) int64.
+    candidates
+        The most candidates of a feature, plus 1.
+    features
+        Table of `FEATURE_DTYPE`.
+    chosen
+        (chosen,) uint64: the features of the tree, ascending.
+    every_row
+        (2,) int64: begin and end of histogram bins that count each row once.
+    scales
+        (2,) float64: the value of one unit of gradient and hessian sums.
+    rules
+        Of splits and leaf weights.
+    """
+
+    histograms: NDArray[np.int64]
+    candidates: int
+    features: NDArray[np.void]
+    chosen: NDArray[np.uint64]
+    every_row: NDArray[np.int64]
+    scales: NDArray[np.float64]
+    rules: SplitRules
+
+
+class TreeGrower:
+    """Memory for growing trees of the same rows, one after the other.
+
+    Parameters
+    ----------
+    partition
+        Of the rows among the nodes.
+    slabs
+        (slabs, 2, bins) int64: for partial sums of nodes of many rows.
+    packed
+        (threads, bins of a task) int64, zeros: for packed sums.
+    words
+        Of a set of categories; 0 where no feature is categorical.
+    team
+        The threads that work.
+    """
+
+    def __init__(
+        self,
+        partition: RowPartition,
+        slabs: NDArray[np.int64],
+        packed: NDArray[np.int64],
+        words: int,
+        team: Team,
+    ) -> None:
+        self._partition, self._team = partition, team
+        self._slabs, self._packed, self._words = slabs, packed, words
+        bins = slabs.shape[2]
+        self._sums = np.zeros((team.size, bins), np.int64)
+        self._touched = np.zeros((team.size, bins // 64 + 1), np.uint64)
+        self._state = np.zeros(STATE_SIZE, np.int64)
+        self._sync = np.zeros(SYNC_SIZE, np.int64)
+        self._values = np.empty((team.size, 8, 0))
+        self._free = self._every_slot = np.empty(0, np.int64)
+        self._tables: TreeTables | None = None
+        self._buffers: TreeBuffers | None = None
+
+    def grow(
+        self,
+        rows: TreeRows,
+        blocks: NDArray[np.int64],
+        search: TreeSearch,
+        limits: GrowthLimits,
+        allowed: NDArray[np.uint8] | None,
+    ) -> GrownTree:
+        """Return the tree whose root has the rows; see `Backend.grow`.
+
+        `blocks` are the first columns of tasks that build histograms, and the end.
+        """
+        threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
+        features = TreeFeatures(
+            search.features,
+            search.chosen,
+            _NO_MASK if allowed is None else allowed,
+            search.every_row,
+            blocks,
+            self._task_features(search, threads),
+        )
+        packs = rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
+        rules = GrowthRules(
+            search.rules,
+            search.scales,
+            0.0 if limits.prunes else float(limits.gamma),
+            limits.max_depth,
+            limits.max_leaves,
+            limits.lossguide,
+            packs,
+        )
+        pool = HistogramPool(search.histograms, self._slabs, self._free_slots(search))
+        state = self._state
+        state[:] = 0
+        state[:4] = 1, 1, 0, 1
+        tables, buffers = self._allocate(features, search, 128)
+        tables.family[:, 0] = -1, -1, 0, 0
+        state[STATUS] = FULL
+        while state[STATUS] == FULL:
+            self._team.run(
+                grow_tree, threads, rows, pool, features, rules, tables, buffers
+            )
+            if state[STATUS] == FULL:
+                size = 2 * tables.nodes.size
+                tables, buffers = self._allocate(features, search, size)
+        self._partition.wait(tables.pending[: state[N_PENDING]])
+        count = int(state[N_NODES])
+        return GrownTree(
+            tables.nodes["left"][:count].astype(np.int32),
+            tables.family[0, :count].astype(np.int32),
+            tables.splits[:count].copy(),
+            tables.sets[:count].copy().view(np.uint64),
+        )
+
+    def _task_features(self, search: TreeSearch, threads: int) -> int:
+        """Return the number of features of a task of the split search."""
+        if threads == 1:
+            return search.chosen.size
+        return max(1, min(search.chosen.size, _SPLIT_CELLS // search.candidates))
+
+    def _free_slots(self, search: TreeSearch) -> NDArray[np.int64]:
+        """Return a stack of all slots, with its height at the end."""
+        slots = len(search.histograms)
+        if self._free.size != slots + 1:
+            self._every_slot = np.append(np.arange(slots)[::-1], slots)
+            self._free = np.empty_like(self._every_slot)
+        self._free[:] = self._every_slot
+        return self._free
+
+    def _allocate(
+        self, features: TreeFeatures, search: TreeSearch, nodes: int
+    ) -> tuple[TreeTables, TreeBuffers]:
+        """Return tables of at least this many nodes, and buffers that go with them."""
+        tables, buffers = self._tables, self._buffers
+        parts = -(-features.chosen.size // features.block)
+        blocks = features.blocks.size - 1
+        self._partition.reserve(nodes)
+        size = self._partition.table.size
+        if tables is None or tables.nodes is not self._partition.table:
+            kind = np.uint64 if self._words else np.uint8
+            grown = TreeTables(
+                self._partition.table,
+                self._partition.lefts,
+                np.zeros(size, SPLIT_DTYPE),
+                np.zeros((size, self._words), kind),
+                np.empty((4, size), np.int64),
+                np.empty(size, np.int64),
+                np.empty(size, np.int64),
+                self._state,
+            )
+            if tables is not None:
+                old = tables.splits.size
+                grown.splits[:old], grown.sets[:old] = tables.splits, tables.sets
+                grown.family[:, :old] = tables.family
+                grown.queue[:old], grown.pending[:old] = tables.queue, tables.pending
+            self._tables, buffers = grown, None
+        if (
+            buffers is None
+            or buffers.found.shape[1] != parts
+            or len(buffers.tasks) != (len(buffers.found) + 5 * self._team.size) * blocks
+            or buffers.values.shape[2] != search.candidates
+        ):
+            batch = min(size, _MOST_NODES)
+            team, bins = self._team.size, self._slabs.shape[2]
+            tasks = size + 5 * team
+            self._buffers = TreeBuffers(
+                np.empty((4, size), np.int64),
+                np.empty((2, size), np.int64),
+                np.empty((tasks, 5), np.int64),
+                np.empty(tasks, np.int64),
+                np.empty(((batch + 5 * team) * blocks, 7), np.int64),
+                np.empty((batch * (bins // JOIN_BINS + 1), 5), np.int64),
+                np.empty((batch, parts), SPLIT_DTYPE),
+                np.empty((batch, parts, self._words), self._tables.sets.dtype),
+                self._packed,
+                np.empty((team, 8, search.candidates)),
+                np.arange(search.candidates),
+                self._sums,
+                self._touched,
+                self._sync,
+            )
+        return self._tables, self._buffers
+
+
+_NO_MASK = np.empty((0, 0), np.uint8)
