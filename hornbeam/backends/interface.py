@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import MIN_GAIN, SplitRules
 from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.node_constraints import NodeConstraints
@@ -174,13 +175,15 @@ class GradientSource(Protocol):
     def write_gradients(
         self,
         team: Any,
-        margins: NDArray[np.float64],
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None,
+        rows: LossRows,
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
-    ) -> None:
-        """Write a gradient and a hessian for each output and row."""
+    ) -> NDArray[np.float64]:
+        """Write a gradient and a hessian for each output and row, (outputs, rows).
+
+        Leaf values that the rows lack are added to their margins first. Returns the
+        largest |g| and |h| of each output, (outputs, 2); infinite or NaN where one is.
+        """
 
 
 class GradientRows(Protocol):
