@@ -175,47 +175,30 @@ class TreeGrower:
         self, features: TreeFeatures, search: TreeSearch, nodes: int
     ) -> tuple[TreeTables, TreeBuffers]:
         """Return tables of at least this many nodes, and buffers that go with them."""
+        self._partition.reserve(nodes)
+        if self._tables is None or self._tables.nodes is not self._partition.table:
+            self._tables, self._buffers = self._new_tables(self._tables), None
         tables, buffers = self._tables, self._buffers
         parts = -(-features.chosen.size // features.block)
-        blocks = features.blocks.size - 1
-        self._partition.reserve(nodes)
-        size = self._partition.table.size
-        if tables is None or tables.nodes is not self._partition.table:
-            kind = np.uint64 if self._words else np.uint8
-            grown = TreeTables(
-                self._partition.table,
-                self._partition.lefts,
-                np.zeros(size, SPLIT_DTYPE),
-                np.zeros((size, self._words), kind),
-                np.empty((4, size), np.int64),
-                np.empty(size, np.int64),
-                np.empty(size, np.int64),
-                self._state,
-            )
-            if tables is not None:
-                old = tables.splits.size
-                grown.splits[:old], grown.sets[:old] = tables.splits, tables.sets
-                grown.family[:, :old] = tables.family
-                grown.queue[:old], grown.pending[:old] = tables.queue, tables.pending
-            self._tables, buffers = grown, None
+        blocks, team = features.blocks.size - 1, self._team.size
+        batch = min(tables.nodes.size, _MOST_NODES)
+        tasks = (batch + 5 * team) * blocks
         if (
             buffers is None
             or buffers.found.shape[1] != parts
-            or len(buffers.tasks) != (len(buffers.found) + 5 * self._team.size) * blocks
+            or len(buffers.tasks) != tasks
             or buffers.values.shape[2] != search.candidates
         ):
-            batch = min(size, _MOST_NODES)
-            team, bins = self._team.size, self._slabs.shape[2]
-            tasks = size + 5 * team
-            self._buffers = TreeBuffers(
+            bins, size = self._slabs.shape[2], tables.nodes.size
+            buffers = self._buffers = TreeBuffers(
                 np.empty((4, size), np.int64),
                 np.empty((2, size), np.int64),
-                np.empty((tasks, 5), np.int64),
-                np.empty(tasks, np.int64),
-                np.empty(((batch + 5 * team) * blocks, 7), np.int64),
+                np.empty((size + 5 * team, 5), np.int64),
+                np.empty(size + 5 * team, np.int64),
+                np.empty((tasks, 7), np.int64),
                 np.empty((batch * (bins // JOIN_BINS + 1), 5), np.int64),
                 np.empty((batch, parts), SPLIT_DTYPE),
-                np.empty((batch, parts, self._words), self._tables.sets.dtype),
+                np.empty((batch, parts, self._words), tables.sets.dtype),
                 self._packed,
                 np.empty((team, 8, search.candidates)),
                 np.arange(search.candidates),
@@ -223,7 +206,27 @@ class TreeGrower:
                 self._touched,
                 self._sync,
             )
-        return self._tables, self._buffers
+        return tables, buffers
+
+    def _new_tables(self, old: TreeTables | None) -> TreeTables:
+        """Return tables of the size of the partition's, with the old ones' contents."""
+        size = self._partition.table.size
+        tables = TreeTables(
+            self._partition.table,
+            self._partition.lefts,
+            np.zeros(size, SPLIT_DTYPE),
+            np.zeros((size, self._words), np.uint64 if self._words else np.uint8),
+            np.empty((4, size), np.int64),
+            np.empty(size, np.int64),
+            np.empty(size, np.int64),
+            self._state,
+        )
+        if old is not None:
+            count = old.splits.size
+            tables.splits[:count], tables.sets[:count] = old.splits, old.sets
+            tables.family[:, :count] = old.family
+            tables.queue[:count], tables.pending[:count] = old.queue, old.pending
+        return tables
 
 
 _NO_MASK = np.empty((0, 0), np.uint8)
