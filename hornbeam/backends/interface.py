@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -79,7 +79,15 @@ class RowSample:
 
 @dataclass(frozen=True, slots=True)
 class SplitParams:
-    """The training parameters of the split search and of leaf weights."""
+    """The training parameters of the split search and of leaf weights.
+
+    Attributes
+    ----------
+    rules
+        Those that kernels need.
+    counts_rows
+        Whether the split search needs row counts.
+    """
 
     reg_lambda: float
     reg_alpha: float
@@ -93,15 +101,11 @@ class SplitParams:
     default_direction: str = "learn"
     opt_dense_col: float = 1.0
 
-    @property
-    def counts_rows(self) -> bool:
-        """Whether the split search needs row counts."""
-        return self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
+    rules: SplitRules = field(init=False, repr=False, compare=False)
+    counts_rows: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def rules(self) -> SplitRules:
-        """The parameters that kernels need."""
-        return SplitRules(
+    def __post_init__(self) -> None:
+        rules = SplitRules(
             float(self.reg_lambda),
             float(self.reg_alpha),
             float(self.max_delta_step),
@@ -111,6 +115,9 @@ class SplitParams:
             float(self.min_samples_leaf),
             float(self.path_smooth),
         )
+        counts = self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
+        object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "counts_rows", counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,7 +309,7 @@ class RowState:
         """
         if self._largest is None:
             self._largest = self._find_largest((self.gradients, self.hessians))
-        ranges = np.column_stack([self._largest, self._least_hessians])
+        ranges = _ranges(self._largest, self._least_hessians)
         if self._projection is None and self._leaf_pair[0] is self.gradients:
             return ranges
         split_ranges = self.split_ranges()
@@ -325,11 +325,10 @@ class RowState:
         if self._projection is not None:
             if self._sketch is None:
                 self._sketch = self._project(self._leaf_pair)
-            largest = self._find_largest(self._sketch)
-            return np.column_stack([largest, np.zeros(len(largest))])
+            return _ranges(self._find_largest(self._sketch), 0.0)
         gradients, hessians = (own[self.n_outputs :] for own in self._leaf_pair)
         largest = self._find_largest((gradients, hessians))
-        return np.column_stack([largest, hessians.min(axis=1, initial=0.0)])
+        return _ranges(largest, hessians.min(axis=1, initial=0.0))
 
     def _find_largest(self, pair: Pair) -> NDArray[np.float64]:
         """Return the largest |g| and |h| of each column, (columns, 2)."""
@@ -510,3 +509,11 @@ class RowState:
         margins: NDArray[np.float64],
     ) -> None:
         run_rows(self._team, add_leaf_values, self.n_rows, leaf_of, values, margins)
+
+
+def _ranges(largest: NDArray[np.float64], least: Any) -> NDArray[np.float64]:
+    """Return the largest |g| and |h| and the least h of each column, (columns, 3)."""
+    ranges = np.empty((len(largest), 3))
+    ranges[:, :2] = largest
+    ranges[:, 2] = least
+    return ranges
