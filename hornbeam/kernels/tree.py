@@ -6,6 +6,9 @@ histograms or to search splits. It works on short phases alone, and shares long 
 with the other threads, which wait for them at a barrier. So a phase costs a barrier of
 0.1 microseconds instead of a dispatch of 30 to 90.
 
+Numba compiles a kernel together with all kernels that it calls, so each phase is called
+in one place, and short functions are inlined.
+
 The tree is the one that `growth.grower` grows with the same functions, call by call.
 """
 
@@ -83,6 +86,7 @@ _CELLS_PER_BIN = 4
     N_LEAVES,
     BEGIN,  # the nodes of the last level, or the last two children
     END,
+    NEXT,  # the first of these whose split has not been searched
     N_QUEUE,  # nodes in the queue of `lossguide`
     N_PENDING,  # split nodes whose rows have not been moved
     STATUS,
@@ -92,7 +96,6 @@ _CELLS_PER_BIN = 4
     N_BUILT,
     N_SUBTRACTED,
     N_SEARCHED,
-    IS_SEARCHED,  # whether the best splits of the last nodes are known
     STATE_SIZE,
 ) = range(15)
 
@@ -303,7 +306,7 @@ def _comes_first(splits, one, other):
     return gain > other_gain or (gain == other_gain and one < other)
 
 
-@kernel
+@inline
 def _push(tables, node):
     queue, splits = tables.queue, tables.splits
     place = tables.state[N_QUEUE]
@@ -314,7 +317,7 @@ def _push(tables, node):
     queue[place] = node
 
 
-@kernel
+@inline
 def _pop(tables):
     queue, splits = tables.queue, tables.splits
     first = queue[0]
@@ -351,7 +354,7 @@ def _is_worthwhile(tables, node, rules):
     return gain > MIN_GAIN and gain >= rules.gamma
 
 
-@kernel
+@inline
 def _choose_nodes(tables, rules, batch):
     """Write the nodes to split next; return their number, or -1 without room."""
     state = tables.state
@@ -374,7 +377,7 @@ def _choose_nodes(tables, rules, batch):
     return count
 
 
-@kernel
+@inline
 def _enter_nodes(batch, count, features, tables):
     """Enter the chosen splits and their children; these are the last nodes then."""
     state, family = tables.state, tables.family
@@ -488,10 +491,123 @@ def _assign_slots(begin, end, tables, pool, rules, buffers):
     state[N_SUBTRACTED] = n_subtracted
 
 
-# What all threads do
+@inline
+def _list_histograms(team, features, rules, pool, tables, buffers):
+    """List the tasks that build histograms; return the number of threads."""
+    state = tables.state
+    count = state[N_BUILT]
+    return plan_histograms(
+        buffers.batch[1, :count],
+        buffers.batch[2, :count],
+        tables.nodes,
+        team,
+        features.blocks,
+        pool.histograms.shape[2],
+        pool.histograms.shape[0],
+        PACK if rules.packs else REPLACE,
+        buffers.tasks,
+        buffers.joins,
+        state[N_TASKS : N_JOINS + 1],
+    )
+
+
+@inline
+def _store_splits(rules, pool, tables, buffers):
+    """Store the best split of each node that has been searched."""
+    for i in range(tables.state[N_SEARCHED]):
+        node = buffers.batch[3, i]
+        best = 0  # the first of equals: the lowest feature
+        for part in range(1, buffers.found.shape[1]):
+            if buffers.found[i, part]["gain"] > buffers.found[i, best]["gain"]:
+                best = part
+        tables.splits[node] = buffers.found[i, best]
+        for word in range(tables.sets.shape[1]):
+            tables.sets[node, word] = buffers.found_sets[i, best, word]
+        if not _is_worthwhile(tables, node, rules):
+            _free_slot(tables, pool, node)
+        elif rules.lossguide:
+            _push(tables, node)
+
+
+@inline
+def _may_split(node, rules, tables):
+    """Return whether nodes of this depth may be split."""
+    deep = rules.max_depth > 0 and tables.family[_DEPTH, node] >= rules.max_depth
+    return not deep and _splits_left(tables, rules) > 0
 
 
 @kernel
+def _plan(team, features, rules, pool, tables, buffers):
+    """Settle the phase that has ended, and list the tasks of the next one.
+
+    Returns the number of threads that the next phase pays for.
+    """
+    state = tables.state
+    ended = state[COMMAND]
+    bins = pool.histograms.shape[2]
+    if ended == _PARTITION:
+        tasks = buffers.partition_tasks[: state[N_TASKS]]
+        settle_children(tasks, buffers.counts, tables.nodes)
+    elif ended == _BUILD and state[N_SEARCHED] > 0:
+        state[COMMAND] = _SEARCH
+        return threads_for(team, _CELLS_PER_BIN * bins * state[N_SEARCHED])
+    elif ended == _SEARCH:
+        _store_splits(rules, pool, tables, buffers)
+    elif state[NEXT] == 0 and not _may_split(0, rules, tables):
+        state[NEXT] = 1
+    # Search the last nodes, in batches for which there are slots.
+    most = min(buffers.found.shape[0], (pool.free.size - 1) // 3) & ~1
+    while state[NEXT] < state[END]:
+        begin = state[NEXT]
+        state[NEXT] = min(begin + most, state[END])
+        _assign_slots(begin, state[NEXT], tables, pool, rules, buffers)
+        if state[N_BUILT] > 0:
+            state[COMMAND] = _BUILD
+            return _list_histograms(team, features, rules, pool, tables, buffers)
+        if state[N_SEARCHED] > 0:
+            state[COMMAND] = _SEARCH
+            return threads_for(team, _CELLS_PER_BIN * bins * state[N_SEARCHED])
+    # Split those that are worthwhile.
+    batch = buffers.batch[0]
+    count = _choose_nodes(tables, rules, batch)
+    while count > 0:
+        _enter_nodes(batch, count, features, tables)
+        if _may_split(state[BEGIN], rules, tables):
+            state[COMMAND] = _PARTITION
+            state[NEXT] = state[BEGIN]
+            n_tasks, threads = plan_partition(
+                batch[:count], tables.nodes, team, buffers.partition_tasks
+            )
+            state[N_TASKS] = n_tasks
+            return threads
+        # The children stay leaves, so that the rows need not be moved.
+        state[BEGIN] = state[NEXT] = state[END]
+        for i in range(count):
+            _free_slot(tables, pool, batch[i])
+            tables.pending[state[N_PENDING] + i] = batch[i]
+        state[N_PENDING] += count
+        count = _choose_nodes(tables, rules, batch)
+    state[COMMAND] = _STOP
+    state[STATUS] = FULL if count < 0 else COMPLETE
+    if count == 0:
+        for node in range(state[N_NODES]):
+            if tables.nodes[node]["left"] < 0:
+                _clear_split(tables.splits[node])
+    return 1
+
+
+@inline
+def _clear_split(split):
+    """Write the record of a leaf."""
+    keep_candidate(split, 0.0, 0, 0, 0, 0, np.int64(0), np.int64(0))
+    split["total_gradient"] = 0
+    split["total_hessian"] = 0
+
+
+# What all threads do
+
+
+@inline
 def _subtract(task, rows, pool, tables, rules, buffers):
     """Subtract a smaller sibling from its parent, which leaves the larger one."""
     histograms = pool.histograms
@@ -525,7 +641,7 @@ def _subtract(task, rows, pool, tables, rules, buffers):
         take_from_parent(histograms, slot, child, begin, end)
 
 
-@kernel
+@inline
 def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
     """Search the best split of a node among the features of a task."""
     parts = buffers.found.shape[1]
@@ -585,176 +701,21 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
 
 
 @kernel
-def _work(
-    command, thread_id, n_threads, sync, rows, pool, features, rules, tables, buffers
+def _search_nodes(
+    thread_id, n_threads, sync, rows, pool, features, rules, tables, buffers
 ):
-    """Do a thread's share of a phase."""
+    """Subtract smaller siblings from their parents, then search the best splits."""
     state = tables.state
-    if command == _PARTITION:
-        partition_rows(
-            thread_id,
-            n_threads,
-            sync,
-            buffers.partition_tasks[: state[N_TASKS]],
-            tables.nodes,
-            tables.lefts,
-            rows.by_feature,
-            rows.rows,
-            buffers.counts,
-        )
-    elif command == _BUILD:
-        build_histograms(
-            thread_id,
-            n_threads,
-            sync,
-            buffers.tasks[: state[N_TASKS]],
-            buffers.joins[: state[N_JOINS]],
-            rows.columns,
-            rows.rows,
-            rows.gradients,
-            buffers.packed,
-            HistogramSlots(pool.histograms, pool.slabs, 0),
-        )
-    else:
-        shares = (pool.histograms.shape[2] + JOIN_BINS - 1) // JOIN_BINS
+    shares = (pool.histograms.shape[2] + JOIN_BINS - 1) // JOIN_BINS
+    task = next_task(sync, 0)
+    while task < state[N_SUBTRACTED] * shares:
+        _subtract(task, rows, pool, tables, rules, buffers)
         task = next_task(sync, 0)
-        while task < state[N_SUBTRACTED] * shares:
-            _subtract(task, rows, pool, tables, rules, buffers)
-            task = next_task(sync, 0)
-        barrier(sync, n_threads)
+    barrier(sync, n_threads)
+    task = next_task(sync, 1)
+    while task < state[N_SEARCHED] * buffers.found.shape[1]:
+        _search(task, thread_id, rows, pool, features, rules, tables, buffers)
         task = next_task(sync, 1)
-        while task < state[N_SEARCHED] * buffers.found.shape[1]:
-            _search(task, thread_id, rows, pool, features, rules, tables, buffers)
-            task = next_task(sync, 1)
-
-
-@kernel
-def _run(command, threads, team, sync, rows, pool, features, rules, tables, buffers):
-    """Run a phase in thread 0, and if it is long in all threads."""
-    state = tables.state
-    if threads > 1:
-        state[COMMAND] = command
-        restart_tasks(sync)
-        barrier(sync, team)
-    else:
-        team = 1
-        sync = buffers.sync
-        restart_tasks(sync)
-    _work(command, 0, team, sync, rows, pool, features, rules, tables, buffers)
-    barrier(sync, team)
-
-
-@kernel
-def _search_nodes(begin, end, team, sync, rows, pool, features, rules, tables, buffers):
-    """Find the best splits of these nodes, the root or pairs of siblings."""
-    state = tables.state
-    _assign_slots(begin, end, tables, pool, rules, buffers)
-    n_built, n_searched = state[N_BUILT], state[N_SEARCHED]
-    if n_built > 0:
-        lengths = state[N_TASKS : N_JOINS + 1]
-        threads = plan_histograms(
-            buffers.batch[1, :n_built],
-            buffers.batch[2, :n_built],
-            tables.nodes,
-            team,
-            features.blocks,
-            pool.histograms.shape[2],
-            pool.histograms.shape[0],
-            PACK if rules.packs else REPLACE,
-            buffers.tasks,
-            buffers.joins,
-            lengths,
-        )
-        _run(_BUILD, threads, team, sync, rows, pool, features, rules, tables, buffers)
-    if n_searched == 0:
-        return
-    bins = pool.histograms.shape[2]
-    threads = threads_for(team, _CELLS_PER_BIN * bins * n_searched)
-    _run(_SEARCH, threads, team, sync, rows, pool, features, rules, tables, buffers)
-    for i in range(n_searched):
-        node = buffers.batch[3, i]
-        best = 0  # the first of equals: the lowest feature
-        for part in range(1, buffers.found.shape[1]):
-            if buffers.found[i, part]["gain"] > buffers.found[i, best]["gain"]:
-                best = part
-        tables.splits[node] = buffers.found[i, best]
-        for word in range(tables.sets.shape[1]):
-            tables.sets[node, word] = buffers.found_sets[i, best, word]
-        if not _is_worthwhile(tables, node, rules):
-            _free_slot(tables, pool, node)
-        elif rules.lossguide:
-            _push(tables, node)
-
-
-@kernel
-def _search_level(team, sync, rows, pool, features, rules, tables, buffers):
-    """Find the best splits of the last nodes, in batches for which there are slots."""
-    state = tables.state
-    most = min(buffers.found.shape[0], (pool.free.size - 1) // 3) & ~1
-    begin = state[BEGIN]
-    while begin < state[END]:
-        end = min(begin + most, state[END])
-        _search_nodes(
-            begin, end, team, sync, rows, pool, features, rules, tables, buffers
-        )
-        begin = end
-    state[IS_SEARCHED] = 1
-
-
-@kernel
-def _move_rows(count, team, sync, rows, pool, features, rules, tables, buffers):
-    """Move the rows of the split nodes to their children."""
-    tasks = buffers.partition_tasks
-    batch = buffers.batch[0, :count]
-    n_tasks, threads = plan_partition(batch, tables.nodes, team, tasks)
-    tables.state[N_TASKS] = n_tasks
-    _run(_PARTITION, threads, team, sync, rows, pool, features, rules, tables, buffers)
-    settle_children(tasks[:n_tasks], buffers.counts, tables.nodes)
-
-
-@inline
-def _may_split(node, rules, tables):
-    """Return whether nodes of this depth may be split."""
-    deep = rules.max_depth > 0 and tables.family[_DEPTH, node] >= rules.max_depth
-    return not deep and _splits_left(tables, rules) > 0
-
-
-@inline
-def _clear_split(split):
-    """Write the record of a leaf."""
-    keep_candidate(split, 0.0, 0, 0, 0, 0, np.int64(0), np.int64(0))
-    split["total_gradient"] = 0
-    split["total_hessian"] = 0
-
-
-@kernel
-def _grow(team, sync, rows, pool, features, rules, tables, buffers):
-    """Grow the tree as thread 0."""
-    state = tables.state
-    batch = buffers.batch[0]
-    if state[IS_SEARCHED] == 0 and _may_split(0, rules, tables):
-        _search_level(team, sync, rows, pool, features, rules, tables, buffers)
-    count = np.int64(0)
-    if state[IS_SEARCHED] == 1:
-        count = _choose_nodes(tables, rules, batch)
-    while count > 0:
-        _enter_nodes(batch, count, features, tables)
-        if _may_split(state[BEGIN], rules, tables):
-            _move_rows(count, team, sync, rows, pool, features, rules, tables, buffers)
-            _search_level(team, sync, rows, pool, features, rules, tables, buffers)
-        else:
-            for i in range(count):
-                _free_slot(tables, pool, batch[i])
-                tables.pending[state[N_PENDING] + i] = batch[i]
-            state[N_PENDING] += count
-            if not rules.lossguide:
-                break
-        count = _choose_nodes(tables, rules, batch)
-    state[STATUS] = FULL if count < 0 else COMPLETE
-    if count >= 0:
-        for node in range(state[N_NODES]):
-            if tables.nodes[node]["left"] < 0:
-                _clear_split(tables.splits[node])
 
 
 @kernel
@@ -765,25 +726,49 @@ def grow_tree(thread_id, n_threads, sync, rows, pool, features, rules, tables, b
     `GrowthRules`, `tables` `TreeTables` and `buffers` `TreeBuffers`.
     """
     state = tables.state
-    if thread_id == 0:
-        _grow(n_threads, sync, rows, pool, features, rules, tables, buffers)
-        state[COMMAND] = _STOP
-        barrier(sync, n_threads)
-        return
-    barrier(sync, n_threads)
-    while state[COMMAND] != _STOP and not is_stopped(sync):
+    while True:
+        team = n_threads
+        counters = sync
+        if thread_id == 0:
+            threads = _plan(n_threads, features, rules, pool, tables, buffers)
+            if threads == 1:
+                team = 1
+                counters = buffers.sync
+            restart_tasks(counters)
+            if threads > 1 or state[COMMAND] == _STOP:
+                barrier(sync, n_threads)
+        else:
+            barrier(sync, n_threads)
         command = state[COMMAND]
-        _work(
-            command,
-            thread_id,
-            n_threads,
-            sync,
-            rows,
-            pool,
-            features,
-            rules,
-            tables,
-            buffers,
-        )
-        barrier(sync, n_threads)
-        barrier(sync, n_threads)
+        if command == _STOP or is_stopped(sync):
+            return
+        if command == _PARTITION:
+            partition_rows(
+                thread_id,
+                team,
+                counters,
+                buffers.partition_tasks[: state[N_TASKS]],
+                tables.nodes,
+                tables.lefts,
+                rows.by_feature,
+                rows.rows,
+                buffers.counts,
+            )
+        elif command == _BUILD:
+            build_histograms(
+                thread_id,
+                team,
+                counters,
+                buffers.tasks[: state[N_TASKS]],
+                buffers.joins[: state[N_JOINS]],
+                rows.columns,
+                rows.rows,
+                rows.gradients,
+                buffers.packed,
+                HistogramSlots(pool.histograms, pool.slabs, 0),
+            )
+        else:
+            _search_nodes(
+                thread_id, team, counters, rows, pool, features, rules, tables, buffers
+            )
+        barrier(counters, team)
