@@ -27,10 +27,10 @@ __all__ = ["DenseMatrix", "pack_features", "to_row_major"]
 Bins = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 _ROWS_PER_TASK = 1 << 16
-#: Most bins of a packed column: with more, moving its sums takes the time that adding
-#: rows to fewer columns saves.
-_MAX_PACKED_BINS = 64
-_MAX_PACKED_FEATURES = 8
+#: Most bins of a packed column, and most additions that move its sums, one for each of
+#: its bins and features: more take the time that adding rows to fewer columns saves.
+_MAX_PACKED_BINS = 256
+_MAX_ADDITIONS = 512
 
 
 @dataclass(slots=True)
@@ -178,7 +178,8 @@ def pack_features(
         table[place] = n_packed, len(group), offsets[group[0]], histogram_bins.size
         columns[place] = 0
         for feature, step in zip(group, steps, strict=True):
-            columns[place] += by_feature[feature] * np.uint8(step)
+            # A step of 256 can only come before features of a single bin, 0.
+            columns[place] += by_feature[feature] * np.uint8(step % 256)
         if len(group) > 1:
             unpacked = np.arange(n_packed)[:, np.newaxis] // steps % sizes
             of_group = (offsets[group] + unpacked).astype(np.uint32)
@@ -193,10 +194,11 @@ def _group_features(n_bins: NDArray[np.int64]) -> list[list[int]]:
     for feature in np.argsort(-n_bins, kind="stable").tolist():
         size = int(n_bins[feature])
         for place, others in enumerate(sizes):
-            fits = size * others <= _MAX_PACKED_BINS
-            if fits and len(groups[place]) < _MAX_PACKED_FEATURES:
+            n_packed = size * others
+            n_additions = n_packed * (len(groups[place]) + 1)
+            if n_packed <= _MAX_PACKED_BINS and n_additions <= _MAX_ADDITIONS:
                 groups[place].append(feature)
-                sizes[place] *= size
+                sizes[place] = n_packed
                 break
         else:
             groups.append([feature])
