@@ -27,8 +27,10 @@ __all__ = ["DenseMatrix", "pack_features", "to_row_major"]
 Bins = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 _ROWS_PER_TASK = 1 << 16
-#: Most bins of a packed column, and most additions that move its sums, one for each of
-#: its bins and features: more take the time that adding rows to fewer columns saves.
+#: Most bins of a feature that is packed and of a packed column, and most additions that
+#: move its sums, one for each of its bins and features. More take the time that adding
+#: rows to fewer columns saves.
+_MAX_FEATURE_BINS = 32
 _MAX_PACKED_BINS = 256
 _MAX_ADDITIONS = 512
 
@@ -178,8 +180,7 @@ def pack_features(
         table[place] = n_packed, len(group), offsets[group[0]], histogram_bins.size
         columns[place] = 0
         for feature, step in zip(group, steps, strict=True):
-            # A step of 256 can only come before features of a single bin, 0.
-            columns[place] += by_feature[feature] * np.uint8(step % 256)
+            columns[place] += by_feature[feature] * np.uint8(step)
         if len(group) > 1:
             unpacked = np.arange(n_packed)[:, np.newaxis] // steps % sizes
             of_group = (offsets[group] + unpacked).astype(np.uint32)
@@ -191,9 +192,11 @@ def _group_features(n_bins: NDArray[np.int64]) -> list[list[int]]:
     """Return the features of each column; those of many bins are placed first."""
     groups: list[list[int]] = []
     sizes: list[int] = []
+    n_wide = 0
     for feature in np.argsort(-n_bins, kind="stable").tolist():
         size = int(n_bins[feature])
-        for place, others in enumerate(sizes):
+        n_wide += size > _MAX_FEATURE_BINS
+        for place, others in enumerate(sizes[n_wide:], n_wide):
             n_packed = size * others
             n_additions = n_packed * (len(groups[place]) + 1)
             if n_packed <= _MAX_PACKED_BINS and n_additions <= _MAX_ADDITIONS:
