@@ -5,7 +5,7 @@ python -m benchmarks.histogram
 The unit is one feature of one row: one addition to a histogram bin. One node of each
 pair of siblings is built, so that a level reads half of the rows once, scattered over
 memory: a single small node, built again and again, would stay in the cache.
-docs/decisions/0024-scattered-rows-in-histograms.md has figures of changes that were tried.
+Figures of what was tried are in docs/decisions/0024-scattered-rows-in-histograms.md.
 """
 
 from __future__ import annotations
