@@ -337,9 +337,10 @@ class BinnedLayout(NamedTuple):
             np.concatenate(first_starts),
             np.concatenate(cuts),
             np.concatenate(tests),
-            np.cumsum([0, *(own.size for own in tests)]),
+            np.cumsum([0, *(own.size for own in tests)], dtype=np.int64),
             trees,
-            (np.concatenate(numbers).astype(np.uint64) << (3 * SLOT_BITS)) | moves,
+            (np.concatenate(numbers).astype(np.uint64) << np.uint64(3 * SLOT_BITS))
+            | moves,
             slots,
             layout.values[slots],
             (left << _LEFT) | splits,
