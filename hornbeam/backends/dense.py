@@ -8,16 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    GradientSource,
-    GrownTree,
-    GrowthLimits,
-    RowSample,
-)
+from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import RowState
 from hornbeam.backends.rows import Rows
-from hornbeam.backends.tree_grower import TreeGrower, TreeSearch
+from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import (
     DenseBins,
     HistogramLayout,
@@ -98,12 +93,7 @@ class DenseRows(Rows):
             layout.feature_table, layout.n_set_words, every_row, both_sides, self._team
         )
         kind = bins.by_row.dtype
-        builder = HistogramBuilder(layout, kind, self._team, bins.row_columns)
-        self._builder = builder
-        words = -(-layout.max_categories // 64)
-        self._grower = TreeGrower(
-            self._partition, builder.slabs, builder.scratch, words, self._team
-        )
+        self._builder = HistogramBuilder(layout, kind, self._team, bins.row_columns)
 
     def bin_tree(self, output: int) -> HistogramLayout | None:
         if self._tree_bins is None:
@@ -192,12 +182,7 @@ class DenseRows(Rows):
             packed, wide = self._builder.unit_hessians(self.n_rows)
             build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
 
-    def grow(
-        self,
-        search: TreeSearch,
-        limits: GrowthLimits,
-        allowed: NDArray[np.uint8] | None,
-    ) -> GrownTree:
+    def root(self) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
         rows = TreeRows(
             self._by_feature,
@@ -205,7 +190,9 @@ class DenseRows(Rows):
             QuantisedGradients(column.packed, column.wide),
             self._partition.rows,
         )
-        return self._grower.grow(rows, builder.blocks, search, limits, allowed)
+        return TreeRoot(
+            rows, self._partition, builder.blocks, builder.slabs, builder.scratch
+        )
 
     def apply_splits(
         self,

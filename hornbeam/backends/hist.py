@@ -17,7 +17,7 @@ from hornbeam.backends.interface import (
 )
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
-from hornbeam.backends.tree_grower import TreeSearch
+from hornbeam.backends.tree_grower import TreeGrower, TreeSearch
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.multi_output import (
@@ -80,6 +80,7 @@ class HistogramBackend(Backend):
         self._layout, self._features = layout, layout.feature_table
         self._widest = int(layout.n_bins.max())
         self._set_words = -(-layout.max_categories // 64)
+        self._grower = TreeGrower(layout.n_histogram_bins, self._set_words, self._team)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         self._init_columns()
@@ -248,7 +249,8 @@ class HistogramBackend(Backend):
     def grow(
         self, limits: GrowthLimits, allowed: NDArray[np.uint8] | None
     ) -> GrownTree | None:
-        if self.multi_output_columns > 0:
+        root = self._rows.root() if self.multi_output_columns == 0 else None
+        if root is None:
             return None
         search = TreeSearch(
             self._histograms[0],
@@ -259,7 +261,7 @@ class HistogramBackend(Backend):
             self._scales[0],
             self._rules,
         )
-        return self._rows.grow(search, limits, allowed)
+        return self._grower.grow(root, search, limits, allowed)
 
     def find_splits(
         self,

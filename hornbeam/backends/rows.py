@@ -14,14 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    GradientSource,
-    GrownTree,
-    GrowthLimits,
-    NoSplitGradients,
-    RowSample,
-)
-from hornbeam.backends.tree_grower import TreeSearch
+from hornbeam.backends.interface import GradientSource, NoSplitGradients, RowSample
+from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 
 __all__ = ["Rows"]
@@ -157,13 +151,8 @@ class Rows(NoSplitGradients, ABC):
         column. Bins of features that the tree does not use stay as they are.
         """
 
-    def grow(
-        self,
-        search: TreeSearch,
-        limits: GrowthLimits,
-        allowed: NDArray[np.uint8] | None,
-    ) -> GrownTree | None:
-        """Grow the whole tree, see `Backend.grow`; only rows in memory can."""
+    def root(self) -> TreeRoot | None:
+        """Return the root of the tree that has begun; None: rows are not in memory."""
         return None
 
     @abstractmethod

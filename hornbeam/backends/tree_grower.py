@@ -27,12 +27,36 @@ from hornbeam.kernels.tree import (
     grow_tree,
 )
 
-__all__ = ["TreeGrower", "TreeSearch"]
+__all__ = ["TreeGrower", "TreeRoot", "TreeSearch"]
 
 #: Histogram bins of one task of the split search.
 _SPLIT_CELLS = 1 << 15
 #: The most nodes whose histograms are built before they are searched.
 _MOST_NODES = 1024
+
+
+class TreeRoot(NamedTuple):
+    """The root of a tree of rows in memory, and memory for building histograms.
+
+    Attributes
+    ----------
+    rows
+        Of the tree.
+    partition
+        Of the rows among the nodes.
+    blocks
+        (blocks + 1,) int64: the first columns of tasks that build histograms.
+    slabs
+        (slabs, 2, bins) int64: for partial sums of nodes of many rows.
+    packed
+        (threads, bins of a task) int64, zeros: for packed sums.
+    """
+
+    rows: TreeRows
+    partition: RowPartition
+    blocks: NDArray[np.int64]
+    slabs: NDArray[np.int64]
+    packed: NDArray[np.int64]
 
 
 class TreeSearch(NamedTuple):
@@ -70,57 +94,40 @@ class TreeGrower:
 
     Parameters
     ----------
-    partition
-        Of the rows among the nodes.
-    slabs
-        (slabs, 2, bins) int64: for partial sums of nodes of many rows.
-    packed
-        (threads, bins of a task) int64, zeros: for packed sums.
+    bins
+        Of a histogram.
     words
         Of a set of categories; 0 where no feature is categorical.
     team
         The threads that work.
     """
 
-    def __init__(
-        self,
-        partition: RowPartition,
-        slabs: NDArray[np.int64],
-        packed: NDArray[np.int64],
-        words: int,
-        team: Team,
-    ) -> None:
-        self._partition, self._team = partition, team
-        self._slabs, self._packed, self._words = slabs, packed, words
-        bins = slabs.shape[2]
+    def __init__(self, bins: int, words: int, team: Team) -> None:
+        self._team, self._words = team, words
         self._sums = np.zeros((team.size, bins), np.int64)
         self._touched = np.zeros((team.size, bins // 64 + 1), np.uint64)
         self._state = np.zeros(STATE_SIZE, np.int64)
         self._sync = np.zeros(SYNC_SIZE, np.int64)
-        self._values = np.empty((team.size, 8, 0))
         self._free = self._every_slot = np.empty(0, np.int64)
         self._tables: TreeTables | None = None
         self._buffers: TreeBuffers | None = None
 
     def grow(
         self,
-        rows: TreeRows,
-        blocks: NDArray[np.int64],
+        root: TreeRoot,
         search: TreeSearch,
         limits: GrowthLimits,
         allowed: NDArray[np.uint8] | None,
     ) -> GrownTree:
-        """Return the tree whose root has the rows; see `Backend.grow`.
-
-        `blocks` are the first columns of tasks that build histograms, and the end.
-        """
+        """Return the tree that grows from this root; see `Backend.grow`."""
+        rows = root.rows
         threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
         features = TreeFeatures(
             search.features,
             search.chosen,
             _NO_MASK if allowed is None else allowed,
             search.every_row,
-            blocks,
+            root.blocks,
             self._task_features(search, threads),
         )
         packs = rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
@@ -133,11 +140,11 @@ class TreeGrower:
             limits.lossguide,
             packs,
         )
-        pool = HistogramPool(search.histograms, self._slabs, self._free_slots(search))
+        pool = HistogramPool(search.histograms, root.slabs, self._free_slots(search))
         state = self._state
         state[:] = 0
         state[:4] = 1, 1, 0, 1
-        tables, buffers = self._allocate(features, search, 128)
+        tables, buffers = self._allocate(root, features, search, 128)
         tables.family[:, 0] = -1, -1, 0, 0
         state[STATUS] = FULL
         while state[STATUS] == FULL:
@@ -146,8 +153,8 @@ class TreeGrower:
             )
             if state[STATUS] == FULL:
                 size = 2 * tables.nodes.size
-                tables, buffers = self._allocate(features, search, size)
-        self._partition.wait(tables.pending[: state[N_PENDING]])
+                tables, buffers = self._allocate(root, features, search, size)
+        root.partition.wait(tables.pending[: state[N_PENDING]])
         count = int(state[N_NODES])
         return GrownTree(
             tables.nodes["left"][:count].astype(np.int32),
@@ -172,12 +179,13 @@ class TreeGrower:
         return self._free
 
     def _allocate(
-        self, features: TreeFeatures, search: TreeSearch, nodes: int
+        self, root: TreeRoot, features: TreeFeatures, search: TreeSearch, nodes: int
     ) -> tuple[TreeTables, TreeBuffers]:
         """Return tables of at least this many nodes, and buffers that go with them."""
-        self._partition.reserve(nodes)
-        if self._tables is None or self._tables.nodes is not self._partition.table:
-            self._tables, self._buffers = self._new_tables(self._tables), None
+        root.partition.reserve(nodes)
+        if self._tables is None or self._tables.nodes is not root.partition.table:
+            self._tables = self._new_tables(root.partition, self._tables)
+            self._buffers = None
         tables, buffers = self._tables, self._buffers
         parts = -(-features.chosen.size // features.block)
         blocks, team = features.blocks.size - 1, self._team.size
@@ -189,7 +197,7 @@ class TreeGrower:
             or len(buffers.tasks) != tasks
             or buffers.values.shape[2] != search.candidates
         ):
-            bins, size = self._slabs.shape[2], tables.nodes.size
+            bins, size = self._sums.shape[1], tables.nodes.size
             buffers = self._buffers = TreeBuffers(
                 np.empty((4, size), np.int64),
                 np.empty((2, size), np.int64),
@@ -199,7 +207,7 @@ class TreeGrower:
                 np.empty((batch * (bins // JOIN_BINS + 1), 5), np.int64),
                 np.empty((batch, parts), SPLIT_DTYPE),
                 np.empty((batch, parts, self._words), tables.sets.dtype),
-                self._packed,
+                root.packed,
                 np.empty((team, 8, search.candidates)),
                 np.arange(search.candidates),
                 self._sums,
@@ -208,12 +216,14 @@ class TreeGrower:
             )
         return tables, buffers
 
-    def _new_tables(self, old: TreeTables | None) -> TreeTables:
+    def _new_tables(
+        self, partition: RowPartition, old: TreeTables | None
+    ) -> TreeTables:
         """Return tables of the size of the partition's, with the old ones' contents."""
-        size = self._partition.table.size
+        size = partition.table.size
         tables = TreeTables(
-            self._partition.table,
-            self._partition.lefts,
+            partition.table,
+            partition.lefts,
             np.zeros(size, SPLIT_DTYPE),
             np.zeros((size, self._words), np.uint64 if self._words else np.uint8),
             np.empty((4, size), np.int64),
@@ -222,10 +232,16 @@ class TreeGrower:
             self._state,
         )
         if old is not None:
-            count = old.splits.size
-            tables.splits[:count], tables.sets[:count] = old.splits, old.sets
-            tables.family[:, :count] = old.family
-            tables.queue[:count], tables.pending[:count] = old.queue, old.pending
+            count = min(size, old.splits.size)
+            tables.splits[:count], tables.sets[:count] = (
+                old.splits[:count],
+                old.sets[:count],
+            )
+            tables.family[:, :count] = old.family[:, :count]
+            tables.queue[:count], tables.pending[:count] = (
+                old.queue[:count],
+                old.pending[:count],
+            )
         return tables
 
 

@@ -135,9 +135,9 @@ def test_tables_grow_while_a_tree_is_grown(monkeypatch):
     """A tree of more nodes than there is room for goes on where it stopped."""
     sizes, allocate = [], TreeGrower._allocate
 
-    def counted(self, features, search, nodes):
+    def counted(self, root, features, search, nodes):
         sizes.append(nodes)
-        return allocate(self, features, search, nodes)
+        return allocate(self, root, features, search, nodes)
 
     monkeypatch.setattr(TreeGrower, "_allocate", counted)
     values, labels = TABLES["many bins"]
