@@ -86,10 +86,6 @@ class Channel:
         connection.settimeout(None if on_stall is None else STALL)
         self._connection, self._on_stall = connection, on_stall
 
-    def fileno(self) -> int:
-        """Return the file descriptor, by which many channels are waited for."""
-        return self._connection.fileno()
-
     def send(self, frames: Frames) -> None:
         """Send frames; raise an OSError if the connection is broken."""
         for frame in frames:

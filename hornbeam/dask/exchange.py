@@ -6,11 +6,10 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from multiprocessing.connection import wait
 from typing import Any
 
 from hornbeam.backends.cluster import ActorLostError, RowActor
-from hornbeam.dask.channel import STALL, Channel, Frames
+from hornbeam.dask.channel import Channel, Frames
 from hornbeam.dask.rpc import WorkerLostError
 
 __all__ = ["ActorChannel", "exchange"]
@@ -39,13 +38,9 @@ class ActorChannel:
         check_client: Callable[[], None],
     ) -> None:
         self._actor = actor
-        self._channel = Channel(connection, self.check)
+        self._channel = Channel(connection, self._check)
         self._start_watch, self._check_client = watch, check_client
         self._watch: Future[None] | None = None
-
-    def fileno(self) -> int:
-        """Return the file descriptor."""
-        return self._channel.fileno()
 
     def send(self, frames: Frames) -> None:
         """Send a packed call; raise `ActorLostError` if the worker is lost."""
@@ -61,17 +56,16 @@ class ActorChannel:
             return result
         raise result
 
-    def check(self) -> None:
-        """Raise `ActorLostError` if the worker was found to be lost.
+    def _check(self) -> None:
+        """Raise an error if the worker was found to be lost, or the client is closed.
 
-        The first call of an exchange starts to watch it.
+        The first call for an answer starts to watch the worker.
         """
         self._check_client()
         if self._watch is None:
             self._watch = self._start_watch(self._actor)
         elif self._watch.done():
-            with self._loss():
-                self._watch.result()
+            self._watch.result()
 
     def close(self) -> None:
         """Close the channel."""
@@ -96,22 +90,18 @@ class ActorChannel:
 def exchange(channels: Sequence[ActorChannel], frames: Frames) -> list[Any]:
     """Send a packed call to all actors; return the results, and the errors, in order.
 
-    The answers are received in the order in which they come.
+    The answers are received in this order: one that comes early waits in the memory of
+    the operating system, or with its worker.
     """
-    results: dict[ActorChannel, Any] = {}
-    for channel in channels:
+
+    def attempt(step: Callable[..., Any], *args: Any) -> Any:
         try:
-            channel.send(frames)
+            return step(*args)
         except Exception as error:
-            results[channel] = error
-    while waiting := [channel for channel in channels if channel not in results]:
-        ready = wait([channel.fileno() for channel in waiting], STALL)
-        for channel in waiting:
-            try:
-                if channel.fileno() in ready:
-                    results[channel] = channel.receive()
-                elif not ready:
-                    channel.check()
-            except Exception as error:
-                results[channel] = error
-    return [results[channel] for channel in channels]
+            return error
+
+    failures = [attempt(channel.send, frames) for channel in channels]
+    return [
+        attempt(channel.receive) if failure is None else failure
+        for channel, failure in zip(channels, failures, strict=True)
+    ]

@@ -287,7 +287,7 @@ def test_an_interrupted_sum_leaves_no_answer_behind(client, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(exchange, "wait", interrupt)
+        patch.setattr(exchange.Channel, "receive", interrupt)
         with pytest.raises(KeyboardInterrupt):
             cluster.sum(actors, "add", 1)
     assert cluster.sum(actors, "add", 2) == 104
