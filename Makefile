@@ -9,12 +9,17 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= $(shell nproc)
 # A file's tests stay together: they share clusters and data.
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
+MANY := --hypothesis-profile=many
+# The slow tests of a cluster run alone, too.
+FILES_OF_ALONE = tests/dask $(shell grep -rl mark.alone --include=test_*.py tests)
+# Without files of byte code each process would compile the tests anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' \
 		$(MAKEFILE_LIST)
 
 .PHONY: install
@@ -45,16 +50,19 @@ browser:  ## install Chromium and its driver, for the test of the report (Debian
 	} || { echo "The test of the report needs Chromium and its driver; on Debian, as root: apt-get install chromium chromium-driver" >&2; exit 1; }
 
 .PHONY: test
-test: $(INSTALLED)  ## run the tests, on all cores or WORKERS of them
+test: $(INSTALLED)  ## run the tests, on all cores or WORKERS of them (minutes)
 	-@$(MAKE) --no-print-directory browser
 	$(BIN)/python -m hornbeam warmup  # once, not in each process
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
-	$(PYTEST) --quiet -m "alone and not slow"
+	$(PYTEST) --quiet -m "alone and not slow" $(FILES_OF_ALONE)
 
 .PHONY: test-slow
-test-slow: $(INSTALLED)  ## run the tests that take minutes
-	$(PYTEST) --quiet $(ON_ALL_CORES) -m "slow and not alone"
-	$(PYTEST) --quiet -m "slow and alone"
+test-slow: $(INSTALLED)  ## run the slow tests, and properties with many examples
+	$(PYTEST) --quiet $(ON_ALL_CORES) $(MANY) -m "(slow or hypothesis) and not alone"
+	$(PYTEST) --quiet $(MANY) -m "slow and alone" $(FILES_OF_ALONE)
+
+.PHONY: test-all
+test-all: test test-slow pure  ## run every test, with many examples (long)
 
 .PHONY: imports
 imports: $(INSTALLED)  ## check that every import goes in the one direction
@@ -86,6 +94,10 @@ types: $(INSTALLED)  ## check the types
 .PHONY: bench
 bench: $(BENCH_INSTALLED)  ## compare with XGBoost, LightGBM and others (many minutes)
 	$(BIN)/python -m benchmarks.fit
+
+.PHONY: bench-quick
+bench-quick: $(BENCH_INSTALLED)  ## compare with XGBoost and with the last release; RECORD=1 records
+	$(BIN)/python -m benchmarks.quick $(if $(RECORD),--record)
 
 .PHONY: clean
 clean:  ## remove .venv, caches and everything else that was made here

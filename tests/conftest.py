@@ -1,10 +1,10 @@
-"""Configures the import path for `naive`, and hypothesis."""
+"""Configures the import path for `naive`, other libraries' threads, hypothesis."""
 
-import hypothesis
+import os
 
-# Examples have no deadline because kernels may compile first. Runs are derandomised,
-# so results depend on the code only; `pytest --hypothesis-profile=searching` draws new
-# examples.
-hypothesis.settings.register_profile("patient", deadline=None, derandomize=True)
-hypothesis.settings.register_profile("searching", deadline=None)
-hypothesis.settings.load_profile("patient")
+# Threads of OpenMP and OpenBLAS would spin while they wait, which takes the processor
+# from the other processes that run tests. Their libraries read this when they load.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import profiles  # noqa: F401

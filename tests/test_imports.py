@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import hornbeam
 
@@ -50,6 +49,11 @@ SOURCES = {
 MODULES = {name.removesuffix("__init__").rstrip("."): name for name in SOURCES}
 
 
+@cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse(SOURCES[MODULES[module]].read_text())
+
+
 def level(module: str) -> int:
     """Return the layer of `module`, by its longest prefix in LAYERS."""
     parts = module.split(".")
@@ -60,12 +64,14 @@ def level(module: str) -> int:
     raise AssertionError(f"hornbeam.{module} is in no layer; add it to LAYERS")
 
 
-def imports(module: str, *, at_run_time: bool = False) -> Iterator[str]:
-    """Yield the modules of Hornbeam that `module` imports, without the prefix hornbeam.
+@cache
+def imports(module: str, *, at_run_time: bool = False) -> tuple[str, ...]:
+    """Return the modules of Hornbeam that `module` imports, without that prefix.
 
     `at_run_time` omits imports for type checking only and imports in functions.
     """
-    tree = ast.parse(SOURCES[MODULES[module]].read_text())
+    found = []
+    tree = parsed(module)
     for node in _top_level(tree) if at_run_time else ast.walk(tree):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -76,7 +82,8 @@ def imports(module: str, *, at_run_time: bool = False) -> Iterator[str]:
             continue
         for target in targets:
             if target.split(".")[0] == "hornbeam":
-                yield _module_of(target)
+                found.append(_module_of(target))
+    return tuple(found)
 
 
 def _top_level(tree: ast.AST) -> Iterator[ast.AST]:
@@ -102,9 +109,15 @@ def _module_of(target: str) -> str:
 INNER = sorted(set(MODULES) - {""})
 
 
-@pytest.mark.parametrize("module", INNER)
-def test_modules_import_from_lower_layers_only(module):
-    for target in imports(module):
+def inner_imports() -> Iterator[tuple[str, str]]:
+    """Yield each module of Hornbeam with each module that it imports."""
+    for module in INNER:
+        for target in imports(module):
+            yield module, target
+
+
+def test_modules_import_from_lower_layers_only():
+    for module, target in inner_imports():
         if target == "":
             # The command line uses the public names of the top-level package; other
             # modules may import only the version from it.
@@ -115,31 +128,34 @@ def test_modules_import_from_lower_layers_only(module):
         assert level(target) >= level(module), f"{module} imports {target}"
 
 
-@pytest.mark.parametrize("module", INNER)
-def test_only_backends_import_a_concrete_backend(module):
-    if module.split(".")[0] == "backends":
-        return
-    concrete = {
-        target
-        for target in imports(module)
-        if target.startswith("backends.") and target not in PUBLIC_BACKENDS
-    }
+def test_only_backends_import_a_concrete_backend():
+    concrete = [
+        (module, target)
+        for module, target in inner_imports()
+        if module.split(".")[0] != "backends"
+        and target.startswith("backends.")
+        and target not in PUBLIC_BACKENDS
+    ]
     assert not concrete
 
 
-@pytest.mark.parametrize("package", [m for m in INNER if MODULES[m] != m])
-def test_no_package_imports_its_modules(package):
+def test_no_package_imports_its_modules():
     # A thread that imports a module and a thread that imports its package would
     # deadlock; the threads of a Dask worker import both at the same time.
-    targets = imports(package, at_run_time=True)
-    assert not [target for target in targets if target.startswith(f"{package}.")]
+    packages = [module for module in INNER if MODULES[module] != module]
+    own = [
+        (package, target)
+        for package in packages
+        for target in imports(package, at_run_time=True)
+        if target.startswith(f"{package}.")
+    ]
+    assert packages and not own
 
 
 def imports_in_functions(module: str) -> set[str]:
     """Return the modules of the package that functions of `module` import."""
-    tree = ast.parse(SOURCES[MODULES[module]].read_text())
     found = set()
-    for function in ast.walk(tree):
+    for function in ast.walk(parsed(module)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 if isinstance(node, ast.Import):
@@ -153,9 +169,9 @@ def imports_in_functions(module: str) -> set[str]:
 EXTRAS = {"__main__": {"hornbeam.cli"}}
 
 
-@pytest.mark.parametrize("module", INNER)
-def test_functions_import_optional_extras_only(module):
-    assert imports_in_functions(module) == EXTRAS.get(module, set())
+def test_functions_import_optional_extras_only():
+    found = {module: imports_in_functions(module) for module in INNER}
+    assert {module: names for module, names in found.items() if names} == EXTRAS
 
 
 def test_there_are_no_import_cycles():

@@ -104,7 +104,7 @@ class CustomObjective:
             ) from error
         return function
 
-    def write_gradients(self, *_: Any) -> None:
+    def write_gradients(self, *_: Any) -> Floats:
         """Raise an error: the function needs margins and data, not labels only."""
         raise TypeError("a custom objective is called by TrainingRows")
 

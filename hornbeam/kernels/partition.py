@@ -1,4 +1,4 @@
-"""Partition of rows by splits, sums of leaves, and addition of leaf values."""
+"""Partition of rows by splits, and sums of leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
-    "add_leaf_values",
     "bring_home",
     "mark_leaves",
     "partition_rows",
@@ -205,27 +204,6 @@ def sum_leaves(
             cell = np.uint64(leaf[i])
             own[cell, np.uint64(0)] += np.int64(np.rint(g[i] * gradient_scale))
             own[cell, np.uint64(1)] += np.int64(np.rint(h[i] * hessian_scale))
-        task = next_task(sync, 0)
-
-
-@kernel
-def add_leaf_values(
-    thread_id,
-    n_threads,
-    sync,
-    leaf_of,  # (rows,) uint32
-    values,  # (leaves,) float32
-    scores,  # (rows,) float64, in and out
-):
-    """Add the leaf value of each row to its margin."""
-    rows = leaf_of.size
-    task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)
-        leaf = leaf_of[begin:end]
-        score = scores[begin:end]
-        for i in range(leaf.size):
-            score[i] += np.float64(values[np.uint64(leaf[i])])
         task = next_task(sync, 0)
 
 

@@ -69,8 +69,10 @@ def _prefetch(typingctx, array, index):  # type: ignore[no-untyped-def]
             ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32]),
             "llvm.prefetch.p0",
         )
-        read, keep_in_all_caches, data = 0, 3, 1
-        flags = [int32(read), int32(keep_in_all_caches), int32(data)]
+        # Into the second-level cache: a core waits for few lines of its first one at a
+        # time, and drops prefetches beyond those.
+        read, second_level, data = 0, 2, 1
+        flags = [int32(read), int32(second_level), int32(data)]
         builder.call(function, [pointer, *flags])
         return context.get_dummy_value()
 
@@ -103,7 +105,10 @@ def _overload_atomic_add(array, index, value):  # type: ignore[no-untyped-def]
 
 
 def prefetch(array: np.ndarray, index: int) -> None:
-    """Prefetch the cache line of `array[index]` (one dimension, uint64 index)."""
+    """Prefetch the cache line of `array[index]` (one dimension, uint64 index).
+
+    It is loaded into the second-level cache.
+    """
 
 
 @overload(prefetch)

@@ -6,8 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.binning import column_pass, exact_quantiles
 from hornbeam.binning.bin_table import bin_table
@@ -74,7 +75,7 @@ def check_same(one, other):
         assert getattr(one, part).tobytes() == getattr(other, part).tobytes(), part
 
 
-@settings(max_examples=80 if COMPILED else 15)
+@examples(80 if COMPILED else 15)
 @given(
     rows=st.integers(1, 400),
     n_parts=st.integers(1, 6),

@@ -6,8 +6,9 @@ import naive
 import numpy as np
 import pytest
 import xgboost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.binning.cuts import cut_column, integer_weights
 
@@ -134,7 +135,7 @@ columns = st.lists(
 ).filter(lambda rows: all(abs(value) != float("inf") for value, _ in rows))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(columns, st.randoms(), st.integers(2, 9), st.sampled_from(TYPES), st.booleans())
 def test_cuts_do_not_depend_on_the_order_of_rows(
     rows, random, max_bin, dtype, weighted

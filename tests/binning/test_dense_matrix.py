@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 from hornbeam.binning.dense import pack_features
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     bins=st.lists(
         st.sampled_from([1, 2, 3, 5, 8, 40, 200, 256]), min_size=1, max_size=30

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.binning import column_pass, exact_quantiles, table_passes
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
@@ -159,7 +160,7 @@ cells = st.lists(
 )
 
 
-@settings(max_examples=150 if COMPILED else 40)
+@examples(150 if COMPILED else 40)
 @given(
     rows=cells,
     borders=st.lists(st.integers(0, 60), max_size=6),

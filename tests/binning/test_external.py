@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.binning import external_build
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
@@ -123,8 +124,8 @@ def test_threads_and_sketches(tmp_path, n_threads, sketch):
     check_same(external, bin_table(as_table(data), 16, sketch=sketch))
 
 
-@settings(
-    max_examples=12 if COMPILED else 4,
+@examples(
+    12 if COMPILED else 4,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

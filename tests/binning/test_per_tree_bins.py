@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 from hornbeam.binning.per_tree_bins import PerTreeCuts
@@ -20,7 +21,7 @@ def recut(rows, max_bin, n_threads=1):
     return PerTreeCuts(sort_columns(table, n_threads), table, max_bin, n_threads)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_rows=st.integers(1, 400),

@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.binning.cuts import cut_column, cut_summary, integer_weights
 from hornbeam.binning.sketch import SketchOfChunks, sketch_sorted
@@ -66,7 +67,7 @@ columns = st.integers(1, 400).flatmap(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     columns,
     st.sampled_from([4, 16, 100]),
@@ -86,7 +87,7 @@ def test_errors_of_ranks_are_within_the_bound(column, points, chunk_rows, weight
     check_bound(values, weights, points, chunk_rows)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     columns,
     st.sampled_from([4, 16, 100]),

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
@@ -197,7 +198,7 @@ LOSSES = {
 REACH = 2.0
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     objective=st.sampled_from([*LOSSES]),
     seed=st.integers(0, 2**32 - 1),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam import DMatrix
 from hornbeam.cart.bagging import BootstrapSampler
@@ -40,7 +41,7 @@ def tables(draw):
 
 
 @given(tables(), st.booleans(), st.sampled_from([0, 3]), st.floats(0, 0.9))
-@settings(max_examples=60)
+@examples(60)
 def test_bins_and_values_lead_to_the_same_leaf(table, random_cuts, n_classes, share):
     X, kinds, rng = table
     rows = np.arange(len(X), dtype=np.int32)

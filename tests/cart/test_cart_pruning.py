@@ -5,8 +5,9 @@ from __future__ import annotations
 import naive_cart
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam import DMatrix
 from hornbeam.cart.binned_features import BinnedFeatures
@@ -39,7 +40,7 @@ def impurity_of_leaves(targets, tree, y, leaves):
 
 
 @given(st.sampled_from([0, 2, 3]), st.integers(0, 2**32))
-@settings(max_examples=25)
+@examples(25)
 def test_each_alpha_gives_the_subtree_of_minimal_cost(n_classes, seed):
     features, targets, y, tree, path = unpruned(n_classes, seed)
     rows = np.arange(y.size, dtype=np.int32)
@@ -58,7 +59,7 @@ def test_each_alpha_gives_the_subtree_of_minimal_cost(n_classes, seed):
 
 
 @given(st.sampled_from([0, 2, 3]), st.integers(0, 2**32), st.floats(0.001, 0.5))
-@settings(max_examples=25)
+@examples(25)
 def test_a_pruned_tree_is_the_top_of_the_whole_tree(n_classes, seed, share):
     features, targets, y, tree, path = unpruned(n_classes, seed)
     rows = np.arange(y.size, dtype=np.int32)

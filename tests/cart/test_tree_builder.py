@@ -5,8 +5,9 @@ from __future__ import annotations
 import naive_cart
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam import DMatrix
 from hornbeam.cart.binned_features import BinnedFeatures
@@ -172,7 +173,7 @@ PARAMS = st.builds(
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 @given(tables(), PARAMS, st.integers(2, 5))
-@settings(max_examples=40)
+@examples(40)
 def test_each_split_is_the_best_that_is_allowed(criterion, table, params, levels):
     X, kinds, weights, counts, rng = table
     y = rng.integers(levels, size=len(X)).astype(float)

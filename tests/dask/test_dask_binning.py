@@ -5,9 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask import delayed
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from placed_rows import place
+from profiles import examples
 
 from hornbeam import DataError, DMatrix
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
@@ -59,8 +60,8 @@ def assert_same(matrix, whole, max_bin, n_actors=2):
     np.testing.assert_array_equal(bins, one.by_feature)
 
 
-@settings(
-    max_examples=12,
+@examples(
+    12,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

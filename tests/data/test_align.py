@@ -7,8 +7,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
@@ -197,7 +198,7 @@ def test_errors_name_the_expected_data():
     st.lists(st.sampled_from([*FRUIT, None]), min_size=1, max_size=8),
     st.permutations([*FRUIT, "nut"]),
 )
-@settings(max_examples=40)
+@examples(40)
 def test_any_order_of_columns_and_codes(order, values, levels):
     n = len(values)
     columns = {

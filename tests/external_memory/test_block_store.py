@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from block_samples import bins_of, build_of, make, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.external_memory.cache import open_or_build, open_store
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     columns=st.integers(1, 7),
     rows=st.integers(1, 700),

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from block_samples import bins_of, build_of, make, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.errors import DataError
 from hornbeam.external_memory.cache import open_or_build, open_store
@@ -48,7 +49,7 @@ DAMAGES = st.one_of(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(damage=DAMAGES, codec=st.sampled_from(CODECS), opened_before=st.booleans())
 def test_a_damaged_block_raises_an_error_that_names_it(
     tmp_path_factory, damage, codec, opened_before
@@ -70,7 +71,7 @@ def test_a_damaged_block_raises_an_error_that_names_it(
     assert str(path) in str(caught.value)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(damage=DAMAGES, codec=st.sampled_from(CODECS))
 def test_a_damaged_block_is_rebuilt_from_the_source(tmp_path_factory, damage, codec):
     folder = tmp_path_factory.mktemp("cache")
@@ -105,7 +106,7 @@ def test_a_folder_in_place_of_a_block_file_is_an_error(tmp_path):
             read(store)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(place=st.floats(0, 1), bit=st.integers(0, 7), cut=st.booleans())
 def test_a_damaged_manifest_is_rebuilt(tmp_path_factory, place, bit, cut):
     folder = tmp_path_factory.mktemp("cache")

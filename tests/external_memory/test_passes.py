@@ -8,8 +8,9 @@ import threading
 import numpy as np
 import pytest
 from block_samples import bins_of, make, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.external_memory.cache import open_store
 
@@ -27,7 +28,7 @@ def store(tmp_path):
         yield made
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     budgets=st.lists(st.integers(0, 6000), min_size=1, max_size=5),
     columns=st.sampled_from([[], [1], [0, 3], None]),

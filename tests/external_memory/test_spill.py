@@ -7,8 +7,9 @@ import os
 import numpy as np
 import pytest
 from block_samples import bins_of, make
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.external_memory.spill import SpillFiles
 
@@ -20,7 +21,7 @@ ARRAYS = st.tuples(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(saves=st.lists(ARRAYS, max_size=30), n_folders=st.integers(1, 3))
 def test_the_last_array_saved_is_loaded(tmp_path_factory, saves, n_folders):
     place = tmp_path_factory.mktemp("spill")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from samples import few_values
 
 import hornbeam
@@ -71,7 +72,7 @@ def test_one_group_of_all_features_has_no_effect():
     )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     groups=st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=4),
     policy=st.sampled_from(POLICIES),
@@ -120,7 +121,7 @@ def test_predictions_are_monotone(policy, method, smooth):
     assert (free > 0).any() and (free < 0).any()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(st.sampled_from([-1, 0, 1]), min_size=4, max_size=4),
     st.fixed_dictionaries(

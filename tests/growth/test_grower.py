@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from samples import few_values
 
 import hornbeam
@@ -170,7 +171,7 @@ def test_nodes_are_numbered_in_order_of_creation():
     assert not tree.gain[tree.left < 0].any()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     method=st.sampled_from(["hist", "approx", "exact"]),
     policy=st.sampled_from(["depthwise", "lossguide"]),

@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from samples import few_values
 
 import hornbeam
@@ -104,7 +105,7 @@ def test_the_tree_is_the_same(table, shape, lookahead):
     assert Grown(table, lookahead, shape).bytes == expected.bytes
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     table=st.sampled_from(list(TABLES)),
     lookahead=st.sampled_from(AHEAD),

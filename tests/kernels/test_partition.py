@@ -16,7 +16,6 @@ from hornbeam.kernels.layout import (
     TASK_ROWS,
 )
 from hornbeam.kernels.partition import (
-    add_leaf_values,
     mark_leaves,
     partition_rows,
     route_rows,
@@ -211,18 +210,6 @@ def test_leaves_are_summed_exactly(n_threads, dtype):
         fixed = [naive.fixed_point(value, steps[part]) for value in values]
         np.add.at(exact[:, part], leaf_of, fixed)
     np.testing.assert_array_equal(sums.sum(axis=0), exact)
-
-
-@pytest.mark.parametrize("n_threads", N_THREADS)
-def test_leaf_values_are_added(n_threads):
-    rng = np.random.default_rng(0)
-    n_rows = 2 * TASK_ROWS + 50 if n_threads > 1 else 150
-    leaf_of = rng.integers(0, 4, n_rows).astype(np.uint32)
-    values = rng.normal(size=4).astype(np.float32)
-    scores = rng.normal(size=n_rows)
-    exact = scores + values[leaf_of].astype(np.float64)
-    call(add_leaf_values, leaf_of, values, scores, n_threads=n_threads)
-    np.testing.assert_array_equal(scores, exact)
 
 
 @pytest.mark.parametrize("n_threads", N_THREADS)

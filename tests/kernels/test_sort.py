@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.kernels.sort import sort_floats
 
@@ -73,7 +74,7 @@ def test_digits_that_all_keys_share_are_skipped(dtype, values):
     check(np.array(values, dtype), np.arange(len(values)))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.floats(width=32), max_size=30), st.sampled_from(TYPES))
 def test_any_floats(values, dtype):
     check(np.array(values, dtype), np.arange(len(values)))

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import xgboost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from profiles import examples
 
 from hornbeam.errors import DataError, ParameterError
 from hornbeam.metrics import create, names
@@ -234,7 +235,7 @@ def test_error_counts_a_prediction_at_the_threshold_as_negative():
     assert create("error@0.7")(np.array([0.7]), np.array([0.0])) == 0.0
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_areas_agree_with_scikit_learn(data):
     n_rows = data.draw(st.integers(2, 40))
@@ -263,7 +264,7 @@ def test_areas_agree_with_scikit_learn(data):
         assert after == pytest.approx(before, abs=1e-12)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_means_agree_with_scikit_learn(data):
     n_rows = data.draw(st.integers(1, 40))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 from hornbeam import DataError, DMatrix, ParameterError, QuantileDMatrix
@@ -164,7 +165,7 @@ def test_model_files_have_the_distribution(tmp_path):
 # --- The same bits --------------------------------------------------------------------
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     st.sampled_from(sorted(INFO)),
     st.sampled_from(sorted(DISTRIBUTIONS)),

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from samples import ranked, softmax_gradients, squared_gradients
 
 import hornbeam
@@ -106,7 +107,7 @@ def labels_for(params, labels):
 COUNTED = ("count:poisson", "reg:gamma", "reg:squaredlogerror", "reg:tweedie")
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     st.sampled_from([*COUNTED, "binary:hinge", "reg:pseudohubererror"]),
     st.booleans(),
@@ -311,7 +312,7 @@ def prepared(params, labels, info):
     return params, labels, info
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(PARAMS, tables(), st.integers(0, 2**32))
 def test_any_configuration(params, table, seed):
     rows, labels, info = table
@@ -357,7 +358,7 @@ def test_any_configuration(params, table, seed):
         assert train(params, data, 4).digest() == digest
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(PARAMS, tables())
 def test_the_loss_never_rises(params, table):
     """Each round makes the loss of training smaller, or leaves it as it is."""
@@ -462,7 +463,7 @@ def test_rankings_on_any_number_of_threads(case):
     assert len(digests) == len(scores) == 1
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25)
 @given(
     st.fixed_dictionaries(
         {

@@ -13,8 +13,9 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 from hornbeam.errors import HornbeamError
@@ -358,7 +359,7 @@ def test_each_pair_of_choices_is_one_model_on_any_threads(objective):
             assert_one_model(configuration, turns)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(
     st.fixed_dictionaries(
         {axis: st.sampled_from([*own]) for axis, own in AXES.items()}

@@ -7,8 +7,9 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from samples import few_values
 
 import hornbeam
@@ -66,7 +67,7 @@ PARAMS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     PARAMS,
     st.booleans(),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 
@@ -38,7 +39,7 @@ OBJECTIVES = [
     ),
     st.booleans(),
 )
-@settings(max_examples=10)
+@examples(10)
 def test_threads_and_stops_change_nothing(objective, params, weighted):
     kind, labels = objective
     params = {"booster": "gblinear", **kind, **params}

@@ -7,8 +7,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 from hornbeam import DMatrix, QuantileDMatrix
@@ -97,7 +98,7 @@ def digest(data, types=None, matrix=DMatrix, names=None):
 
 
 @given(numbers(), st.sampled_from([DMatrix, QuantileDMatrix]))
-@settings(max_examples=6)
+@examples(6)
 def test_numbers(table, matrix):
     names = table.column_names
     types = [
@@ -127,7 +128,7 @@ def test_numbers(table, matrix):
 
 
 @given(texts(), st.sampled_from([DMatrix, QuantileDMatrix]))
-@settings(max_examples=6)
+@examples(6)
 def test_words(words, matrix):
     n = pa.array(LABELS.astype(np.float32).round())
     table = pa.table({"n": n, "k": words})
@@ -150,7 +151,7 @@ def test_words(words, matrix):
 
 
 @given(texts(), st.permutations(WORDS), st.sampled_from([DMatrix, QuantileDMatrix]))
-@settings(max_examples=6)
+@examples(6)
 def test_declared_categories(words, levels, matrix):
     n = pa.array(LABELS.astype(np.float32).round())
     enum = pl.Series("k", words).cast(pl.Enum(levels))

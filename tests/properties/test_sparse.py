@@ -7,8 +7,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 from hornbeam import DMatrix, QuantileDMatrix
@@ -63,7 +64,7 @@ def train(params, data):
     return hornbeam.train(params, data, 4, verbose_eval=False)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(PARAMS, tables(), st.sampled_from(["csr", "csc", "coo"]), st.booleans())
 def test_the_models_of_arrays(params, table, form, by_cells):
     rows, labels, info = table

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam import Booster, DMatrix, QuantileDMatrix, train
 from hornbeam.kernels.jit import COMPILED
@@ -59,7 +60,7 @@ PARAMS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     params=PARAMS,
     levels=st.lists(st.sampled_from([1, 2, 3, 5, 40, 300]), min_size=1, max_size=4),

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xgboost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from samples import few_values, ranked, softmax_gradients, squared_gradients
 
 import hornbeam
@@ -236,7 +237,7 @@ def test_custom_multiclass_objective_equals_xgboosts():
     assert_same_reports(*reports)
 
 
-@settings(max_examples=40, derandomize=True)
+@examples(40)
 @given(
     st.fixed_dictionaries(
         {

@@ -6,8 +6,9 @@ import numpy as np
 import pandas
 import pytest
 import xgboost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from test_xgboost import LIBRARIES, assert_same_model, both
 
 import hornbeam
@@ -95,7 +96,7 @@ def test_multiclass_trees_with_weights_equal_xgboosts():
     assert_same_model(ours, theirs)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     params=st.fixed_dictionaries(
         {

@@ -7,8 +7,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table
@@ -249,7 +250,7 @@ def test_a_code_that_means_missing():
 
 
 @given(st.lists(st.none() | st.text(max_size=3), max_size=12))
-@settings(max_examples=50)
+@examples(50)
 def test_any_text(words):
     words = [None if w is None else w.replace("\x00", "") for w in words]
     levels = sorted({w for w in words if w is not None})

@@ -13,9 +13,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from profiles import examples
 
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.errors import DataError
@@ -405,7 +406,7 @@ def test_data_of_the_caller_is_not_changed():
     ).filter(lambda array: not np.isinf(array).any()),
     st.booleans(),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_numbers_are_never_rounded(array, fortran):
     table = as_table(np.asfortranarray(array) if fortran else array)
     exact = array.astype(np.float64)

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import xgboost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import hornbeam
 from hornbeam import DataError, DMatrix, QuantileDMatrix
@@ -54,7 +55,7 @@ KINDS = {
 }
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     edges=st.lists(st.integers(0, N), max_size=6).map(sorted),
