@@ -244,6 +244,8 @@ TWO = {
     "_take_edge": "floats",
     "descend": "floats",
     "size_steps": "floats",
+    "_bin_column": "floats",
+    "_bin_columns": "floats",
     "_descend_mixed": "floats",
     "_descend_whole": "floats",
     "find_leaves": "floats",
@@ -288,6 +290,7 @@ TWO = {
 FOUR = {
     "add_trees": "floats of features and of margins",
     "add_trees_to_few": "floats of features and of margins",
+    "_add_tree": "floats of features and of margins",
     "add_binned_trees": "floats of features and of margins",
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",
