@@ -24,6 +24,7 @@ from hornbeam.kernels.predict import (
     PREDICT_ROWS,
     ROWS_OF_LARGE,
     TREES_AT_ONCE,
+    DescentScratch,
     add_trees,
     add_trees_to_few,
     find_leaves,
@@ -167,7 +168,7 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             layout.roots,
             layout.packed,
             layout.values,
-            np.empty((threads, _rows_together(layout)), np.int32),
+            DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
             margins[start : start + len(block)],
         )
 
@@ -232,15 +233,16 @@ def leaf_indices(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
             layout.roots,
             layout.packed,
             layout.numbers,
-            np.empty((threads, _rows_together(layout)), np.int32),
+            DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
             leaves[start : start + len(block)],
         )
     return leaves
 
 
-def _rows_together(layout: Layout) -> int:
+def _rows_together(layout: Layout, rows: int, threads: int) -> int:
     """Return how many rows descend a tree before the next tree."""
-    return ROWS_OF_LARGE if _has_large_trees(layout) else PREDICT_ROWS
+    most = ROWS_OF_LARGE if _has_large_trees(layout) else PREDICT_ROWS
+    return max(PREDICT_ROWS, min(most, -(-rows // threads)))
 
 
 def _has_large_trees(layout: Layout) -> bool:
