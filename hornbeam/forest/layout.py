@@ -117,7 +117,7 @@ class Layout:
             thresholds,
             depths,
         )
-        for number in np.flatnonzero(depths < 0):
+        for number in np.flatnonzero(depths < 0).tolist():
             depths[number] = trees[number].depth()
         by_category = [np.count_nonzero(tree.split_type) for tree in trees]
         roots = np.stack([starts[:-1], depths, outputs, by_category], axis=1)
@@ -190,6 +190,19 @@ class Layout:
         if self.roots[:, 3].any() or self.values.ndim > 1:
             return None
         return BinnedLayout.of(self)
+
+    def columns_of_features(self, n_features: int) -> NDArray[np.int32]:
+        """Return the binned columns of each feature of the rows, as `Entries` does."""
+        assert self.binned is not None
+        columns = np.full((self.binned.runs.size, n_features, 2), -1, np.int32)
+        for found, run in zip(columns, self.binned.runs, strict=True):
+            own = self.binned.columns[run["first_column"] : run["end_column"]]
+            feature = own["feature"]
+            if self.features is not None:
+                feature = self.features[feature]
+            place = (own["missing_code"] != 0).astype(np.intp)
+            found[feature, place] = np.arange(own.size)
+        return columns
 
     def skip_trees(self, n_trees: int) -> Layout:
         """Return the layout without its first `n_trees` trees."""

@@ -246,6 +246,7 @@ TWO = {
     "size_steps": "floats",
     "_bin_column": "floats",
     "_bin_columns": "floats",
+    "_bin_entries": "floats",
     "_descend": "floats",
     "_descend_deep": "floats",
     "_descend_mixed": "floats",
@@ -293,8 +294,10 @@ TWO = {
 FOUR = {
     "add_trees": "floats of features and of margins",
     "add_trees_to_few": "floats of features and of margins",
+    "_add_run": "floats of features and of margins",
     "_add_tree": "floats of features and of margins",
     "add_binned_trees": "floats of features and of margins",
+    "add_binned_trees_to_entries": "floats of features and of margins",
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",
     "find_sparse_splits": "bins, with or without limits",
