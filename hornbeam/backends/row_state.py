@@ -143,7 +143,7 @@ class GradientColumn:
             self.packed,
             magnitudes,
         )
-        return magnitudes.sum(axis=0)
+        return np.add.reduce(magnitudes)
 
     def widen(self) -> None:
         """Quantise to wide pairs."""
@@ -162,7 +162,7 @@ class GradientColumn:
         threads = self._team.threads_for(CELLS_PER_ROW * self._n_rows)
         sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
         self._team.run(sum_leaves, threads, leaf_of, *self._pair, *self._per_unit, sums)
-        return sums.sum(axis=0)[:-1]
+        return np.add.reduce(sums)[:-1]
 
 
 class RowState:
@@ -485,7 +485,7 @@ class RowState:
         self._complete_margins()
         if values.ndim == 2 or self.n_outputs == 1:
             values = np.ascontiguousarray(values.T).reshape(self.n_outputs, -1)
-            self._rows = self._rows._replace(leaf_of=self.leaf_of, leaf_values=values)
+            self._rows = LossRows(*self._complete[:3], self.leaf_of, values)
         else:
             self._add(self.leaf_of, values, self._rows.margins[output])
 

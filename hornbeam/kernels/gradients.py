@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel, kernel_of
+from hornbeam.kernels.lanes import exp_lane, sigmoid_lane
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
@@ -145,8 +146,11 @@ def weigh(label, weights, positive_weight, gradients, hessians):
         hessians[i] *= weights[i]
 
 
-def by_row(loss):
-    """Return the kernel that writes g and h of a loss from `maths`, row by row."""
+def by_row(loss, of_share=False):
+    """Return the kernel that writes g and h of a loss from `maths`, row by row.
+
+    The first argument of the loss is the margin, or with `of_share` its sigmoid.
+    """
 
     @kernel_of(loss)
     def write(
@@ -158,7 +162,7 @@ def by_row(loss):
         # of the loss, if it has any, for all outputs or for each
         numbers,
         new,  # NewGradients, out
-        scratch,  # (threads, 3, lane) float64: not used
+        scratch,  # (threads, 4 + outputs, lane) float64
     ):
         outputs, n_rows = rows.margins.shape
         lane = scratch.shape[2]
@@ -174,8 +178,13 @@ def by_row(loss):
                 target = rows.targets[min(k, rows.targets.shape[0] - 1), begin:end]
                 g = new.gradients[k, begin:end]
                 h = new.hessians[k, begin:end]
-                for i in range(margins.size):
-                    gradient, hessian = loss(margins[i], target[i], number)
+                values = margins
+                if of_share:
+                    own = scratch[thread_id]
+                    values = own[0, : margins.size]
+                    sigmoid_lane(margins, values, own[1], own[2])
+                for i in range(values.size):
+                    gradient, hessian = loss(values[i], target[i], number)
                     g[i] = np.float32(gradient)
                     h[i] = np.float32(hessian)
                 weigh(target, rows.weights[begin:end], numbers[0], g, h)
@@ -188,7 +197,7 @@ def by_row(loss):
 squared_error = by_row(maths.squared_error)
 squared_log_error = by_row(maths.squared_log_error)
 pseudo_huber = by_row(maths.pseudo_huber)
-logistic = by_row(maths.logistic)
+logistic = by_row(maths.logistic, of_share=True)
 focal = by_row(maths.focal)
 hinge = by_row(maths.hinge)
 poisson = by_row(maths.poisson)
@@ -209,7 +218,7 @@ def by_pair(loss):
         rows,  # LossRows of two outputs and one target
         numbers,  # (2,) float64: not used, and the parameter of the loss
         new,  # NewGradients, out
-        scratch,  # (threads, 3, lane) float64: not used
+        scratch,  # (threads, 4 + outputs, lane) float64: not used
     ):
         n_rows = rows.margins.shape[1]
         lane = scratch.shape[2]
@@ -254,7 +263,8 @@ def expectile_error(
     rows,
     numbers,  # (1 + levels,) float64: not used, and the levels
     new,  # NewGradients, out
-    scratch,  # (threads, 3, lane) float64: expectile and pull of the level below
+    # (threads, 4 + outputs, lane) float64: expectile and pull of the level below
+    scratch,
 ):
     """Write g and h of each expectile's error, minus the error of the level below.
 
@@ -312,7 +322,9 @@ def softmax(
     rows,  # LossRows of one target, a whole number below classes
     numbers,  # (1,) float64: not used
     new,  # NewGradients, out
-    scratch,  # (threads, 3, lane) float64: highest margin and sum of exponentials
+    # (threads, 4 + outputs, lane) float64: highest margin, sum of exponentials, two
+    # rows for `exp_lane`, the exponentials
+    scratch,
 ):
     """Write g = p - [target = class] and h = 2 p (1 - p), times the row's weight."""
     classes, n_rows = rows.margins.shape
@@ -334,15 +346,19 @@ def softmax(
                 highest[i] = max(highest[i], margins[i])
         for k in range(classes):
             margins = rows.margins[k, begin:end]
+            powers = scratch[thread_id, 4 + k, :count]
             for i in range(count):
-                total[i] += maths.exp(margins[i] - highest[i])
+                powers[i] = margins[i] - highest[i]
+            exp_lane(powers, scratch[thread_id, 2], scratch[thread_id, 3])
+            for i in range(count):
+                total[i] += powers[i]
         label = rows.targets[0, begin:end]
         for k in range(classes):
-            margins = rows.margins[k, begin:end]
+            powers = scratch[thread_id, 4 + k]
             g = new.gradients[k, begin:end]
             h = new.hessians[k, begin:end]
             for i in range(count):
-                p = maths.exp(margins[i] - highest[i]) / total[i]
+                p = powers[i] / total[i]
                 g[i] = np.float32(p - (1.0 if label[i] == k else 0.0))
                 h[i] = np.float32(max(2.0 * p * (1.0 - p), maths.LEAST_HESSIAN))
             weigh(label, rows.weights[begin:end], 1.0, g, h)

@@ -6,7 +6,7 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.sync import barrier, next_task
+from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
     "bring_home",
@@ -15,6 +15,12 @@ __all__ = [
     "route_rows",
     "sum_leaves",
 ]
+
+
+#: How many rows ahead bins are prefetched.
+_AHEAD = np.uint64(64)
+#: The mean distance of rows from which they are.
+_SCATTERED_GAP = 40
 
 
 @inline
@@ -29,6 +35,16 @@ def _listed_left(value, lefts):
     """Return 1 if a row goes left by the bit set `lefts`."""
     bit = np.uint64(value)
     return (lefts[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1)
+
+
+@inline
+def _is_scattered(rows):
+    """Whether few of the rows, ascending or descending, share a cache line of bins.
+
+    Prefetching takes 0.2 ns a row where they do, and saves up to 10 ns elsewhere.
+    """
+    span = abs(np.int64(rows[-1]) - np.int64(rows[0])) if rows.size > 0 else 0
+    return span >= _SCATTERED_GAP * rows.size
 
 
 @inline
@@ -76,9 +92,12 @@ def partition_rows(
         target = rows[1 - node["side"], tasks[task, 1] : tasks[task, 2]]
         last = np.uint64(max(source.size, 1) - 1)
         left = np.uint64(0)
+        scattered = _is_scattered(source)
         if node["is_categorical"]:
             own_lefts = lefts[tasks[task, 0]]
             for i in range(np.uint64(source.size)):
+                if scattered:
+                    prefetch(column, np.uint64(source[min(i + _AHEAD, last)]))
                 row = source[i]
                 value = column[np.uint64(row)]
                 target[left] = row
@@ -86,6 +105,8 @@ def partition_rows(
                 left += _listed_left(value, own_lefts)
         else:
             for i in range(np.uint64(source.size)):
+                if scattered:
+                    prefetch(column, np.uint64(source[min(i + _AHEAD, last)]))
                 row = source[i]
                 value = column[np.uint64(row)]
                 target[left] = row

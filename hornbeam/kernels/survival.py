@@ -288,7 +288,8 @@ def accelerated_failure(
     rows,
     numbers,  # (2,) float64: the distribution, and its scale
     new,  # NewGradients, out
-    scratch,  # (threads, 3, lane) float64: bounds, then slopes; the indices of rows
+    # (threads, 4 + outputs, lane) float64: bounds, then slopes; the indices of rows
+    scratch,
 ):
     """Write g and h of minus the log-likelihood of bounds, times the row's weight."""
     n_rows = rows.margins.shape[1]

@@ -340,9 +340,10 @@ def run_loss(
         rows,
         np.array(numbers, np.float64),
         NewGradients(gradients, hessians, largest),
-        np.empty((n_threads, 3, _LANE)),
+        np.empty((n_threads, 4 + outputs, _LANE)),
     )
-    return largest.max(axis=0).view(gradients.dtype).astype(np.float64)
+    found = np.maximum.reduce(largest).view(gradients.dtype)
+    return found.astype(np.float64)
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}

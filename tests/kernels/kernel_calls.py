@@ -32,7 +32,7 @@ def new_gradients(kernel, rows, numbers, n_threads=1):
     dtype = np.float64 if rows.weights.size > 0 else np.float32
     g, h = np.full((2, *rows.margins.shape), np.nan, dtype)
     largest = np.zeros((n_threads, len(g), 2), BITS[g.itemsize])
-    new, scratch = NewGradients(g, h, largest), np.empty((n_threads, 3, LANE))
+    new, scratch = NewGradients(g, h, largest), np.empty((n_threads, 4 + len(g), LANE))
     numbers = np.array(numbers, np.float64)
     call(kernel, rows, numbers, new, scratch, n_threads=n_threads)
     return new

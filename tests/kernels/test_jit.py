@@ -121,7 +121,7 @@ for kernel in (poisson, hinge):
     rows = LossRows.of(np.zeros((1, 1)), np.ones((1, 1)), None)
     g, h = np.empty((2, 1, 1), np.float32)
     new = NewGradients(g, h, np.zeros((1, 1, 2), np.int32))
-    Team(1).run(kernel, 1, rows, np.ones(1), new, np.empty((1, 3, 1)))
+    Team(1).run(kernel, 1, rows, np.ones(1), new, np.empty((1, 5, 1)))
     hits = sum(kernel.stats.cache_hits.values())
     found.append([float(g[0, 0]), float(h[0, 0]), hits])
 print(json.dumps(found))

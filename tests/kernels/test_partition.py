@@ -147,6 +147,24 @@ def test_bundled_features(last_bin, feature, code_type, missing_left):
     rows.check(1)
 
 
+@pytest.mark.parametrize("feature", [0, 5])
+@pytest.mark.parametrize("order", [1, -1])
+def test_scattered_rows(order, feature):
+    """Rows so far apart that their bins are prefetched."""
+    rows = Rows(9000)
+    for node in range(2):
+        begin = rows.nodes["begin"][node]
+        own = slice(begin, begin + 70)
+        rows.nodes["end"][node] = own.stop
+        rows.rows[node, own] = np.sort(rows.rows[node, own])[::order]
+    rows.before = [set(rows.of(node)) for node in range(2)]
+    rows.split(0, feature, 2, True)
+    rows.split(1, feature, 3, False)
+    rows.partition(([30], []))
+    rows.check(0)
+    rows.check(1)
+
+
 def test_all_rows_go_to_one_side():
     for last_bin, missing_left in ((5, True), (-1, False)):
         for cuts in (([], []), ([10], [50, 80])):
